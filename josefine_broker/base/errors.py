@@ -1,0 +1,30 @@
+"""The few exceptions of the broker, split by who broke the rule.
+
+`KafkaError` is the client's to handle: it carries the Kafka error code that goes on the wire.
+`CorruptData` says that bytes are not what was written. `Fatal` is a broken invariant of ours: it
+derives from BaseException so that no loop swallows it; the state it guards must stop.
+"""
+
+from kio.schema.errors import ErrorCode
+
+__all__ = ["CorruptData", "ErrorCode", "Fatal", "KafkaError"]
+
+
+class KafkaError(Exception):
+    """A Kafka error with its code (kafka.apache.org/protocol#protocol_error_codes).
+
+    >>> raise KafkaError(ErrorCode.unknown_topic_or_partition, "no topic 'orders'")
+    """
+
+    def __init__(self, code: ErrorCode, message: str = "") -> None:
+        super().__init__(f"{code.name}: {message}" if message else code.name)
+        self.code = code
+        self.message = message
+
+
+class CorruptData(Exception):
+    """Bytes that fail their checksum, length or format; the message says where and what."""
+
+
+class Fatal(BaseException):
+    """A broken invariant: the state it names must not be used or written again."""

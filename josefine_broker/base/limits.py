@@ -1,0 +1,13 @@
+"""Every bound of the broker that is not configuration, named once, with unit and reason."""
+
+FRAME_BYTES_MAX = 100 * 1024 * 1024
+"""Default of `socket.request.max.bytes` in Kafka: a larger length prefix is garbage or an attack."""
+
+CONNECTION_IN_FLIGHT_MAX = 32
+"""Requests of one connection being worked on; past that the connection stops reading."""
+
+TOPIC_NAME_CHARS_MAX = 249
+"""Kafka's rule: a directory name `topic-partition` must fit a file system's 255 bytes."""
+
+PARTITIONS_PER_TOPIC_MAX = 10_000
+"""One CreateTopics must not be able to open unbounded files."""

@@ -1,0 +1,60 @@
+"""Protocols between the deciding layers and the world, only where two implementations exist.
+
+The real ones live in `shell/`; the simulated ones in `tests/simulation/`. The storage port is at
+the level of file operations so that recovery, torn tails and indexes run in the simulator too.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Time in milliseconds: `now_ms` since the Unix epoch, `monotonic_ms` never going back."""
+
+    def now_ms(self) -> int: ...
+
+    def monotonic_ms(self) -> int: ...
+
+
+class File(Protocol):
+    """An open file of a log. Positions and sizes in bytes."""
+
+    def write_at_end(self, buffers: Sequence[bytes | bytearray | memoryview]) -> int:
+        """Append all buffers, return the position of the first byte. Raises OSError."""
+        ...
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """At most `size` bytes from `position`; fewer only at the end of the file."""
+        ...
+
+    def size(self) -> int: ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None:
+        """Make every byte written so far durable (fdatasync)."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Files(Protocol):
+    """The file operations that a log needs, below one root directory; paths are relative to it."""
+
+    def open(self, path: str, *, create: bool = False) -> File: ...
+
+    def list(self, directory: str) -> list[str]:
+        """Names in a directory, sorted; empty when it does not exist."""
+        ...
+
+    def make_directory(self, directory: str) -> None: ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Atomic replace, durable (the directory is synced)."""
+        ...
+
+    def remove(self, path: str) -> None: ...
+
+    def remove_tree(self, directory: str) -> None: ...
+
+    def sync_directory(self, directory: str) -> None: ...

@@ -1,0 +1,1 @@
+"""Everything that touches the world and decides nothing: sockets, files, clocks, metrics."""

@@ -1,0 +1,1 @@
+"""Bytes to typed requests and back: frames, headers, one shape per API key. No I/O."""

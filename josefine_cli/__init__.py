@@ -1,0 +1,1 @@
+"""The `josefine` command: one file per group of verbs, each part loaded only when used."""

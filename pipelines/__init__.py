@@ -1,0 +1,1 @@
+"""Configuration-driven pipelines: YAML, a validated plan, Structured Streaming queries."""

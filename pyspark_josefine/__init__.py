@@ -1,0 +1,5 @@
+"""PySpark finds modules named `pyspark_*` by itself: this one makes format("josefine") known."""
+
+from josefine_spark.source import JosefineDataSource as DefaultSource
+
+__all__ = ["DefaultSource"]
