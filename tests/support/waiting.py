@@ -1,0 +1,21 @@
+"""Waiting for a condition with a deadline: the only way a test may pass time."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+POLL_SECONDS = 0.01
+
+
+def wait_until(condition: Callable[[], T], timeout_s: float, what: str) -> T:
+    """Return the first truthy result of `condition`; raise AssertionError naming `what` at the deadline."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        result = condition()
+        if result:
+            return result
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {timeout_s} s: {what}")
+        time.sleep(POLL_SECONDS)
