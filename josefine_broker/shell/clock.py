@@ -1,0 +1,19 @@
+"""The real clock: the only place of the broker that asks the operating system for the time."""
+
+from __future__ import annotations
+
+import time
+
+
+class RealClock:
+    """Implements `base.ports.Clock`."""
+
+    __slots__ = ()
+
+    def now_ms(self) -> int:
+        """Milliseconds since the Unix epoch; may jump when the system's clock is set."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds since an arbitrary start; never goes back."""
+        return time.monotonic_ns() // 1_000_000
