@@ -18,6 +18,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "topics": ("josefine_cli.topics", "Create, list, describe, alter and delete topics."),
     "produce": ("josefine_cli.produce", "Write records from a file or stdin to a topic."),
     "consume": ("josefine_cli.consume", "Read records of a topic, by offsets or by time."),
+    "demo": ("josefine_cli.demo", "Run the main job on real data and check what landed."),
     "pipeline": ("josefine_cli.pipeline", "Check and run pipelines written in YAML."),
 }
 """Verb → (module with `app: typer.Typer`, one line of help). Literal, so that it can be grepped."""

@@ -1,0 +1,146 @@
+#!/usr/bin/env bash
+# The one door: ./build.sh setup | lint | test [unit|sim|integration|compat|spark|all] | demo | bench | docs
+# Every verb does the set-up it needs, is quick when run again, and works from any directory and
+# without a terminal. What it installs goes into .venv/ here and ~/.cache/josefine (jars).
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+VENV=.venv
+PY=$VENV/bin/python
+
+say() { printf '%s\n' "$*" >&2; }
+die() { say "build.sh: $*"; exit 1; }
+
+usage() {
+  cat <<'TEXT'
+usage: ./build.sh VERB [ARGUMENTS]
+
+  setup                 virtual environment, Python packages, Java, Delta's jars
+  demo [--keep]         the main job: flights -> broker -> pipeline -> two Delta tables
+  test [KIND] [PYTEST ARGUMENTS]
+                        KIND: unit, sim, integration, compat, spark, all (default: all)
+  lint                  ruff, mypy, import contracts, style rules
+  bench [NAME ...]      one JSON line per measure: broker, spark (default: both)
+  docs                  write the generated pages again (COMPATIBILITY.md, docs/checklist.md, conf/)
+TEXT
+}
+
+# apt_install PACKAGE... : Debian as root only; anything else is told what to install.
+apt_install() {
+  local what=$1; shift
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    say "installing $* (apt)"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get install -y -qq --no-install-recommends "$@" >/dev/null 2>&1 ||
+      { apt-get update -qq >/dev/null && apt-get install -y -qq --no-install-recommends "$@" >/dev/null; } ||
+      die "apt could not install $*; install $what and run this again"
+  else
+    die "$what is missing; install it (Debian: apt-get install $*) and run this again"
+  fi
+}
+
+find_python() {
+  local candidate
+  for candidate in "${PYTHON:-}" python3 python3.13 python3.12 python3.11; do
+    [ -n "$candidate" ] && command -v "$candidate" >/dev/null || continue
+    if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+      command -v "$candidate"; return
+    fi
+  done
+  return 1
+}
+
+ensure_python() {
+  [ -x "$PY" ] && "$PY" -c '' 2>/dev/null && return
+  local python
+  python=$(find_python) || { apt_install "Python 3.11 or newer" python3 python3-venv; python=$(find_python); } ||
+    die "Python 3.11 or newer is missing"
+  # Debian ships venv without ensurepip until python3-venv is there.
+  "$python" -c 'import venv, ensurepip' 2>/dev/null || apt_install "Python's venv module" python3-venv
+  rm -rf "$VENV"
+  "$python" -m venv "$VENV" || die "could not make $VENV with $python"
+}
+
+java_version() { "$1" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1; }
+
+ensure_java() {
+  local java=java
+  [ -n "${JAVA_HOME:-}" ] && [ -x "$JAVA_HOME/bin/java" ] && java=$JAVA_HOME/bin/java
+  if ! command -v "$java" >/dev/null || [ "$(java_version "$java")" -lt 17 ]; then
+    apt_install "a Java 17 (or newer) runtime" openjdk-17-jre-headless
+  fi
+}
+
+# ensure_packages EXTRA : pip install, skipped while pyproject.toml is what it was.
+ensure_packages() {
+  local extra=$1 stamp have
+  stamp=$VENV/.josefine-$extra
+  have=$(sha256sum pyproject.toml | cut -d ' ' -f 1)
+  [ "$(cat "$stamp" 2>/dev/null || true)" = "$have" ] && return
+  say "installing Python packages ($extra); the first time takes a few minutes"
+  # compat mode: PySpark finds pyspark_josefine only in a real folder on sys.path.
+  "$PY" -m pip install -q --disable-pip-version-check -e ".[$extra]" --config-settings editable_mode=compat ||
+    die "pip could not install the packages; the lines above say which"
+  printf '%s\n' "$have" >"$stamp"
+}
+
+ensure_jars() {
+  "$PY" -m josefine_spark.session >/dev/null || die "Delta's jars could not be fetched; the lines above say why"
+}
+
+setup() {  # setup EXTRA
+  ensure_python
+  ensure_packages "$1"
+  ensure_java
+  ensure_jars
+}
+
+setup_light() {  # no Java, no jars: lint, unit
+  ensure_python
+  ensure_packages dev
+}
+
+run_lint() {
+  setup_light
+  "$PY" -m ruff check . && "$PY" -m ruff format --check .
+  "$PY" -m mypy
+  "$VENV/bin/lint-imports"
+}
+
+pytest_in() { "$PY" -m pytest "$@"; }
+
+run_test() {
+  local kind=${1:-all}
+  [ $# -gt 0 ] && shift
+  case $kind in
+    unit) setup_light; pytest_in tests/unit "$@" ;;
+    sim) setup_light; pytest_in tests/simulation "$@" ;;
+    integration) setup_light; pytest_in tests/integration "$@" ;;
+    compat) setup_light; ensure_kcat; pytest_in tests/compat "$@" ;;
+    spark) setup dev; pytest_in tests/spark "$@" ;;
+    all) run_lint; setup dev; ensure_kcat
+         pytest_in tests/unit tests/simulation tests/integration tests/compat tests/spark "$@" ;;
+    *) die "test knows unit, sim, integration, compat, spark and all, not '$kind'" ;;
+  esac
+}
+
+# kcat is one of the foreign clients of the compatibility tests; without it they are skipped and say so.
+ensure_kcat() {
+  command -v kcat >/dev/null && return
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    (apt_install kcat kcat) || say "kcat is not to be had: its tests will be skipped"
+  fi
+}
+
+verb=${1:-}
+[ $# -gt 0 ] && shift
+case $verb in
+  setup) setup dev; say "ready: .venv/bin/josefine --help" ;;
+  lint) run_lint ;;
+  test) run_test "$@" ;;
+  demo) setup demo; exec "$PY" -m josefine_cli.main demo "$@" ;;
+  bench) setup dev; exec "$PY" -m tests.bench "$@" ;;
+  docs) setup_light; "$PY" -m tests.generate_docs ;;
+  ''|-h|--help|help) usage ;;
+  *) usage >&2; die "unknown verb '$verb'" ;;
+esac

@@ -1,0 +1,64 @@
+"""The documents are true: generated pages are current, named paths exist, every row has an answer."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests import generate_docs
+from tests.checklist import claimed_rows, rows
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = ("README.md", "ARCHITECTURE.md", "COMPATIBILITY.md", "raft/README.md")
+PATH_WORD = re.compile(r"`((?:[a-z_]+/)+[a-zA-Z_.-]*\.?[a-z]*)`")
+
+
+@pytest.mark.parametrize("name", generate_docs.PAGES)
+def test_generated_page_is_current(name: str) -> None:
+    assert (ROOT / name).read_text() == generate_docs.PAGES[name](), "run ./build.sh docs"
+
+
+def test_every_checklist_row_has_a_test_or_a_reason() -> None:
+    silent = [row.number for row in rows() if not row.tests and row.reason is None]
+
+    assert silent == []
+
+
+def test_checklist_has_every_row_once() -> None:
+    assert [row.number for row in rows()] == list(range(1, 97))
+
+
+def test_claims_understand_lists_and_ranges() -> None:
+    assert claimed_rows("Checklist rows 3, 5-7 and 9.") == [3, 5, 6, 7, 9]
+    assert claimed_rows("Checklist row 20.") == [20]
+    assert claimed_rows("nothing here") == []
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_paths_named_in_documents_exist(name: str) -> None:
+    words = PATH_WORD.findall((ROOT / name).read_text())
+    packages = {entry.name for entry in ROOT.iterdir()}
+
+    stale = [w for w in words if w.split("/")[0] in packages and not (ROOT / w).exists()]
+
+    assert stale == []
+
+
+def test_committed_files_name_no_machine_and_no_registry() -> None:
+    forbidden = ("/".join(("", "work", "main")), "/".join(("", "work", "shared")), ".".join(("pypi", "org")))
+    tracked = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split("\0")
+
+    guilty = [
+        name
+        for name in tracked
+        if name and (ROOT / name).is_file() and _mentions((ROOT / name).read_bytes(), forbidden)
+    ]
+
+    assert guilty == []
+
+
+def _mentions(content: bytes, words: tuple[str, ...]) -> bool:
+    return any(word.encode() in content for word in words)
