@@ -11,3 +11,6 @@ TOPIC_NAME_CHARS_MAX = 249
 
 PARTITIONS_PER_TOPIC_MAX = 10_000
 """One CreateTopics must not be able to open unbounded files."""
+
+DECOMPRESSED_BYTES_MAX = 512 * 1024 * 1024
+"""Records of one batch, decompressed: five times the largest frame; a bomb must not fill memory."""

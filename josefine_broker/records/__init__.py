@@ -1,1 +1,1 @@
-"""Record batch v2: views, stamping, checksums, compression, building. No I/O."""
+"""Record batches, Kafka's format v2: headers, checksums, compression, single records."""

@@ -1,0 +1,192 @@
+"""A view on the 61-byte header of a record batch, format v2 (KIP-98); never on its records.
+
+Rules: the header is parsed in one `unpack`; `base_offset` and `leader_epoch` lie outside the CRC,
+so the partition leader stamps them in place; a batch is `12 + batch_length` bytes; no copies.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
+from josefine_broker.records.crc import Buffer, crc32c
+
+HEADER = Struct(">qiibIhiqqqhii")
+HEADER_BYTES = HEADER.size
+LENGTH_OVERHEAD_BYTES = 12
+"""Base offset and the length field itself are not counted by `batch_length`."""
+
+MAGIC = 2
+CRC_START = 21
+"""The checksum covers everything from the attributes to the end of the batch."""
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_LEADER_EPOCH = -1
+NO_TIMESTAMP_MS = -1
+
+COMPRESSION_MASK = 0x07
+TIMESTAMP_TYPE_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
+
+CREATE_TIME = 0
+LOG_APPEND_TIME = 1
+
+_LENGTH = Struct(">i")
+_CRC = Struct(">I")
+_OFFSET = Struct(">q")
+_ATTRIBUTES = Struct(">h")
+_new = tuple.__new__
+
+
+class BatchHeader(NamedTuple):
+    """The header of one batch. A NamedTuple: one is made per batch on the data path."""
+
+    base_offset: int
+    batch_length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        return self.batch_length + LENGTH_OVERHEAD_BYTES
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def end_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record; sequences wrap to 0 after 2**31 - 1."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
+
+    @property
+    def compression(self) -> int:
+        return self.attributes & COMPRESSION_MASK
+
+    @property
+    def timestamp_type(self) -> int:
+        return (self.attributes & TIMESTAMP_TYPE_BIT) >> 3
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.attributes & TRANSACTIONAL_BIT != 0
+
+    @property
+    def is_control(self) -> bool:
+        return self.attributes & CONTROL_BIT != 0
+
+
+def parse_header(buf: Buffer, pos: int = 0) -> BatchHeader:
+    """The header at `pos`, its bytes taken as they are; `verify` says whether they are right.
+
+    Raises CorruptData when fewer than 61 bytes are left.
+    """
+    if len(buf) - pos < HEADER_BYTES:
+        raise CorruptData(f"{len(buf) - pos} bytes are no record batch header ({HEADER_BYTES})")
+    return _new(BatchHeader, HEADER.unpack_from(buf, pos))
+
+
+def check_shape(buf: Buffer, pos: int, header: BatchHeader) -> None:
+    """Magic, length and counts, without reading the records. Raises CorruptData."""
+    if header.magic != MAGIC:
+        raise CorruptData(f"record batch with magic {header.magic}, not {MAGIC}")
+    if header.batch_length < HEADER_BYTES - LENGTH_OVERHEAD_BYTES:
+        raise CorruptData(f"record batch with length {header.batch_length}")
+    if header.size_bytes > len(buf) - pos:
+        raise CorruptData(f"record batch of {header.size_bytes} bytes, {len(buf) - pos} are there")
+    if header.last_offset_delta < 0 or header.record_count < 0:
+        raise CorruptData(
+            f"record batch with last offset delta {header.last_offset_delta} "
+            f"and {header.record_count} records"
+        )
+
+
+def verify(buf: Buffer, pos: int, header: BatchHeader) -> None:
+    """Magic, length, counts and CRC32C of the batch at `pos`. Raises CorruptData."""
+    check_shape(buf, pos, header)
+    end = pos + header.size_bytes
+    actual = crc32c(memoryview(buf)[pos + CRC_START : end])
+    if actual != header.crc:
+        raise CorruptData(
+            f"record batch at offset {header.base_offset}: CRC {actual:08x}, "
+            f"its header says {header.crc:08x}"
+        )
+
+
+def check_produced(header: BatchHeader) -> None:
+    """What a client's batch must be beyond its checksum (Kafka's LogValidator.validateBatch).
+
+    Raises KafkaError(invalid_record | unsupported_compression_type).
+    """
+    if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
+        raise KafkaError(
+            ErrorCode.invalid_record,
+            f"{header.record_count} records, last offset delta {header.last_offset_delta}",
+        )
+    if header.is_control:
+        raise KafkaError(ErrorCode.invalid_record, "clients must not write control batches")
+    if header.producer_id != NO_PRODUCER_ID and header.base_sequence < 0:
+        raise KafkaError(
+            ErrorCode.invalid_record,
+            f"producer {header.producer_id} with sequence {header.base_sequence}",
+        )
+    if header.compression > 4:
+        raise KafkaError(
+            ErrorCode.unsupported_compression_type, f"compression codec {header.compression}"
+        )
+
+
+def stamp(buf: bytearray | memoryview, pos: int, base_offset: int, leader_epoch: int) -> None:
+    """Write base offset and partition leader epoch in place; both lie outside the CRC."""
+    _OFFSET.pack_into(buf, pos, base_offset)
+    _LENGTH.pack_into(buf, pos + LENGTH_OVERHEAD_BYTES, leader_epoch)
+
+
+def stamp_log_append_time(buf: bytearray | memoryview, pos: int, timestamp_ms: int) -> BatchHeader:
+    """Make a batch LogAppendTime: attribute bit, max timestamp, new CRC. Returns the new header.
+
+    Readers then take `max_timestamp_ms` for every record (KIP-32), so no record is touched.
+    """
+    header = parse_header(buf, pos)
+    _ATTRIBUTES.pack_into(buf, pos + CRC_START, header.attributes | TIMESTAMP_TYPE_BIT)
+    _OFFSET.pack_into(buf, pos + 35, timestamp_ms)
+    crc = crc32c(memoryview(buf)[pos + CRC_START : pos + header.size_bytes])
+    _CRC.pack_into(buf, pos + 17, crc)
+    return parse_header(buf, pos)
+
+
+def iter_batches(buf: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of each whole batch; stops at a partial last one, as a fetch may end in.
+
+    Raises CorruptData at a length or magic that no batch has. Checksums are the caller's choice.
+    """
+    pos, size = 0, len(buf)
+    while size - pos >= HEADER_BYTES:
+        header = _new(BatchHeader, HEADER.unpack_from(buf, pos))
+        if header.magic != MAGIC or header.batch_length < HEADER_BYTES - LENGTH_OVERHEAD_BYTES:
+            raise CorruptData(
+                f"no record batch at byte {pos}: magic {header.magic}, length {header.batch_length}"
+            )
+        if header.size_bytes > size - pos:
+            return
+        yield pos, header
+        pos += header.size_bytes

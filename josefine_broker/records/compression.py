@@ -1,0 +1,127 @@
+"""The compressions of a record batch: none, gzip, snappy, lz4, zstd (attributes bits 0-2).
+
+Decompression is bounded: a few bytes must not become gigabytes of memory. Snappy is written in the
+xerial framing that Java clients write, and read both framed and raw (librdkafka writes it raw).
+"""
+
+from enum import IntEnum
+from struct import Struct
+from types import ModuleType
+
+import cramjam
+
+from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
+from josefine_broker.base.limits import DECOMPRESSED_BYTES_MAX
+from josefine_broker.records.crc import Buffer
+
+__all__ = ["Compression", "compress", "decompress"]
+
+
+class Compression(IntEnum):
+    """Codec numbers as they stand in a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+_STREAMS: dict[int, ModuleType] = {
+    Compression.GZIP: cramjam.gzip,
+    Compression.LZ4: cramjam.lz4,
+    Compression.ZSTD: cramjam.zstd,
+}
+_LEVELS: dict[int, int] = {Compression.GZIP: 6, Compression.LZ4: 1, Compression.ZSTD: 3}
+"""gzip and zstd: Kafka's defaults (KIP-390); lz4: the fast mode."""
+
+_XERIAL_HEADER = b"\x82SNAPPY\x00" + b"\x00\x00\x00\x01" * 2
+_XERIAL_BLOCK_BYTES = 32 * 1024
+_INT32 = Struct(">i")
+_FIRST_GUESS_BYTES_MIN = 64 * 1024
+_OUTPUT_FULL = "failed to write whole buffer"
+"""Rust's message when a decoder's output slice is too short: the only error worth a larger one."""
+
+
+def compress(codec: int, data: Buffer) -> Buffer:
+    """`data` compressed for the wire; codec 0 returns it untouched."""
+    if codec == Compression.NONE:
+        return data
+    if codec == Compression.SNAPPY:
+        return _compress_xerial(memoryview(data))
+    return bytes(_stream(codec).compress(data, level=_LEVELS[codec]))
+
+
+def decompress(codec: int, data: Buffer, *, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
+    """The bytes that were compressed. Raises CorruptData, also past `bytes_max` of output."""
+    if codec == Compression.NONE:
+        return data
+    try:
+        if codec == Compression.SNAPPY:
+            return _decompress_snappy(memoryview(data), bytes_max)
+        return _decompress_stream(_stream(codec), data, bytes_max)
+    except cramjam.DecompressionError as error:
+        raise CorruptData(f"{Compression(codec).name.lower()} data: {error}") from error
+
+
+def _stream(codec: int) -> ModuleType:
+    stream = _STREAMS.get(codec)
+    if stream is None:
+        raise KafkaError(ErrorCode.unsupported_compression_type, f"compression codec {codec}")
+    return stream
+
+
+def _decompress_stream(stream: ModuleType, data: Buffer, bytes_max: int) -> Buffer:
+    """Decode into a guessed output and widen it fourfold while the decoder says it is too short.
+
+    The formats do not reliably carry the size, and decoding without an output limit is unbounded.
+    """
+    guess = min(bytes_max, max(_FIRST_GUESS_BYTES_MIN, 4 * len(data)))
+    while True:
+        output = bytearray(guess)
+        try:
+            size = stream.decompress_into(data, output)
+        except cramjam.DecompressionError as error:
+            if str(error) != _OUTPUT_FULL:
+                raise
+            if guess == bytes_max:
+                raise CorruptData(f"compressed records exceed {bytes_max} bytes") from error
+            guess = min(bytes_max, 4 * guess)
+        else:
+            return memoryview(output)[:size]
+
+
+def _compress_xerial(data: memoryview) -> bytes:
+    parts = [_XERIAL_HEADER]
+    for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK_BYTES]))
+        parts += [_INT32.pack(len(block)), block]
+    return b"".join(parts)
+
+
+def _decompress_snappy(data: memoryview, bytes_max: int) -> Buffer:
+    if data[:8] != _XERIAL_HEADER[:8]:
+        return _decompress_snappy_block(data, bytes_max)
+    parts: list[Buffer] = []
+    pos, room = len(_XERIAL_HEADER), bytes_max
+    while pos < len(data):
+        if len(data) - pos < _INT32.size:
+            raise CorruptData("snappy data: a block length is cut")
+        (size,) = _INT32.unpack_from(data, pos)
+        pos += _INT32.size
+        if not 0 <= size <= len(data) - pos:
+            raise CorruptData(f"snappy data: a block of {size} bytes, {len(data) - pos} are there")
+        block = _decompress_snappy_block(data[pos : pos + size], room)
+        parts.append(block)
+        room -= len(block)
+        pos += size
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _decompress_snappy_block(data: memoryview, bytes_max: int) -> Buffer:
+    size = cramjam.snappy.decompress_raw_len(data)
+    if size > bytes_max:
+        raise CorruptData(f"compressed records exceed {bytes_max} bytes")
+    output = bytearray(size)
+    cramjam.snappy.decompress_raw_into(data, output)
+    return output
