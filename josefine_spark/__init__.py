@@ -1,0 +1,9 @@
+"""The PySpark connector: `spark.read`/`readStream`/`write`/`writeStream` with `format("josefine")`.
+
+Arrow from the socket to Spark, no row objects. Imports the broker's client column only, and
+nothing heavy here: PySpark imports this package in every planner process.
+"""
+
+from josefine_spark.session import SessionError, session
+
+__all__ = ["SessionError", "session"]

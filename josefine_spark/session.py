@@ -1,0 +1,235 @@
+"""One way to a Spark session that can read and write Delta and finds `format("josefine")`.
+
+Rules: the workers run this interpreter and import this very package; times are UTC; nothing is
+downloaded when the jars are already there; whatever the caller sets in `conf` wins.
+
+Delta's jars are looked for in this order, the first hit wins:
+1. the folder named by `JOSEFINE_SPARK_JARS`;
+2. Delta already on the classpath (the caller's conf, spark-submit, `$SPARK_HOME/jars`);
+3. the cached folder, filled once by Maven from `pom.xml` beside this file. Ivy does not read
+   Maven's settings, so where only Maven is configured this is the one way that works;
+4. packages through Spark's own resolver (Ivy).
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from josefine_spark.cache import cache_dir
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DELTA_VERSION = "4.4.0"
+"""The newest Delta with jars for Spark 4.1 and 4.2; pom.xml carries the same number."""
+
+SPARK_VERSIONS = ("4.1", "4.2")
+"""Spark versions that have a Delta jar of their own. The unsuffixed jar must never be taken: it
+changes its Spark version from one release to the next."""
+
+JAVA_MAJOR_MIN = 17
+MAVEN_TIMEOUT_S = 600
+POM = Path(__file__).with_name("pom.xml")
+
+DEFAULTS: Mapping[str, str] = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # Two files are enough for the state of a table with few files; the default is 50 tasks.
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.streaming.stopTimeout": "30s",
+}
+
+LOCAL_DEFAULTS: Mapping[str, str] = {
+    "spark.driver.memory": "2g",
+    # A laptop's host name often resolves to an address that nothing listens on.
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+
+class SessionError(RuntimeError):
+    """Why no session can be started, in one sentence that says what to do."""
+
+
+def session(
+    app_name: str = "josefine",
+    conf: Mapping[str, str] | None = None,
+    master: str | None = None,
+) -> "SparkSession":
+    """Return the running Spark session, or start one with Delta and `format("josefine")`.
+
+    `master` defaults to `local[*]` unless `conf` or spark-submit names one. Raises SessionError.
+    """
+    prepare_environment()
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        for key, value in (conf or {}).items():
+            if running.conf.isModifiable(key):
+                running.conf.set(key, value)
+        return running
+    settings = dict(DEFAULTS)
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if not submitted:
+        settings["spark.master"] = master or (conf or {}).get("spark.master", "local[*]")
+        if settings["spark.master"].startswith("local"):
+            settings.update(LOCAL_DEFAULTS)
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            settings["spark.sql.shuffle.partitions"] = str(os.cpu_count() or 2)
+        check_java()
+    settings.update(conf or {})
+    if not submitted:
+        settings.update(delta_conf(settings))
+    builder = SparkSession.builder.appName(app_name)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def prepare_environment() -> None:
+    """Make the Python workers that Spark will start run this interpreter and find this package."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    root = Path(__file__).resolve().parent.parent
+    installed = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")}
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    if root not in installed and str(root) not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(root), *paths])
+
+
+def check_java() -> None:
+    """Raise SessionError when there is no Java runtime, or one too old for Spark 4."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if java is None or not Path(java).exists():
+        where = f"JAVA_HOME={home} has none" if home else "there is none on PATH"
+        raise SessionError(
+            f"Spark needs a Java {JAVA_MAJOR_MIN} runtime and {where}: "
+            f"install one, for example `apt-get install openjdk-{JAVA_MAJOR_MIN}-jre-headless`"
+        )
+    major = _java_major(Path(java))
+    if major is not None and major < JAVA_MAJOR_MIN:
+        raise SessionError(
+            f"Spark needs Java {JAVA_MAJOR_MIN} or newer and {java} is Java {major}: "
+            "install a newer one or point JAVA_HOME at it"
+        )
+
+
+def _java_major(java: Path) -> int | None:
+    """The major version from the runtime's `release` file (no process start), None if unknown."""
+    try:
+        release = (java.resolve().parent.parent / "release").read_text(encoding="utf-8")
+    except OSError:
+        return None
+    match = re.search(r'JAVA_VERSION="(?:1\.)?(\d+)', release)
+    return int(match.group(1)) if match else None
+
+
+def delta_conf(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that put Delta on the classpath, given the caller's; may run Maven."""
+    given = os.environ.get("JOSEFINE_SPARK_JARS")
+    if given:
+        return _with_jars(settings, jars_in(Path(given).expanduser()))
+    if _delta_on_classpath(settings):
+        return {}
+    spark = spark_version()
+    folder = cache_dir("jars") / f"delta-{DELTA_VERSION}-spark-{spark}"
+    if not folder.is_dir() and not fill_with_maven(folder, spark):
+        package = f"io.delta:delta-spark_{spark}_2.13:{DELTA_VERSION}"
+        packages = [p for p in settings.get("spark.jars.packages", "").split(",") if p]
+        return {"spark.jars.packages": ",".join([*packages, package])}
+    return _with_jars(settings, jars_in(folder))
+
+
+def spark_version() -> str:
+    """`major.minor` of the installed PySpark; SessionError when Delta has no jar for it."""
+    import pyspark
+
+    version = ".".join(pyspark.__version__.split(".")[:2])
+    if version not in SPARK_VERSIONS:
+        raise SessionError(
+            f"Delta {DELTA_VERSION} has no jar for PySpark {pyspark.__version__}: "
+            f"install pyspark {' or '.join(SPARK_VERSIONS)}"
+        )
+    return version
+
+
+def jars_in(folder: Path) -> list[str]:
+    """The jars of a folder, sorted; SessionError when it has no Delta among them."""
+    jars = sorted(str(path) for path in folder.glob("*.jar"))
+    if not any(Path(jar).name.startswith("delta-spark") for jar in jars):
+        raise SessionError(f"{folder} has no delta-spark jar: fill it or remove it")
+    return jars
+
+
+def fill_with_maven(folder: Path, spark: str) -> bool:
+    """Fill `folder` with Delta's jars through Maven. False when there is no Maven or it fails.
+
+    The folder appears whole or not at all: two sessions may start at once.
+    """
+    maven = shutil.which("mvn")
+    if maven is None:
+        return False
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="filling-") as scratch:
+        target = Path(scratch) / "jars"
+        command = [
+            maven,
+            "--quiet",
+            "--batch-mode",
+            f"--file={POM}",
+            f"-Dspark.binary.version={spark}",
+            f"-DoutputDirectory={target}",
+            "dependency:copy-dependencies",
+        ]
+        try:
+            done = subprocess.run(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                text=True,
+                timeout=MAVEN_TIMEOUT_S,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            print(f"josefine: Maven could not fetch Delta's jars: {error}", file=sys.stderr)
+            return False
+        if done.returncode != 0 or not any(target.glob("delta-spark*.jar")):
+            last = done.stdout.strip().splitlines()[:1]
+            print(f"josefine: Maven could not fetch Delta's jars: {last}", file=sys.stderr)
+            return False
+        try:
+            target.rename(folder)
+        except OSError:
+            # Another session was first; its folder is as good as ours.
+            return folder.is_dir()
+    return True
+
+
+def _with_jars(settings: Mapping[str, str], jars: list[str]) -> dict[str, str]:
+    others = [jar for jar in settings.get("spark.jars", "").split(",") if jar]
+    return {"spark.jars": ",".join([*others, *jars])}
+
+
+def _delta_on_classpath(settings: Mapping[str, str]) -> bool:
+    named = ("spark.jars", "spark.jars.packages", "spark.driver.extraClassPath")
+    if any("delta-spark" in settings.get(name, "") for name in named):
+        return True
+    if "delta-spark" in os.environ.get("PYSPARK_SUBMIT_ARGS", ""):
+        return True
+    homes = [Path(os.environ["SPARK_HOME"])] if "SPARK_HOME" in os.environ else []
+    import pyspark
+
+    homes.append(Path(pyspark.__file__).parent)
+    return any(next((home / "jars").glob("delta-spark*.jar"), None) for home in homes)

@@ -1,0 +1,35 @@
+"""One Spark session for all tests that need Spark: a session takes seconds to start.
+
+Tests isolate themselves by their own temporary folders and their own topics, not by sessions.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from josefine_spark import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
+    """A local Spark with Delta, two cores, UTC; its warehouse is a temporary folder."""
+    warehouse: Path = tmp_path_factory.mktemp("warehouse")
+    spark = session(
+        "josefine-tests",
+        {
+            "spark.sql.shuffle.partitions": "2",
+            "spark.default.parallelism": "2",
+            "spark.sql.warehouse.dir": str(warehouse),
+            "spark.driver.memory": "1g",
+            "spark.driver.extraJavaOptions": f"-Dderby.system.home={warehouse}",
+        },
+        master="local[2]",
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    yield spark
+    spark.stop()
