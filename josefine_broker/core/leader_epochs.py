@@ -1,0 +1,112 @@
+"""Which leader epoch wrote which offsets of a partition (KIP-101, KIP-279).
+
+A list of (epoch, start offset), both growing. It answers OffsetForLeaderEpoch, by which a client
+or follower finds where its log and ours part. The log stores `to_bytes()` in its checkpoint.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from struct import Struct
+from typing import NamedTuple
+
+from josefine_broker.base.errors import CorruptData, Fatal
+
+NO_EPOCH = -1
+NO_OFFSET = -1
+
+VERSION = 1
+_HEAD = Struct(">hi")
+_ENTRY = Struct(">iq")
+
+
+class EpochStart(NamedTuple):
+    """The first offset written under an epoch."""
+
+    epoch: int
+    start_offset: int
+
+
+class EpochEnd(NamedTuple):
+    """The largest epoch not above the asked one, and its end offset (exclusive)."""
+
+    epoch: int
+    end_offset: int
+
+
+class LeaderEpochs:
+    """The leader epochs of one partition's log."""
+
+    __slots__ = ("_starts",)
+
+    def __init__(self, starts: Iterable[tuple[int, int]] = ()) -> None:
+        self._starts: list[EpochStart] = []
+        for epoch, start_offset in starts:
+            self.assign(epoch, start_offset)
+
+    @property
+    def starts(self) -> tuple[EpochStart, ...]:
+        return tuple(self._starts)
+
+    @property
+    def latest(self) -> int:
+        return self._starts[-1].epoch if self._starts else NO_EPOCH
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Note that `epoch` writes from `start_offset`; False when it already was known.
+
+        An epoch that wrote nothing gives way: its start is the next one's, so it is dropped.
+        """
+        if self._starts:
+            last = self._starts[-1]
+            if epoch == last.epoch:
+                return False
+            if epoch < last.epoch or start_offset < last.start_offset:
+                raise Fatal(f"leader epoch {epoch} at {start_offset} after {last}")
+            if start_offset == last.start_offset:
+                self._starts.pop()
+        self._starts.append(EpochStart(epoch, start_offset))
+        return True
+
+    def epoch_of(self, offset: int) -> int:
+        """The epoch that wrote `offset`, -1 when it is before the first known one."""
+        at = bisect_right(self._starts, offset, key=lambda start: start.start_offset)
+        return self._starts[at - 1].epoch if at else NO_EPOCH
+
+    def end_of(self, epoch: int, log_end_offset: int) -> EpochEnd:
+        """Where `epoch` ended (KIP-279): (-1, -1) when we cannot know."""
+        if not self._starts or epoch < 0 or epoch > self.latest:
+            return EpochEnd(NO_EPOCH, NO_OFFSET)
+        if epoch == self.latest:
+            return EpochEnd(epoch, log_end_offset)
+        at = bisect_right(self._starts, epoch, key=lambda start: start.epoch)
+        end_offset = self._starts[at].start_offset
+        return EpochEnd(self._starts[at - 1].epoch if at else epoch, end_offset)
+
+    def truncate_end(self, end_offset: int) -> None:
+        """The log now ends at `end_offset`: epochs that began at or past it are gone."""
+        while self._starts and self._starts[-1].start_offset >= end_offset:
+            self._starts.pop()
+
+    def truncate_start(self, start_offset: int) -> None:
+        """The log now starts at `start_offset`: the epoch that wrote it begins there."""
+        at = bisect_right(self._starts, start_offset, key=lambda start: start.start_offset)
+        if at:
+            self._starts[:at] = [EpochStart(self._starts[at - 1].epoch, start_offset)]
+
+    def to_bytes(self) -> bytes:
+        head = _HEAD.pack(VERSION, len(self._starts))
+        return head + b"".join(_ENTRY.pack(*start) for start in self._starts)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "LeaderEpochs":
+        if len(data) < _HEAD.size:
+            raise CorruptData(f"leader epoch checkpoint of {len(data)} bytes")
+        version, count = _HEAD.unpack_from(data)
+        if version != VERSION or len(data) != _HEAD.size + count * _ENTRY.size:
+            raise CorruptData(
+                f"leader epoch checkpoint: version {version}, {count} entries, {len(data)} bytes"
+            )
+        starts = list(_ENTRY.iter_unpack(data[_HEAD.size :]))
+        if any(a[0] >= b[0] or a[1] >= b[1] for a, b in zip(starts, starts[1:], strict=False)):
+            raise CorruptData(f"leader epoch checkpoint does not grow: {starts}")
+        return cls(starts)
