@@ -152,12 +152,14 @@ class IdentitySection(Section):
     )
     listeners: Listeners = Field(
         default=(Listener("PLAINTEXT", "127.0.0.1", 9092),),
-        description="Addresses to listen on for Kafka clients: NAME://host:port; port 0 is any free port.",
+        description="Addresses to listen on for Kafka clients, as NAME://host:port;"
+        " port 0 is any free port.",
     )
     advertised_listeners: Listeners = Field(
         default=(),
-        description="What Metadata tells clients to dial, per listener name; a name left out advertises"
-        " its bound address. A client is answered with the address of the listener it came through.",
+        description="What Metadata tells clients to dial, per listener name; a name left out"
+        " advertises its bound address. A client is answered with the address of the listener it"
+        " came through.",
     )
     auto_create_topics: Flag = Field(
         default=True,

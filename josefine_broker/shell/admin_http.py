@@ -1,0 +1,67 @@
+"""The admin listener: `/health` and `/metrics` on aiohttp. Answers questions, changes nothing.
+
+`/health` is 200 only while every check passes, 503 otherwise; the body names each check, so that a
+person and an orchestrator read the same page.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from josefine_broker.shell.metrics import Metrics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """The result of one health check, with the fact it rests on."""
+
+    ok: bool
+    detail: str
+
+
+Checks = Mapping[str, Callable[[], Check]]
+
+
+class AdminServer:
+    """One aiohttp site over an already bound socket."""
+
+    def __init__(self, metrics: Metrics, checks: Checks, identity: Mapping[str, object]) -> None:
+        self._metrics = metrics
+        self._checks = checks
+        self._identity = dict(identity)
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, bound: socket.socket) -> None:
+        app = web.Application()
+        app.router.add_get("/health", self._health)
+        app.router.add_get("/metrics", self._exposition)
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
+        await self._runner.setup()
+        await web.SockSite(self._runner, bound, shutdown_timeout=0.5).start()
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def _health(self, _request: web.Request) -> web.Response:
+        results = {name: check() for name, check in self._checks.items()}
+        healthy = all(result.ok for result in results.values())
+        body = {
+            "status": "ok" if healthy else "failing",
+            **self._identity,
+            "checks": {
+                name: {"ok": result.ok, "detail": result.detail} for name, result in results.items()
+            },
+        }
+        return web.json_response(body, status=200 if healthy else 503)
+
+    async def _exposition(self, _request: web.Request) -> web.Response:
+        return web.Response(
+            body=self._metrics.exposition(), headers={"Content-Type": CONTENT_TYPE_LATEST}
+        )

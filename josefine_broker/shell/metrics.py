@@ -1,0 +1,144 @@
+"""Counters of the broker: plain integers on the data path, turned into Prometheus on a scrape.
+
+Nothing here runs per record. A request costs two clock readings, three additions and a bit length;
+the Prometheus client library is only touched by `exposition()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+LATENCY_BUCKETS = 36
+"""Powers of two of nanoseconds: the last bucket begins at 34 s, past any request's deadline."""
+
+Sample = tuple[dict[str, str], float]
+GaugeSource = Callable[[], Iterable[Sample]]
+
+
+class ApiStats:
+    """Counts of one API key. Mutated by connections, on the event loop only."""
+
+    __slots__ = ("buckets", "errors", "name", "requests", "sum_ns")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.requests = 0
+        self.errors = 0
+        self.sum_ns = 0
+        self.buckets = [0] * LATENCY_BUCKETS
+
+    def record(self, elapsed_ns: int) -> None:
+        self.requests += 1
+        self.sum_ns += elapsed_ns
+        bucket = elapsed_ns.bit_length()
+        self.buckets[bucket if bucket < LATENCY_BUCKETS else LATENCY_BUCKETS - 1] += 1
+
+
+class ConnectionStats:
+    """Counts of all connections together."""
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "closed_idle",
+        "closed_malformed",
+        "closed_unsupported",
+        "handler_failures",
+        "opened",
+        "refused_full",
+    )
+
+    def __init__(self) -> None:
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.opened = 0
+        self.closed_idle = 0
+        self.closed_malformed = 0
+        self.closed_unsupported = 0
+        self.handler_failures = 0
+        self.refused_full = 0
+
+
+class Metrics:
+    """All counters of one broker, and the gauges that others let it read."""
+
+    def __init__(self) -> None:
+        self.connections = ConnectionStats()
+        self._apis: dict[str, ApiStats] = {}
+        self._counters: dict[str, int] = {}
+        self._gauges: dict[str, tuple[str, GaugeSource]] = {}
+
+    def api(self, name: str) -> ApiStats:
+        """The one counter object of an API; a connection's routes hold it."""
+        return self._apis.setdefault(name, ApiStats(name))
+
+    def count(self, name: str, amount: int = 1) -> None:
+        """Add to a counter named by its event (`broker_log_flushes`): for rare events."""
+        self._counters[name] = self._counters.get(name, 0) + amount
+
+    def gauge(self, name: str, meaning: str, source: GaugeSource) -> None:
+        """Register `source`, read on each scrape: (labels, value) pairs."""
+        self._gauges[name] = (meaning, source)
+
+    def exposition(self) -> bytes:
+        """The text of `/metrics`."""
+        registry = CollectorRegistry()
+        registry.register(_Reader(self))
+        return generate_latest(registry)
+
+    def families(self) -> Iterator[Metric]:
+        yield from self._request_families()
+        stats = self.connections
+        for name in stats.__slots__:
+            meaning = f"Connections: {name.replace('_', ' ')}."
+            yield CounterMetricFamily(
+                f"josefine_connection_{name}", meaning, value=getattr(stats, name)
+            )
+        for name, value in sorted(self._counters.items()):
+            yield CounterMetricFamily(f"josefine_{name}", name.replace("_", " "), value=value)
+        for name, (meaning, source) in sorted(self._gauges.items()):
+            samples = list(source())
+            labels = list(samples[0][0]) if samples else []
+            family = GaugeMetricFamily(f"josefine_{name}", meaning, labels=labels)
+            for sample_labels, sample in samples:
+                family.add_metric([sample_labels[label] for label in labels], sample)
+            yield family
+
+    def _request_families(self) -> Iterator[Metric]:
+        errors = CounterMetricFamily(
+            "josefine_request_errors", "Requests refused as a whole.", labels=["api"]
+        )
+        seconds = HistogramMetricFamily(
+            "josefine_request_seconds", "From frame to answer, waiting included.", labels=["api"]
+        )
+        for stats in self._apis.values():
+            if not stats.requests and not stats.errors:
+                continue
+            errors.add_metric([stats.name], stats.errors)
+            total, buckets = 0, []
+            for bucket, amount in enumerate(stats.buckets):
+                total += amount
+                buckets.append((f"{(1 << bucket) / 1e9:.9g}", total))
+            buckets[-1] = ("+Inf", total)
+            seconds.add_metric([stats.name], buckets, stats.sum_ns / 1e9)
+        yield errors
+        yield seconds
+
+
+class _Reader(Collector):
+    """Adapter: the Prometheus library asks it for the families of one scrape."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics.families()

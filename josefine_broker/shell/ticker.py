@@ -1,0 +1,100 @@
+"""Time for everything that waits: one timer for the parked requests, one for each periodic duty.
+
+The parked timer is armed for the earliest deadline only, so an idle broker does not wake up. A
+periodic duty that fails is logged and runs again; `Fatal` goes to the node, which stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from josefine_broker.base.errors import Fatal
+from josefine_broker.base.ports import Clock
+from josefine_broker.core.parked import ParkedRequests
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Duty:
+    """Something done every `interval_ms`, on the event loop: it must be short."""
+
+    name: str
+    interval_ms: int
+    run: Callable[[], None]
+
+
+class Ticker:
+    """Owns the timers of a broker."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        parked: ParkedRequests,
+        duties: tuple[Duty, ...],
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        self._clock = clock
+        self._parked = parked
+        self._duties = duties
+        self._on_fatal = on_fatal
+        self._timer: asyncio.TimerHandle | None = None
+        self._armed_for_ms = 0
+        self._duty_timers: dict[str, asyncio.TimerHandle] = {}
+        self._running = False
+
+    def start(self) -> None:
+        self._running = True
+        for duty in self._duties:
+            self._schedule(duty)
+        self.arm()
+
+    def stop(self) -> None:
+        self._running = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for timer in self._duty_timers.values():
+            timer.cancel()
+        self._duty_timers.clear()
+
+    def arm(self) -> None:
+        """See to it that the timer fires by the earliest deadline. Called after each parking."""
+        deadline_ms = self._parked.next_deadline_ms()
+        if deadline_ms is None or not self._running:
+            return
+        if self._timer is not None:
+            if self._armed_for_ms <= deadline_ms:
+                return
+            self._timer.cancel()
+        delay_ms = max(0, deadline_ms - self._clock.monotonic_ms())
+        self._armed_for_ms = deadline_ms
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(delay_ms / 1_000, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        self._guarded("parked requests", lambda: self._parked.tick(self._clock.monotonic_ms()))
+        self.arm()
+
+    def _schedule(self, duty: Duty) -> None:
+        loop = asyncio.get_running_loop()
+        self._duty_timers[duty.name] = loop.call_later(
+            duty.interval_ms / 1_000, self._perform, duty
+        )
+
+    def _perform(self, duty: Duty) -> None:
+        self._guarded(duty.name, duty.run)
+        if self._running:
+            self._schedule(duty)
+
+    def _guarded(self, name: str, run: Callable[[], None]) -> None:
+        try:
+            run()
+        except Fatal as error:
+            self._on_fatal(error)
+        except Exception:
+            log.exception("duty failed", extra={"duty": name})

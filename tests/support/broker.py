@@ -1,0 +1,139 @@
+"""A real broker process for tests: `josefine broker` on port 0 in a directory of its own.
+
+Whoever starts one stops it: use the `broker` fixture or `with BrokerProcess(tmp_path) as broker`.
+Its stderr goes to a file that a failing start quotes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tests.support.waiting import wait_until
+
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 20.0
+COMMAND = (sys.executable, "-c", "from josefine_cli.main import main; main()")
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+class BrokerProcess:
+    """One broker process. `overrides` are configuration keys with `__` for the dot:
+    `BrokerProcess(tmp_path, log__flush_messages=1)`."""
+
+    def __init__(self, directory: Path, *, start: bool = True, **overrides: object) -> None:
+        self.directory = Path(directory)
+        self.data_dir = self.directory / "data"
+        self.log_file = self.directory / "broker.log"
+        self.config_file = self.directory / "broker.yaml"
+        self.overrides = overrides
+        self.process: subprocess.Popen[bytes] | None = None
+        self.bootstrap = ""
+        self.admin_url = ""
+        self._port = 0
+        if start:
+            self.start()
+
+    def __enter__(self) -> BrokerProcess:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None, "the broker is not running"
+        return self.process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    @property
+    def output(self) -> str:
+        """Everything it said so far, all starts together."""
+        return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
+
+    def write_config(self) -> None:
+        """The configuration of the next start. A restart keeps its port, as a real broker does."""
+        config: dict[str, dict[str, Any]] = {
+            "broker": {
+                "data_dir": str(self.data_dir),
+                "listeners": [f"PLAINTEXT://127.0.0.1:{self._port}"],
+            },
+            "admin": {"address": "127.0.0.1:0"},
+        }
+        for name, value in self.overrides.items():
+            section, _, key = name.partition("__")
+            config.setdefault(section, {})[key] = value
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.config_file.write_text(json.dumps(config))  # JSON is YAML
+
+    def spawn(self) -> None:
+        """Start the process without waiting for it to be ready."""
+        assert not self.alive, "the broker is already running"
+        self.write_config()
+        (self.data_dir / "broker.addresses.json").unlink(missing_ok=True)
+        with self.log_file.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*COMMAND, "broker", "--config", str(self.config_file)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+                cwd=self.directory,
+            )
+
+    def start(self) -> None:
+        """Start and wait until it serves."""
+        self.spawn()
+        path = self.data_dir / "broker.addresses.json"
+        wait_until(lambda: path.exists() or not self.alive, START_TIMEOUT_S, "broker start")
+        assert self.alive, f"the broker did not start:\n{self.output[-4000:]}"
+        addresses = json.loads(path.read_text())
+        self.bootstrap = next(iter(addresses["listeners"].values()))
+        self.admin_url = addresses["admin"]
+        self._port = int(self.bootstrap.rpartition(":")[2])
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._signal(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """SIGTERM; the exit code."""
+        return self._signal(signal.SIGTERM)
+
+    def restart(self) -> None:
+        """Start again in the same directory, on the same port; stops it first if it runs."""
+        if self.alive:
+            self.stop()
+        self.start()
+
+    def close(self) -> None:
+        if self.alive:
+            self.kill()
+
+    def get(self, path: str) -> tuple[int, str]:
+        """GET an admin path: status and body."""
+        try:
+            with urllib.request.urlopen(self.admin_url + path, timeout=10) as response:
+                return response.status, response.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def _signal(self, number: int) -> int:
+        assert self.process is not None, "the broker was never started"
+        self.process.send_signal(number)
+        return self.process.wait(STOP_TIMEOUT_S)

@@ -1,0 +1,149 @@
+"""The configuration: what is refused, with which words, and that conf/broker.yaml is the model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conf.generate import TARGET, broker_yaml
+from josefine_broker.config import ConfigError, HostPort, Listener, key_paths, load_config
+
+
+def written(tmp_path: Path, text: str, name: str = "broker.yaml") -> Path:
+    path = tmp_path / name
+    path.write_text(text)
+    return path
+
+
+def refusal(tmp_path: Path, text: str, env: dict[str, str] | None = None) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load_config(written(tmp_path, text), env or {})
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_shipped_file_is_what_the_model_generates() -> None:
+    assert TARGET.read_text() == broker_yaml(), "run: python -m conf.generate"
+
+
+def test_shipped_file_says_the_defaults() -> None:
+    assert load_config(TARGET, {}) == load_config(None, {})
+
+
+def test_shipped_file_has_every_key_with_its_default_in_the_comment() -> None:
+    text = TARGET.read_text()
+    for key in key_paths():
+        assert f"\n  {key.partition('.')[2]}: " in text
+    assert text.count("Default:") == len(key_paths())
+
+
+def test_toml_and_yaml_by_suffix_say_the_same(tmp_path: Path) -> None:
+    yaml_file = written(tmp_path, "broker:\n  id: 7\nlog:\n  flush_messages: 1\n")
+    toml_file = written(tmp_path, "[broker]\nid = 7\n[log]\nflush_messages = 1\n", "b.toml")
+    assert load_config(yaml_file, {}) == load_config(toml_file, {})
+    with pytest.raises(ConfigError, match=r"suffix must be \.yaml, \.yml or \.toml"):
+        load_config(written(tmp_path, "", "broker.ini"), {})
+
+
+def test_unknown_key_names_file_line_and_nearest_known_key(tmp_path: Path) -> None:
+    message = refusal(tmp_path, "broker:\n  id: 1\n  data_dri: x\n")
+    assert message == (
+        f"{tmp_path}/broker.yaml:3: unknown key broker.data_dri;"
+        " the nearest known key is broker.data_dir"
+    )
+    assert "nearest known key is network" in refusal(tmp_path, "netwrok:\n  x: 1\n")
+    # A key in the wrong section is named where it belongs.
+    assert "nearest known key is log.flush_ms" in refusal(tmp_path, "raft:\n  flush_ms: 10\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "expected"),
+    [
+        ("broker:\n  id: 0\n", 2, "broker.id: input should be greater than or equal to 1, got 0"),
+        ("broker:\n  id: '1'\n", 2, "broker.id: input should be a valid integer"),
+        ("broker:\n  id: true\n", 2, "broker.id: input should be a valid integer"),
+        ("raft:\n  election_timeout_ms: 4\n", 2, "greater than or equal to 5, got 4"),
+        ("log:\n\n  retention_ms: -1\n", 3, "log.retention_ms: input should be greater than"),
+        ("log:\n  timestamp_type: Now\n", 2, "log.timestamp_type: input should be 'CreateTime'"),
+        ("admin:\n  address: here\n", 2, "admin.address: must be host:port, got 'here'"),
+        ("admin:\n  address: 1.2.3.400:80\n", 2, "'1.2.3.400' in '1.2.3.400:80' is not an IPv4"),
+        ("admin:\n  address: localhost:99999\n", 2, "must be a number from 0 to 65535"),
+        ("admin:\n  address: 'a b:1'\n", 2, "'a b' in 'a b:1' is not a host name"),
+        ("broker:\n  listeners: [127.0.0.1:9092]\n", 2, "must be NAME://host:port"),
+        ("broker:\n  listeners: ['A://x:1', 'A://x:2']\n", 2, "'A' is used twice"),
+        ("broker:\n  listeners: ['a/b://x:1']\n", 2, "listener name 'a/b'"),
+        ("broker: 5\n", 1, "broker: must be a section with keys, got 5"),
+        ("broker:\n  id: 1\n  id: 2\n", 3, "broker.id: is given twice"),
+        ("a: [\n", 2, "is not YAML"),
+    ],
+)
+def test_invalid_value_is_refused_with_its_line_and_key(
+    tmp_path: Path, text: str, line: int, expected: str
+) -> None:
+    """Checklist row 12."""
+    message = refusal(tmp_path, text)
+    assert message.startswith(f"{tmp_path}/broker.yaml:{line}:")
+    assert expected in message
+
+
+def test_advertised_listener_must_be_bound_and_dialable(tmp_path: Path) -> None:
+    text = "broker:\n  advertised_listeners: ['OUTSIDE://broker.example:9092']\n"
+    assert "names 'OUTSIDE', which is not in broker.listeners" in refusal(tmp_path, text)
+    text = "broker:\n  advertised_listeners: ['PLAINTEXT://0.0.0.0:9092']\n"
+    assert "no address a client can dial" in refusal(tmp_path, text)
+    assert "at least one listener" in refusal(tmp_path, "broker:\n  listeners: []\n")
+
+
+def test_election_timeout_outlasts_heartbeat(tmp_path: Path) -> None:
+    message = refusal(tmp_path, "raft:\n  election_timeout_ms: 150\n")
+    assert "at least twice heartbeat_timeout_ms, got 150 and 100" in message
+
+
+def test_environment_overrides_every_kind_of_key(tmp_path: Path) -> None:
+    """Checklist row 12."""
+    env = {
+        "JOSEFINE__RAFT__ID": "3",
+        "JOSEFINE__LOG__RETENTION_MS": "null",
+        "JOSEFINE__BROKER__AUTO_CREATE_TOPICS": "false",
+        "JOSEFINE__BROKER__LISTENERS": "IN://127.0.0.1:0,OUT://[::1]:9093",
+        "JOSEFINE__ADMIN__ADDRESS": "localhost:0",
+        "JOSEFINE_FAIL": "not a configuration key",
+    }
+    config = load_config(written(tmp_path, "raft:\n  id: 2\n"), env)
+    assert config.raft_id == 3
+    assert config.log.retention_ms is None
+    assert config.broker.auto_create_topics is False
+    assert config.broker.listeners == (Listener("IN", "127.0.0.1", 0), Listener("OUT", "::1", 9093))
+    assert config.admin.address == HostPort("localhost", 0)
+
+
+def test_environment_errors_name_the_variable(tmp_path: Path) -> None:
+    message = refusal(tmp_path, "", {"JOSEFINE__RAFT__IDD": "3"})
+    assert message == (
+        "environment JOSEFINE__RAFT__IDD: unknown key raft.idd; the nearest known key is raft.id"
+    )
+    message = refusal(tmp_path, "", {"JOSEFINE__RAFT__ID": "0"})
+    assert message.startswith("environment JOSEFINE__RAFT__ID: raft.id: input should be greater")
+
+
+def test_command_line_goes_before_the_environment(tmp_path: Path) -> None:
+    env = {"JOSEFINE__BROKER__ID": "3"}
+    config = load_config(written(tmp_path, ""), env, {"broker.id": 4})
+    assert config.broker.id == 4
+
+
+def test_configuration_is_frozen() -> None:
+    config = load_config(None, {})
+    with pytest.raises(Exception, match="frozen"):
+        config.broker.id = 2  # type: ignore[misc]
+
+
+def test_missing_and_binary_files_are_refused_in_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        load_config(tmp_path / "none.yaml", {})
+    path = tmp_path / "binary.yaml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="is not UTF-8"):
+        load_config(path, {})
