@@ -6,6 +6,7 @@ or follower finds where its log and ours part. The log stores `to_bytes()` in it
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from itertools import pairwise
 from struct import Struct
 from typing import NamedTuple
 
@@ -107,6 +108,6 @@ class LeaderEpochs:
                 f"leader epoch checkpoint: version {version}, {count} entries, {len(data)} bytes"
             )
         starts = list(_ENTRY.iter_unpack(data[_HEAD.size :]))
-        if any(a[0] >= b[0] or a[1] >= b[1] for a, b in zip(starts, starts[1:], strict=False)):
+        if any(a[0] >= b[0] or a[1] >= b[1] for a, b in pairwise(starts)):
             raise CorruptData(f"leader epoch checkpoint does not grow: {starts}")
         return cls(starts)

@@ -44,7 +44,7 @@ class BatchMark(NamedTuple):
 
 
 class ProducerEntry(NamedTuple):
-    """One producer: its epoch, the broker's clock at its last batch, its last batches (newest last)."""
+    """One producer: its epoch, when it was last seen, its last batches (the newest last)."""
 
     epoch: int
     seen_ms: int
@@ -106,7 +106,8 @@ class ProducerState:
         return None
 
     def record(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
-        """Remember a stored batch. At recovery `now_ms` is the batch's own max timestamp."""
+        """Remember a stored batch. `now_ms` is the broker's clock, at recovery too: record
+        timestamps may be years old, and would make a producer expire at a restart."""
         if header.producer_id == NO_PRODUCER_ID or header.is_control:
             return
         mark = BatchMark(

@@ -1,0 +1,100 @@
+"""Metadata changes on their way: proposed here, not yet known to be applied or refused.
+
+Rules: a proposal settles once, when the block that carries its origin is applied *here* (so the
+answer's reader finds the change in this broker's image), or when its proposer gives up. A change
+whose proposer gave up may still be applied later, as in Kafka.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.core.changes import Change, Origin, encode_change
+from josefine_broker.core.parked import Parked
+
+
+class Proposal:
+    """One proposed change. `error` is None until settled, and after a success."""
+
+    __slots__ = ("change", "error", "origin", "settled")
+
+    def __init__(self, change: Change, origin: Origin) -> None:
+        self.change = change
+        self.origin = origin
+        self.settled = False
+        self.error: KafkaError | None = None
+
+    def settle(self, error: KafkaError | None) -> None:
+        assert not self.settled
+        self.settled = True
+        self.error = error
+
+
+class Proposals:
+    """The open proposals of one broker. `first_number` is random: a restarted broker must not
+    take an old block for its own."""
+
+    __slots__ = ("_broker_id", "_next_number", "_open")
+
+    def __init__(self, broker_id: int, first_number: int) -> None:
+        self._broker_id = broker_id
+        self._next_number = first_number
+        self._open: dict[int, Proposal] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def open(self, change: Change) -> tuple[Proposal, bytes]:
+        """A new proposal and the payload to hand to Raft."""
+        origin = Origin(self._broker_id, self._next_number)
+        self._next_number += 1
+        proposal = Proposal(change, origin)
+        self._open[origin.number] = proposal
+        return proposal, encode_change(change, origin)
+
+    def settle(self, origin: Origin, error: KafkaError | None) -> Proposal | None:
+        """The block of `origin` was applied or refused: its proposal, if open here."""
+        if origin.broker_id != self._broker_id:
+            return None
+        proposal = self._open.pop(origin.number, None)
+        if proposal is not None:
+            proposal.settle(error)
+        return proposal
+
+    def give_up(self, proposal: Proposal, error: KafkaError) -> None:
+        if self._open.pop(proposal.origin.number, None) is not None:
+            proposal.settle(error)
+
+
+class AwaitProposals(Parked):
+    """A request that is answered when all its proposals have settled, by `build`.
+
+    It is parked under their origins.
+    """
+
+    __slots__ = ("_build", "_proposals", "_table")
+
+    def __init__(
+        self,
+        table: Proposals,
+        proposals: Sequence[Proposal],
+        deadline_ms: int,
+        build: Callable[[], object],
+    ) -> None:
+        super().__init__(deadline_ms)
+        self._table = table
+        self._proposals = proposals
+        self._build = build
+
+    def try_complete(self, key: Hashable, now_ms: int) -> bool:
+        if not all(proposal.settled for proposal in self._proposals):
+            return False
+        self.complete(self._build())
+        return True
+
+    def expire(self, now_ms: int) -> None:
+        error = KafkaError(
+            ErrorCode.request_timed_out, "the change was not committed within the request's timeout"
+        )
+        for proposal in self._proposals:
+            self._table.give_up(proposal, error)
+        self.complete(self._build())
