@@ -150,7 +150,9 @@ def _wait_for_broker(process: subprocess.Popen[bytes], addresses: Path, log_path
         if addresses.exists():
             return _bootstrap_of(json.loads(addresses.read_text()))
         time.sleep(0.05)
-    raise click.ClickException(f"the broker was not ready in {BROKER_START_SECONDS:.0f} s; see {log_path}")
+    raise click.ClickException(
+        f"the broker was not ready in {BROKER_START_SECONDS:.0f} s; see {log_path}"
+    )
 
 
 def _bootstrap_of(addresses: dict[str, Any]) -> str:
@@ -168,7 +170,15 @@ def _create_topic(bootstrap: str) -> None:
 def _run_pipeline(directory: Path, bootstrap: str) -> dict[str, Any]:
     """Run conf/pipelines/flights.yaml as a user would; its progress goes to our stderr."""
     environment = {**os.environ, "BOOTSTRAP": bootstrap, "DEMO_DIR": str(directory)}
-    command = [sys.executable, "-m", "josefine_cli.main", "pipeline", "run", str(PIPELINE), "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "josefine_cli.main",
+        "pipeline",
+        "run",
+        str(PIPELINE),
+        "--json",
+    ]
     spark_log: IO[bytes] | None = None
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=spark_log, stdin=subprocess.DEVNULL,
@@ -181,5 +191,7 @@ def _run_pipeline(directory: Path, bootstrap: str) -> dict[str, Any]:
         process.wait(BROKER_STOP_SECONDS)
         raise
     if process.returncode != 0:
-        raise click.ClickException(f"the pipeline ended with exit code {process.returncode}; its words are above")
+        raise click.ClickException(
+            f"the pipeline ended with exit code {process.returncode}; its words are above"
+        )
     return dict(json.loads(stdout.decode().strip().splitlines()[-1]))

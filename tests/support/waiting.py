@@ -10,7 +10,7 @@ POLL_SECONDS = 0.01
 
 
 def wait_until(condition: Callable[[], T], timeout_s: float, what: str) -> T:
-    """Return the first truthy result of `condition`; raise AssertionError naming `what` at the deadline."""
+    """The first truthy result of `condition`; AssertionError naming `what` at the deadline."""
     deadline = time.monotonic() + timeout_s
     while True:
         result = condition()

@@ -1,4 +1,4 @@
-"""The documents are true: generated pages are current, named paths exist, every row has an answer."""
+"""The documents are true: pages are current, named paths exist, every row has an answer."""
 
 import re
 import subprocess
@@ -46,7 +46,11 @@ def test_paths_named_in_documents_exist(name: str) -> None:
 
 
 def test_committed_files_name_no_machine_and_no_registry() -> None:
-    forbidden = ("/".join(("", "work", "main")), "/".join(("", "work", "shared")), ".".join(("pypi", "org")))
+    forbidden = (
+        "/".join(("", "work", "main")),
+        "/".join(("", "work", "shared")),
+        ".".join(("pypi", "org")),
+    )
     tracked = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split("\0")
