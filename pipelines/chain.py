@@ -1,0 +1,203 @@
+"""The chain's one decision: does this batch continue the table, is it there already, or neither?
+
+Every Delta commit of ours names the offsets it continues from and the offsets it reaches. A batch
+may be committed only if it starts where the table ends. Rules: pure values in, a value out; no
+Spark, no files, no clock. Offsets are exclusive ends, so an end is the next batch's start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+Partition = tuple[str, int]
+"""(topic, partition)."""
+
+Ends = Mapping[Partition, int]
+"""Partition → the next offset: everything below it is meant."""
+
+TopicIds = Mapping[str, str]
+"""Topic → its id. A topic that was deleted and created again has another id."""
+
+
+class Verdict(Enum):
+    """Why a batch or a start was refused. The value is the sentence a user reads."""
+
+    GAP = "the batch starts after the table's end: rows between them would be missing"
+    OVERLAP = "the batch starts before the table's end: rows between them would be there twice"
+    TORN = "some partitions start after the table's end and some before it"
+    WENT_BACK = "the batch ends before it starts: the topic has lost records or was created again"
+    TOPIC_RECREATED = "a topic was deleted and created again: its old offsets mean nothing in it"
+    TABLE_AHEAD = "the table has more than the checkpoint planned"
+    TABLE_BEHIND = "the table has less than the checkpoint committed"
+    TABLE_ELSEWHERE = "table and checkpoint are at offsets neither of which follows from the other"
+    TABLE_HAS_NOTHING = "the checkpoint has committed batches, the table has no commit of this sink"
+    TABLE_UNREADABLE = (
+        "the table knows a transaction of this sink, but the log entry with its offsets is gone"
+    )
+    CHECKPOINT_DAMAGED = "the checkpoint has a committed batch whose offsets are missing"
+    LOST_RACE = "another run of this sink has committed to the table meanwhile"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """One planned batch of a source.
+
+    `start` lacks a partition that is new in the batch; `first` then has the offset at which the
+    source began it. `first` comes from the recorded offsets, never from a second look at the topic.
+    """
+
+    start: Ends
+    end: Ends
+    topic_ids: TopicIds = field(default_factory=dict)
+    first: Ends = field(default_factory=dict)
+
+    def start_of(self, partition: Partition) -> int | None:
+        """Where the batch starts in a partition; None when nothing says so."""
+        return self.start.get(partition, self.first.get(partition))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tip:
+    """What the table says of a sink: how far it got and which transaction version said so."""
+
+    ends: Ends
+    topic_ids: TopicIds
+    txn_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """Write the batch's rows with these offsets. `skip_below`: rows the table has already."""
+
+    start: Ends
+    end: Ends
+    topic_ids: TopicIds
+    txn_version: int
+    skip_below: Ends = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """The table has the whole batch already: write nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Neither: a person has to say which side is right."""
+
+    verdict: Verdict
+    partitions: tuple[Partition, ...] = ()
+    detail: str = ""
+
+
+Decision = Commit | Skip | Stop
+
+
+def decide(batch: Batch, tip: Tip | None) -> Decision:
+    """Decide on a batch of a sink whose rows cannot be told apart by offset (any sink)."""
+    wrong = _wrong_in_itself(batch, tip)
+    if wrong is not None:
+        return wrong
+    if tip is None:
+        return _commit(batch, tip, {})
+    if _reached(batch, tip):
+        return Skip()
+    later, earlier = [], []
+    for partition in batch.end:
+        table_end, start = tip.ends.get(partition), batch.start_of(partition)
+        if table_end is None or table_end == start:
+            continue
+        (later if start is None or start > table_end else earlier).append(partition)
+    if later or earlier:
+        verdict = Verdict.TORN if later and earlier else Verdict.GAP if later else Verdict.OVERLAP
+        return Stop(verdict=verdict, partitions=tuple(sorted(later + earlier)))
+    return _commit(batch, tip, {})
+
+
+def decide_by_offset(batch: Batch, tip: Tip | None) -> Decision:
+    """Decide on a batch of a table whose every row carries its own offset (dead letters).
+
+    An overlap is then no reason to stop: the rows below the table's end are left out. It happens
+    when a crash came between the dead letters' commit and the sink's, and the batches were cut
+    differently afterwards.
+    """
+    wrong = _wrong_in_itself(batch, tip)
+    if wrong is not None:
+        return wrong
+    if tip is None:
+        return _commit(batch, tip, {})
+    skip_below = {}
+    later = []
+    for partition in batch.end:
+        table_end, start = tip.ends.get(partition), batch.start_of(partition)
+        if table_end is None or table_end == start:
+            continue
+        if start is None or start > table_end:
+            later.append(partition)
+        else:
+            skip_below[partition] = table_end
+    if all(tip.ends.get(partition, -1) >= end for partition, end in batch.end.items()):
+        return Skip()
+    if later:
+        return Stop(verdict=Verdict.GAP, partitions=tuple(sorted(later)))
+    return _commit(batch, tip, skip_below)
+
+
+def _wrong_in_itself(batch: Batch, tip: Tip | None) -> Stop | None:
+    if tip is not None:
+        recreated = [
+            topic
+            for topic, topic_id in batch.topic_ids.items()
+            if tip.topic_ids.get(topic, topic_id) != topic_id
+        ]
+        if recreated:
+            partitions = tuple(sorted(p for p in batch.end if p[0] in recreated))
+            return Stop(verdict=Verdict.TOPIC_RECREATED, partitions=partitions)
+    back = sorted(p for p, end in batch.end.items() if end < (batch.start_of(p) or 0))
+    return Stop(verdict=Verdict.WENT_BACK, partitions=tuple(back)) if back else None
+
+
+def _reached(batch: Batch, tip: Tip) -> bool:
+    """Whether the table is exactly at the batch's end.
+
+    A partition that the table does not know yet is not reached, even without rows: committing it
+    records where it began, so that a lost checkpoint cannot forget it.
+    """
+    return all(tip.ends.get(partition) == end for partition, end in batch.end.items())
+
+
+def _commit(batch: Batch, tip: Tip | None, skip_below: Ends) -> Commit:
+    """What to record. A topic that left the subscription keeps its end: it may come back."""
+    known = dict(tip.ends) if tip else {}
+    start = dict(known)
+    for partition in batch.end:
+        begun = batch.start_of(partition)
+        if begun is not None and partition not in skip_below:
+            start[partition] = begun
+    end = known | {p: max(offset, skip_below.get(p, 0)) for p, offset in batch.end.items()}
+    return Commit(
+        start=start,
+        end=end,
+        topic_ids=(dict(tip.topic_ids) if tip else {}) | dict(batch.topic_ids),
+        txn_version=(tip.txn_version if tip else 0) + 1,
+        skip_below=skip_below,
+    )
+
+
+def to_json(ends: Ends) -> dict[str, dict[str, int]]:
+    """`{topic: {partition: offset}}` with keys sorted: the form in Delta logs and in messages."""
+    nested: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(ends.items()):
+        nested.setdefault(topic, {})[str(partition)] = offset
+    return nested
+
+
+def from_json(nested: Mapping[str, Mapping[str, int]]) -> dict[Partition, int]:
+    """The inverse of `to_json`. Raises ValueError, TypeError or AttributeError on another shape."""
+    return {
+        (topic, int(partition)): int(offset)
+        for topic, partitions in nested.items()
+        for partition, offset in partitions.items()
+    }

@@ -1,0 +1,66 @@
+"""Why a pipeline cannot be read or cannot run, each with its exit code and one clear message."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_BAD_CONFIG = 78
+"""EX_CONFIG of sysexits.h: the file is wrong, running it again will not help."""
+EXIT_ENVIRONMENT = 79
+"""The file is fine, the machine is not: no Java, no jars, no broker."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A place in a pipeline file; lines and columns count from 1."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing wrong with a pipeline file. `path` is like `sinks.flights.mode`, "" at the top."""
+
+    place: Place
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.path + ': ' if self.path else ''}{self.message}"
+
+
+class PipelineError(Exception):
+    """A failure that a user can read: its text is the whole message."""
+
+    exit_code = EXIT_FAILED
+
+
+class BadConfig(PipelineError):
+    """The pipeline file is wrong; carries every problem found."""
+
+    exit_code = EXIT_BAD_CONFIG
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self.problems = sorted(problems, key=lambda p: (p.place.file, p.place.line, p.place.column))
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class BadEnvironment(PipelineError):
+    """The machine lacks something that the pipeline needs."""
+
+    exit_code = EXIT_ENVIRONMENT
+
+
+class RunFailed(PipelineError):
+    """The run could not go on."""
+
+
+class ChainStopped(RunFailed):
+    """Table and batch, or table and checkpoint, do not fit together; a person has to decide."""

@@ -1,0 +1,79 @@
+"""Places where a run can be made to die, for kill tests: ours and those of users.
+
+`JOSEFINE_FAIL=NAME[:INDEX][@HIT]` kills the driver and its JVM with SIGKILL the HIT-th time (first
+by default) that the place is reached: nothing is flushed, no handler runs, as in a power cut.
+Unset, a place costs one comparison with None.
+
+| name | the moment |
+|---|---|
+| `after_offsets` | Spark has planned the batch (`offsets/N` is written), nothing is done yet |
+| `before_commit` | the batch is decided on, no file is written |
+| `mid_write` | data files lie in the table's folder, no log entry names them |
+| `mid_commit:N` | after the batch's N-th Delta commit (1: the dead letters, 2: the sink's own) |
+| `after_commit_before_log` | every table is committed, Spark's `commits/N` is not written |
+| `after_set_aside` | `--trust table` has renamed the checkpoint, no query runs yet |
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+NAMES = (
+    "after_offsets",
+    "before_commit",
+    "mid_write",
+    "mid_commit",
+    "after_commit_before_log",
+    "after_set_aside",
+)
+
+
+class Failpoint:
+    """The one armed place of this process, counting how often it was reached."""
+
+    def __init__(self, text: str) -> None:
+        place, _, hit = text.partition("@")
+        name, _, index = place.partition(":")
+        if name not in NAMES or not (index or "0").isdigit() or not (hit or "1").isdigit():
+            known = ", ".join(NAMES)
+            raise ValueError(f"JOSEFINE_FAIL={text}: not NAME[:INDEX][@HIT] with one of {known}")
+        self.name = name
+        self.index = int(index) if index else None
+        self.hits_left = int(hit or "1")
+
+    def reached(self, name: str, index: int | None) -> bool:
+        """Count one visit; True when this is the one to die at."""
+        if name != self.name or (self.index is not None and index != self.index):
+            return False
+        self.hits_left -= 1
+        return self.hits_left == 0
+
+
+_armed: Failpoint | None = None
+_jvm_pid: int | None = None
+
+
+def arm(text: str | None, jvm_pid: int | None) -> None:
+    """Arm the place that JOSEFINE_FAIL names; None disarms. `jvm_pid` dies with us."""
+    global _armed, _jvm_pid
+    _armed = Failpoint(text) if text else None
+    _jvm_pid = jvm_pid
+
+
+def hit(name: str, index: int | None = None) -> None:
+    """Die here when this place is armed."""
+    if _armed is not None and _armed.reached(name, index):
+        die()
+
+
+def due(name: str) -> bool:
+    """Whether to die at a place that needs work first (`mid_write` leaves files behind)."""
+    return _armed is not None and _armed.reached(name, None)
+
+
+def die() -> None:
+    """Kill the JVM first: without its driver it would live on and might finish a commit."""
+    if _jvm_pid is not None:
+        os.kill(_jvm_pid, signal.SIGKILL)
+    os._exit(137)

@@ -1,0 +1,122 @@
+"""Where a sink starts: the checkpoint against the table, before any query runs.
+
+Pure. Spark would believe the checkpoint, a lost checkpoint would believe nothing; here both sides
+must agree (or one of them be absent), else a person says which to trust. Agreement means that the
+table's end is the end of the last committed or of the last planned batch: Spark replays a planned
+batch, and `chain.decide` skips it when the table has it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from pipelines.chain import Ends, Stop, Tip, TopicIds, Verdict
+
+
+class Trust(Enum):
+    """What the user said is right, when table and checkpoint differ."""
+
+    NEITHER = "neither"
+    TABLE = "table"
+    CHECKPOINT = "checkpoint"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """A batch as the checkpoint's offset log has it."""
+
+    batch: int
+    ends: Ends
+    topic_ids: TopicIds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """What a sink's checkpoint says. `committed` is None before the first batch is committed."""
+
+    planned: Recorded | None
+    committed: Recorded | None
+    damaged: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """The table has a transaction of ours whose offsets nobody can read any more."""
+
+    txn_version: int
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Go. `at` None: as the source's `start` says. `tip`: what the first batch must continue."""
+
+    at: Ends | None
+    tip: Tip | None
+    set_checkpoint_aside: bool = False
+
+
+def reconcile(
+    checkpoint: Checkpoint | None,
+    tip: Tip | Unreadable | None,
+    trust: Trust = Trust.NEITHER,
+) -> Start | Stop:
+    """Compare both sides. A Stop under `trust` means that the trusted side cannot be followed."""
+    verdict = _verdict(checkpoint, tip)
+    if verdict is None:
+        assert not isinstance(tip, Unreadable)
+        return Start(at=tip.ends if tip else None, tip=tip)
+    if trust is Trust.TABLE and not isinstance(tip, Unreadable):
+        # Without a commit of ours the table says "from the beginning": the default start.
+        return Start(at=tip.ends if tip else None, tip=tip, set_checkpoint_aside=True)
+    if trust is Trust.CHECKPOINT and checkpoint and checkpoint.committed and not checkpoint.damaged:
+        committed = checkpoint.committed
+        version = tip.txn_version if tip else 0
+        follow = Tip(ends=committed.ends, topic_ids=committed.topic_ids, txn_version=version)
+        return Start(at=committed.ends, tip=follow)
+    detail = checkpoint.damaged if checkpoint else ""
+    if isinstance(tip, Unreadable):
+        detail = tip.hint
+    return Stop(verdict=verdict, detail=detail)
+
+
+def _verdict(checkpoint: Checkpoint | None, tip: Tip | Unreadable | None) -> Verdict | None:
+    if isinstance(tip, Unreadable):
+        return Verdict.TABLE_UNREADABLE
+    if checkpoint is None or (checkpoint.planned is None and not checkpoint.damaged):
+        return None
+    if checkpoint.damaged:
+        return Verdict.CHECKPOINT_DAMAGED
+    planned, committed = checkpoint.planned, checkpoint.committed
+    assert planned is not None
+    if tip is None:
+        return Verdict.TABLE_HAS_NOTHING if committed else None
+    if _at(tip, planned) or (committed and _at(tip, committed)):
+        return None
+    if _recreated(tip, planned):
+        return Verdict.TOPIC_RECREATED
+    if committed is None:
+        # Batch 0 has no recorded start: Spark asks the source again and we answer with the
+        # table's end, so the replayed batch continues the table unless it ends before it.
+        return Verdict.TABLE_AHEAD if _somewhere(tip, planned, ahead=True) else None
+    behind = _somewhere(tip, committed, ahead=False)
+    if behind and _somewhere(tip, committed, ahead=True):
+        return Verdict.TABLE_ELSEWHERE
+    return Verdict.TABLE_BEHIND if behind else Verdict.TABLE_AHEAD
+
+
+def _at(tip: Tip, recorded: Recorded) -> bool:
+    """Whether the table is at the batch's end. The table may know topics that have left since."""
+    same = all(tip.ends.get(partition) == end for partition, end in recorded.ends.items())
+    return same and not _recreated(tip, recorded)
+
+
+def _recreated(tip: Tip, recorded: Recorded) -> bool:
+    return any(tip.topic_ids.get(t, i) != i for t, i in recorded.topic_ids.items())
+
+
+def _somewhere(tip: Tip, recorded: Recorded, *, ahead: bool) -> bool:
+    """Whether the table is ahead of the batch's end (or behind it) in some partition."""
+    differences = (tip.ends.get(p, 0) - end for p, end in recorded.ends.items())
+    return any(d > 0 if ahead else d < 0 for d in differences)
