@@ -1,0 +1,157 @@
+"""Whole frames to entities and back: headers, then the body by hand-written code or by plan.
+
+A frame here is what follows the four bytes of its length; what is encoded includes them.
+Errors: bytes that are not what their header says → CorruptData; a key or version outside
+`apis.py` → KafkaError(unsupported_version).
+"""
+
+import struct
+from typing import Any, NamedTuple, TypeAlias
+
+from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
+from josefine_broker.wire import apis, fetch, produce
+from josefine_broker.wire import primitives as p
+from josefine_broker.wire.primitives import Buffer
+from josefine_broker.wire.versions import request_plan, response_plan
+
+CONTROL_BODY_BYTES_MAX = 8 * 1024 * 1024
+"""Requests other than Produce: a million one-byte elements become a gigabyte of objects."""
+
+_HEADER = struct.Struct(">hhih")
+_LENGTH_AND_CORRELATION = struct.Struct(">ii")
+
+# What running off the end of a buffer raises in the readers.
+_MALFORMED = (struct.error, IndexError)
+
+Entity: TypeAlias = Any
+"""A shape of `wire.entities`, `wire.produce` or `wire.fetch`."""
+
+
+class RequestHeader(NamedTuple):
+    """A request header (v1 or v2); `body_offset` is where the body begins in the frame."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body_offset: int
+
+
+def parse_request_header(frame: Buffer) -> RequestHeader:
+    """The header of any request, supported or not, so that each can be answered.
+
+    Of an unsupported version the tagged fields are not read, since nobody knows if there are any.
+    """
+    try:
+        api_key, api_version, correlation_id, size = _HEADER.unpack_from(frame)
+        pos = _HEADER.size
+        client_id = None
+        if size >= 0:
+            client_id, pos = p.read_text(frame, pos, size)
+        elif size != -1:
+            raise CorruptData("negative length of the client id")
+        if apis.is_supported(api_key, api_version) and apis.is_flexible(api_key, api_version):
+            pos = p.skip_tags(frame, pos)
+    except (struct.error, IndexError) as error:
+        raise CorruptData("request header is cut short") from error
+    return RequestHeader(api_key, api_version, correlation_id, client_id, pos)
+
+
+def decode_request(header: RequestHeader, frame: memoryview) -> Entity:
+    """The request's body in our one shape; records of a Produce are slices of `frame`."""
+    api_key, version = header.api_key, header.api_version
+    _require_supported(api_key, version)
+    pos = header.body_offset
+    entity: Entity
+    try:
+        if api_key == apis.PRODUCE:
+            entity, pos = produce.decode_request(frame, pos, version)
+        elif len(frame) - pos > CONTROL_BODY_BYTES_MAX:
+            raise CorruptData(f"request of key {api_key} with a body of {len(frame) - pos} bytes")
+        elif api_key == apis.FETCH:
+            entity, pos = fetch.decode_request(frame, pos, version)
+        else:
+            entity, pos = request_plan(api_key, version).read(frame, pos)
+    except _MALFORMED as error:
+        raise CorruptData(f"request of key {api_key} v{version} is cut short") from error
+    if pos != len(frame):
+        raise CorruptData(f"request of key {api_key} v{version}: {len(frame) - pos} bytes too many")
+    return entity
+
+
+def encode_response(
+    api_key: int, api_version: int, correlation_id: int, entity: Entity
+) -> list[Buffer]:
+    """The whole frame as buffers in order; those of fetched records are the caller's own."""
+    _require_supported(api_key, api_version)
+    out = bytearray(_LENGTH_AND_CORRELATION.size)
+    if _has_tagged_response_header(api_key, api_version):
+        out.append(0)
+    if api_key == apis.PRODUCE:
+        buffers = produce.encode_response(out, entity, api_version)
+    elif api_key == apis.FETCH:
+        buffers = fetch.encode_response(out, entity, api_version)
+    else:
+        response_plan(api_key, api_version).write(out, entity)
+        buffers = [out]
+    size = len(out) if len(buffers) == 1 else sum(map(len, buffers))
+    _LENGTH_AND_CORRELATION.pack_into(out, 0, size - 4, correlation_id)
+    return buffers
+
+
+def encode_request(
+    api_key: int, api_version: int, correlation_id: int, client_id: str | None, entity: Entity
+) -> list[Buffer]:
+    """The whole frame as buffers in order; those of produced records are the caller's own."""
+    _require_supported(api_key, api_version)
+    out = bytearray(4)
+    out += _HEADER.pack(api_key, api_version, correlation_id, -1)
+    if client_id is not None:
+        del out[-2:]
+        p.write_string(out, client_id)
+    if apis.is_flexible(api_key, api_version):
+        out.append(0)
+    if api_key == apis.PRODUCE:
+        buffers = produce.encode_request(out, entity, api_version)
+    elif api_key == apis.FETCH:
+        buffers = fetch.encode_request(out, entity, api_version)
+    else:
+        request_plan(api_key, api_version).write(out, entity)
+        buffers = [out]
+    p.INT32.pack_into(out, 0, sum(map(len, buffers)) - 4)
+    return buffers
+
+
+def decode_response(api_key: int, api_version: int, frame: memoryview) -> tuple[int, Entity]:
+    """(correlation id, body in our one shape); records of a Fetch are slices of `frame`."""
+    _require_supported(api_key, api_version)
+    entity: Entity
+    try:
+        correlation_id, pos = p.read_int32(frame, 0)
+        if _has_tagged_response_header(api_key, api_version):
+            pos = p.skip_tags(frame, pos)
+        if api_key == apis.PRODUCE:
+            entity, pos = produce.decode_response(frame, pos, api_version)
+        elif api_key == apis.FETCH:
+            entity, pos = fetch.decode_response(frame, pos, api_version)
+        else:
+            entity, pos = response_plan(api_key, api_version).read(frame, pos)
+    except _MALFORMED as error:
+        raise CorruptData(f"response of key {api_key} v{api_version} is cut short") from error
+    if pos != len(frame):
+        raise CorruptData(
+            f"response of key {api_key} v{api_version}: {len(frame) - pos} bytes too many"
+        )
+    return correlation_id, entity
+
+
+def _has_tagged_response_header(api_key: int, api_version: int) -> bool:
+    """Response header v1, but never for ApiVersions: its reader does not know the version yet."""
+    return api_key != apis.API_VERSIONS and apis.is_flexible(api_key, api_version)
+
+
+def _require_supported(api_key: int, api_version: int) -> None:
+    if not apis.is_supported(api_key, api_version):
+        raise KafkaError(
+            ErrorCode.unsupported_version, f"key {api_key} version {api_version} is not known"
+        )

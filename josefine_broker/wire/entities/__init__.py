@@ -1,0 +1,55 @@
+"""One shape per API key: what handlers and the client see, whatever version is on the wire.
+
+Rules: plain values (int, str, bool, tuple, UUID or None, ErrorCode); durations and times are
+integers whose name ends in `_ms`; "no topic id" is None. Field names are those of the newest
+version of Kafka's message schema, so that a reader can look each up at
+kafka.apache.org/protocol. A field that only some versions carry has a default, which a request
+of an older version shows and a response to an older version drops. OffsetCommit and OffsetFetch
+carry name *and* id of a topic: version 10 puts the id on the wire, older ones the name.
+
+Produce and Fetch are coded by hand and have their own shapes: `wire.produce`, `wire.fetch`.
+"""
+
+from josefine_broker.wire.entities import (
+    alter_configs,
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_log_dirs,
+    describe_topic_partitions,
+    find_coordinator,
+    incremental_alter_configs,
+    init_producer_id,
+    list_groups,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_fetch,
+    offset_for_leader_epoch,
+)
+
+__all__ = [
+    "alter_configs",
+    "api_versions",
+    "create_partitions",
+    "create_topics",
+    "delete_records",
+    "delete_topics",
+    "describe_cluster",
+    "describe_configs",
+    "describe_log_dirs",
+    "describe_topic_partitions",
+    "find_coordinator",
+    "incremental_alter_configs",
+    "init_producer_id",
+    "list_groups",
+    "list_offsets",
+    "metadata",
+    "offset_commit",
+    "offset_fetch",
+    "offset_for_leader_epoch",
+]

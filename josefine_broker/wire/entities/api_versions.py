@@ -1,0 +1,43 @@
+"""ApiVersions (key 18) in the one shape that handlers see: version 4."""
+
+from dataclasses import dataclass
+
+from josefine_broker.base.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiVersionsRequest:
+    client_software_name: str = ""
+    client_software_version: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiVersion:
+    api_key: int
+    min_version: int
+    max_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupportedFeatureKey:
+    name: str
+    min_version: int
+    max_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinalizedFeatureKey:
+    name: str
+    max_version_level: int
+    min_version_level: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiVersionsResponse:
+    error_code: ErrorCode = ErrorCode.none
+    api_keys: tuple[ApiVersion, ...]
+    throttle_time_ms: int = 0
+    supported_features: tuple[SupportedFeatureKey, ...] = ()
+    finalized_features_epoch: int = -1
+    finalized_features: tuple[FinalizedFeatureKey, ...] = ()
+    zk_migration_ready: bool = False

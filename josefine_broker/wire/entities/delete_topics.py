@@ -1,0 +1,32 @@
+"""DeleteTopics (key 20) in the one shape that handlers see: version 6."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from josefine_broker.base.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTopicState:
+    name: str | None = None
+    topic_id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTopicsRequest:
+    topics: tuple[DeleteTopicState, ...]
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletableTopicResult:
+    name: str | None = None
+    topic_id: UUID | None = None
+    error_code: ErrorCode = ErrorCode.none
+    error_message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTopicsResponse:
+    throttle_time_ms: int = 0
+    responses: tuple[DeletableTopicResult, ...]

@@ -1,0 +1,47 @@
+"""DescribeLogDirs (key 35) in the one shape that handlers see: version 5."""
+
+from dataclasses import dataclass
+
+from josefine_broker.base.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribableLogDirTopic:
+    topic: str
+    partitions: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeLogDirsRequest:
+    topics: tuple[DescribableLogDirTopic, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeLogDirsPartition:
+    partition_index: int
+    partition_size: int
+    offset_lag: int
+    is_future_key: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeLogDirsTopic:
+    name: str
+    partitions: tuple[DescribeLogDirsPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeLogDirsResult:
+    error_code: ErrorCode = ErrorCode.none
+    log_dir: str
+    topics: tuple[DescribeLogDirsTopic, ...]
+    total_bytes: int = -1
+    usable_bytes: int = -1
+    is_cordoned: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeLogDirsResponse:
+    throttle_time_ms: int = 0
+    error_code: ErrorCode = ErrorCode.none
+    results: tuple[DescribeLogDirsResult, ...]

@@ -1,0 +1,26 @@
+"""ListGroups (key 16) in the one shape that handlers see: version 5."""
+
+from dataclasses import dataclass
+
+from josefine_broker.base.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListGroupsRequest:
+    states_filter: tuple[str, ...] = ()
+    types_filter: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedGroup:
+    group_id: str
+    protocol_type: str
+    group_state: str = ""
+    group_type: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListGroupsResponse:
+    throttle_time_ms: int = 0
+    error_code: ErrorCode = ErrorCode.none
+    groups: tuple[ListedGroup, ...]

@@ -1,0 +1,58 @@
+"""Metadata (key 3) in the one shape that handlers see: version 13."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from josefine_broker.base.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataRequestTopic:
+    topic_id: UUID | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataRequest:
+    topics: tuple[MetadataRequestTopic, ...] | None
+    allow_auto_topic_creation: bool = True
+    include_topic_authorized_operations: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataResponseBroker:
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataResponsePartition:
+    error_code: ErrorCode = ErrorCode.none
+    partition_index: int
+    leader_id: int
+    leader_epoch: int = -1
+    replica_nodes: tuple[int, ...] = ()
+    isr_nodes: tuple[int, ...] = ()
+    offline_replicas: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataResponseTopic:
+    error_code: ErrorCode = ErrorCode.none
+    name: str | None = None
+    topic_id: UUID | None = None
+    is_internal: bool = False
+    partitions: tuple[MetadataResponsePartition, ...]
+    topic_authorized_operations: int = -2147483648
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataResponse:
+    throttle_time_ms: int = 0
+    brokers: tuple[MetadataResponseBroker, ...]
+    cluster_id: str | None = None
+    controller_id: int = -1
+    topics: tuple[MetadataResponseTopic, ...]
+    error_code: ErrorCode = ErrorCode.none

@@ -1,0 +1,49 @@
+"""OffsetCommit (key 8) in the one shape that handlers see: version 10."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from josefine_broker.base.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetCommitRequestPartition:
+    partition_index: int
+    committed_offset: int
+    committed_leader_epoch: int = -1
+    committed_metadata: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetCommitRequestTopic:
+    name: str = ""
+    topic_id: UUID | None = None
+    partitions: tuple[OffsetCommitRequestPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetCommitRequest:
+    group_id: str
+    generation_id_or_member_epoch: int = -1
+    member_id: str
+    group_instance_id: str | None = None
+    topics: tuple[OffsetCommitRequestTopic, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetCommitResponsePartition:
+    partition_index: int
+    error_code: ErrorCode = ErrorCode.none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetCommitResponseTopic:
+    name: str = ""
+    topic_id: UUID | None = None
+    partitions: tuple[OffsetCommitResponsePartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetCommitResponse:
+    throttle_time_ms: int = 0
+    topics: tuple[OffsetCommitResponseTopic, ...]

@@ -1,0 +1,56 @@
+"""OffsetFetch (key 9) in the one shape that handlers see: version 10."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from josefine_broker.base.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetFetchRequestTopics:
+    name: str = ""
+    topic_id: UUID | None = None
+    partition_indexes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetFetchRequestGroup:
+    group_id: str
+    member_id: str | None = None
+    member_epoch: int = -1
+    topics: tuple[OffsetFetchRequestTopics, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetFetchRequest:
+    groups: tuple[OffsetFetchRequestGroup, ...]
+    require_stable: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetFetchResponsePartitions:
+    partition_index: int
+    committed_offset: int
+    committed_leader_epoch: int = -1
+    metadata: str | None = None
+    error_code: ErrorCode = ErrorCode.none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetFetchResponseTopics:
+    name: str = ""
+    topic_id: UUID | None = None
+    partitions: tuple[OffsetFetchResponsePartitions, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetFetchResponseGroup:
+    group_id: str
+    topics: tuple[OffsetFetchResponseTopics, ...]
+    error_code: ErrorCode = ErrorCode.none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetFetchResponse:
+    throttle_time_ms: int = 0
+    groups: tuple[OffsetFetchResponseGroup, ...]

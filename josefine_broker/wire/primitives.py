@@ -1,0 +1,297 @@
+"""Kafka's primitive types: read at a position of a buffer, write to the end of a bytearray.
+
+A reader takes (buffer, position) and returns (value, next position). What is outside the buffer
+or not allowed raises CorruptData, struct.error or IndexError; the codec turns all three into
+CorruptData. No reader allocates by a count or length that it has not held against the bytes
+that remain. Types: kafka.apache.org/protocol#protocol_types, KIP-482 for the compact ones.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from struct import Struct
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from josefine_broker.base.errors import CorruptData, ErrorCode
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+Reader: TypeAlias = Callable[[Buffer, int], tuple[Any, int]]
+Writer: TypeAlias = Callable[[bytearray, Any], None]
+
+INT8 = Struct(">b")
+INT16 = Struct(">h")
+INT32 = Struct(">i")
+INT64 = Struct(">q")
+
+VARINT_BYTES_MAX = 5
+UUID_CACHE_MAX = 4096
+"""Topic ids kept decoded: parsing one costs a microsecond, and a consumer repeats them."""
+
+_ZERO_ID = bytes(16)
+_ERROR_CODES = {int(code): code for code in ErrorCode}
+
+
+def read_int8(buf: Buffer, pos: int) -> tuple[int, int]:
+    return INT8.unpack_from(buf, pos)[0], pos + 1
+
+
+def read_int16(buf: Buffer, pos: int) -> tuple[int, int]:
+    return INT16.unpack_from(buf, pos)[0], pos + 2
+
+
+def read_int32(buf: Buffer, pos: int) -> tuple[int, int]:
+    return INT32.unpack_from(buf, pos)[0], pos + 4
+
+
+def read_int64(buf: Buffer, pos: int) -> tuple[int, int]:
+    return INT64.unpack_from(buf, pos)[0], pos + 8
+
+
+def read_bool(buf: Buffer, pos: int) -> tuple[bool, int]:
+    return buf[pos] != 0, pos + 1
+
+
+def read_error_code(buf: Buffer, pos: int) -> tuple[ErrorCode, int]:
+    """An error code; one that a newer broker made up reads as unknown_server_error."""
+    code = INT16.unpack_from(buf, pos)[0]
+    return _ERROR_CODES.get(code, ErrorCode.unknown_server_error), pos + 2
+
+
+def read_varint(buf: Buffer, pos: int) -> tuple[int, int]:
+    """An unsigned varint of at most 32 bits."""
+    byte = buf[pos]
+    if byte < 0x80:
+        return byte, pos + 1
+    value = byte & 0x7F
+    for shift in (7, 14, 21, 28):
+        pos += 1
+        byte = buf[pos]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > 0xFFFFFFFF:
+                break
+            return value, pos + 1
+    raise CorruptData("unsigned varint longer than 32 bits")
+
+
+@lru_cache(maxsize=UUID_CACHE_MAX)
+def uuid_of(raw: bytes) -> UUID | None:
+    """The UUID of 16 bytes; zero is Kafka's "none" (KIP-516)."""
+    return None if raw == _ZERO_ID else UUID(bytes=raw)
+
+
+def read_uuid(buf: Buffer, pos: int) -> tuple[UUID | None, int]:
+    end = pos + 16
+    if end > len(buf):
+        raise CorruptData("buffer ends inside a UUID")
+    return uuid_of(bytes(buf[pos:end])), end
+
+
+def read_text(buf: Buffer, pos: int, size: int) -> tuple[str, int]:
+    """`size` bytes of UTF-8."""
+    end = pos + size
+    if end > len(buf):
+        raise CorruptData("string is longer than the bytes that remain")
+    try:
+        return str(buf[pos:end], "utf-8"), end
+    except UnicodeDecodeError as error:
+        raise CorruptData("string is not UTF-8") from error
+
+
+def read_nullable_string(buf: Buffer, pos: int) -> tuple[str | None, int]:
+    size = INT16.unpack_from(buf, pos)[0]
+    if size >= 0:
+        return read_text(buf, pos + 2, size)
+    if size == -1:
+        return None, pos + 2
+    raise CorruptData("negative string length")
+
+
+def read_nullable_compact_string(buf: Buffer, pos: int) -> tuple[str | None, int]:
+    size, pos = read_varint(buf, pos)
+    if size == 0:
+        return None, pos
+    return read_text(buf, pos, size - 1)
+
+
+def read_string(buf: Buffer, pos: int) -> tuple[str, int]:
+    value, pos = read_nullable_string(buf, pos)
+    if value is None:
+        raise CorruptData("null where a string is required")
+    return value, pos
+
+
+def read_compact_string(buf: Buffer, pos: int) -> tuple[str, int]:
+    size, pos = read_varint(buf, pos)
+    if size == 0:
+        raise CorruptData("null where a string is required")
+    return read_text(buf, pos, size - 1)
+
+
+def read_nullable_count(buf: Buffer, pos: int) -> tuple[int | None, int]:
+    """Length of an array; every element is at least a byte, so more than remain is a lie."""
+    count = INT32.unpack_from(buf, pos)[0]
+    pos += 4
+    if count == -1:
+        return None, pos
+    if not 0 <= count <= len(buf) - pos:
+        raise CorruptData(f"array of {count} elements in {len(buf) - pos} bytes")
+    return count, pos
+
+
+def read_nullable_compact_count(buf: Buffer, pos: int) -> tuple[int | None, int]:
+    count, pos = read_varint(buf, pos)
+    if count == 0:
+        return None, pos
+    if count - 1 > len(buf) - pos:
+        raise CorruptData(f"array of {count - 1} elements in {len(buf) - pos} bytes")
+    return count - 1, pos
+
+
+def read_count(buf: Buffer, pos: int) -> tuple[int, int]:
+    count, pos = read_nullable_count(buf, pos)
+    if count is None:
+        raise CorruptData("null where an array is required")
+    return count, pos
+
+
+def read_compact_count(buf: Buffer, pos: int) -> tuple[int, int]:
+    count, pos = read_nullable_compact_count(buf, pos)
+    if count is None:
+        raise CorruptData("null where an array is required")
+    return count, pos
+
+
+def array_reader(item: Reader, *, flexible: bool, nullable: bool) -> Reader:
+    """A reader of tuples of `item`."""
+    read_length = read_nullable_compact_count if flexible else read_nullable_count
+
+    def read(buf: Buffer, pos: int) -> tuple[tuple[Any, ...] | None, int]:
+        count, pos = read_length(buf, pos)
+        if count is None:
+            if not nullable:
+                raise CorruptData("null where an array is required")
+            return None, pos
+        items = []
+        for _ in range(count):
+            value, pos = item(buf, pos)
+            items.append(value)
+        return tuple(items), pos
+
+    return read
+
+
+def skip_tags(buf: Buffer, pos: int) -> int:
+    """Step over a tagged section; KIP-482 obliges a reader to ignore tags it does not know."""
+    if buf[pos] == 0:
+        return pos + 1
+    count, pos = read_varint(buf, pos)
+    for _ in range(count):
+        _, size, pos = read_tag(buf, pos)
+        pos += size
+    return pos
+
+
+def read_tag(buf: Buffer, pos: int) -> tuple[int, int, int]:
+    """(tag, size in bytes, position of its value), the value within the buffer."""
+    tag, pos = read_varint(buf, pos)
+    size, pos = read_varint(buf, pos)
+    if size > len(buf) - pos:
+        raise CorruptData("tagged field is longer than the bytes that remain")
+    return tag, size, pos
+
+
+def write_int8(out: bytearray, value: int) -> None:
+    out += INT8.pack(value)
+
+
+def write_int16(out: bytearray, value: int) -> None:
+    out += INT16.pack(value)
+
+
+def write_int32(out: bytearray, value: int) -> None:
+    out += INT32.pack(value)
+
+
+def write_int64(out: bytearray, value: int) -> None:
+    out += INT64.pack(value)
+
+
+def write_bool(out: bytearray, value: bool) -> None:
+    out.append(1 if value else 0)
+
+
+def varint(value: int) -> bytes:
+    """The bytes of an unsigned varint."""
+    if value < 0x80:
+        return _SMALL_VARINTS[value]
+    parts = bytearray()
+    while value >= 0x80:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    parts.append(value)
+    return bytes(parts)
+
+
+_SMALL_VARINTS = [bytes((value,)) for value in range(0x80)]
+
+
+def write_varint(out: bytearray, value: int) -> None:
+    out += varint(value)
+
+
+def write_uuid(out: bytearray, value: UUID | None) -> None:
+    out += _ZERO_ID if value is None else value.bytes
+
+
+def write_nullable_string(out: bytearray, value: str | None) -> None:
+    if value is None:
+        out += b"\xff\xff"
+        return
+    raw = value.encode()
+    out += INT16.pack(len(raw))
+    out += raw
+
+
+def write_nullable_compact_string(out: bytearray, value: str | None) -> None:
+    if value is None:
+        out.append(0)
+        return
+    raw = value.encode()
+    out += varint(len(raw) + 1)
+    out += raw
+
+
+def write_string(out: bytearray, value: str | None) -> None:
+    """A string that cannot be null: None, from a newer version where it can, becomes empty."""
+    write_nullable_string(out, value or "")
+
+
+def write_compact_string(out: bytearray, value: str | None) -> None:
+    write_nullable_compact_string(out, value or "")
+
+
+def write_count(out: bytearray, count: int) -> None:
+    out += INT32.pack(count)
+
+
+def write_compact_count(out: bytearray, count: int) -> None:
+    out += varint(count + 1)
+
+
+def array_writer(item: Writer, *, flexible: bool, nullable: bool) -> Writer:
+    """A writer of sequences of `item`; None, where null is not allowed, becomes empty."""
+    write_length = write_compact_count if flexible else write_count
+
+    def write(out: bytearray, values: Sequence[Any] | None) -> None:
+        if values is None:
+            if nullable:
+                write_length(out, -1)
+            else:
+                write_length(out, 0)
+            return
+        write_length(out, len(values))
+        for value in values:
+            item(out, value)
+
+    return write

@@ -1,0 +1,252 @@
+"""Which reader and writer serve a (key, version): compiled once, with a literal table of shims.
+
+Most versions of a message differ by fields that came or went: `schema.py` matches those by name.
+A shim stands where the structure changed. It sees the version's own structure as a
+SimpleNamespace and our shape as an entity; `up` makes the second of the first (a request at the
+broker, a response at the client), `down` the reverse.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from kio.index import load_request_schema, load_response_schema
+
+from josefine_broker.base.errors import ErrorCode
+from josefine_broker.wire import apis
+from josefine_broker.wire import entities as e
+from josefine_broker.wire.primitives import Buffer, Reader, Writer
+from josefine_broker.wire.schema import compile_schema
+
+SHAPES: dict[int, tuple[type, type]] = {
+    apis.LIST_OFFSETS: (e.list_offsets.ListOffsetsRequest, e.list_offsets.ListOffsetsResponse),
+    apis.METADATA: (e.metadata.MetadataRequest, e.metadata.MetadataResponse),
+    apis.OFFSET_COMMIT: (
+        e.offset_commit.OffsetCommitRequest,
+        e.offset_commit.OffsetCommitResponse,
+    ),
+    apis.OFFSET_FETCH: (e.offset_fetch.OffsetFetchRequest, e.offset_fetch.OffsetFetchResponse),
+    apis.FIND_COORDINATOR: (
+        e.find_coordinator.FindCoordinatorRequest,
+        e.find_coordinator.FindCoordinatorResponse,
+    ),
+    apis.LIST_GROUPS: (e.list_groups.ListGroupsRequest, e.list_groups.ListGroupsResponse),
+    apis.API_VERSIONS: (e.api_versions.ApiVersionsRequest, e.api_versions.ApiVersionsResponse),
+    apis.CREATE_TOPICS: (
+        e.create_topics.CreateTopicsRequest,
+        e.create_topics.CreateTopicsResponse,
+    ),
+    apis.DELETE_TOPICS: (
+        e.delete_topics.DeleteTopicsRequest,
+        e.delete_topics.DeleteTopicsResponse,
+    ),
+    apis.DELETE_RECORDS: (
+        e.delete_records.DeleteRecordsRequest,
+        e.delete_records.DeleteRecordsResponse,
+    ),
+    apis.INIT_PRODUCER_ID: (
+        e.init_producer_id.InitProducerIdRequest,
+        e.init_producer_id.InitProducerIdResponse,
+    ),
+    apis.OFFSET_FOR_LEADER_EPOCH: (
+        e.offset_for_leader_epoch.OffsetForLeaderEpochRequest,
+        e.offset_for_leader_epoch.OffsetForLeaderEpochResponse,
+    ),
+    apis.DESCRIBE_CONFIGS: (
+        e.describe_configs.DescribeConfigsRequest,
+        e.describe_configs.DescribeConfigsResponse,
+    ),
+    apis.ALTER_CONFIGS: (
+        e.alter_configs.AlterConfigsRequest,
+        e.alter_configs.AlterConfigsResponse,
+    ),
+    apis.DESCRIBE_LOG_DIRS: (
+        e.describe_log_dirs.DescribeLogDirsRequest,
+        e.describe_log_dirs.DescribeLogDirsResponse,
+    ),
+    apis.CREATE_PARTITIONS: (
+        e.create_partitions.CreatePartitionsRequest,
+        e.create_partitions.CreatePartitionsResponse,
+    ),
+    apis.INCREMENTAL_ALTER_CONFIGS: (
+        e.incremental_alter_configs.IncrementalAlterConfigsRequest,
+        e.incremental_alter_configs.IncrementalAlterConfigsResponse,
+    ),
+    apis.DESCRIBE_CLUSTER: (
+        e.describe_cluster.DescribeClusterRequest,
+        e.describe_cluster.DescribeClusterResponse,
+    ),
+    apis.DESCRIBE_TOPIC_PARTITIONS: (
+        e.describe_topic_partitions.DescribeTopicPartitionsRequest,
+        e.describe_topic_partitions.DescribeTopicPartitionsResponse,
+    ),
+}
+
+
+class Shim(NamedTuple):
+    """A change of structure: the last version that has the old one, and both conversions."""
+
+    last_version: int
+    up: Callable[[Any], Any]
+    down: Callable[[Any], Any]
+
+
+class Plan(NamedTuple):
+    """How one version of one message is read into, and written from, our shape."""
+
+    read: Reader
+    write: Writer
+
+
+def _metadata_request_up(raw: Any) -> Any:
+    """Version 0 cannot say null: there, no topics means all of them."""
+    topics = tuple(e.metadata.MetadataRequestTopic(name=topic.name) for topic in raw.topics)
+    return e.metadata.MetadataRequest(topics=topics or None)
+
+
+def _metadata_request_down(entity: e.metadata.MetadataRequest) -> Any:
+    return SimpleNamespace(topics=entity.topics or ())
+
+
+def _find_coordinator_request_up(raw: Any) -> Any:
+    """One key until 3, many since 4 (KIP-699); version 0 knows groups only."""
+    return e.find_coordinator.FindCoordinatorRequest(
+        key_type=getattr(raw, "key_type", 0), coordinator_keys=(raw.key,)
+    )
+
+
+def _find_coordinator_request_down(entity: e.find_coordinator.FindCoordinatorRequest) -> Any:
+    (key,) = entity.coordinator_keys
+    return SimpleNamespace(key=key, key_type=entity.key_type)
+
+
+def _find_coordinator_response_up(raw: Any) -> Any:
+    coordinator = e.find_coordinator.Coordinator(
+        key="",
+        node_id=raw.node_id,
+        host=raw.host,
+        port=raw.port,
+        error_code=raw.error_code,
+        error_message=getattr(raw, "error_message", None),
+    )
+    return e.find_coordinator.FindCoordinatorResponse(
+        throttle_time_ms=getattr(raw, "throttle_time_ms", 0), coordinators=(coordinator,)
+    )
+
+
+def _find_coordinator_response_down(
+    entity: e.find_coordinator.FindCoordinatorResponse,
+) -> Any:
+    (coordinator,) = entity.coordinators
+    return SimpleNamespace(
+        throttle_time_ms=entity.throttle_time_ms,
+        error_code=coordinator.error_code,
+        error_message=coordinator.error_message,
+        node_id=coordinator.node_id,
+        host=coordinator.host,
+        port=coordinator.port,
+    )
+
+
+def _offset_fetch_request_up(raw: Any) -> Any:
+    """One group until 7, many since 8 (KIP-709)."""
+    topics = raw.topics and tuple(
+        e.offset_fetch.OffsetFetchRequestTopics(
+            name=topic.name, partition_indexes=topic.partition_indexes
+        )
+        for topic in raw.topics
+    )
+    group = e.offset_fetch.OffsetFetchRequestGroup(group_id=raw.group_id, topics=topics)
+    return e.offset_fetch.OffsetFetchRequest(
+        groups=(group,), require_stable=getattr(raw, "require_stable", False)
+    )
+
+
+def _offset_fetch_request_down(entity: e.offset_fetch.OffsetFetchRequest) -> Any:
+    (group,) = entity.groups
+    return SimpleNamespace(
+        group_id=group.group_id, topics=group.topics, require_stable=entity.require_stable
+    )
+
+
+def _offset_fetch_response_up(raw: Any) -> Any:
+    topics = tuple(
+        e.offset_fetch.OffsetFetchResponseTopics(
+            name=topic.name,
+            partitions=tuple(
+                e.offset_fetch.OffsetFetchResponsePartitions(**vars(partition))
+                for partition in topic.partitions
+            ),
+        )
+        for topic in raw.topics
+    )
+    group = e.offset_fetch.OffsetFetchResponseGroup(
+        group_id="", topics=topics, error_code=getattr(raw, "error_code", ErrorCode.none)
+    )
+    return e.offset_fetch.OffsetFetchResponse(
+        throttle_time_ms=getattr(raw, "throttle_time_ms", 0), groups=(group,)
+    )
+
+
+def _offset_fetch_response_down(entity: e.offset_fetch.OffsetFetchResponse) -> Any:
+    (group,) = entity.groups
+    return SimpleNamespace(
+        throttle_time_ms=entity.throttle_time_ms,
+        error_code=group.error_code,
+        topics=group.topics,
+    )
+
+
+def _delete_topics_request_up(raw: Any) -> Any:
+    """Names until 5, names or ids since 6 (KIP-516)."""
+    topics = tuple(e.delete_topics.DeleteTopicState(name=name) for name in raw.topic_names)
+    return e.delete_topics.DeleteTopicsRequest(topics=topics, timeout_ms=raw.timeout_ms)
+
+
+def _delete_topics_request_down(entity: e.delete_topics.DeleteTopicsRequest) -> Any:
+    names = tuple(topic.name for topic in entity.topics)
+    return SimpleNamespace(topic_names=names, timeout_ms=entity.timeout_ms)
+
+
+REQUEST_SHIMS: dict[int, Shim] = {
+    apis.METADATA: Shim(0, _metadata_request_up, _metadata_request_down),
+    apis.FIND_COORDINATOR: Shim(3, _find_coordinator_request_up, _find_coordinator_request_down),
+    apis.OFFSET_FETCH: Shim(7, _offset_fetch_request_up, _offset_fetch_request_down),
+    apis.DELETE_TOPICS: Shim(5, _delete_topics_request_up, _delete_topics_request_down),
+}
+
+RESPONSE_SHIMS: dict[int, Shim] = {
+    apis.FIND_COORDINATOR: Shim(3, _find_coordinator_response_up, _find_coordinator_response_down),
+    apis.OFFSET_FETCH: Shim(7, _offset_fetch_response_up, _offset_fetch_response_down),
+}
+
+
+@cache
+def request_plan(api_key: int, api_version: int) -> Plan:
+    """The plan of a supported version's request."""
+    version = load_request_schema(api_key, api_version)
+    return _plan(version, SHAPES[api_key][0], REQUEST_SHIMS.get(api_key), api_version)
+
+
+@cache
+def response_plan(api_key: int, api_version: int) -> Plan:
+    """The plan of a supported version's response."""
+    version = load_response_schema(api_key, api_version)
+    return _plan(version, SHAPES[api_key][1], RESPONSE_SHIMS.get(api_key), api_version)
+
+
+def _plan(version: type, shape: type, shim: Shim | None, api_version: int) -> Plan:
+    if shim is None or api_version > shim.last_version:
+        return Plan(*compile_schema(version, shape))
+    read_raw, write_raw = compile_schema(version, None)
+    up, down = shim.up, shim.down
+
+    def read(buf: Buffer, pos: int) -> tuple[Any, int]:
+        raw, pos = read_raw(buf, pos)
+        return up(raw), pos
+
+    def write(out: bytearray, entity: Any) -> None:
+        write_raw(out, down(entity))
+
+    return Plan(read, write)
