@@ -9,7 +9,7 @@ import struct
 from typing import Any, NamedTuple, TypeAlias
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
-from josefine_broker.wire import apis, fetch, produce
+from josefine_broker.wire import apis, fetch_request, fetch_response, produce
 from josefine_broker.wire import primitives as p
 from josefine_broker.wire.primitives import Buffer
 from josefine_broker.wire.versions import request_plan, response_plan
@@ -69,7 +69,7 @@ def decode_request(header: RequestHeader, frame: memoryview) -> Entity:
         elif len(frame) - pos > CONTROL_BODY_BYTES_MAX:
             raise CorruptData(f"request of key {api_key} with a body of {len(frame) - pos} bytes")
         elif api_key == apis.FETCH:
-            entity, pos = fetch.decode_request(frame, pos, version)
+            entity, pos = fetch_request.decode_request(frame, pos, version)
         else:
             entity, pos = request_plan(api_key, version).read(frame, pos)
     except _MALFORMED as error:
@@ -90,7 +90,7 @@ def encode_response(
     if api_key == apis.PRODUCE:
         buffers = produce.encode_response(out, entity, api_version)
     elif api_key == apis.FETCH:
-        buffers = fetch.encode_response(out, entity, api_version)
+        buffers = fetch_response.encode_response(out, entity, api_version)
     else:
         response_plan(api_key, api_version).write(out, entity)
         buffers = [out]
@@ -114,7 +114,7 @@ def encode_request(
     if api_key == apis.PRODUCE:
         buffers = produce.encode_request(out, entity, api_version)
     elif api_key == apis.FETCH:
-        buffers = fetch.encode_request(out, entity, api_version)
+        buffers = fetch_request.encode_request(out, entity, api_version)
     else:
         request_plan(api_key, api_version).write(out, entity)
         buffers = [out]
@@ -133,7 +133,7 @@ def decode_response(api_key: int, api_version: int, frame: memoryview) -> tuple[
         if api_key == apis.PRODUCE:
             entity, pos = produce.decode_response(frame, pos, api_version)
         elif api_key == apis.FETCH:
-            entity, pos = fetch.decode_response(frame, pos, api_version)
+            entity, pos = fetch_response.decode_response(frame, pos, api_version)
         else:
             entity, pos = response_plan(api_key, api_version).read(frame, pos)
     except _MALFORMED as error:

@@ -104,13 +104,8 @@ def _decode_request_flexible(buf: Buffer, pos: int, *, by_id: bool) -> tuple[Pro
     acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(buf, pos)
     topic_count, pos = p.read_compact_count(buf, pos + 6)
     topics = []
-    name: str = ""
-    topic_id: UUID | None = None
     for _ in range(topic_count):
-        if by_id:
-            topic_id, pos = p.read_uuid(buf, pos)
-        else:
-            name, pos = p.read_compact_string(buf, pos)
+        name, topic_id, pos = read_topic(buf, pos, by_id)
         count, pos = p.read_compact_count(buf, pos)
         partitions = []
         for _ in range(count):
@@ -141,6 +136,15 @@ def _decode_request_legacy(buf: Buffer, pos: int) -> tuple[ProduceRequest, int]:
             partitions.append(ProducePartition(index, records))
         topics.append(ProduceTopic(name, None, tuple(partitions)))
     return ProduceRequest(transactional_id, acks, timeout_ms, tuple(topics)), pos
+
+
+def read_topic(buf: Buffer, pos: int, by_id: bool) -> tuple[str, UUID | None, int]:
+    """(name, id, next position) of a topic in a flexible version of Produce or Fetch."""
+    if by_id:
+        topic_id, pos = p.read_uuid(buf, pos)
+        return "", topic_id, pos
+    name, pos = p.read_compact_string(buf, pos)
+    return name, None, pos
 
 
 def slice_of(buf: Buffer, pos: int, size: int) -> tuple[memoryview | None, int]:
@@ -268,13 +272,8 @@ def decode_response(buf: Buffer, pos: int, version: int) -> tuple[ProduceRespons
 def _decode_response_flexible(buf: Buffer, pos: int, *, by_id: bool) -> tuple[ProduceResponse, int]:
     topic_count, pos = p.read_compact_count(buf, pos)
     topics = []
-    name: str = ""
-    topic_id: UUID | None = None
     for _ in range(topic_count):
-        if by_id:
-            topic_id, pos = p.read_uuid(buf, pos)
-        else:
-            name, pos = p.read_compact_string(buf, pos)
+        name, topic_id, pos = read_topic(buf, pos, by_id)
         count, pos = p.read_compact_count(buf, pos)
         partitions = []
         for _ in range(count):
@@ -304,8 +303,8 @@ def _decode_result_flexible(buf: Buffer, pos: int) -> tuple[ProducePartitionResp
         if tag == 0:
             leader = _LEADER.unpack_from(buf, pos)
         pos += size
-    part = ProducePartitionResponse(*numbers, error_message, tuple(errors), *leader)
-    return part, pos
+    rest = (error_message, tuple(errors), *leader)
+    return ProducePartitionResponse._make(numbers + rest), pos
 
 
 def _decode_response_legacy(
@@ -330,7 +329,8 @@ def _decode_response_legacy(
                     text, pos = p.read_nullable_string(buf, pos + 4)
                     errors.append(RecordError(batch_index, text))
                 message, pos = p.read_nullable_string(buf, pos)
-            partitions.append(ProducePartitionResponse(*numbers, message, tuple(errors)))
+            rest = (message, tuple(errors), -1, -1)
+            partitions.append(ProducePartitionResponse._make(numbers + rest))
         topics.append(ProduceTopicResponse(name, None, tuple(partitions)))
     throttle_ms = _INT32.unpack_from(buf, pos)[0]
     return ProduceResponse(tuple(topics), throttle_ms), pos + 4
