@@ -1,0 +1,69 @@
+"""The decoder in plain Python, record by record: what `decode.py` must equal, and its fallback."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from josefine_broker.records.batch import iter_batches, verify
+from josefine_broker.records.reader import read_records
+from josefine_spark.aborted import AbortedTransaction, aborted_batches
+from josefine_spark.columns import Decoded, arrow_schema
+
+
+class PythonDecoder:
+    """Same surface as `decode.Decoder`."""
+
+    def __init__(
+        self, topic: str, partition: int, *, include_headers: bool, check_crcs: bool = True
+    ) -> None:
+        self._topic = topic
+        self._partition = partition
+        self._include_headers = include_headers
+        self._check_crcs = check_crcs
+        self._schema = arrow_schema(include_headers)
+
+    def decode(
+        self,
+        records: memoryview,
+        start_offset: int,
+        end_offset: int,
+        aborted: Sequence[AbortedTransaction] = (),
+    ) -> Decoded:
+        """Rows of `records` in [start_offset, end_offset). Raises CorruptData."""
+        batches = list(iter_batches(records))
+        facts = [(h.base_offset, h.attributes, h.producer_id, p, h.size_bytes) for p, h in batches]
+        skipped = aborted_batches(facts, records, aborted)
+        rows: list[dict[str, Any]] = []
+        next_offset = start_offset
+        for (position, header), skip in zip(batches, skipped, strict=True):
+            if next_offset >= end_offset:
+                break
+            if self._check_crcs:
+                verify(records, position, header)
+            next_offset = max(next_offset, header.end_offset)
+            if skip or header.is_control:
+                continue
+            for record in read_records(records[position:]):
+                if start_offset <= record.offset < end_offset:
+                    rows.append(self._row(record, header.timestamp_type))
+        if not rows:
+            return Decoded([], min(next_offset, end_offset))
+        return Decoded(
+            [pa.RecordBatch.from_pylist(rows, schema=self._schema)], min(next_offset, end_offset)
+        )
+
+    def _row(self, record: Any, timestamp_type: int) -> dict[str, Any]:
+        row = {
+            "key": record.key,
+            "value": record.value,
+            "topic": self._topic,
+            "partition": self._partition,
+            "offset": record.offset,
+            "timestamp": record.timestamp_ms * 1000,
+            "timestampType": timestamp_type,
+        }
+        if self._include_headers:
+            headers = [{"key": name, "value": value} for name, value in record.headers]
+            row["headers"] = headers or None
+        return row
