@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from josefine_broker.base.errors import CorruptData, Fatal
+from josefine_broker.core.parked import Parked
 from josefine_broker.shell.dispatch import (
     Buffer,
     Buffers,
@@ -25,6 +26,7 @@ from josefine_broker.shell.dispatch import (
     Waiting,
 )
 from josefine_broker.shell.metrics import ConnectionStats
+from josefine_broker.wire.apis import FETCH
 from josefine_broker.wire.frames import FrameBuffer
 
 log = logging.getLogger(__name__)
@@ -52,6 +54,8 @@ class Host:
     stats: ConnectionStats
     on_parked: Callable[[], None]
     """A request waits: its deadline may be the earliest one."""
+    forget: Callable[[Parked], None]
+    """No one is left to answer this waiting request."""
     on_fatal: Callable[[BaseException], None]
     """An invariant of ours broke; the broker must stop."""
     monotonic_ms: Callable[[], int]
@@ -142,6 +146,7 @@ class Connection(asyncio.BufferedProtocol):
         for slot in self._pending:
             if isinstance(slot, Waiting):
                 slot.parked.on_done = None
+                self._host.forget(slot.parked)
         self._pending.clear()
         self._backlog.clear()
         self._out.clear()
@@ -166,15 +171,21 @@ class Connection(asyncio.BufferedProtocol):
         return bool(self._pending)
 
     def drain(self) -> None:
-        """Begin no further request; those begun are still answered."""
+        """Begin no further request; those begun are still answered, long polls at once."""
         self._draining = True
+        for slot in tuple(self._pending):
+            if isinstance(slot, Waiting) and slot.header.api_key == FETCH and not slot.parked.done:
+                self._host.forget(slot.parked)
+                slot.parked.expire(self._host.monotonic_ms())
         self._work_off()
 
-    def close(self) -> None:
-        """Close after what was answered has been sent."""
-        if not self._closed:
-            self._closed = True
-            self._transport.close()
+    def close(self) -> bool:
+        """Close after what was answered has been sent; False when it is closing already."""
+        if self._closed:
+            return False
+        self._closed = True
+        self._transport.close()
+        return True
 
     def abort(self) -> None:
         self._closed = True
@@ -230,7 +241,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _wait_for(self, waiting: Waiting) -> None:
         self._pending.append(waiting)
-        if waiting.parked.response is not None:
+        if waiting.parked.done:
             self._answer(waiting)
             return
         waiting.parked.on_done = lambda _parked: self._answer(waiting)

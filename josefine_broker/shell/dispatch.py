@@ -17,6 +17,7 @@ from typing import Any
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_broker.core.parked import Parked
 from josefine_broker.shell.metrics import ApiStats, ConnectionStats
+from josefine_broker.wire.apis import API_VERSIONS
 from josefine_broker.wire.codec import (
     RequestHeader,
     decode_request,
@@ -28,7 +29,6 @@ log = logging.getLogger(__name__)
 
 Buffer = bytes | bytearray | memoryview
 Buffers = Sequence[Buffer]
-API_VERSIONS_KEY = 18
 
 
 class DisconnectError(Exception):
@@ -119,16 +119,17 @@ class Dispatcher:
         return encode_response(header.api_key, header.api_version, header.correlation_id, answer)
 
     def finish(self, waiting: Waiting) -> Buffers:
-        """Encode the answer of a parked request that is done."""
+        """Encode the answer of a parked request that is done; nothing when none is owed."""
         header = waiting.header
         waiting.stats.record(perf_counter_ns() - waiting.started_ns)
         response = waiting.parked.response
-        assert response is not None, "a parked request finished without a response"
+        if response is None:
+            return ()
         return encode_response(header.api_key, header.api_version, header.correlation_id, response)
 
     def _refuse_version(self, header: RequestHeader) -> Buffers:
-        if header.api_key == API_VERSIONS_KEY:
-            return encode_response(API_VERSIONS_KEY, 0, header.correlation_id, self._unsupported())
+        if header.api_key == API_VERSIONS:
+            return encode_response(API_VERSIONS, 0, header.correlation_id, self._unsupported())
         self._stats.closed_unsupported += 1
         raise DisconnectError(
             f"API key {header.api_key} version {header.api_version} is not served"

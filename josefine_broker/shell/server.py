@@ -122,10 +122,11 @@ class Server:
             if connection.received != connection.received_before or connection.waits:
                 connection.received_before = connection.received
                 connection.idle_since_ms = now_ms
-            elif now_ms - connection.idle_since_ms >= self._idle_timeout_ms:
+            elif now_ms - connection.idle_since_ms < self._idle_timeout_ms:
+                continue
+            elif connection.close():
                 self._host.stats.closed_idle += 1
                 log.info("idle connection closed", extra={"client": connection.address})
-                connection.close()
 
     def _opened(self, connection: Connection) -> bool:
         if len(self._connections) >= self._connections_max:

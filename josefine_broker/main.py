@@ -1,0 +1,64 @@
+"""Runs one broker in the foreground until SIGTERM or SIGINT; turns its failures into one sentence.
+
+Exit codes: 0 after a graceful stop, 1 when it could not start or had to stop itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+
+import uvloop
+
+from josefine_broker.base.errors import CorruptData, Fatal
+from josefine_broker.config import BrokerConfig
+from josefine_broker.node import Node
+from josefine_broker.shell.data_dir import DataDirError
+from josefine_broker.shell.events import configure_logging
+from josefine_broker.shell.server import BindError
+
+log = logging.getLogger(__name__)
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class CannotRunError(Exception):
+    """The broker cannot start, or had to stop; the message is one sentence for the user."""
+
+
+def run(config: BrokerConfig) -> None:
+    """Serve until a stop signal. Raises CannotRunError."""
+    if not __debug__:
+        raise CannotRunError(
+            "python -O removes the assertions that guard the data; run the broker without it"
+        )
+    configure_logging(config.logging.level)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(config))
+
+
+async def _serve(config: BrokerConfig) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, stop.set)
+    node = Node(config, on_fatal=stop.set)
+    try:
+        for line in await node.start():
+            print(line, flush=True)
+    except (BindError, DataDirError) as error:
+        await node.abandon()
+        raise CannotRunError(str(error)) from error
+    except (CorruptData, OSError, Fatal) as error:
+        await node.abandon()
+        raise CannotRunError(f"cannot start: {error}") from error
+    await stop.wait()
+    for number in STOP_SIGNALS:  # a second signal ends an unwilling shutdown the hard way
+        loop.remove_signal_handler(number)
+    if node.fatal is not None:
+        await node.abandon()
+        raise CannotRunError(f"stopped on a broken invariant: {node.fatal}") from node.fatal
+    await node.stop()
+    print("stopped", flush=True)

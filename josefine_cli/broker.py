@@ -1,0 +1,49 @@
+"""`josefine broker`: run one broker in the foreground."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import click
+import typer
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def broker(
+    config: Annotated[
+        Path | None,
+        typer.Option(help="Configuration, YAML or TOML; every key has a default.", metavar="FILE"),
+    ] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Overrides broker.data_dir.", metavar="DIRECTORY")
+    ] = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            help="Overrides broker.listeners: one listener; port 0 is any free port.",
+            metavar="HOST:PORT",
+        ),
+    ] = None,
+) -> None:
+    """Run one broker in the foreground; SIGTERM or Ctrl-C stops it gracefully."""
+    from josefine_broker.config import ConfigError, load_config
+    from josefine_broker.main import CannotRunError, run
+
+    try:
+        loaded = load_config(config, os.environ, _overrides(data_dir, listen))
+        run(loaded)
+    except (ConfigError, CannotRunError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _overrides(data_dir: Path | None, listen: str | None) -> dict[str, object]:
+    overrides: dict[str, object] = {}
+    if data_dir is not None:
+        overrides["broker.data_dir"] = str(data_dir)
+    if listen is not None:
+        overrides["broker.listeners"] = [f"PLAINTEXT://{listen}"]
+    return overrides

@@ -1,0 +1,192 @@
+"""The broker as a process: starting, stopping, refusing to start, saying where it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration import raw
+from tests.support.broker import COMMAND, REPOSITORY, BrokerProcess
+from tests.support.waiting import wait_until
+
+
+def refused(tmp_path: Path, *arguments: str, python: tuple[str, ...] = ()) -> str:
+    """Run a broker that must not start; its whole stderr."""
+    command = [COMMAND[0], *python, *COMMAND[1:], "broker", *arguments]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_start_prints_and_writes_where_it_listens(broker: BrokerProcess) -> None:
+    addresses = json.loads((broker.data_dir / "broker.addresses.json").read_text())
+    assert addresses["listeners"] == {"PLAINTEXT": broker.bootstrap}
+    assert addresses["pid"] == broker.pid
+    assert re.search(rf"^listening on {re.escape(broker.bootstrap)}$", broker.output, re.MULTILINE)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_stop_signal_ends_it_cleanly(broker: BrokerProcess, number: int) -> None:
+    os.kill(broker.pid, number)
+    assert broker.process is not None
+    assert broker.process.wait(20) == 0
+    assert "Traceback" not in broker.output
+    assert not (broker.data_dir / "broker.addresses.json").exists()
+
+
+def test_restart_keeps_port_cluster_and_topics(broker: BrokerProcess) -> None:
+    with raw.connect(broker.bootstrap) as connection:
+        connection.sendall(raw.metadata_request(1, "kept"))  # auto-created
+        raw.read_response(connection)
+    before = broker.bootstrap, json.loads(broker.get("/health")[1])["cluster_id"]
+    broker.restart()
+    assert (broker.bootstrap, json.loads(broker.get("/health")[1])["cluster_id"]) == before
+    with raw.connect(broker.bootstrap) as connection:
+        connection.sendall(raw.metadata_request(2))
+        assert b"kept" in raw.read_response(connection)[1]
+
+
+def test_health_and_metrics_answer(broker: BrokerProcess) -> None:
+    """Checklist row 93."""
+    with raw.connect(broker.bootstrap) as connection:
+        connection.sendall(raw.api_versions_request(1))
+        raw.read_response(connection)
+    status, body = broker.get("/health")
+    health = json.loads(body)
+    assert status == 200
+    assert health["status"] == "ok"
+    assert {"listeners", "metadata", "logs"} <= set(health["checks"])
+    status, text = broker.get("/metrics")
+    assert status == 200
+    assert 'josefine_request_seconds_count{api="ApiVersions"} 1.0' in text
+    assert broker.get("/other")[0] == 404
+
+
+def test_shipped_configuration_starts_as_it_is(tmp_path: Path) -> None:
+    """Checklist row 13. Only the addresses are moved, for a test machine may use the ports."""
+    process = subprocess.Popen(
+        [*COMMAND, "broker", "--config", str(REPOSITORY / "conf" / "broker.yaml")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(REPOSITORY),
+            "JOSEFINE__BROKER__LISTENERS": "PLAINTEXT://127.0.0.1:0",
+            "JOSEFINE__ADMIN__ADDRESS": "127.0.0.1:0",
+        },
+    )
+    addresses = tmp_path / "data" / "broker-1" / "broker.addresses.json"
+    try:
+        wait_until(lambda: addresses.exists() or process.poll() is not None, 30, "start")
+        process.terminate()
+        output, _ = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert process.returncode == 0, output
+    assert "listening on 127.0.0.1:" in output
+
+
+def test_command_line_overrides_directory_and_address(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "broker", "--data-dir", str(tmp_path / "here"), "--listen", "localhost:0"],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(REPOSITORY),
+            "JOSEFINE__ADMIN__ADDRESS": "null",
+        },
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd=tmp_path,
+    )
+    path = tmp_path / "here" / "broker.addresses.json"
+    try:
+        wait_until(lambda: path.exists() or process.poll() is not None, 30, "start")
+        addresses = json.loads(path.read_text())
+    finally:
+        process.terminate()
+        process.wait(20)
+    assert addresses["listeners"]["PLAINTEXT"].startswith("localhost:")
+    assert addresses["admin"] is None
+
+
+def test_two_brokers_on_one_directory_are_refused(broker: BrokerProcess, tmp_path: Path) -> None:
+    message = refused(tmp_path, "--data-dir", str(broker.data_dir), "--listen", "127.0.0.1:0")
+    assert f"is in use by another broker (process {broker.pid})" in message
+    assert broker.get("/health")[0] == 200
+
+
+def test_a_directory_of_another_broker_id_is_refused(broker: BrokerProcess) -> None:
+    assert broker.stop() == 0
+    broker.overrides["broker__id"] = 2
+    broker.spawn()
+    assert broker.process is not None
+    assert broker.process.wait(30) == 1
+    assert "belongs to broker 1, and broker.id is 2" in broker.output
+
+
+def test_port_in_use_is_one_sentence(broker: BrokerProcess, tmp_path: Path) -> None:
+    data_dir = tmp_path / "second"
+    message = refused(tmp_path, "--data-dir", str(data_dir), "--listen", broker.bootstrap)
+    assert f"cannot listen on {broker.bootstrap}" in message
+    assert "the port is already in use" in message
+
+
+def test_admin_port_in_use_is_one_sentence(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        config = tmp_path / "b.yaml"
+        config.write_text(
+            f"broker:\n  listeners: ['A://127.0.0.1:0']\nadmin:\n  address: {address}\n"
+        )
+        assert f"cannot listen on {address}" in refused(tmp_path, "--config", str(config))
+
+
+def test_unknown_key_names_the_nearest(tmp_path: Path) -> None:
+    """Checklist row 12."""
+    config = tmp_path / "b.yaml"
+    config.write_text("broker:\n  lissteners: []\n")
+    message = refused(tmp_path, "--config", str(config))
+    assert "b.yaml:2: unknown key broker.lissteners" in message
+    assert "nearest known key is broker.listeners" in message
+
+
+def test_python_without_assertions_is_refused(tmp_path: Path) -> None:
+    message = refused(tmp_path, "--data-dir", str(tmp_path / "d"), python=("-O",))
+    assert "python -O removes the assertions" in message
+    assert not (tmp_path / "d").exists()
+    assert sys.flags.optimize == 0
+
+
+def test_clients_are_answered_with_the_address_of_their_listener(tmp_path: Path) -> None:
+    overrides = {
+        "broker__listeners": ["IN://127.0.0.1:0", "OUT://127.0.0.1:0"],
+        "broker__advertised_listeners": ["OUT://broker.example:19092"],
+    }
+    with BrokerProcess(tmp_path, **overrides) as broker:
+        addresses = json.loads((broker.data_dir / "broker.addresses.json").read_text())
+        answers = {}
+        for name, address in addresses["listeners"].items():
+            with raw.connect(address) as connection:
+                connection.sendall(raw.metadata_request(1))
+                answers[name] = raw.read_response(connection)[1]
+    assert b"broker.example" in answers["OUT"]
+    assert b"broker.example" not in answers["IN"]
+    assert b"127.0.0.1" in answers["IN"]

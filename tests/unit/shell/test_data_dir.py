@@ -1,0 +1,40 @@
+"""The data directory's lock and address file."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from josefine_broker.shell.data_dir import (
+    ADDRESSES_FILE,
+    DataDirError,
+    DataDirLock,
+    remove_addresses,
+    write_addresses,
+)
+
+
+def test_second_lock_names_the_holder_and_release_frees_it(tmp_path: Path) -> None:
+    lock = DataDirLock(tmp_path / "new" / "data")
+    with pytest.raises(DataDirError, match=rf"in use by another broker \(process {os.getpid()}\)"):
+        DataDirLock(tmp_path / "new" / "data")
+    lock.release()
+    DataDirLock(tmp_path / "new" / "data").release()
+
+
+def test_a_file_in_the_place_of_the_directory_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("")
+    with pytest.raises(DataDirError, match="cannot be used: File exists"):
+        DataDirLock(tmp_path / "data")
+
+
+def test_addresses_are_replaced_whole_and_removed(tmp_path: Path) -> None:
+    write_addresses(tmp_path, {"listeners": {"A": "h:1"}})
+    write_addresses(tmp_path, {"listeners": {"A": "h:2"}})
+    assert json.loads((tmp_path / ADDRESSES_FILE).read_text()) == {"listeners": {"A": "h:2"}}
+    remove_addresses(tmp_path)
+    remove_addresses(tmp_path)
+    assert list(tmp_path.iterdir()) == []
