@@ -42,7 +42,7 @@ class PipelineError(Exception):
     exit_code = EXIT_FAILED
 
 
-class BadConfig(PipelineError):
+class ConfigError(PipelineError):
     """The pipeline file is wrong; carries every problem found."""
 
     exit_code = EXIT_BAD_CONFIG
@@ -52,15 +52,15 @@ class BadConfig(PipelineError):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
-class BadEnvironment(PipelineError):
+class SetupError(PipelineError):
     """The machine lacks something that the pipeline needs."""
 
     exit_code = EXIT_ENVIRONMENT
 
 
-class RunFailed(PipelineError):
+class RunError(PipelineError):
     """The run could not go on."""
 
 
-class ChainStopped(RunFailed):
+class ChainError(RunError):
     """Table and batch, or table and checkpoint, do not fit together; a person has to decide."""

@@ -1,0 +1,207 @@
+"""Reads one section of the tree by the words it may contain, collecting what is wrong.
+
+A reader never raises: it notes a Problem with file, line, column and path, and returns a harmless
+value, so that one run of `lint` shows everything. The caller raises when the list is not empty.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+
+from pipelines.errors import Place, Problem
+from pipelines.loader import Items, Node, Plain, Scalar, Table
+from pipelines.vocabulary import LATER, LATER_VALUES, WORDS
+
+NAME = re.compile(r"[a-z][a-z0-9_]*")
+_DURATION = re.compile(r"(\d+)(ms|s|m|h)")
+_UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """`; did you mean ...?` when some known word is close, else nothing."""
+    close = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)
+    return f"; did you mean `{close[0]}`?" if close else ""
+
+
+def shown(node: Node) -> str:
+    """What a user wrote, short enough for a message."""
+    if isinstance(node, Table):
+        return "a table"
+    if isinstance(node, Items):
+        return "a list"
+    if node.value is None:
+        return "nothing"
+    text = str(node.value).lower() if isinstance(node.value, bool) else str(node.value)
+    return f"`{text if len(text) <= 60 else text[:57] + '...'}`"
+
+
+class Reader:
+    """One table of the file, read by the words of one section of the vocabulary."""
+
+    def __init__(self, table: Table, section: str, problems: list[Problem]) -> None:
+        self.table = table
+        self.section = section
+        self.problems = problems
+        self._refuse_unknown()
+
+    def _refuse_unknown(self) -> None:
+        words, later = WORDS[self.section], LATER.get(self.section, ())
+        for key in self.table.nodes:
+            if key in words:
+                continue
+            if key in later:
+                message = f"`{key}` is not supported yet"
+            else:
+                expected = ", ".join(words)
+                message = f"unknown key `{key}`{nearest(key, [*words, *later]) or ';'}"
+                message += f" expected one of: {expected}"
+                if self.section == "" and key in WORDS["spark"]:
+                    message += f" (`{key}` belongs below `spark`)"
+            self.problem(self.table.key_places[key], self._below(key), message)
+
+    def has(self, key: str) -> bool:
+        return key in self.table.nodes
+
+    def text(self, key: str, *, required: bool = False) -> str | None:
+        """A text; numbers count as the text they were written as. Empty is refused."""
+        node = self.table.nodes.get(key)
+        if node is None:
+            return self._missing(key) if required else None
+        if isinstance(node, Scalar) and node.value is not None and node.value != "":
+            return str(node.value)
+        return self._wrong(key, node)
+
+    def choice(self, key: str, choices: tuple[str, ...], *, required: bool = True) -> str | None:
+        node = self.table.nodes.get(key)
+        if node is None:
+            return self._missing(key) if required else None
+        value = node.value if isinstance(node, Scalar) else None
+        if value in choices:
+            return str(value)
+        later = LATER_VALUES.get((self.section, key), ())
+        if value in later:
+            message = f"`{value}` is not supported yet; expected {' or '.join(choices)}"
+            self.problem(node.place, node.path, message)
+            return None
+        return self._wrong(key, node, nearest(str(value), [*choices, *later]) if value else "")
+
+    def flag(self, key: str) -> bool:
+        node = self.table.nodes.get(key)
+        if node is not None and not (isinstance(node, Scalar) and isinstance(node.value, bool)):
+            self._wrong(key, node)
+        return isinstance(node, Scalar) and node.value is True
+
+    def positive(self, key: str) -> int | None:
+        node = self.table.nodes.get(key)
+        if node is None:
+            return None
+        value = node.value if isinstance(node, Scalar) else None
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+        self._wrong(key, node, "; it must be a whole number above 0")
+        return None
+
+    def duration_ms(self, key: str) -> int | None:
+        node = self.table.nodes.get(key)
+        if node is None:
+            return None
+        match = _DURATION.fullmatch(str(node.value)) if isinstance(node, Scalar) else None
+        if match is None or int(match[1]) == 0:
+            self._wrong(key, node)
+            return None
+        return int(match[1]) * _UNIT_MS[match[2]]
+
+    def texts(self, key: str, *, required: bool = False) -> tuple[str, ...]:
+        """A list of texts, not empty, none twice."""
+        node = self.table.nodes.get(key)
+        if node is None:
+            if required:
+                self._missing(key)
+            return ()
+        if not isinstance(node, Items) or not node.nodes:
+            self._wrong(key, node)
+            return ()
+        values: list[str] = []
+        for item in node.nodes:
+            if not isinstance(item, Scalar) or item.value in (None, ""):
+                self.problem(item.place, item.path, f"expected a text, found {shown(item)}")
+            elif str(item.value) in values:
+                self.problem(item.place, item.path, f"`{item.value}` is there twice")
+            else:
+                values.append(str(item.value))
+        return tuple(values)
+
+    def section_of(self, key: str, section: str, *, required: bool = False) -> Reader | None:
+        """The table below `key`, to be read by the words of `section`."""
+        table = self.table_of(key, required=required)
+        return None if table is None else Reader(table, section, self.problems)
+
+    def table_of(self, key: str, *, required: bool = False) -> Table | None:
+        node = self.table.nodes.get(key)
+        if node is None:
+            if required:
+                self._missing(key)
+            return None
+        if not isinstance(node, Table):
+            self._wrong(key, node)
+            return None
+        return node
+
+    def named_tables(self, key: str, section: str, *, required: bool) -> dict[str, Reader]:
+        """The readers below a table of user-chosen names."""
+        table = self.table_of(key, required=required)
+        readers: dict[str, Reader] = {}
+        for name, node in (table.nodes if table else {}).items():
+            assert table is not None
+            if not NAME.fullmatch(name):
+                message = f"`{name}` is not a name: expected lower-case letters, digits and _"
+                self.problem(table.key_places[name], node.path, message)
+            if isinstance(node, Table):
+                readers[name] = Reader(node, section, self.problems)
+            else:
+                message = f"expected a table with {', '.join(WORDS[section])}; found {shown(node)}"
+                self.problem(node.place, node.path, message)
+        if required and table is not None and not table.nodes:
+            self.problem(table.place, table.path, "expected at least one")
+        return readers
+
+    def plain_texts(self, key: str) -> dict[str, str]:
+        """A table of text: text, as Spark's own settings are written."""
+        table = self.table_of(key)
+        values: dict[str, str] = {}
+        for name, node in (table.nodes if table else {}).items():
+            if isinstance(node, Scalar) and node.value is not None:
+                values[name] = as_setting(node.value)
+            else:
+                self.problem(node.place, node.path, f"expected a text, found {shown(node)}")
+        return values
+
+    def place_of(self, key: str) -> Place:
+        node = self.table.nodes.get(key)
+        return node.place if node else self.table.place
+
+    def problem(self, place: Place, path: str, message: str) -> None:
+        self.problems.append(Problem(place=place, path=path, message=message))
+
+    def wrong_at(self, key: str, message: str) -> None:
+        """Note a problem with the value of a key that is there."""
+        self.problem(self.place_of(key), self._below(key), message)
+
+    def _below(self, key: str) -> str:
+        return f"{self.table.path}.{key}" if self.table.path else key
+
+    def _missing(self, key: str) -> None:
+        message = f"`{key}` is missing; expected {WORDS[self.section][key]}"
+        self.problem(self.table.place, self.table.path, message)
+
+    def _wrong(self, key: str, node: Node, hint: str = "") -> None:
+        expected = WORDS[self.section][key]
+        message = f"expected {expected}; found {shown(node)}{hint}"
+        self.problem(node.place, node.path, message)
+
+
+def as_setting(value: Plain) -> str:
+    """How Spark writes a value: true and false in lower case."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
