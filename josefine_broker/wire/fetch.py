@@ -20,6 +20,8 @@ NO_HIGH_WATERMARK = 2**63 - 1
 
 
 class FetchPartition(NamedTuple):
+    """A partition and where to read it from; -1 stands for what a version does not carry."""
+
     index: int  # type: ignore[assignment]
     current_leader_epoch: int
     fetch_offset: int
@@ -64,6 +66,8 @@ class FetchRequest(NamedTuple):
 
 
 class AbortedTransaction(NamedTuple):
+    """Records of this producer from this offset on are to be skipped by read_committed."""
+
     producer_id: int
     first_offset: int
 
@@ -88,12 +92,16 @@ class FetchPartitionResponse(NamedTuple):
 
 
 class FetchTopicResponse(NamedTuple):
+    """Partitions of one topic, named as in the request."""
+
     name: str
     topic_id: UUID | None
     partitions: Sequence[FetchPartitionResponse]
 
 
 class FetchResponse(NamedTuple):
+    """One answer per partition; a top-level error code concerns the session (KIP-227)."""
+
     throttle_ms: int = 0
     error_code: int = 0
     session_id: int = 0

@@ -32,22 +32,27 @@ _ERROR_CODES = {int(code): code for code in ErrorCode}
 
 
 def read_int8(buf: Buffer, pos: int) -> tuple[int, int]:
+    """A signed byte."""
     return INT8.unpack_from(buf, pos)[0], pos + 1
 
 
 def read_int16(buf: Buffer, pos: int) -> tuple[int, int]:
+    """Two bytes, signed."""
     return INT16.unpack_from(buf, pos)[0], pos + 2
 
 
 def read_int32(buf: Buffer, pos: int) -> tuple[int, int]:
+    """Four bytes, signed."""
     return INT32.unpack_from(buf, pos)[0], pos + 4
 
 
 def read_int64(buf: Buffer, pos: int) -> tuple[int, int]:
+    """Eight bytes, signed."""
     return INT64.unpack_from(buf, pos)[0], pos + 8
 
 
 def read_bool(buf: Buffer, pos: int) -> tuple[bool, int]:
+    """One byte; anything but zero is true."""
     return buf[pos] != 0, pos + 1
 
 
@@ -81,6 +86,7 @@ def uuid_of(raw: bytes) -> UUID | None:
 
 
 def read_uuid(buf: Buffer, pos: int) -> tuple[UUID | None, int]:
+    """Sixteen bytes; zero is None."""
     end = pos + 16
     if end > len(buf):
         raise CorruptData("buffer ends inside a UUID")
@@ -99,6 +105,7 @@ def read_text(buf: Buffer, pos: int, size: int) -> tuple[str, int]:
 
 
 def read_nullable_string(buf: Buffer, pos: int) -> tuple[str | None, int]:
+    """A string after an int16 length; -1 is null."""
     size = INT16.unpack_from(buf, pos)[0]
     if size >= 0:
         return read_text(buf, pos + 2, size)
@@ -108,6 +115,7 @@ def read_nullable_string(buf: Buffer, pos: int) -> tuple[str | None, int]:
 
 
 def read_nullable_compact_string(buf: Buffer, pos: int) -> tuple[str | None, int]:
+    """A string after its length plus one as a varint; zero is null."""
     size, pos = read_varint(buf, pos)
     if size == 0:
         return None, pos
@@ -115,6 +123,7 @@ def read_nullable_compact_string(buf: Buffer, pos: int) -> tuple[str | None, int
 
 
 def read_string(buf: Buffer, pos: int) -> tuple[str, int]:
+    """A string after an int16 length that is not null."""
     value, pos = read_nullable_string(buf, pos)
     if value is None:
         raise CorruptData("null where a string is required")
@@ -122,6 +131,7 @@ def read_string(buf: Buffer, pos: int) -> tuple[str, int]:
 
 
 def read_compact_string(buf: Buffer, pos: int) -> tuple[str, int]:
+    """A string after its length plus one as a varint, not null."""
     size, pos = read_varint(buf, pos)
     if size == 0:
         raise CorruptData("null where a string is required")
@@ -140,6 +150,7 @@ def read_nullable_count(buf: Buffer, pos: int) -> tuple[int | None, int]:
 
 
 def read_nullable_compact_count(buf: Buffer, pos: int) -> tuple[int | None, int]:
+    """Length of a compact array, held against the bytes that remain."""
     count, pos = read_varint(buf, pos)
     if count == 0:
         return None, pos
@@ -149,6 +160,7 @@ def read_nullable_compact_count(buf: Buffer, pos: int) -> tuple[int | None, int]
 
 
 def read_count(buf: Buffer, pos: int) -> tuple[int, int]:
+    """Length of an array that is not null."""
     count, pos = read_nullable_count(buf, pos)
     if count is None:
         raise CorruptData("null where an array is required")
@@ -156,6 +168,7 @@ def read_count(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def read_compact_count(buf: Buffer, pos: int) -> tuple[int, int]:
+    """Length of a compact array that is not null."""
     count, pos = read_nullable_compact_count(buf, pos)
     if count is None:
         raise CorruptData("null where an array is required")
@@ -202,22 +215,27 @@ def read_tag(buf: Buffer, pos: int) -> tuple[int, int, int]:
 
 
 def write_int8(out: bytearray, value: int) -> None:
+    """A signed byte."""
     out += INT8.pack(value)
 
 
 def write_int16(out: bytearray, value: int) -> None:
+    """Two bytes, signed."""
     out += INT16.pack(value)
 
 
 def write_int32(out: bytearray, value: int) -> None:
+    """Four bytes, signed."""
     out += INT32.pack(value)
 
 
 def write_int64(out: bytearray, value: int) -> None:
+    """Eight bytes, signed."""
     out += INT64.pack(value)
 
 
 def write_bool(out: bytearray, value: bool) -> None:
+    """One byte, zero or one."""
     out.append(1 if value else 0)
 
 
@@ -237,14 +255,17 @@ _SMALL_VARINTS = [bytes((value,)) for value in range(0x80)]
 
 
 def write_varint(out: bytearray, value: int) -> None:
+    """An unsigned varint."""
     out += varint(value)
 
 
 def write_uuid(out: bytearray, value: UUID | None) -> None:
+    """Sixteen bytes; None is zero."""
     out += _ZERO_ID if value is None else value.bytes
 
 
 def write_nullable_string(out: bytearray, value: str | None) -> None:
+    """A string after an int16 length; None is -1."""
     if value is None:
         out += b"\xff\xff"
         return
@@ -254,6 +275,7 @@ def write_nullable_string(out: bytearray, value: str | None) -> None:
 
 
 def write_nullable_compact_string(out: bytearray, value: str | None) -> None:
+    """A string after its length plus one as a varint; None is zero."""
     if value is None:
         out.append(0)
         return
@@ -268,14 +290,17 @@ def write_string(out: bytearray, value: str | None) -> None:
 
 
 def write_compact_string(out: bytearray, value: str | None) -> None:
+    """As `write_string`, with a varint length."""
     write_nullable_compact_string(out, value or "")
 
 
 def write_count(out: bytearray, count: int) -> None:
+    """Length of an array; -1 is null."""
     out += INT32.pack(count)
 
 
 def write_compact_count(out: bytearray, count: int) -> None:
+    """Length of a compact array; -1 is null."""
     out += varint(count + 1)
 
 

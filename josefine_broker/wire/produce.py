@@ -46,6 +46,8 @@ class ProduceTopic(NamedTuple):
 
 
 class ProduceRequest(NamedTuple):
+    """Records for partitions; acks 0 wants no answer, 1 the leader's, -1 that of the whole ISR."""
+
     transactional_id: str | None
     acks: int
     timeout_ms: int
@@ -60,6 +62,8 @@ class RecordError(NamedTuple):
 
 
 class ProducePartitionResponse(NamedTuple):
+    """Where the records of one partition went, or the error; `leader_*` since version 10."""
+
     index: int  # type: ignore[assignment]
     error_code: int = 0
     base_offset: int = -1
@@ -72,6 +76,8 @@ class ProducePartitionResponse(NamedTuple):
 
 
 class ProduceTopicResponse(NamedTuple):
+    """Partitions of one topic, named as in the request."""
+
     name: str
     topic_id: UUID | None
     partitions: Sequence[ProducePartitionResponse]
@@ -87,6 +93,8 @@ class NodeEndpoint(NamedTuple):
 
 
 class ProduceResponse(NamedTuple):
+    """One answer per partition."""
+
     topics: Sequence[ProduceTopicResponse]
     throttle_ms: int = 0
     node_endpoints: tuple[NodeEndpoint, ...] = ()

@@ -61,7 +61,17 @@ def compile_schema(version: type, shape: type | None) -> tuple[Reader, Writer]:
     nested = {} if shape is None else _nested_shapes(shape)
     fields = [_field(f, flexible, nested) for f in dataclasses.fields(version)]
     known = None if shape is None else {f.name for f in dataclasses.fields(shape)}
+    if shape is not None:
+        _require_defaults(shape, {f.name for f in fields})
     return _reader(fields, flexible, shape, known), _writer(fields, flexible, known)
+
+
+def _require_defaults(shape: type, carried: set[str]) -> None:
+    """A field that a version does not carry must have a default, or it could not be read."""
+    for field in dataclasses.fields(shape):
+        assert field.name in carried or field.default is not dataclasses.MISSING, (
+            f"{shape.__name__}.{field.name} needs a default"
+        )
 
 
 def our_name(field: Any) -> str:

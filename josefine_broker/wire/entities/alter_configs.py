@@ -7,12 +7,16 @@ from josefine_broker.base.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterableConfig:
+    """One key and its new value."""
+
     name: str
     value: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterConfigsResource:
+    """A resource and the whole of its new configuration: what is not named goes back to default."""
+
     resource_type: int
     resource_name: str
     configs: tuple[AlterableConfig, ...]
@@ -20,12 +24,16 @@ class AlterConfigsResource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterConfigsRequest:
+    """Replace the configuration of resources (superseded by IncrementalAlterConfigs, KIP-339)."""
+
     resources: tuple[AlterConfigsResource, ...]
     validate_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterConfigsResourceResponse:
+    """What became of one resource."""
+
     error_code: ErrorCode = ErrorCode.none
     error_message: str | None = None
     resource_type: int
@@ -34,5 +42,7 @@ class AlterConfigsResourceResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterConfigsResponse:
+    """One answer per resource."""
+
     throttle_time_ms: int = 0
     responses: tuple[AlterConfigsResourceResponse, ...]

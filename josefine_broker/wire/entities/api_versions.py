@@ -7,12 +7,16 @@ from josefine_broker.base.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiVersionsRequest:
+    """Who is asking (KIP-511)."""
+
     client_software_name: str = ""
     client_software_version: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiVersion:
+    """One API key and the versions served, both inclusive."""
+
     api_key: int
     min_version: int
     max_version: int
@@ -20,6 +24,8 @@ class ApiVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupportedFeatureKey:
+    """A feature that this broker could run with (KIP-584)."""
+
     name: str
     min_version: int
     max_version: int
@@ -27,6 +33,8 @@ class SupportedFeatureKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinalizedFeatureKey:
+    """A feature level that the cluster runs with (KIP-584)."""
+
     name: str
     max_version_level: int
     min_version_level: int
@@ -34,6 +42,8 @@ class FinalizedFeatureKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiVersionsResponse:
+    """What is served; with an error, only that and the keys count."""
+
     error_code: ErrorCode = ErrorCode.none
     api_keys: tuple[ApiVersion, ...]
     throttle_time_ms: int = 0

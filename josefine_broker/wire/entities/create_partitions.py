@@ -7,11 +7,15 @@ from josefine_broker.base.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatePartitionsAssignment:
+    """The brokers of one new partition."""
+
     broker_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatePartitionsTopic:
+    """A topic and how many partitions it shall have in all."""
+
     name: str
     count: int
     assignments: tuple[CreatePartitionsAssignment, ...] | None
@@ -19,6 +23,8 @@ class CreatePartitionsTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatePartitionsRequest:
+    """Grow topics."""
+
     topics: tuple[CreatePartitionsTopic, ...]
     timeout_ms: int
     validate_only: bool = False
@@ -26,6 +32,8 @@ class CreatePartitionsRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatePartitionsTopicResult:
+    """What became of one topic."""
+
     name: str
     error_code: ErrorCode = ErrorCode.none
     error_message: str | None = None
@@ -33,5 +41,7 @@ class CreatePartitionsTopicResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatePartitionsResponse:
+    """One answer per topic."""
+
     throttle_time_ms: int = 0
     results: tuple[CreatePartitionsTopicResult, ...]

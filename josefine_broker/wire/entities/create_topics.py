@@ -8,18 +8,24 @@ from josefine_broker.base.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatableReplicaAssignment:
+    """The brokers of one partition, chosen by the client."""
+
     partition_index: int
     broker_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatableTopicConfig:
+    """One configuration of a new topic; null means the default."""
+
     name: str
     value: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatableTopic:
+    """A topic to create; -1 partitions or replicas mean the broker's default (KIP-464)."""
+
     name: str
     num_partitions: int
     replication_factor: int
@@ -29,6 +35,8 @@ class CreatableTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopicsRequest:
+    """Create topics, or only say whether they could be."""
+
     topics: tuple[CreatableTopic, ...]
     timeout_ms: int = 60000
     validate_only: bool = False
@@ -36,6 +44,8 @@ class CreateTopicsRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatableTopicConfigs:
+    """One effective configuration of a created topic (KIP-525)."""
+
     name: str
     value: str | None = None
     read_only: bool = False
@@ -45,6 +55,8 @@ class CreatableTopicConfigs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatableTopicResult:
+    """What became of one topic."""
+
     name: str
     topic_id: UUID | None = None
     error_code: ErrorCode = ErrorCode.none
@@ -52,10 +64,12 @@ class CreatableTopicResult:
     topic_config_error_code: int = 0
     num_partitions: int = -1
     replication_factor: int = -1
-    configs: tuple[CreatableTopicConfigs, ...] | None
+    configs: tuple[CreatableTopicConfigs, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopicsResponse:
+    """One answer per topic."""
+
     throttle_time_ms: int = 0
     topics: tuple[CreatableTopicResult, ...]

@@ -8,18 +8,24 @@ from josefine_broker.base.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTopicState:
+    """A topic by name or by id, never both."""
+
     name: str | None = None
     topic_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTopicsRequest:
+    """Delete topics."""
+
     topics: tuple[DeleteTopicState, ...]
     timeout_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletableTopicResult:
+    """What became of one topic."""
+
     name: str | None = None
     topic_id: UUID | None = None
     error_code: ErrorCode = ErrorCode.none
@@ -28,5 +34,7 @@ class DeletableTopicResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTopicsResponse:
+    """One answer per topic."""
+
     throttle_time_ms: int = 0
     responses: tuple[DeletableTopicResult, ...]

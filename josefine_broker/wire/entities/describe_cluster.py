@@ -7,6 +7,8 @@ from josefine_broker.base.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeClusterRequest:
+    """Ask who is in the cluster; endpoint type 1 is brokers, 2 controllers (KIP-919)."""
+
     include_cluster_authorized_operations: bool = False
     endpoint_type: int = 1
     include_fenced_brokers: bool = False
@@ -14,6 +16,8 @@ class DescribeClusterRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeClusterBroker:
+    """One broker of the cluster."""
+
     broker_id: int
     host: str
     port: int
@@ -23,6 +27,8 @@ class DescribeClusterBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeClusterResponse:
+    """The cluster's id, controller and brokers."""
+
     throttle_time_ms: int = 0
     error_code: ErrorCode = ErrorCode.none
     error_message: str | None = None

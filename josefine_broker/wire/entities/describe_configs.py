@@ -7,6 +7,8 @@ from josefine_broker.base.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeConfigsResource:
+    """A resource; null keys mean all (type 2 is a topic, 4 a broker)."""
+
     resource_type: int
     resource_name: str
     configuration_keys: tuple[str, ...] | None = ()
@@ -14,6 +16,8 @@ class DescribeConfigsResource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeConfigsRequest:
+    """Ask for configurations."""
+
     resources: tuple[DescribeConfigsResource, ...]
     include_synonyms: bool = False
     include_documentation: bool = False
@@ -21,6 +25,8 @@ class DescribeConfigsRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeConfigsSynonym:
+    """Where else a value could come from, nearest first (KIP-226)."""
+
     name: str
     value: str | None = None
     source: int
@@ -28,6 +34,8 @@ class DescribeConfigsSynonym:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeConfigsResourceResult:
+    """One configuration: its value, source and type."""
+
     name: str
     value: str | None = None
     read_only: bool = False
@@ -40,6 +48,8 @@ class DescribeConfigsResourceResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeConfigsResult:
+    """The configurations of one resource, or its error."""
+
     error_code: ErrorCode = ErrorCode.none
     error_message: str | None = None
     resource_type: int
@@ -49,5 +59,7 @@ class DescribeConfigsResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeConfigsResponse:
+    """One answer per resource."""
+
     throttle_time_ms: int = 0
     results: tuple[DescribeConfigsResult, ...]

@@ -7,17 +7,23 @@ from josefine_broker.base.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribableLogDirTopic:
+    """Partitions of one topic to describe."""
+
     topic: str
     partitions: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeLogDirsRequest:
+    """Ask for sizes on disk; null topics mean all (KIP-113)."""
+
     topics: tuple[DescribableLogDirTopic, ...] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeLogDirsPartition:
+    """The size of one replica in bytes."""
+
     partition_index: int
     partition_size: int
     offset_lag: int
@@ -26,12 +32,16 @@ class DescribeLogDirsPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeLogDirsTopic:
+    """Replicas of one topic."""
+
     name: str
     partitions: tuple[DescribeLogDirsPartition, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeLogDirsResult:
+    """What one data directory holds."""
+
     error_code: ErrorCode = ErrorCode.none
     log_dir: str
     topics: tuple[DescribeLogDirsTopic, ...]
@@ -42,6 +52,8 @@ class DescribeLogDirsResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeLogDirsResponse:
+    """One answer per data directory."""
+
     throttle_time_ms: int = 0
     error_code: ErrorCode = ErrorCode.none
     results: tuple[DescribeLogDirsResult, ...]

@@ -8,17 +8,23 @@ from josefine_broker.base.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRequest:
+    """A topic by name."""
+
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cursor:
+    """Where the next page begins (KIP-966)."""
+
     topic_name: str
     partition_index: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeTopicPartitionsRequest:
+    """Ask for metadata page by page (KIP-966)."""
+
     topics: tuple[TopicRequest, ...]
     response_partition_limit: int = 2000
     cursor: Cursor | None = None
@@ -26,6 +32,8 @@ class DescribeTopicPartitionsRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeTopicPartitionsResponsePartition:
+    """One partition's leader and replicas."""
+
     error_code: ErrorCode = ErrorCode.none
     partition_index: int
     leader_id: int
@@ -39,6 +47,8 @@ class DescribeTopicPartitionsResponsePartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeTopicPartitionsResponseTopic:
+    """One topic, or a part of its partitions."""
+
     error_code: ErrorCode = ErrorCode.none
     name: str | None = None
     topic_id: UUID | None = None
@@ -49,6 +59,8 @@ class DescribeTopicPartitionsResponseTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeTopicPartitionsResponse:
+    """One page of topics."""
+
     throttle_time_ms: int = 0
     topics: tuple[DescribeTopicPartitionsResponseTopic, ...]
     next_cursor: Cursor | None = None

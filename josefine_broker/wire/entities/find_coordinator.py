@@ -7,12 +7,16 @@ from josefine_broker.base.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindCoordinatorRequest:
+    """Ask who coordinates keys; type 0 is groups, 1 transactions, 2 share groups."""
+
     key_type: int = 0
     coordinator_keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coordinator:
+    """The coordinator of one key."""
+
     key: str
     node_id: int
     host: str
@@ -23,5 +27,7 @@ class Coordinator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindCoordinatorResponse:
+    """One answer per key; until version 3 exactly one, whose key is empty when read."""
+
     throttle_time_ms: int = 0
     coordinators: tuple[Coordinator, ...]

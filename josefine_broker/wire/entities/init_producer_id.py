@@ -7,6 +7,8 @@ from josefine_broker.base.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitProducerIdRequest:
+    """Ask for a producer id, or for a new epoch of one (KIP-360)."""
+
     transactional_id: str | None = None
     transaction_timeout_ms: int
     producer_id: int = -1
@@ -15,6 +17,8 @@ class InitProducerIdRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitProducerIdResponse:
+    """The producer's id and epoch."""
+
     throttle_time_ms: int = 0
     error_code: ErrorCode = ErrorCode.none
     producer_id: int = -1

@@ -7,12 +7,16 @@ from josefine_broker.base.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListGroupsRequest:
+    """Ask for the groups of a broker; empty filters let all pass."""
+
     states_filter: tuple[str, ...] = ()
     types_filter: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedGroup:
+    """One group."""
+
     group_id: str
     protocol_type: str
     group_state: str = ""
@@ -21,6 +25,8 @@ class ListedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListGroupsResponse:
+    """The groups that this broker coordinates."""
+
     throttle_time_ms: int = 0
     error_code: ErrorCode = ErrorCode.none
     groups: tuple[ListedGroup, ...]

@@ -8,12 +8,16 @@ from josefine_broker.base.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataRequestTopic:
+    """A topic by name, or by id with a null name."""
+
     topic_id: UUID | None = None
     name: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataRequest:
+    """Ask about topics: null means all, none means none."""
+
     topics: tuple[MetadataRequestTopic, ...] | None
     allow_auto_topic_creation: bool = True
     include_topic_authorized_operations: bool = False
@@ -21,6 +25,8 @@ class MetadataRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataResponseBroker:
+    """Where one broker is reached."""
+
     node_id: int
     host: str
     port: int
@@ -29,6 +35,8 @@ class MetadataResponseBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataResponsePartition:
+    """One partition's leader and replicas."""
+
     error_code: ErrorCode = ErrorCode.none
     partition_index: int
     leader_id: int
@@ -40,6 +48,8 @@ class MetadataResponsePartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataResponseTopic:
+    """One topic, or its error."""
+
     error_code: ErrorCode = ErrorCode.none
     name: str | None = None
     topic_id: UUID | None = None
@@ -50,6 +60,8 @@ class MetadataResponseTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataResponse:
+    """The cluster as clients see it."""
+
     throttle_time_ms: int = 0
     brokers: tuple[MetadataResponseBroker, ...]
     cluster_id: str | None = None

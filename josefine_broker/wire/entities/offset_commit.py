@@ -8,6 +8,8 @@ from josefine_broker.base.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetCommitRequestPartition:
+    """The offset that the group will read next."""
+
     partition_index: int
     committed_offset: int
     committed_leader_epoch: int = -1
@@ -16,6 +18,8 @@ class OffsetCommitRequestPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetCommitRequestTopic:
+    """A topic by name, since version 10 by id."""
+
     name: str = ""
     topic_id: UUID | None = None
     partitions: tuple[OffsetCommitRequestPartition, ...]
@@ -23,6 +27,8 @@ class OffsetCommitRequestTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetCommitRequest:
+    """Remember how far a group has read; generation -1 means without membership."""
+
     group_id: str
     generation_id_or_member_epoch: int = -1
     member_id: str
@@ -32,12 +38,16 @@ class OffsetCommitRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetCommitResponsePartition:
+    """What became of one partition."""
+
     partition_index: int
     error_code: ErrorCode = ErrorCode.none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetCommitResponseTopic:
+    """A topic by name, since version 10 by id."""
+
     name: str = ""
     topic_id: UUID | None = None
     partitions: tuple[OffsetCommitResponsePartition, ...]
@@ -45,5 +55,7 @@ class OffsetCommitResponseTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetCommitResponse:
+    """One answer per partition."""
+
     throttle_time_ms: int = 0
     topics: tuple[OffsetCommitResponseTopic, ...]

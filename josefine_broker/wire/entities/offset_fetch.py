@@ -8,6 +8,8 @@ from josefine_broker.base.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetFetchRequestTopics:
+    """A topic by name, since version 10 by id."""
+
     name: str = ""
     topic_id: UUID | None = None
     partition_indexes: tuple[int, ...] = ()
@@ -15,6 +17,8 @@ class OffsetFetchRequestTopics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetFetchRequestGroup:
+    """One group; null topics mean all that it has committed."""
+
     group_id: str
     member_id: str | None = None
     member_epoch: int = -1
@@ -23,12 +27,16 @@ class OffsetFetchRequestGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetFetchRequest:
+    """Ask how far groups have read; until version 7 exactly one group."""
+
     groups: tuple[OffsetFetchRequestGroup, ...]
     require_stable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetFetchResponsePartitions:
+    """A committed offset; -1 when there is none."""
+
     partition_index: int
     committed_offset: int
     committed_leader_epoch: int = -1
@@ -38,6 +46,8 @@ class OffsetFetchResponsePartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetFetchResponseTopics:
+    """A topic by name, since version 10 by id."""
+
     name: str = ""
     topic_id: UUID | None = None
     partitions: tuple[OffsetFetchResponsePartitions, ...]
@@ -45,6 +55,8 @@ class OffsetFetchResponseTopics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetFetchResponseGroup:
+    """One group's offsets, or its error; until version 7 its id is empty when read."""
+
     group_id: str
     topics: tuple[OffsetFetchResponseTopics, ...]
     error_code: ErrorCode = ErrorCode.none
@@ -52,5 +64,7 @@ class OffsetFetchResponseGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetFetchResponse:
+    """One answer per group."""
+
     throttle_time_ms: int = 0
     groups: tuple[OffsetFetchResponseGroup, ...]
