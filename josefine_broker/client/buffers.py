@@ -1,0 +1,49 @@
+"""Receive buffers of the blocking shell: a large one is used again once nobody looks at it.
+
+A fetch of 8 MiB would otherwise pay for fresh zeroed pages each time. A bytearray that any
+memoryview, numpy or Arrow array still looks at cannot be resized (BufferError): that is the probe,
+so a buffer is never written to under a reader, whoever holds it.
+"""
+
+POOLED_BYTES_MIN = 256 * 1024
+"""Smaller answers are cheaper to allocate than to look up."""
+
+POOLED_COUNT_MAX = 4
+"""One being received, a prefetch queue of two, one being read."""
+
+WASTE_MAX = 4
+"""A buffer is not used for a frame smaller than its size by more than this factor."""
+
+
+class BufferPool:
+    """Buffers of one connection. Not thread-safe: its shell owns it."""
+
+    __slots__ = ("_buffers",)
+
+    def __init__(self) -> None:
+        self._buffers: list[bytearray] = []
+
+    def take(self, size: int) -> memoryview:
+        """A writable view of exactly `size` bytes, their content undefined."""
+        if size < POOLED_BYTES_MIN:
+            return memoryview(bytearray(size))
+        free = [b for b in self._buffers if _is_free(b)]
+        for buffer in free:
+            if size <= len(buffer) <= size * WASTE_MAX:
+                return memoryview(buffer)[:size]
+        buffer = bytearray(size + size // 8)
+        if free and len(self._buffers) >= POOLED_COUNT_MAX:
+            self._buffers = [b for b in self._buffers if b is not free[0]]
+        if len(self._buffers) < POOLED_COUNT_MAX:
+            self._buffers.append(buffer)
+        return memoryview(buffer)[:size]
+
+
+def _is_free(buffer: bytearray) -> bool:
+    """Whether no view of `buffer` exists; resizing within its allocation costs nothing."""
+    try:
+        buffer.append(0)
+        buffer.pop()
+    except BufferError:
+        return False
+    return True

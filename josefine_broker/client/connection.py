@@ -1,0 +1,154 @@
+"""One broker's conversation, without the socket: versions first, then requests in order.
+
+Rules: the first request is ApiVersions (KIP-35); every request goes out in the newest version both
+sides know; answers come in request order, so a correlation id that is not the oldest one in
+flight closes the connection. The shell moves bytes and calls `close` when they stop.
+"""
+
+from collections import deque
+from enum import Enum
+from typing import Any
+
+from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
+from josefine_broker.wire import apis, codec
+from josefine_broker.wire import entities as e
+
+SOFTWARE_NAME = "josefine"
+SOFTWARE_VERSION = "0.1.0"
+CORRELATION_ID_MAX = 2**31 - 1
+
+Buffers = list[Any]
+"""What goes out: bytes-like objects, in order."""
+
+
+class ConnectionState(Enum):
+    OPENED = "opened"  # connected, nothing said yet
+    NEGOTIATING = "negotiating"  # ApiVersions is on its way
+    READY = "ready"  # versions are known
+    CLOSED = "closed"  # nothing more will be sent or believed
+
+
+class Event(Enum):
+    HELLO_SENT = "hello sent"
+    VERSIONS_REFUSED = "versions refused"
+    VERSIONS_KNOWN = "versions known"
+    LOST = "lost"
+
+
+TRANSITIONS: dict[tuple[ConnectionState, Event], ConnectionState] = {
+    (ConnectionState.OPENED, Event.HELLO_SENT): ConnectionState.NEGOTIATING,
+    # An old broker answers an ApiVersions version it does not know with error 35 in body v0.
+    (ConnectionState.NEGOTIATING, Event.VERSIONS_REFUSED): ConnectionState.OPENED,
+    (ConnectionState.NEGOTIATING, Event.VERSIONS_KNOWN): ConnectionState.READY,
+    (ConnectionState.OPENED, Event.LOST): ConnectionState.CLOSED,
+    (ConnectionState.NEGOTIATING, Event.LOST): ConnectionState.CLOSED,
+    (ConnectionState.READY, Event.LOST): ConnectionState.CLOSED,
+    (ConnectionState.CLOSED, Event.LOST): ConnectionState.CLOSED,
+}
+
+
+class Connection:
+    """The client's side of one connection. Not thread-safe: its shell owns it."""
+
+    __slots__ = ("_client_id", "_hello_version", "_in_flight", "_next_id", "state", "versions")
+
+    def __init__(self, client_id: str) -> None:
+        self.state = ConnectionState.OPENED
+        self.versions: dict[int, int] = {}
+        """API key → the version this connection uses; empty until READY."""
+        self._client_id = client_id
+        self._hello_version = apis.APIS[apis.API_VERSIONS].max_version
+        self._in_flight: deque[tuple[int, int, int]] = deque()
+        self._next_id = 0
+
+    def hello(self) -> Buffers:
+        """The ApiVersions request to send now (again after a refusal)."""
+        self._step(Event.HELLO_SENT)
+        request = e.api_versions.ApiVersionsRequest(
+            client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION
+        )
+        return self._encode(apis.API_VERSIONS, self._hello_version, request, True)
+
+    def hear_hello(self, frame: memoryview) -> bool:
+        """Take the answer to `hello`. False: refused, say `hello` again (in version 0)."""
+        response = self._decode(frame)
+        if response.error_code is ErrorCode.unsupported_version and self._hello_version > 0:
+            self._hello_version = 0
+            self._step(Event.VERSIONS_REFUSED)
+            return False
+        if response.error_code is not ErrorCode.none:
+            raise KafkaError(response.error_code, "the broker refused to tell its API versions")
+        self.versions = common_versions(response.api_keys)
+        self._step(Event.VERSIONS_KNOWN)
+        return True
+
+    def version_of(self, api_key: int) -> int:
+        """Raises KafkaError(unsupported_version) for an API that the broker does not serve."""
+        version = self.versions.get(api_key)
+        if version is None:
+            raise KafkaError(
+                ErrorCode.unsupported_version,
+                f"the broker does not serve {apis.APIS[api_key].name} in a version known here",
+            )
+        return version
+
+    def send(self, api_key: int, request: Any, *, wants_response: bool = True) -> Buffers:
+        """The frame of one request. Raises KafkaError(unsupported_version)."""
+        assert self.state is ConnectionState.READY, self.state
+        return self._encode(api_key, self.version_of(api_key), request, wants_response)
+
+    def receive(self, frame: memoryview) -> Any:
+        """The response in `frame`, which answers the oldest request in flight.
+
+        Raises CorruptData; the connection is of no use after that.
+        """
+        assert self.state is ConnectionState.READY, self.state
+        return self._decode(frame)
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._in_flight)
+
+    def close(self) -> None:
+        self._step(Event.LOST)
+        self._in_flight.clear()
+
+    def _step(self, event: Event) -> None:
+        self.state = TRANSITIONS[self.state, event]
+
+    def _encode(self, api_key: int, version: int, request: Any, wants_response: bool) -> Buffers:
+        correlation_id = self._next_id
+        frame = codec.encode_request(api_key, version, correlation_id, self._client_id, request)
+        self._next_id = 0 if correlation_id == CORRELATION_ID_MAX else correlation_id + 1
+        if wants_response:
+            self._in_flight.append((correlation_id, api_key, version))
+        return list(frame)
+
+    def _decode(self, frame: memoryview) -> Any:
+        if not self._in_flight:
+            raise CorruptData("the broker sent a response that nobody asked for")
+        expected_id, api_key, version = self._in_flight.popleft()
+        if api_key == apis.API_VERSIONS and _error_code_of_hello(frame) == 35:
+            version = 0
+        correlation_id, response = codec.decode_response(api_key, version, frame)
+        if correlation_id != expected_id:
+            raise CorruptData(f"response {correlation_id} in place of {expected_id}")
+        return response
+
+
+def common_versions(served: tuple[e.api_versions.ApiVersion, ...]) -> dict[int, int]:
+    """API key → the newest version that both sides know; keys without one are left out."""
+    chosen = {}
+    for api in served:
+        spec = apis.APIS.get(api.api_key)
+        if spec is None:
+            continue
+        newest = min(spec.max_version, api.max_version)
+        if newest >= max(spec.min_version, api.min_version):
+            chosen[api.api_key] = newest
+    return chosen
+
+
+def _error_code_of_hello(frame: memoryview) -> int:
+    """ApiVersions always has response header v0, so its error code stands at byte 4."""
+    return int.from_bytes(frame[4:6], "big", signed=True)

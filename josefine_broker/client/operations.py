@@ -1,0 +1,266 @@
+"""The loops every operation is made of: ask one broker, refresh metadata, spread over leaders.
+
+Rules: an operation takes `now_ms` and carries it on; each failure goes through `Attempts.after`,
+which alone decides between a pause and giving up; what is known of the cluster changes only in
+`refresh`.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client.cluster import ClusterMetadata, from_response
+from josefine_broker.client.effects import (
+    ANY_BROKER,
+    Call,
+    Exchange,
+    Operation,
+    Pause,
+    Unanswered,
+)
+from josefine_broker.client.retry import Action, action_for
+from josefine_broker.client.session import Attempts, Session
+from josefine_broker.wire import apis
+from josefine_broker.wire import entities as e
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One partition's part of a response."""
+
+    partition: TopicPartition
+    code: ErrorCode
+    result: Any
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """One kind of request that goes to the leaders of several partitions."""
+
+    api_key: int
+    build: Callable[[ClusterMetadata, Sequence[TopicPartition]], Any]
+    parse: Callable[[ClusterMetadata, Any], Iterable[Answer]]
+    wants_response: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one partition's part: a result, or the error that ended its retries."""
+
+    result: Any = None
+    error: KafkaError | None = None
+
+
+def ask(attempts: Attempts, call: Call) -> Operation[tuple[Any, int]]:
+    """One request, tried until it is answered. Returns (response, now_ms)."""
+    while True:
+        resumed = yield Exchange(calls=(call,), deadline_ms=attempts.deadline_ms)
+        (reply,) = resumed.replies
+        if not isinstance(reply, Unanswered):
+            return reply, resumed.now_ms
+        yield attempts.after(reply.error, resumed.now_ms)
+
+
+def ask_until(
+    attempts: Attempts, call: Call, check: Callable[[Any], KafkaError | None]
+) -> Operation[tuple[Any, int]]:
+    """Like `ask`, and again while `check` finds an error in the response that passes by itself."""
+    while True:
+        response, now_ms = yield from ask(attempts, call)
+        error = check(response)
+        if error is None:
+            return response, now_ms
+        yield attempts.after(error, now_ms)
+
+
+def refresh(
+    session: Session, attempts: Attempts, topics: Iterable[str] | None
+) -> Operation[tuple[ClusterMetadata, int]]:
+    """Ask any broker about `topics` (None: all); lays the answer over what is known."""
+    wanted = None
+    if topics is not None:
+        wanted = tuple(e.metadata.MetadataRequestTopic(name=name) for name in sorted(set(topics)))
+    request = e.metadata.MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+    call = Call(node=ANY_BROKER, api_key=apis.METADATA, request=request)
+    response, now_ms = yield from ask_until(attempts, call, _metadata_error)
+    newer = from_response(response)
+    session.cluster = newer if topics is None else session.cluster.merge(newer)
+    return newer, now_ms
+
+
+def _metadata_error(response: e.metadata.MetadataResponse) -> KafkaError | None:
+    if response.error_code is ErrorCode.none:
+        return None
+    return KafkaError(response.error_code, "the broker refused to tell metadata")
+
+
+def metadata(
+    session: Session, topics: Sequence[str] | None, now_ms: int, deadline_ms: int
+) -> Operation[ClusterMetadata]:
+    """Brokers and the topics asked for. A topic that does not exist is there, with its error."""
+    attempts = session.start(now_ms, deadline_ms, "metadata")
+    found, _ = yield from refresh(session, attempts, topics)
+    return found
+
+
+def partition_count(session: Session, topic: str, now_ms: int, deadline_ms: int) -> Operation[int]:
+    """Partitions of a topic, which must exist or come to exist within the policy's wait."""
+    attempts = session.start(now_ms, deadline_ms, f"topic '{topic}'")
+    while True:
+        found, now_ms = yield from refresh(session, attempts, (topic,))
+        known = found.topics[topic]
+        if known.error_code is ErrorCode.none and known.partitions:
+            return len(known.partitions)
+        code = known.error_code or ErrorCode.leader_not_available
+        error = partition_error(TopicPartition(topic, 0), code, None)
+        yield attempts.after(error, now_ms)
+
+
+def spread(
+    session: Session, attempts: Attempts, kind: Spread, wanted: Iterable[TopicPartition]
+) -> Operation[dict[TopicPartition, Outcome]]:
+    """Send each partition's part to its leader, and again until it is answered for good.
+
+    Never raises a KafkaError: each partition has its own outcome. Partitions of one leader travel
+    in one request; leaders are asked at the same time.
+    """
+    pending = dict.fromkeys(wanted)
+    outcomes: dict[TopicPartition, Outcome] = {}
+    must_refresh = any(session.cluster.routing_error(tp) is not ErrorCode.none for tp in pending)
+    while pending:
+        try:
+            if must_refresh:
+                yield from refresh(session, attempts, {tp.topic for tp in pending})
+            errors, now_ms = yield from _one_round(session, attempts, kind, pending, outcomes)
+            for tp in outcomes.keys() & pending.keys():
+                del pending[tp]
+            if pending:
+                yield _pause_for(attempts, errors, now_ms, pending, outcomes)
+            must_refresh = True
+        except KafkaError as error:
+            outcomes |= {tp: Outcome(error=error) for tp in pending}
+            return outcomes
+    return outcomes
+
+
+def _pause_for(
+    attempts: Attempts,
+    errors: dict[TopicPartition, KafkaError],
+    now_ms: int,
+    pending: dict[TopicPartition, None],
+    outcomes: dict[TopicPartition, Outcome],
+) -> Pause:
+    """The wait before the next round; partitions that will not be tried again get their outcome."""
+    pause = attempts.failed(now_ms)
+    for tp in list(pending):
+        try:
+            attempts.judge(errors[tp], now_ms)
+        except KafkaError as error:
+            outcomes[tp] = Outcome(error=error)
+            del pending[tp]
+    return pause if pending else Pause(until_ms=now_ms)
+
+
+def _one_round(
+    session: Session,
+    attempts: Attempts,
+    kind: Spread,
+    pending: Iterable[TopicPartition],
+    outcomes: dict[TopicPartition, Outcome],
+) -> Operation[tuple[dict[TopicPartition, KafkaError], int]]:
+    """One request per leader. Fills `outcomes`; returns passing errors of the others."""
+    routes, errors = route(session.cluster, pending)
+    calls = tuple(
+        Call(
+            node=leader,
+            api_key=kind.api_key,
+            request=kind.build(session.cluster, partitions),
+            wants_response=kind.wants_response,
+        )
+        for leader, partitions in routes.items()
+    )
+    resumed = yield Exchange(calls=calls, deadline_ms=attempts.deadline_ms)
+    for partitions, reply in zip(routes.values(), resumed.replies, strict=True):
+        if isinstance(reply, Unanswered):
+            errors |= dict.fromkeys(partitions, reply.error)
+        elif reply is None:
+            outcomes |= dict.fromkeys(partitions, Outcome())
+        else:
+            missing = KafkaError(ErrorCode.unknown_server_error, "the response left it out")
+            errors |= dict.fromkeys(partitions, missing)
+            _sort_answers(kind.parse(session.cluster, reply), outcomes, errors)
+    return errors, resumed.now_ms
+
+
+def _sort_answers(
+    answers: Iterable[Answer],
+    outcomes: dict[TopicPartition, Outcome],
+    errors: dict[TopicPartition, KafkaError],
+) -> None:
+    for answer in answers:
+        if action_for(answer.code) is Action.SUCCEED:
+            outcomes[answer.partition] = Outcome(answer.result)
+        else:
+            errors[answer.partition] = partition_error(
+                answer.partition, answer.code, answer.message
+            )
+
+
+def route(
+    cluster: ClusterMetadata, partitions: Iterable[TopicPartition]
+) -> tuple[dict[int, list[TopicPartition]], dict[TopicPartition, KafkaError]]:
+    """Partitions by the broker that leads them, and why the others cannot be asked for now."""
+    routes: dict[int, list[TopicPartition]] = {}
+    errors: dict[TopicPartition, KafkaError] = {}
+    for tp in partitions:
+        code = cluster.routing_error(tp)
+        if code is not ErrorCode.none:
+            errors[tp] = unroutable(cluster, tp, code)
+            continue
+        known = cluster.partition(tp)
+        assert known is not None, tp
+        routes.setdefault(known.leader, []).append(tp)
+    return routes, errors
+
+
+def unroutable(cluster: ClusterMetadata, tp: TopicPartition, code: ErrorCode) -> KafkaError:
+    topic = cluster.topics.get(tp.topic)
+    exists = topic is not None and topic.error_code is ErrorCode.none and bool(topic.partitions)
+    if topic is not None and exists and tp.partition not in topic.partitions:
+        return KafkaError(
+            code,
+            f"topic '{tp.topic}' has no partition {tp.partition}: "
+            f"it has {len(topic.partitions)}, numbered from 0",
+        )
+    return partition_error(tp, code, None)
+
+
+def partition_error(tp: TopicPartition, code: ErrorCode, message: str | None) -> KafkaError:
+    """The error of one partition in words that name it."""
+    if code is ErrorCode.unknown_topic_or_partition:
+        return KafkaError(code, f"topic '{tp.topic}' does not exist")
+    if code is ErrorCode.leader_not_available:
+        return KafkaError(code, f"partition {tp} has no leader now")
+    reason = message or code.name.replace("_", " ")
+    return KafkaError(code, f"partition {tp}: {reason}")
+
+
+def results(outcomes: dict[TopicPartition, Outcome]) -> dict[TopicPartition, Any]:
+    """The results of all partitions. Raises the first error."""
+    for outcome in outcomes.values():
+        if outcome.error is not None:
+            raise outcome.error
+    return {tp: outcome.result for tp, outcome in outcomes.items()}
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Partition numbers by topic, in the order given: the nesting of most requests."""
+    nested: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        nested.setdefault(topic, []).append(partition)
+    return nested

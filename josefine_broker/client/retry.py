@@ -1,0 +1,61 @@
+"""Which errors pass by themselves, and what has to happen before the next try: one literal table.
+
+An error that is not in the table is final: it is raised to the caller with its code.
+"""
+
+from enum import Enum
+from random import Random
+
+from josefine_broker.base.errors import ErrorCode
+
+
+class Action(Enum):
+    SUCCEED = "succeed"  # the broker did it already
+    RETRY = "retry"  # the same request to the same broker
+    REFRESH = "refresh"  # ask for metadata first: the leader may be another one
+    COORDINATE = "coordinate"  # look the group's coordinator up again first
+    FAIL = "fail"  # the caller's to decide
+
+
+ACTIONS: dict[ErrorCode, Action] = {
+    ErrorCode.none: Action.SUCCEED,
+    # A batch that is in the log already, sent again after a lost answer (KIP-98).
+    ErrorCode.duplicate_sequence_number: Action.SUCCEED,
+    ErrorCode.request_timed_out: Action.RETRY,
+    ErrorCode.not_enough_replicas: Action.RETRY,
+    ErrorCode.not_enough_replicas_after_append: Action.RETRY,
+    ErrorCode.offset_not_available: Action.RETRY,
+    ErrorCode.coordinator_load_in_progress: Action.RETRY,
+    ErrorCode.unstable_offset_commit: Action.RETRY,
+    ErrorCode.concurrent_transactions: Action.RETRY,
+    ErrorCode.throttling_quota_exceeded: Action.RETRY,
+    ErrorCode.unknown_topic_or_partition: Action.REFRESH,
+    ErrorCode.unknown_topic_id: Action.REFRESH,
+    ErrorCode.inconsistent_topic_id: Action.REFRESH,
+    ErrorCode.leader_not_available: Action.REFRESH,
+    ErrorCode.not_leader_or_follower: Action.REFRESH,
+    ErrorCode.replica_not_available: Action.REFRESH,
+    ErrorCode.listener_not_found: Action.REFRESH,
+    ErrorCode.fenced_leader_epoch: Action.REFRESH,
+    ErrorCode.unknown_leader_epoch: Action.REFRESH,
+    ErrorCode.kafka_storage_error: Action.REFRESH,
+    ErrorCode.network_exception: Action.REFRESH,
+    ErrorCode.not_controller: Action.REFRESH,
+    ErrorCode.not_coordinator: Action.COORDINATE,
+    ErrorCode.coordinator_not_available: Action.COORDINATE,
+}
+
+BACKOFF_MS_MIN = 20
+BACKOFF_MS_MAX = 1_000
+"""Kafka's clients wait 100 ms to 1 s; the first tries are nearer because most errors of one broker
+are over in tens of milliseconds."""
+
+
+def action_for(code: ErrorCode) -> Action:
+    return ACTIONS.get(code, Action.FAIL)
+
+
+def backoff_ms(attempt: int, rng: Random) -> int:
+    """Wait before retry `attempt` (1 is the first): doubled each time, 20 % jitter (KIP-580)."""
+    wait_ms = min(BACKOFF_MS_MAX, BACKOFF_MS_MIN * 2 ** min(attempt - 1, 10))
+    return int(wait_ms * rng.uniform(0.8, 1.2))
