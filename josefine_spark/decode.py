@@ -38,12 +38,13 @@ def load_kernels() -> Any:
     """Import the compiled loops with their cache in our cache folder, wherever we are installed."""
     import numba
 
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(cache_dir("numba"))
+    config: Any = numba.config
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(cache_dir("numba"))
     try:
         from josefine_spark import kernels
     finally:
-        numba.config.CACHE_DIR = before
+        config.CACHE_DIR = before
     return kernels
 
 

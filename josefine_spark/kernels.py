@@ -7,6 +7,8 @@ is released, so that the next fetch is received while this one is decoded.
 
 Import this module through `decode.py`, which chooses the cache folder first.
 """
+# mypy: ignore-errors
+# numba gives these functions their types, from the first call; Python's annotations say nothing.
 
 import numpy as np
 from llvmlite import ir
@@ -27,11 +29,11 @@ START, END, FIRST_OFFSET, FIRST_MS, FIXED_MS, IS_FIXED, RECORDS = range(7)
 SECTION_COLUMNS = 7
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _copy(typing_context, target, target_pos, source, source_pos, size):  # type: ignore[no-untyped-def]
+@intrinsic
+def _copy(typing_context, target, target_pos, source, source_pos, size):
     """memcpy between two byte arrays: numba's slice assignment checks more than it copies here."""
 
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+    def generate(context, builder, signature, arguments):
         to, to_pos, frm, frm_pos, length = arguments
         to_data = context.make_array(signature.args[0])(context, builder, to).data
         from_data = context.make_array(signature.args[2])(context, builder, frm).data
@@ -48,7 +50,7 @@ def _copy(typing_context, target, target_pos, source, source_pos, size):  # type
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _int32(src, pos):  # type: ignore[no-untyped-def]
+def _int32(src, pos):
     n = (
         (np.int64(src[pos]) << 24)
         | (np.int64(src[pos + 1]) << 16)
@@ -59,12 +61,12 @@ def _int32(src, pos):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _int64(src, pos):  # type: ignore[no-untyped-def]
+def _int64(src, pos):
     return (_int32(src, pos) << 32) | (_int32(src, pos + 4) & 0xFFFFFFFF)
 
 
 @njit(cache=True, nogil=True)
-def scan(src, table):  # type: ignore[no-untyped-def]
+def scan(src, table):
     """Fill `table` with one row per whole batch; returns (rows, bytes they take, fault position).
 
     Stops at a partial last batch and when `table` is full; a fault position of -1 is none.
@@ -93,7 +95,7 @@ def scan(src, table):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _varint(src, pos, end):  # type: ignore[no-untyped-def]
+def _varint(src, pos, end):
     """A zig-zag varint below `end`: (value, position behind it), the position -1 when malformed."""
     if pos >= end:
         return np.int64(0), np.int64(-1)
@@ -116,7 +118,7 @@ def _varint(src, pos, end):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def decode(  # type: ignore[no-untyped-def]
+def decode(
     src,
     sections,
     start_offset,
@@ -199,7 +201,7 @@ def decode(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def count_headers(src, spans, rows, list_ends):  # type: ignore[no-untyped-def]
+def count_headers(src, spans, rows, list_ends):
     """Fill `list_ends` with the running count of headers; returns (headers, row at fault or -1)."""
     total = np.int64(0)
     list_ends[0] = 0
@@ -216,7 +218,7 @@ def count_headers(src, spans, rows, list_ends):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def decode_headers(  # type: ignore[no-untyped-def]
+def decode_headers(
     src, spans, rows, list_ends, name_ends, name_data, value_ends, value_data, value_valid
 ):
     """Names and values of the headers counted before; returns (null values, row at fault or -1)."""

@@ -1,0 +1,156 @@
+"""How much of what is there a batch takes, and which task reads what. Pure.
+
+Rules: never more than the limit in all, never past a partition's end; every partition with
+records gets at least one as soon as the limit allows; what is admitted depends only on the
+arguments, so that a replay decides the same. `Admission` is the one mutable class: it remembers
+the target of an AvailableNow run and when a batch was last admitted.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from josefine_broker.base.ids import TopicPartition
+
+ByPartition = Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetRange:
+    """Records of one partition for one task: start <= offset < end."""
+
+    partition: TopicPartition
+    topic_id: str
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+class Admission:
+    """Decides the end offsets of the next batch of a stream."""
+
+    def __init__(
+        self,
+        *,
+        offsets_max: int | None = None,
+        offsets_min: int | None = None,
+        delay_ms_max: int = 0,
+    ) -> None:
+        self.offsets_max = offsets_max
+        self._offsets_min = offsets_min
+        self._delay_ms_max = delay_ms_max
+        self._target: dict[TopicPartition, int] | None = None
+        self._waiting_since_ms: int | None = None
+
+    @property
+    def target(self) -> ByPartition | None:
+        """Ends that an AvailableNow run must reach and not pass; None for other triggers."""
+        return self._target
+
+    def freeze(self, latest: ByPartition) -> None:
+        """An AvailableNow run begins: what is there now is all that it will read."""
+        self._target = dict(latest)
+
+    def admit(
+        self,
+        start: ByPartition,
+        latest: ByPartition,
+        now_ms: int,
+        *,
+        offsets_max: int | None,
+    ) -> dict[TopicPartition, int]:
+        """Ends for the partitions of `latest`; `start` names all of them too.
+
+        Partitions found after `freeze` are left out. An end is never below its start.
+        """
+        ends = {tp: max(start[tp], self._capped(tp, end)) for tp, end in latest.items()}
+        if self._target is not None:
+            ends = {tp: end for tp, end in ends.items() if tp in self._target}
+        begins = {tp: start[tp] for tp in ends}
+        total = sum(ends.values()) - sum(begins.values())
+        if self._too_early(total, now_ms):
+            return begins
+        if offsets_max is None or total <= offsets_max:
+            return ends
+        shares = share_out(offsets_max, {tp: ends[tp] - begins[tp] for tp in ends}, begins)
+        return {tp: begins[tp] + shares[tp] for tp in ends}
+
+    def _capped(self, tp: TopicPartition, end: int) -> int:
+        if self._target is None:
+            return end
+        return min(end, self._target.get(tp, end))
+
+    def _too_early(self, total: int, now_ms: int) -> bool:
+        """minOffsetsPerTrigger waits for enough records, but no longer than maxTriggerDelay.
+
+        Not in an AvailableNow run: records that the target counts must be read (the run would
+        never end otherwise).
+        """
+        if self._offsets_min is None or self._target is not None or total == 0:
+            return False
+        if self._waiting_since_ms is None:
+            self._waiting_since_ms = now_ms
+        waited_ms = now_ms - self._waiting_since_ms
+        if total < self._offsets_min and waited_ms < self._delay_ms_max:
+            return True
+        self._waiting_since_ms = now_ms
+        return False
+
+
+def share_out(limit: int, backlog: ByPartition, position: ByPartition) -> dict[TopicPartition, int]:
+    """Share `limit` records over partitions in proportion to their backlog; the sum is exact.
+
+    One record for each partition that has any comes first. When even that is more than the
+    limit, the first to be served moves on with the positions: nobody waits for ever.
+    """
+    waiting = sorted(tp for tp in backlog if backlog[tp] > 0)
+    shares = dict.fromkeys(backlog, 0)
+    total = sum(backlog[tp] for tp in waiting)
+    if total <= limit:
+        return shares | {tp: backlog[tp] for tp in waiting}
+    turn = sum(position.values()) % len(waiting) if waiting else 0
+    in_turn = waiting[turn:] + waiting[:turn]
+    for tp in in_turn[:limit]:
+        shares[tp] = 1
+    left = limit - min(limit, len(waiting))
+    if left == 0:
+        return shares
+    rest = total - len(waiting)
+    for tp in waiting:
+        shares[tp] += left * (backlog[tp] - 1) // rest
+    over = limit - sum(shares.values())
+    by_remainder = sorted(in_turn, key=lambda tp: -(left * (backlog[tp] - 1) % rest))
+    for tp in by_remainder[:over]:
+        shares[tp] += 1
+    return shares
+
+
+def split_ranges(
+    ranges: Sequence[OffsetRange],
+    *,
+    partitions_min: int | None = None,
+    records_max: int | None = None,
+) -> list[OffsetRange]:
+    """One range per task: by size first, then into about `partitions_min` pieces (a hint).
+
+    The ranges cover exactly what went in, in order; empty ones are dropped.
+    """
+    pieces = [one for one in ranges if one.size > 0]
+    if records_max is not None:
+        pieces = [p for one in pieces for p in _cut(one, -(-one.size // records_max))]
+    if partitions_min is None or len(pieces) >= partitions_min:
+        return pieces
+    total = sum(one.size for one in pieces)
+    return [p for one in pieces for p in _cut(one, round(one.size * partitions_min / total))]
+
+
+def _cut(one: OffsetRange, count: int) -> list[OffsetRange]:
+    """`count` pieces whose sizes differ by one at most, none empty."""
+    count = max(1, min(count, one.size))
+    cuts = [one.start + one.size * n // count for n in range(count + 1)]
+    return [
+        OffsetRange(partition=one.partition, topic_id=one.topic_id, start=a, end=b)
+        for a, b in zip(cuts, cuts[1:], strict=False)
+    ]

@@ -1,0 +1,17 @@
+"""What the connector can say went wrong, each in one sentence that says what to do."""
+
+
+class OptionError(ValueError):
+    """An option that is unknown, missing, contradictory or not of its type."""
+
+
+class DataLossError(RuntimeError):
+    """Records that the query was promised are gone; the message names the exact ranges."""
+
+
+class ReadError(RuntimeError):
+    """The broker did not give the records it has, within the time allowed."""
+
+
+class SinkError(RuntimeError):
+    """Rows that cannot be written as they are, or a broker that did not take them."""

@@ -1,0 +1,194 @@
+"""The offset of the stream as Spark keeps it in the checkpoint, and how positions become offsets.
+
+Rules: Spark compares offsets as text, so the JSON has sorted keys; offsets are exclusive ends;
+every partition carries the offset at which this query began it (`first`), so that a partition
+found in mid-query is replayed from the same place; topic ids tell a topic from its namesake.
+Pure: what the broker says comes in as values.
+
+    {"first": {"t": {"0": 0}}, "offsets": {"t": {"0": 42}}, "topic_ids": {"t": "…"}, "v": 1}
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from josefine_broker.base.ids import TopicPartition
+from josefine_spark.errors import DataLossError, OptionError
+from josefine_spark.options import MissingStrategy
+from josefine_spark.positions import EARLIEST_OFFSET, LATEST_OFFSET, Kind, Position
+
+VERSION = 1
+
+ByPartition = Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamOffset:
+    """How far a query has come: one exclusive end per partition."""
+
+    offsets: ByPartition = field(default_factory=dict)
+    first: ByPartition = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As Spark wants it; equal offsets give equal `json.dumps` text."""
+        return {
+            "first": nested(self.first),
+            "offsets": nested(self.offsets),
+            "topic_ids": dict(sorted(self.topic_ids.items())),
+            "v": VERSION,
+        }
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict())
+
+    def start_of(self, partition: TopicPartition, end: "StreamOffset") -> int:
+        """Where the range up to `end` starts: here, or at its first offset when it is new."""
+        known = self.offsets.get(partition)
+        if known is None or self.topic_ids.get(partition.topic) != end.topic_ids.get(
+            partition.topic
+        ):
+            return end.first[partition]
+        return known
+
+
+def parse_offset(data: Mapping[str, Any] | str) -> StreamOffset:
+    """The reverse of `to_dict` / `to_json`. Raises OptionError on another version or shape."""
+    if isinstance(data, str):
+        data = json.loads(data)
+    if not isinstance(data, Mapping) or data.get("v") != VERSION:
+        raise OptionError(
+            f"the checkpoint's offset is not of format {VERSION}: {json.dumps(data)[:200]}; "
+            "it was written by another source or a newer josefine"
+        )
+    try:
+        return StreamOffset(
+            offsets=flat(data["offsets"]),
+            first=flat(data["first"]),
+            topic_ids=dict(data["topic_ids"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise OptionError(f"the checkpoint's offset is damaged: {error!r}") from error
+
+
+def nested(values: ByPartition) -> dict[str, dict[str, int]]:
+    """{topic: {"partition": value}}, topics and partitions in order."""
+    result: dict[str, dict[str, int]] = {}
+    for topic, partition in sorted(values):
+        result.setdefault(topic, {})[str(partition)] = values[TopicPartition(topic, partition)]
+    return result
+
+
+def flat(data: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+    """The reverse of `nested`."""
+    return {
+        TopicPartition(topic, int(partition)): int(value)
+        for topic, partitions in data.items()
+        for partition, value in partitions.items()
+    }
+
+
+class Bounds(NamedTuple):
+    """What a partition has: records from `earliest` up to, not including, `latest`."""
+
+    earliest: int
+    latest: int
+
+
+def timestamp_queries(
+    position: Position, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Which timestamps must be looked up at the broker to resolve `position`: {} when none."""
+    if position.kind is Kind.TIMESTAMP:
+        return dict.fromkeys(partitions, position.timestamp_ms)
+    if position.kind is Kind.TIMESTAMPS:
+        _all_named(position, partitions)
+        return {tp: position.values[tp] for tp in partitions}
+    return {}
+
+
+def resolve_start(
+    position: Position,
+    bounds: Mapping[TopicPartition, Bounds],
+    found: ByPartition,
+    missing: MissingStrategy,
+    *,
+    fail_on_data_loss: bool,
+) -> dict[TopicPartition, int]:
+    """Offsets to start at. `found` answers `timestamp_queries`, -1 where nothing is that late.
+
+    Partitions that offset JSON does not name start at their earliest record, as those do that
+    are found later: a position stored before a topic grew stays usable. Raises OptionError and,
+    for named offsets that are gone, DataLossError.
+    """
+    if position.kind is Kind.EARLIEST:
+        return {tp: bound.earliest for tp, bound in bounds.items()}
+    if position.kind is Kind.LATEST:
+        return {tp: bound.latest for tp, bound in bounds.items()}
+    if position.kind is Kind.OFFSETS:
+        _none_unknown(position, bounds)
+        return {tp: _named(position, tp, bound, fail_on_data_loss) for tp, bound in bounds.items()}
+    late = [str(tp) for tp in sorted(bounds) if found[tp] < 0]
+    if late and missing is MissingStrategy.ERROR:
+        raise OptionError(
+            f"{position.option}: no record that late in {', '.join(late)}; to start such "
+            "partitions at their end, set startingOffsetsByTimestampStrategy=latest"
+        )
+    return {tp: found[tp] if found[tp] >= 0 else bound.latest for tp, bound in bounds.items()}
+
+
+def resolve_end(
+    position: Position, bounds: Mapping[TopicPartition, Bounds], found: ByPartition
+) -> dict[TopicPartition, int]:
+    """Exclusive ends of a batch read; without a record that late, the partition's end."""
+    if position.kind is Kind.LATEST:
+        return {tp: bound.latest for tp, bound in bounds.items()}
+    if position.kind is Kind.OFFSETS:
+        _none_unknown(position, bounds)
+        _all_named(position, bounds)
+        for tp, bound in sorted(bounds.items()):
+            if position.values[tp] > bound.latest:
+                raise OptionError(
+                    f"{position.option}: {tp} ends at offset {bound.latest}, "
+                    f"before {position.values[tp]}"
+                )
+        return {
+            tp: bound.latest if position.values[tp] == LATEST_OFFSET else position.values[tp]
+            for tp, bound in bounds.items()
+        }
+    return {tp: found[tp] if found[tp] >= 0 else bound.latest for tp, bound in bounds.items()}
+
+
+def _named(position: Position, tp: TopicPartition, bound: Bounds, fail_on_data_loss: bool) -> int:
+    offset = position.values.get(tp, EARLIEST_OFFSET)
+    if offset == EARLIEST_OFFSET:
+        return bound.earliest
+    if offset == LATEST_OFFSET:
+        return bound.latest
+    if bound.earliest <= offset <= bound.latest:
+        return offset
+    if offset < bound.earliest:
+        lost, instead = f"offsets [{offset}, {bound.earliest}) are gone", bound.earliest
+    else:
+        lost, instead = f"it ends at offset {bound.latest}", bound.latest
+    if fail_on_data_loss:
+        raise DataLossError(
+            f"{position.option}: {tp} cannot start at {offset}, {lost}; "
+            f"set failOnDataLoss=false to start at {instead}"
+        )
+    return instead
+
+
+def _none_unknown(position: Position, partitions: Iterable[TopicPartition]) -> None:
+    unknown = sorted(set(position.values) - set(partitions))
+    if unknown:
+        names = ", ".join(str(tp) for tp in unknown)
+        raise OptionError(f"{position.option}: not among the partitions to read: {names}")
+
+
+def _all_named(position: Position, partitions: Iterable[TopicPartition]) -> None:
+    absent = sorted(set(partitions) - set(position.values))
+    if absent:
+        names = ", ".join(str(tp) for tp in absent)
+        raise OptionError(f"{position.option}: every partition must be named, missing: {names}")

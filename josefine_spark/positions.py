@@ -1,0 +1,105 @@
+"""Where a read starts or ends, as options say it: earliest, latest, offsets or timestamps.
+
+Pure: text in, `Position` out. Formats are those of Spark's Kafka source, and the source's own
+offset JSON (see `offsets.py`) is taken too, so that a stored position can be given back.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from josefine_broker.base.ids import TopicPartition
+from josefine_spark.errors import OptionError
+
+EARLIEST_OFFSET, LATEST_OFFSET = -2, -1
+"""Spark's and Kafka's words for the two ends, inside offset JSON."""
+
+
+class Kind(Enum):
+    """What a position is made of."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    OFFSETS = "offsets"
+    TIMESTAMP = "timestamp"  # one for all partitions
+    TIMESTAMPS = "timestamps"  # one per partition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """A start or end before it is resolved against a broker."""
+
+    kind: Kind
+    values: Mapping[TopicPartition, int]
+    """Offsets or timestamps in ms, by kind; empty otherwise."""
+    timestamp_ms: int = -1
+    topic_ids: Mapping[str, str] | None = None
+    """Ids of the topics that the offsets were of, when known."""
+    option: str = ""
+    """The option it came from, for messages."""
+
+
+EARLIEST = Position(kind=Kind.EARLIEST, values={})
+LATEST = Position(kind=Kind.LATEST, values={})
+
+
+def parse_offsets(option: str, text: str) -> Position:
+    """`earliest`, `latest` or `{"topic":{"0":23,"1":-2}}`. Raises OptionError."""
+    word = text.strip().lower()
+    if word == "earliest":
+        return Position(kind=Kind.EARLIEST, values={}, option=option)
+    if word == "latest":
+        return Position(kind=Kind.LATEST, values={}, option=option)
+    shape = 'earliest, latest or JSON as {"topic":{"0":23,"1":-2}}'
+    data = _object(option, text, shape)
+    ids = None
+    if data.get("v") == 1 and "offsets" in data:
+        ids = dict(data.get("topic_ids") or {})
+        data = data["offsets"]
+    values = _per_partition(option, data, shape)
+    for partition, offset in values.items():
+        if offset < EARLIEST_OFFSET:
+            raise OptionError(f"{option}: offset {offset} of {partition} is below -2 (earliest)")
+    return Position(kind=Kind.OFFSETS, values=values, topic_ids=ids, option=option)
+
+
+def parse_timestamps(option: str, text: str) -> Position:
+    """`{"topic":{"0":1700000000000}}`, milliseconds since the epoch. Raises OptionError."""
+    shape = 'JSON as {"topic":{"0":1700000000000}}'
+    values = _per_partition(option, _object(option, text, shape), shape)
+    return Position(kind=Kind.TIMESTAMPS, values=values, option=option)
+
+
+def parse_timestamp(option: str, text: str) -> Position:
+    """Milliseconds since the epoch, for all partitions. Raises OptionError."""
+    try:
+        timestamp_ms = int(text)
+    except ValueError:
+        timestamp_ms = -1
+    if timestamp_ms < 0:
+        raise OptionError(f"{option}: {text!r} is not a number of milliseconds since 1970")
+    return Position(kind=Kind.TIMESTAMP, values={}, timestamp_ms=timestamp_ms, option=option)
+
+
+def _object(option: str, text: str, shape: str) -> dict[str, Any]:
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise OptionError(f"{option}: expected {shape}, got {text!r} ({error})") from error
+    if not isinstance(data, dict):
+        raise OptionError(f"{option}: expected {shape}, got {text!r}")
+    return data
+
+
+def _per_partition(option: str, data: Any, shape: str) -> dict[TopicPartition, int]:
+    values: dict[TopicPartition, int] = {}
+    for topic, partitions in data.items():
+        if not isinstance(partitions, dict):
+            raise OptionError(f"{option}: expected {shape}; {topic!r} has {partitions!r}")
+        for partition, value in partitions.items():
+            if not partition.isdigit() or isinstance(value, bool) or not isinstance(value, int):
+                raise OptionError(f"{option}: expected {shape}; {topic!r} has {partitions!r}")
+            values[TopicPartition(topic, int(partition))] = value
+    return values
