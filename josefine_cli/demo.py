@@ -116,7 +116,7 @@ def _broker(directory: Path) -> Iterator[str]:
     log_path = directory / "broker.log"
     command = [sys.executable, "-m", "josefine_cli.main", "broker", "--config", str(BROKER_CONFIG)]
     command += ["--data-dir", str(data_dir), "--listen", "127.0.0.1:0"]
-    environment = {**os.environ, "JOSEFINE__ADMIN__PORT": "0"}
+    environment = {**os.environ, "JOSEFINE__ADMIN__ADDRESS": "127.0.0.1:0"}
     with log_path.open("ab") as log:
         process = subprocess.Popen(
             command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment,

@@ -77,7 +77,7 @@ def delays_path(directory: Path) -> Path:
 
 def dead_letter_path(directory: Path) -> Path:
     """The table of events that could not be decoded."""
-    return directory / "tables" / "dead_letter"
+    return directory / "tables" / "dead_letters"
 
 
 def read_tables(directory: Path) -> TableTotals:
@@ -181,7 +181,7 @@ def _results(path: Path) -> Table:
     carriers = (
         _read(path)
         .group_by("carrier")
-        .aggregate([("flights", "sum"), ("dep_delay_sum", "sum"), ("dep_delay_count", "sum")])
+        .aggregate([("flights", "sum"), ("dep_delay_sum", "sum"), ("departed", "sum")])
         .to_pylist()
     )
     table = Table("carrier", "flights", "mean departure delay", title="Delays by carrier, 2013")
@@ -189,7 +189,7 @@ def _results(path: Path) -> Table:
         column.justify = "right"
 
     def mean(row: dict[str, Any]) -> float:
-        return float(row["dep_delay_sum_sum"]) / max(1, row["dep_delay_count_sum"])
+        return float(row["dep_delay_sum_sum"]) / max(1, row["departed_sum"])
 
     for row in sorted(carriers, key=mean, reverse=True)[:8]:
         table.add_row(row["carrier"], f"{row['flights_sum']:,}", f"{mean(row):.1f} min")
