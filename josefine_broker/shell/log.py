@@ -1,0 +1,482 @@
+"""The log of one partition: segments in offset order, appended to at the end, read anywhere.
+
+Rules:
+- offsets only grow: over appends, rolls, restarts and the deletion of everything;
+- an append is whole or did not happen: after a failed write the log ends at the last whole batch;
+- with `flush_messages` reached, an append returns after its sync; else the page cache holds it;
+- slow disk work (sync and index of a full segment, timed flushes, unlinking) goes to `schedule`;
+- a failed sync stops the log for writes until it is opened, and checked, anew.
+
+One thread owns a log; a scheduled job touches sealed segments only, under the flush lock.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from struct import Struct
+from typing import TypeVar
+
+from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
+from josefine_broker.base.ports import Files
+from josefine_broker.core.log_config import LogConfig
+from josefine_broker.core.retention import SegmentAge, expired_prefix
+from josefine_broker.records.batch import LENGTH_OVERHEAD_BYTES, BatchHeader
+from josefine_broker.records.crc import Buffer
+from josefine_broker.shell.flusher import FlushState, Job, run_now
+from josefine_broker.shell.log_state import LogState
+from josefine_broker.shell.recovery import RecoveryReport, recover, reindex
+from josefine_broker.shell.segment import FoundRecord, Segment
+from josefine_broker.shell.verify import VerifyReport, verify_segments
+
+RELATIVE_OFFSET_MAX = 2**31 - 1
+"""An index entry has 32 bits for an offset relative to its segment, and Kafka's are signed."""
+
+WARM_SEGMENTS_MAX = 2
+"""Sealed segments of one log that keep their file descriptor and index between reads."""
+
+_STAMP = Struct(">qii")
+_T = TypeVar("_T")
+
+
+class PartitionLog:
+    """See the module. Made by `open`."""
+
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        config: LogConfig,
+        segments: list[Segment],
+        report: RecoveryReport,
+        schedule: Callable[[Job], None],
+    ) -> None:
+        self.directory = directory
+        self.config = config
+        self.recovery_report = report
+        self.state = LogState(files, directory)
+        self.snapshot_source: Callable[[], bytes] | None = None
+        """Asked for the producers' state at a roll, before the batch that causes it."""
+        self._files = files
+        self._schedule = schedule
+        self._segments = segments
+        self._base_offsets = [segment.base_offset for segment in segments]
+        self._log_start_offset = report.log_start_offset
+        self._warm: list[Segment] = []
+        self._flush = FlushState()
+
+    @classmethod
+    def open(
+        cls,
+        files: Files,
+        directory: str,
+        config: LogConfig,
+        now_ms: int,
+        clean_shutdown: bool,
+        *,
+        on_snapshot: Callable[[bytes], None] | None = None,
+        on_batch: Callable[[BatchHeader], None] | None = None,
+        schedule: Callable[[Job], None] = run_now,
+    ) -> PartitionLog:
+        """Open or create the log in `directory`, recovering what needs it.
+
+        `on_snapshot` then gets the newest producer snapshot, if there is one, and `on_batch` the
+        header of every batch behind it. Raises CorruptData, OSError.
+        """
+        files.make_directory(directory)
+        log_start_offset = LogState(files, directory).log_start_offset()
+        segments, report = recover(files, directory, config, log_start_offset, clean_shutdown)
+        for segment in segments:
+            if segment.size_bytes and segment.last_append_ms < 0:
+                segment.first_append_ms = segment.last_append_ms = now_ms
+        log = cls(files, directory, config, segments, report, schedule)
+        log.state.remove_snapshots_past(log.log_end_offset)
+        if on_batch is not None:
+            log.replay(on_snapshot, on_batch)
+        return log
+
+    @property
+    def log_start_offset(self) -> int:
+        return self._log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        return self._segments[-1].end_offset
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self._segments)
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._segments)
+
+    @property
+    def last_leader_epoch(self) -> int:
+        """Of the newest batch, -1 when there never was one."""
+        return max(segment.last_leader_epoch for segment in self._segments[-2:])
+
+    def append(self, batch: Buffer, header: BatchHeader, now_ms: int) -> int:
+        """Write one verified and stamped batch at the end; returns its base offset.
+
+        Offset and epoch are read from the stamped bytes, so `header` may be from before the
+        stamping. Raises KafkaError(kafka_storage_error), and then the log is as it was.
+        """
+        flush = self._flush
+        if flush.failure:
+            raise _storage_error(flush.failure)
+        base_offset: int
+        base_offset, length, leader_epoch = _STAMP.unpack_from(batch)
+        active = self._segments[-1]
+        assert base_offset >= active.end_offset, f"{base_offset} is below {active.end_offset}"
+        assert length + LENGTH_OVERHEAD_BYTES == len(batch), "not exactly one batch"
+        assert leader_epoch >= active.last_leader_epoch, f"leader epoch {leader_epoch} is old"
+        if active.size_bytes and self._must_roll(active, base_offset, header, now_ms):
+            active = self._roll()
+        size = active.size_bytes
+        try:
+            active.append(
+                batch, base_offset, leader_epoch, header, self.config.index_interval_bytes, now_ms
+            )
+        except OSError as error:
+            self._cut_back(active, size)
+            raise _storage_error(f"{self.directory}: append failed: {error}") from error
+        flush.appended(header.record_count, now_ms)
+        flush_messages = self.config.flush_messages
+        if flush_messages is not None and flush.unflushed_messages >= flush_messages:
+            self.flush()
+        return base_offset
+
+    def _cut_back(self, active: Segment, size: int) -> None:
+        """Remove what a failed write left; if that fails as well, nothing may follow it."""
+        try:
+            active.file().truncate(size)
+        except OSError as error:
+            self._flush.failure = f"{self.directory}: a failed append could not be cut: {error}"
+
+    def _must_roll(
+        self, active: Segment, base_offset: int, header: BatchHeader, now_ms: int
+    ) -> bool:
+        config = self.config
+        relative_end = base_offset + header.last_offset_delta + 1 - active.base_offset
+        return (
+            active.size_bytes + header.size_bytes > config.segment_bytes
+            or relative_end > RELATIVE_OFFSET_MAX
+            or now_ms - active.first_append_ms >= config.segment_ms
+            or (config.segment_records is not None and relative_end > config.segment_records)
+        )
+
+    def roll(self) -> None:
+        """Begin a new segment at the log end; nothing happens when the last one is empty."""
+        if self._segments[-1].size_bytes:
+            self._roll()
+
+    def _roll(self) -> Segment:
+        old = self._segments[-1]
+        end_offset = old.end_offset
+        try:
+            new = Segment.create(self._files, self.directory, end_offset)
+        except OSError as error:
+            raise _storage_error(f"{self.directory}: roll failed: {error}") from error
+        new.last_leader_epoch = old.last_leader_epoch
+        self._segments.append(new)
+        self._base_offsets.append(end_offset)
+        self._flush.directory_dirty = True
+        self._flush.sealing.append(old)
+        self._warm.append(old)
+        self._schedule(lambda: self._seal(old))
+        if self.snapshot_source is not None:
+            payload = self.snapshot_source()
+            self._schedule(lambda: self._store_snapshot(end_offset, payload))
+        return new
+
+    def _store_snapshot(self, offset: int, payload: bytes) -> None:
+        """Scheduled. A lost one costs a longer replay, so its failure is only reported."""
+        if not self._flush.failure:
+            self.state.store_snapshot(offset, payload)
+
+    def _seal(self, segment: Segment) -> None:
+        """Scheduled: make a full segment durable and store its index."""
+        flush = self._flush
+        with flush.lock:
+            if segment not in flush.sealing:
+                return
+            try:
+                segment.seal()
+            except OSError as error:
+                flush.failure = f"{self.directory}: sync failed: {error}"
+                raise
+            flush.sealing.remove(segment)
+
+    def flush(self) -> None:
+        """Make every appended batch durable. Raises KafkaError(kafka_storage_error)."""
+        if self._flush.failure:
+            raise _storage_error(self._flush.failure)
+        try:
+            self._sync()
+        except OSError as error:
+            raise _storage_error(self._flush.failure) from error
+        self._flush.unflushed_messages = 0
+
+    def flush_if_due(self, now_ms: int) -> bool:
+        """Schedule a flush when `flush_ms` has passed since the first unflushed batch."""
+        due = self._flush.is_due(self.config, now_ms)
+        if due:
+            self._flush.unflushed_messages = 0
+            self._schedule(self._sync)
+        return due
+
+    def _sync(self) -> None:
+        flush = self._flush
+        with flush.lock:
+            if flush.failure:
+                return
+            try:
+                if flush.directory_dirty:
+                    flush.directory_dirty = False
+                    self._files.sync_directory(self.directory)
+                for segment in [*flush.sealing, self._segments[-1]]:
+                    segment.file().sync()
+            except OSError as error:
+                flush.failure = f"{self.directory}: sync failed: {error}"
+                raise
+
+    def read(
+        self,
+        offset: int,
+        bytes_max: int,
+        *,
+        end_offset: int | None = None,
+        at_least_one: bool = True,
+    ) -> list[memoryview]:
+        """Whole batches from the one that holds `offset`, wholly below `end_offset`, of
+        `bytes_max` bytes or less; a single larger one when `at_least_one`.
+
+        Empty at the end. Raises KafkaError(offset_out_of_range | corrupt_message |
+        kafka_storage_error).
+        """
+        log_end = self._segments[-1].end_offset
+        if not self._log_start_offset <= offset <= log_end:
+            raise KafkaError(
+                ErrorCode.offset_out_of_range,
+                f"offset {offset} is not within {self._log_start_offset} to {log_end}",
+            )
+        end = log_end if end_offset is None or end_offset > log_end else end_offset
+        if offset >= end:
+            return []
+        for segment in self._segments[bisect_right(self._base_offsets, offset) - 1 :]:
+            data = self._looked_up(
+                segment, lambda segment: segment.read(offset, bytes_max, end, at_least_one)
+            )
+            if data is not None:
+                return [data]
+            if segment.end_offset > offset:
+                break
+        return []
+
+    def find_by_timestamp(self, timestamp_ms: int) -> FoundRecord | None:
+        """The first record, by offset, that is at or past `timestamp_ms`; None when none is."""
+        start = self._log_start_offset
+        for segment in self._segments:
+            if segment.max_timestamp_ms < timestamp_ms:
+                continue
+            found = self._looked_up(
+                segment, lambda segment: segment.find_timestamp(timestamp_ms, start)
+            )
+            if found is not None:
+                return found
+        return None
+
+    def max_timestamp(self) -> FoundRecord | None:
+        """The first record with the largest timestamp (KIP-734); None in an empty log."""
+        start = self._log_start_offset
+        best: FoundRecord | None = None
+        for segment in self._segments:
+            if best is not None and segment.max_timestamp_ms <= best.timestamp_ms:
+                continue
+            found = self._looked_up(segment, lambda segment: segment.newest_record(start))
+            if found is not None and (best is None or found.timestamp_ms > best.timestamp_ms):
+                best = found
+        return best
+
+    def _looked_up(self, segment: Segment, lookup: Callable[[Segment], _T]) -> _T:
+        """Do a lookup; a damaged index is rebuilt once. Raises KafkaError."""
+        if segment is not self._segments[-1]:
+            self._keep_warm(segment)
+        try:
+            try:
+                return lookup(segment)
+            except CorruptData:
+                if segment is self._segments[-1] or segment in self._flush.sealing:
+                    raise
+                reindex(segment, self.config)
+                return lookup(segment)
+        except CorruptData as error:
+            raise KafkaError(ErrorCode.corrupt_message, str(error)) from error
+        except OSError as error:
+            raise _storage_error(f"{self.directory}: read failed: {error}") from error
+
+    def _keep_warm(self, segment: Segment) -> None:
+        warm = self._warm
+        if warm and warm[-1] is segment:
+            return
+        if segment in warm:
+            warm.remove(segment)
+        warm.append(segment)
+        for cold in warm[:-WARM_SEGMENTS_MAX]:
+            if cold not in self._flush.sealing:
+                warm.remove(cold)
+                cold.cool()
+
+    def delete_before(self, offset: int) -> None:
+        """Move the log start up to `offset`, durably; whole segments below it are removed.
+
+        The caller has checked `offset` against the high watermark.
+        """
+        assert offset <= self.log_end_offset, f"{offset} is past the end {self.log_end_offset}"
+        if offset <= self._log_start_offset:
+            return
+        try:
+            self.state.store_log_start_offset(offset)
+        except OSError as error:
+            raise _storage_error(f"{self.directory}: log start not stored: {error}") from error
+        self._log_start_offset = offset
+        self._remove_below_start()
+
+    def _remove_below_start(self) -> None:
+        segments = self._segments
+        while len(segments) > 1 and segments[0].end_offset <= self._log_start_offset:
+            oldest = segments[0]
+            if oldest in self._flush.sealing:
+                break
+            del segments[0], self._base_offsets[0]
+            if oldest in self._warm:
+                self._warm.remove(oldest)
+            self._schedule(oldest.delete)
+
+    def apply_retention(self, now_ms: int, end_offset_max: int) -> int:
+        """Remove what `core.retention` says has expired, nothing at or past `end_offset_max` (the
+        high watermark); returns how many segments went."""
+        config, deletes = self.config, self.config.deletes
+        count = expired_prefix(
+            [
+                SegmentAge(
+                    segment.end_offset,
+                    segment.size_bytes,
+                    segment.max_timestamp_ms
+                    if segment.max_timestamp_ms >= 0
+                    else segment.last_append_ms,
+                )
+                for segment in self._segments
+                if segment.size_bytes
+            ],
+            now_ms=now_ms,
+            log_start_offset=self._log_start_offset,
+            end_offset_max=end_offset_max,
+            retention_ms=config.retention_ms if deletes else None,
+            retention_bytes=config.retention_bytes if deletes else None,
+        )
+        if count == 0:
+            return 0
+        last = self._segments[count - 1]
+        if last is self._segments[-1]:
+            self._roll()
+        self.delete_before(last.end_offset)
+        self._remove_below_start()
+        return count
+
+    def truncate_to(self, end_offset: int) -> None:
+        """Cut the log so that it ends at `end_offset` or, within a batch, before that batch.
+
+        For replicas that follow another leader. Raises KafkaError(kafka_storage_error).
+        """
+        if end_offset >= self.log_end_offset:
+            return
+        if end_offset <= self._segments[0].base_offset:
+            self.restart_at(end_offset)
+            return
+        with self._flush.lock:
+            try:
+                while self._segments[-1].base_offset >= end_offset:
+                    self._drop_last()
+                last = self._segments[-1]
+                last.truncate_to(end_offset, self.config.index_interval_bytes)
+                last.file().sync()
+                self._files.sync_directory(self.directory)
+            except OSError as error:
+                self._flush.failure = f"{self.directory}: truncation failed: {error}"
+                raise _storage_error(self._flush.failure) from error
+            if last in self._flush.sealing:
+                self._flush.sealing.remove(last)
+        if last in self._warm:
+            self._warm.remove(last)
+        self.state.remove_snapshots_past(self.log_end_offset)
+
+    def restart_at(self, offset: int) -> None:
+        """Empty the log; its start and end become `offset`."""
+        with self._flush.lock:
+            while self._segments:
+                self._drop_last()
+            self._segments.append(Segment.create(self._files, self.directory, offset))
+            self._base_offsets.append(offset)
+        self.state.store_log_start_offset(offset)
+        self._log_start_offset = offset
+        self.state.remove_snapshots_past(offset)
+
+    def _drop_last(self) -> None:
+        segment = self._segments.pop()
+        self._base_offsets.pop()
+        if segment in self._flush.sealing:
+            self._flush.sealing.remove(segment)
+        if segment in self._warm:
+            self._warm.remove(segment)
+        segment.delete()
+
+    def replay(
+        self, on_snapshot: Callable[[bytes], None] | None, on_batch: Callable[[BatchHeader], None]
+    ) -> None:
+        """The newest producer snapshot that can be read, then each batch header behind it."""
+        offset = self._log_start_offset
+        for found in reversed(self.state.snapshot_offsets()):
+            payload = self.state.snapshot(found)
+            if payload is not None and on_snapshot is not None:
+                try:
+                    on_snapshot(payload)
+                except CorruptData:
+                    continue
+                offset = max(offset, found)
+                break
+        for segment in self._segments[bisect_right(self._base_offsets, offset) - 1 :]:
+            for _, header, _batch in segment.batches():
+                if header.last_offset >= offset:
+                    on_batch(header)
+
+    def verify(self) -> VerifyReport:
+        """Read every byte and compare it with its checksums."""
+        return verify_segments(self._segments, self.config)
+
+    def close(self, snapshot: bytes | None = None) -> None:
+        """Sync, store the indexes and the producers' `snapshot`: the next open scans nothing.
+
+        Raises OSError, with the log closed all the same.
+        """
+        try:
+            if not self._flush.failure:
+                if snapshot is not None:
+                    self.state.store_snapshot(self.log_end_offset, snapshot)
+                for segment in [*self._flush.sealing, self._segments[-1]]:
+                    segment.seal()
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Close every file as it is: for a log that is to be deleted."""
+        with self._flush.lock:
+            self._flush.failure = self._flush.failure or f"{self.directory}: closed"
+            self._flush.sealing.clear()
+            for segment in self._segments:
+                segment.close()
+
+
+def _storage_error(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.kafka_storage_error, message)

@@ -1,0 +1,205 @@
+"""All partition logs of a broker, one directory each below the data directory.
+
+Layout: `<topic>-<partition>/` with `partition.json` (format version, names, topic id), written
+before any log file; a deleted partition is renamed to `~deleted.<topic id>.<partition>` first (`~`
+is in no topic name) and removed afterwards, so its name is free at once and a crash finishes later.
+`clean-shutdown.marker` is written by `close` and taken away by the next start.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from uuid import UUID
+
+from josefine_broker.base.errors import CorruptData
+from josefine_broker.base.ids import TopicId, TopicPartition
+from josefine_broker.base.ports import Files
+from josefine_broker.core.log_config import LogConfig
+from josefine_broker.records.batch import BatchHeader
+from josefine_broker.shell.files import read_checked, write_checked
+from josefine_broker.shell.flusher import Job, run_now
+from josefine_broker.shell.log import PartitionLog
+
+PARTITION_FILE = "partition.json"
+CLEAN_SHUTDOWN_FILE = "clean-shutdown.marker"
+DELETED_PREFIX = "~deleted."
+
+FORMAT_VERSION = 1
+_KIND_CLEAN_SHUTDOWN = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundPartition:
+    """A partition directory that was there at the start."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId
+
+
+class LogManager:
+    """Opens, creates and deletes partition logs. One per broker."""
+
+    def __init__(self, files: Files, *, schedule: Callable[[Job], None] = run_now) -> None:
+        """Notes whether the last shutdown was clean and finishes interrupted deletions.
+
+        Raises OSError.
+        """
+        self._files = files
+        self._schedule = schedule
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        names = files.list("")
+        self.first_start = not any(self._is_partition(name) for name in names)
+        self.clean_shutdown = self._take_marker() or self.first_start
+        for name in names:
+            if name.startswith(DELETED_PREFIX):
+                files.remove_tree(name)
+
+    def _is_partition(self, name: str) -> bool:
+        return not name.startswith("~") and PARTITION_FILE in self._files.list(name)
+
+    def _take_marker(self) -> bool:
+        """Whether the marker was there; from here on every stop is unclean until `close`."""
+        try:
+            payload = read_checked(self._files, CLEAN_SHUTDOWN_FILE, _KIND_CLEAN_SHUTDOWN, 1)
+        except CorruptData:
+            payload = None
+        self._files.remove(CLEAN_SHUTDOWN_FILE)
+        self._files.sync_directory("")
+        return payload is not None
+
+    def found(self) -> list[FoundPartition]:
+        """Every partition on disk. Raises CorruptData naming a `partition.json` that is damaged."""
+        return [self._identity(name) for name in self._files.list("") if self._is_partition(name)]
+
+    def _identity(self, directory: str) -> FoundPartition:
+        path = f"{directory}/{PARTITION_FILE}"
+        file = self._files.open(path)
+        try:
+            data = file.read_at(0, file.size())
+        finally:
+            file.close()
+        try:
+            fields = json.loads(data)
+            if fields["version"] != FORMAT_VERSION:
+                raise CorruptData(
+                    f"{path}: format version {fields['version']}, this code knows {FORMAT_VERSION}"
+                )
+            topic_partition = TopicPartition(fields["topic"], fields["partition"])
+            topic_id = TopicId(UUID(fields["topic_id"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptData(f"{path}: {error!r}") from error
+        if str(topic_partition) != directory:
+            raise CorruptData(f"{path} is of {topic_partition}")
+        return FoundPartition(topic_partition=topic_partition, topic_id=topic_id)
+
+    def open_log(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        on_snapshot: Callable[[bytes], None] | None = None,
+        on_batch: Callable[[BatchHeader], None] | None = None,
+    ) -> PartitionLog:
+        """The partition's log, opened and recovered, or created.
+
+        A directory left by an earlier topic of the same name (another id) is deleted first.
+        Raises CorruptData, OSError.
+        """
+        assert topic_partition not in self._logs, f"{topic_partition} is open"
+        directory = str(topic_partition)
+        names = self._files.list(directory)
+        if PARTITION_FILE in names and self._identity(directory).topic_id != topic_id:
+            self._remove(directory, self._identity(directory))
+            names = []
+        if PARTITION_FILE not in names:
+            self._create(directory, topic_partition, topic_id)
+        log = PartitionLog.open(
+            self._files,
+            directory,
+            config,
+            now_ms,
+            self.clean_shutdown,
+            on_snapshot=on_snapshot,
+            on_batch=on_batch,
+            schedule=self._schedule,
+        )
+        self._logs[topic_partition] = log
+        return log
+
+    def _create(self, directory: str, topic_partition: TopicPartition, topic_id: TopicId) -> None:
+        self._files.make_directory(directory)
+        fields = {
+            "version": FORMAT_VERSION,
+            "topic": topic_partition.topic,
+            "partition": topic_partition.partition,
+            "topic_id": str(topic_id),
+        }
+        temporary = f"{directory}/{PARTITION_FILE}.tmp"
+        self._files.remove(temporary)
+        file = self._files.open(temporary, create=True)
+        try:
+            file.write_at_end((json.dumps(fields).encode() + b"\n",))
+            file.sync()
+        finally:
+            file.close()
+        self._files.rename(temporary, f"{directory}/{PARTITION_FILE}")
+
+    def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        return self._logs.get(topic_partition)
+
+    def __iter__(self) -> Iterator[tuple[TopicPartition, PartitionLog]]:
+        return iter(self._logs.items())
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    @property
+    def recovery_lines(self) -> list[str]:
+        """One line per opened partition that had something to recover."""
+        lines = (log.recovery_report.line for log in self._logs.values())
+        return [line for line in lines if line is not None]
+
+    def delete(self, topic_partition: TopicPartition) -> None:
+        """Remove a partition from disk, open or not; nothing happens when it is not there."""
+        log = self._logs.pop(topic_partition, None)
+        if log is not None:
+            log.abandon()
+        directory = str(topic_partition)
+        if PARTITION_FILE in self._files.list(directory):
+            self._remove(directory, self._identity(directory))
+
+    def _remove(self, directory: str, identity: FoundPartition) -> None:
+        partition = identity.topic_partition.partition
+        deleted = f"{DELETED_PREFIX}{identity.topic_id.hex}.{partition}"
+        self._files.remove_tree(deleted)
+        self._files.rename(directory, deleted)
+        self._schedule(lambda: self._files.remove_tree(deleted))
+
+    def flush_due(self, now_ms: int) -> int:
+        """Schedule the flushes that `flush.ms` asks for; how many."""
+        return sum(log.flush_if_due(now_ms) for log in self._logs.values())
+
+    def apply_retention(self, now_ms: int, high_watermark: Callable[[TopicPartition], int]) -> int:
+        """Remove expired segments of every log; how many went."""
+        return sum(
+            log.apply_retention(now_ms, high_watermark(topic_partition))
+            for topic_partition, log in self._logs.items()
+        )
+
+    def close(self, snapshot: Callable[[TopicPartition], bytes | None] | None = None) -> None:
+        """Sync and close every log; the marker is written only when all of that worked.
+
+        Stop the flusher before. Raises the first OSError, with every log closed.
+        """
+        failure: OSError | None = None
+        for topic_partition, log in self._logs.items():
+            try:
+                log.close(None if snapshot is None else snapshot(topic_partition))
+            except OSError as error:
+                failure = failure or error
+        self._logs.clear()
+        if failure is not None:
+            raise failure
+        write_checked(self._files, CLEAN_SHUTDOWN_FILE, _KIND_CLEAN_SHUTDOWN, 1, b"")

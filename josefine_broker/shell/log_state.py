@@ -1,0 +1,82 @@
+"""The small files beside a partition's segments: log start, leader epochs, producer snapshots.
+
+Rules: each is replaced atomically, with format version and checksum; what they mean is decided in
+`core`, the log only keeps the bytes. A snapshot is named after the offset it is valid at.
+"""
+
+from struct import Struct
+
+from josefine_broker.base.errors import CorruptData
+from josefine_broker.base.ports import Files
+from josefine_broker.shell.files import read_checked, write_checked
+
+KIND_LOG_START, KIND_LEADER_EPOCHS, KIND_PRODUCERS = 1, 2, 3
+VERSION = 1
+
+LOG_START_FILE = "log-start.checkpoint"
+LEADER_EPOCHS_FILE = "leader-epochs.checkpoint"
+SNAPSHOT_SUFFIX = ".snapshot"
+SNAPSHOTS_KEPT = 2
+"""The newest, and one before it for the case that the newest is damaged."""
+
+_OFFSET = Struct("<q")
+
+
+class LogState:
+    """Reads and writes the state files of one partition directory."""
+
+    __slots__ = ("_directory", "_files")
+
+    def __init__(self, files: Files, directory: str) -> None:
+        self._files = files
+        self._directory = directory
+
+    def log_start_offset(self) -> int:
+        """The recorded log start, 0 when there is none. Raises CorruptData."""
+        data = read_checked(self._files, self._path(LOG_START_FILE), KIND_LOG_START, VERSION)
+        return 0 if data is None else int(_OFFSET.unpack(data)[0])
+
+    def store_log_start_offset(self, offset: int) -> None:
+        payload = _OFFSET.pack(offset)
+        path = self._path(LOG_START_FILE)
+        write_checked(self._files, path, KIND_LOG_START, VERSION, payload)
+
+    def leader_epochs(self) -> bytes | None:
+        """What `store_leader_epochs` got last; None when there is none. Raises CorruptData."""
+        path = self._path(LEADER_EPOCHS_FILE)
+        return read_checked(self._files, path, KIND_LEADER_EPOCHS, VERSION)
+
+    def store_leader_epochs(self, payload: bytes) -> None:
+        path = self._path(LEADER_EPOCHS_FILE)
+        write_checked(self._files, path, KIND_LEADER_EPOCHS, VERSION, payload)
+
+    def snapshot_offsets(self) -> list[int]:
+        """Offsets that have a snapshot file, ascending."""
+        names = self._files.list(self._directory)
+        stems = [name.removesuffix(SNAPSHOT_SUFFIX) for name in names if SNAPSHOT_SUFFIX in name]
+        return sorted(int(stem) for stem in stems if stem.isdigit())
+
+    def snapshot(self, offset: int) -> bytes | None:
+        """The snapshot at `offset`; None when it is missing or damaged: an older one will do."""
+        try:
+            return read_checked(self._files, self._snapshot_path(offset), KIND_PRODUCERS, VERSION)
+        except CorruptData:
+            return None
+
+    def store_snapshot(self, offset: int, payload: bytes) -> None:
+        """Write one and remove all but the newest ones."""
+        path = self._snapshot_path(offset)
+        write_checked(self._files, path, KIND_PRODUCERS, VERSION, payload)
+        for old in self.snapshot_offsets()[:-SNAPSHOTS_KEPT]:
+            self._files.remove(self._snapshot_path(old))
+
+    def remove_snapshots_past(self, offset: int) -> None:
+        for found in self.snapshot_offsets():
+            if found > offset:
+                self._files.remove(self._snapshot_path(found))
+
+    def _path(self, name: str) -> str:
+        return f"{self._directory}/{name}"
+
+    def _snapshot_path(self, offset: int) -> str:
+        return f"{self._directory}/{offset:020d}{SNAPSHOT_SUFFIX}"
