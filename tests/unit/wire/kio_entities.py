@@ -13,7 +13,7 @@ from uuid import UUID
 
 from hypothesis import strategies as st
 from kio.index import load_request_schema, load_response_schema
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_writer
 
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.wire.apis import APIS
@@ -88,12 +88,6 @@ def to_bytes(entity: Any) -> bytes:
     return out.getvalue()
 
 
-def from_bytes(cls: type, body: bytes) -> Any:
-    entity, size = entity_reader(cls)(body, 0)
-    assert size == len(body)
-    return entity
-
-
 def plain(value: Any) -> Any:
     """A kio value in our terms: durations and times as `_ms` integers, entities as namespaces."""
     if dataclasses.is_dataclass(value):
@@ -102,8 +96,10 @@ def plain(value: Any) -> Any:
             kafka_type = field.metadata.get("kafka_type", "")
             in_ms = kafka_type.startswith(("timedelta", "datetime"))
             name = f"{field.name}_ms" if in_ms else field.name
-            fields[name] = -1 if in_ms and getattr(value, field.name) is None else plain(
-                getattr(value, field.name)
+            fields[name] = (
+                -1
+                if in_ms and getattr(value, field.name) is None
+                else plain(getattr(value, field.name))
             )
         return SimpleNamespace(**fields)
     if isinstance(value, tuple):

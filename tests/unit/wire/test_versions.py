@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from josefine_broker.base.errors import CorruptData
-from josefine_broker.wire import apis, codec
+from josefine_broker.base.errors import ErrorCode
+from josefine_broker.wire import apis
 from josefine_broker.wire import entities as e
+from josefine_broker.wire.primitives import varint, write_nullable_compact_string
+from josefine_broker.wire.schema import our_name
 from josefine_broker.wire.versions import (
     REQUEST_SHIMS,
     RESPONSE_SHIMS,
@@ -21,24 +23,29 @@ from josefine_broker.wire.versions import (
 from tests.unit.wire.kio_entities import (
     GENERIC_KEY_VERSIONS,
     entities,
-    from_bytes,
     plain,
     schema,
     to_bytes,
 )
 
-DROPPED = frozenset({"include_cluster_authorized_operations", "cluster_authorized_operations"})
-"""Metadata 8 to 10 only: taken back by Kafka, read and dropped, written as their default."""
+DROPPED = frozenset(
+    {
+        # Metadata 8 to 10 only: Kafka took them back; read and dropped, written as their default.
+        "include_cluster_authorized_operations",
+        "cluster_authorized_operations",
+        # OffsetCommit 2 to 4: a broker ignores it since KIP-211.
+        "retention_time",
+    }
+)
 
-NOT_DROPPED_HERE = {apis.DESCRIBE_CLUSTER}
 
-
-def fixed_fields(api_key: int) -> frozenset[str]:
-    return (DROPPED - {"x"}) | {"retention_time"} if api_key not in NOT_DROPPED_HERE else frozenset()
+def dropped_fields(api_key: int) -> frozenset[str]:
+    """DescribeCluster has kept the two that Metadata gave up."""
+    return frozenset() if api_key == apis.DESCRIBE_CLUSTER else DROPPED
 
 
 def random_entity(data: st.DataObject, api_key: int, version: int, kind: str) -> Any:
-    return data.draw(entities(schema(api_key, version, kind), fixed_fields(api_key)))
+    return data.draw(entities(schema(api_key, version, kind), dropped_fields(api_key)))
 
 
 def assert_same_fields(ours: Any, theirs: Any) -> None:
@@ -63,7 +70,7 @@ def is_shimmed(api_key: int, version: int, kind: str) -> bool:
 
 @pytest.mark.parametrize(("api_key", "version"), GENERIC_KEY_VERSIONS)
 @pytest.mark.parametrize("kind", ["request", "response"])
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_every_listed_version_round_trips_through_our_shape(
     api_key: int, version: int, kind: str, data: st.DataObject
@@ -88,12 +95,73 @@ def test_every_listed_version_round_trips_through_our_shape(
 @pytest.mark.parametrize("api_key", sorted(SHAPES))
 def test_our_shape_has_every_field_of_the_newest_version(api_key: int, kind: str) -> None:
     newest = schema(api_key, apis.APIS[api_key].max_version, kind)
+    shape = SHAPES[api_key][kind == "response"]
 
-    def walk(version: type, shape: type) -> None:
-        names = {field.name: field for field in dataclasses.fields(shape)}
-        for field in dataclasses.fields(version):
-            kafka_type = field.metadata.get("kafka_type", "")
-            name = f"{field.name}_ms" if kafka_type.startswith("timedelta") else field.name
-            assert name in names, f"{shape.__name__} lacks {name}"
+    theirs = {our_name(field) for field in dataclasses.fields(newest)}
 
-    walk(newest, SHAPES[api_key][kind == "response"])
+    assert theirs <= {field.name for field in dataclasses.fields(shape)}
+
+
+@settings(max_examples=50)
+@given(tag=st.integers(10, 2**31), value=st.binary(max_size=20))
+def test_unknown_tagged_fields_are_ignored(tag: int, value: bytes) -> None:
+    """KIP-482: a newer client may add tags to a version that we know."""
+    body = bytearray(b"\x02")
+    write_nullable_compact_string(body, "topic")
+    body[1:1] = bytes(16)
+    tagged = b"\x01" + varint(tag) + varint(len(value)) + value
+    body += tagged + b"\x01\x00" + tagged
+
+    request, end = request_plan(apis.METADATA, 12).read(bytes(body), 0)
+
+    assert request.topics == (e.metadata.MetadataRequestTopic(name="topic"),)
+    assert end == len(body)
+
+
+def test_metadata_version_0_says_all_topics_by_naming_none() -> None:
+    plan = request_plan(apis.METADATA, 0)
+
+    assert plan.read(b"\x00\x00\x00\x00", 0)[0].topics is None
+    assert request_plan(apis.METADATA, 1).read(b"\x00\x00\x00\x00", 0)[0].topics == ()
+
+
+def test_older_find_coordinator_carries_one_key() -> None:
+    request = e.find_coordinator.FindCoordinatorRequest(coordinator_keys=("group",))
+
+    bodies = [bytearray(), bytearray()]
+    request_plan(apis.FIND_COORDINATOR, 0).write(bodies[0], request)
+    request_plan(apis.FIND_COORDINATOR, 4).write(bodies[1], request)
+
+    assert bodies[0] == b"\x00\x05group"
+    assert bodies[1] == b"\x00\x02\x06group\x00"
+    assert request_plan(apis.FIND_COORDINATOR, 0).read(bodies[0], 0)[0] == request
+
+
+def test_older_delete_topics_names_become_topics() -> None:
+    request = e.delete_topics.DeleteTopicsRequest(
+        topics=(e.delete_topics.DeleteTopicState(name="a"),), timeout_ms=7
+    )
+
+    for version in range(1, 7):
+        body = bytearray()
+        request_plan(apis.DELETE_TOPICS, version).write(body, request)
+        assert request_plan(apis.DELETE_TOPICS, version).read(body, 0)[0] == request
+
+
+def test_a_null_string_becomes_empty_where_the_version_cannot_carry_null() -> None:
+    topic = e.metadata.MetadataResponseTopic(name=None, partitions=())
+    response = e.metadata.MetadataResponse(brokers=(), topics=(topic,))
+
+    body = bytearray()
+    response_plan(apis.METADATA, 9).write(body, response)
+
+    assert response_plan(apis.METADATA, 9).read(body, 0)[0].topics[0].name == ""
+
+
+def test_an_error_code_nobody_knows_reads_as_unknown_server_error() -> None:
+    body = b"\x00\x00\x00\x00\x7f\xff\x00\x00\x00\x00\x00\x00\x00\x01\x00\x02"
+
+    response, _ = response_plan(apis.INIT_PRODUCER_ID, 0).read(body, 0)
+
+    assert response.error_code is ErrorCode.unknown_server_error
+    assert (response.producer_id, response.producer_epoch) == (1, 2)

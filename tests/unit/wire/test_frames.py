@@ -1,0 +1,102 @@
+"""Frame splitting: any way of cutting the stream gives the same frames, in memory of their own."""
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from josefine_broker.base.errors import CorruptData
+from josefine_broker.wire.frames import CHUNK_BYTES, GROWTH_MAX, FrameBuffer, FrameError
+
+
+def framed(payloads: list[bytes]) -> bytes:
+    return b"".join(struct.pack(">i", len(payload)) + payload for payload in payloads)
+
+
+def receive(buffer: FrameBuffer, data: bytes, step: int) -> list[memoryview]:
+    """Feed `data` in pieces of at most `step` bytes, as a socket would."""
+    frames = []
+    while data:
+        room = buffer.get_buffer(-1)
+        size = min(step, len(room), len(data))
+        room[:size] = data[:size]
+        frames += buffer.buffer_updated(size)
+        data = data[size:]
+    return frames
+
+
+@given(st.lists(st.binary(max_size=300), max_size=20), st.integers(1, 400))
+def test_frames_are_the_same_however_the_stream_is_cut(payloads: list[bytes], step: int) -> None:
+    """Checklist row 26. Whole, byte by byte and anything between."""
+    stream = framed(payloads)
+
+    assert [bytes(frame) for frame in receive(FrameBuffer(), stream, step)] == payloads
+    assert [bytes(frame) for frame in receive(FrameBuffer(), stream, 1)] == payloads
+
+
+@pytest.mark.parametrize("size", [CHUNK_BYTES - 4, CHUNK_BYTES, CHUNK_BYTES * 3 + 5, 5_000_000])
+@pytest.mark.parametrize("step", [1000, 65_536, 10_000_000])
+def test_frames_larger_than_a_chunk_arrive_whole(size: int, step: int) -> None:
+    payloads = [b"small", bytes(range(256)) * (size // 256) + b"x" * (size % 256), b"next"]
+
+    assert [bytes(f) for f in receive(FrameBuffer(), framed(payloads), step)] == payloads
+
+
+def test_a_frame_is_writable_and_never_received_into_again() -> None:
+    buffer = FrameBuffer()
+    first = receive(buffer, framed([b"first"]), 100)[0]
+    first[:] = b"FIRST"
+
+    later = [receive(buffer, framed([b"%06d" % n * 1000]), 5000)[0] for n in range(200)]
+
+    assert bytes(first) == b"FIRST"
+    assert [bytes(frame[:6]) for frame in later] == [b"%06d" % n for n in range(200)]
+
+
+@pytest.mark.parametrize("length", [-1, -(2**31), 1001, 2**31 - 1])
+def test_a_bad_length_is_a_frame_error(length: int) -> None:
+    """Checklist row 26. Before anything of that size is allocated."""
+    buffer = FrameBuffer(frame_bytes_max=1000)
+
+    with pytest.raises(FrameError) as raised:
+        receive(buffer, struct.pack(">i", length), 4)
+
+    assert isinstance(raised.value, CorruptData)
+
+
+def test_frames_before_a_bad_length_are_lost_with_the_connection() -> None:
+    with pytest.raises(FrameError):
+        receive(FrameBuffer(), framed([b"good"]) + b"\xff\xff\xff\xff", 100)
+
+
+def test_memory_follows_the_bytes_that_arrive_not_the_claimed_length() -> None:
+    """A hundred connections that each announce 100 MB and send nothing must cost nothing."""
+    buffer = FrameBuffer()
+    receive(buffer, struct.pack(">i", 100_000_000) + b"x" * 10, 100)
+
+    room = buffer.get_buffer(-1)
+
+    assert len(room) <= CHUNK_BYTES
+    receive(buffer, b"x" * (CHUNK_BYTES * 2), 10_000)
+    assert len(buffer.get_buffer(-1)) <= CHUNK_BYTES * 2 * GROWTH_MAX
+
+
+def test_pending_bytes_tell_a_half_sent_frame() -> None:
+    buffer = FrameBuffer()
+
+    receive(buffer, framed([b"whole"]), 100)
+    assert buffer.pending_bytes == 0
+    receive(buffer, framed([b"half"])[:6], 100)
+    assert buffer.pending_bytes == 6
+
+
+def test_the_buffer_offered_is_never_empty() -> None:
+    """asyncio treats an empty buffer as an error of the protocol."""
+    buffer = FrameBuffer()
+
+    for _ in range(5):
+        room = buffer.get_buffer(-1)
+        assert len(room) > 0
+        room[:] = bytes(len(room))
+        buffer.buffer_updated(len(room))
