@@ -1,0 +1,260 @@
+"""Hosts a Raft node in asyncio: passes time, persists, applies, tells outcomes. Decides nothing.
+
+Rules (the order is that of raft/README.md): one task owns the node's work; every write and fsync
+runs in one thread, in order, so that the event loop never waits for a disk; a committed block is
+applied on the event loop, in order, once; a proposal's token ends after its block is applied; a
+message leaves after the batch it depends on is durable. When the store fails, or a rule of Raft is
+broken, the host stops for good: every open token ends UNKNOWN and `failure` says why.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from josefine_broker.base.ports import Clock
+from raft import (
+    Block,
+    BlockFile,
+    BlockId,
+    BlockKind,
+    Config,
+    DiskFiles,
+    InvariantBroken,
+    Message,
+    Node,
+    NodeId,
+    Ready,
+    Recovered,
+    Result,
+    Role,
+    Status,
+)
+
+__all__ = ["ProposalToken", "RaftHost", "RaftTimings", "Result"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaftTimings:
+    """Milliseconds; the election timeout is a lower bound, drawn up to twice it."""
+
+    heartbeat_ms: int = 100
+    election_timeout_ms: int = 1000
+
+
+class ProposalToken:
+    """One proposal on its way. Set `on_done` right after `propose`: it is never called within it."""
+
+    __slots__ = ("block_id", "on_done", "result")
+
+    def __init__(self) -> None:
+        self.result: Result | None = None
+        """COMMITTED (and applied here), DEAD (safe to propose again) or UNKNOWN; None: open."""
+        self.block_id: BlockId | None = None
+        self.on_done: Callable[[ProposalToken], None] | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.result is not None
+
+    def end(self, result: Result, block_id: BlockId | None) -> None:
+        assert self.result is None, "a proposal ends once"
+        self.result, self.block_id = result, block_id
+        if self.on_done is not None:
+            self.on_done(self)
+
+
+class RaftHost:
+    """`start`, then `propose`; `status` at any time; `stop`. All on one event loop."""
+
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        node_id: int,
+        voters: Sequence[int],
+        cluster_id: str,
+        clock: Clock,
+        rng: Random,
+        on_block: Callable[[Block], None],
+        on_snapshot: Callable[[bytes], None] | None = None,
+        send: Callable[[Message], None] | None = None,
+        timings: RaftTimings | None = None,
+    ) -> None:
+        """`cluster_id` is what a new cluster will be called; an old one keeps its own.
+
+        `on_block` gets every committed DATA block, `on_snapshot` the state machine to start from.
+        """
+        timings = timings or RaftTimings()
+        self._data_dir = data_dir
+        self._config = Config(
+            node_id=NodeId(node_id),
+            initial_voters=tuple(NodeId(voter) for voter in voters),
+            cluster_id=cluster_id,
+            heartbeat_ms=timings.heartbeat_ms,
+            election_timeout_ms=timings.election_timeout_ms,
+        )
+        self._clock = clock
+        self._rng = rng
+        self._on_block = on_block
+        self._on_snapshot = on_snapshot
+        self._send = send
+        self._disk = ThreadPoolExecutor(max_workers=1, thread_name_prefix="raft-disk")
+        self._store: BlockFile | None = None
+        self._node: Node | None = None
+        self._tokens: dict[int, ProposalToken] = {}
+        self._wake = asyncio.Event()
+        self._progressed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._stopping = False
+        self.failure: BaseException | None = None
+        """Why the host stopped by itself."""
+        self.on_failure: Callable[[BaseException], None] | None = None
+        self.recovered: Recovered | None = None
+        """What the last start found; `recovered.report()` is a line for the log."""
+
+    async def start(self, timeout_ms: int = 30_000) -> None:
+        """Recover and run; return when the recovered chain is applied.
+
+        A sole voter applies its whole chain, having won its election; with other voters it is the
+        chain up to the recovered commit. Raises what recovery raises, or TimeoutError.
+        """
+        loop = asyncio.get_running_loop()
+        store, self.recovered = await loop.run_in_executor(self._disk, self._open_store)
+        self._store = store
+        self._node = Node(
+            self._config, self.recovered, now_ms=self._clock.monotonic_ms(), rng=self._rng
+        )
+        self._task = loop.create_task(self._run(self._node, store), name="raft")
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while not self._has_caught_up():
+                    self._progressed.clear()
+                    await self._progressed.wait()
+        except TimeoutError as error:
+            await self.stop()
+            raise TimeoutError(f"the recovered chain was not applied in {timeout_ms} ms") from error
+        if self.failure is not None:
+            await self.stop()
+            raise self.failure
+
+    def _open_store(self) -> tuple[BlockFile, Recovered]:
+        files = DiskFiles(self._data_dir)
+        try:
+            return BlockFile.open(files, self._config.node_id)
+        except BaseException:
+            files.close()
+            raise
+
+    def _has_caught_up(self) -> bool:
+        if self.failure is not None:
+            return True
+        assert self.recovered is not None
+        status = self.status()
+        if status.members.voters == {status.node_id}:
+            return status.role is Role.LEADER and status.applied == status.head
+        return status.applied.height >= self.recovered.state.commit.height
+
+    def propose(self, payload: bytes, deadline_ms: int) -> ProposalToken:
+        """Ask for a block; the token ends by `deadline_ms` (of `clock.monotonic_ms`) at the latest.
+
+        Raises raft.Refused when the payload is too large or too many proposals are open.
+        """
+        assert self._node is not None, "start() first"
+        token = ProposalToken()
+        if self._stopping or self.failure is not None:
+            asyncio.get_running_loop().call_soon(token.end, Result.DEAD, None)
+            return token
+        proposal = self._node.propose(payload, self._clock.monotonic_ms(), deadline_ms)
+        self._tokens[proposal.number] = token
+        self._wake.set()
+        return token
+
+    def receive(self, message: Message) -> None:
+        """A message from another node. Raises raft.CorruptBlock: drop the connection."""
+        if self._node is not None and not self._stopping and self.failure is None:
+            self._node.step(message, self._clock.monotonic_ms())
+            self._wake.set()
+
+    def status(self) -> Status:
+        assert self._node is not None, "start() first"
+        return self._node.status()
+
+    async def stop(self) -> None:
+        """Finish the write under way and release the files. Open tokens end UNKNOWN."""
+        self._stopping = True
+        self._wake.set()
+        if self._task is not None:
+            await self._task
+            self._task = None
+        self._end_tokens()
+        if self._store is not None:
+            store, self._store = self._store, None
+            await asyncio.get_running_loop().run_in_executor(self._disk, store.close)
+        self._disk.shutdown(wait=False)
+
+    # -- the one task
+
+    async def _run(self, node: Node, store: BlockFile) -> None:
+        try:
+            while not self._stopping:
+                node.tick(self._clock.monotonic_ms())
+                while node.has_ready() and not self._stopping:
+                    await self._do(node, store, node.ready())
+                    self._progressed.set()
+                    node.tick(self._clock.monotonic_ms())
+                await self._sleep(node)
+        except (Exception, InvariantBroken) as error:
+            self.failure = error
+            self._end_tokens()
+            self._progressed.set()
+            if self.on_failure is not None:
+                self.on_failure(error)
+
+    async def _do(self, node: Node, store: BlockFile, ready: Ready) -> None:
+        """Write; apply; sync; send; advance. See raft.Ready."""
+        loop = asyncio.get_running_loop()
+        batch = ready.batch
+        # What is to be applied is durable already: it must not wait for the sync of this batch.
+        apply_first = bool(ready.committed or ready.outcomes)
+        if batch is not None:
+            write = store.append if apply_first else store.persist
+            await loop.run_in_executor(self._disk, write, batch)
+        self._apply(ready)
+        if apply_first and batch is not None and batch.must_sync:
+            await loop.run_in_executor(self._disk, store.sync)
+        if self._send is not None:
+            for message in ready.messages:
+                self._send(message)
+        node.advance()
+
+    def _apply(self, ready: Ready) -> None:
+        if ready.installed is not None and self._on_snapshot is not None:
+            self._on_snapshot(ready.installed.data)
+        for block in ready.committed:
+            if block.kind is BlockKind.DATA:
+                self._on_block(block)
+        for outcome in ready.outcomes:
+            token = self._tokens.pop(outcome.number, None)
+            if token is not None:
+                token.end(outcome.result, outcome.block_id)
+
+    async def _sleep(self, node: Node) -> None:
+        """Until there is input or the node's next deadline."""
+        wake_at_ms = node.wake_at_ms()
+        timeout_s = None
+        if wake_at_ms is not None:
+            timeout_s = max(0, wake_at_ms - self._clock.monotonic_ms()) / 1000
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+        self._wake.clear()
+
+    def _end_tokens(self) -> None:
+        tokens, self._tokens = self._tokens, {}
+        for token in tokens.values():
+            token.end(Result.UNKNOWN, None)

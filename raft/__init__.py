@@ -1,0 +1,48 @@
+"""Chained Raft as a library: blocks instead of log entries, sans-I/O. The manual is README.md."""
+
+from raft.block import Block, BlockKind
+from raft.blockfile import BlockFile, DiskFiles
+from raft.config import Config
+from raft.errors import CorruptBlock, CorruptStore, InvariantBroken, Refused, StoreFailed
+from raft.files import MemoryFiles
+from raft.ids import GENESIS, BlockId, Height, NodeId, Term
+from raft.members import Members
+from raft.messages import Message
+from raft.node import Node
+from raft.proposals import Outcome, Proposal, Result
+from raft.ready import ReadDone, Ready, Status
+from raft.roles import Role
+from raft.state import Batch, Recovered, Snapshot, State
+
+__all__ = [
+    "GENESIS",
+    "Batch",
+    "Block",
+    "BlockFile",
+    "BlockId",
+    "BlockKind",
+    "Config",
+    "CorruptBlock",
+    "CorruptStore",
+    "DiskFiles",
+    "Height",
+    "InvariantBroken",
+    "Members",
+    "MemoryFiles",
+    "Message",
+    "Node",
+    "NodeId",
+    "Outcome",
+    "Proposal",
+    "ReadDone",
+    "Ready",
+    "Recovered",
+    "Refused",
+    "Result",
+    "Role",
+    "Snapshot",
+    "State",
+    "Status",
+    "StoreFailed",
+    "Term",
+]

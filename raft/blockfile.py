@@ -1,0 +1,398 @@
+"""The durable store of a node: checksummed segments of batches. The only file here that does I/O.
+
+Rules:
+- One `append` is one frame: after a crash all of the batch is there or nothing. `sync` makes every
+  frame so far durable, so that one fsync serves as many blocks as arrived during the last one.
+- Recovery cuts a torn tail, which is an invalid frame with no valid one after it in the last
+  segment. Anything else that is wrong is a corrupt middle: CorruptStore, nothing is changed.
+- A segment is synced before its successor is created. Segments go from the oldest end only, once
+  no live block is left in them; a mostly dead one has its live blocks copied to the end first.
+- After a failed write or sync nothing is known about the disk: the store refuses all further work.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from raft.block import Block
+from raft.errors import CorruptStore, StoreFailed
+from raft.files import File, Files
+from raft.ids import GENESIS, BlockId, NodeId
+from raft.segment import (
+    HEADER_BYTES,
+    Frame,
+    decode_snapshot,
+    encode_frame,
+    encode_header,
+    encode_snapshot,
+    find_frame_after,
+    read_frame,
+    read_header,
+)
+from raft.state import Batch, Recovered, Snapshot, State
+
+__all__ = ["BlockFile", "DiskFiles"]
+
+SEGMENT_BYTES = 16 * 1024 * 1024
+"""Roll size: what recovery reads at once, and the unit in which space comes back."""
+
+LIVE_SHARE_MIN = 0.5
+"""The oldest segment is copied forward when less than this share of its blocks is still live."""
+
+_TEMPORARY = ".tmp"
+_SEGMENT = ".seg"
+_SNAPSHOT = ".snap"
+
+
+class _DiskFile:
+    def __init__(self, path: Path) -> None:
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+        self._fd = os.open(path, flags, 0o644)
+
+    def append(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(self._fd, rest) :]
+
+    def sync(self) -> None:
+        # fdatasync writes the new size too; macOS has only fsync.
+        getattr(os, "fdatasync", os.fsync)(self._fd)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+class DiskFiles:
+    """A directory on a disk, locked against a second process. Raises OSError."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._directory = directory
+        self._lock_fd = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._lock_fd)
+            raise BlockingIOError(error.errno, f"{directory} is used by another process") from error
+
+    def names(self) -> list[str]:
+        return sorted(os.listdir(self._directory))
+
+    def read(self, name: str) -> bytes:
+        return (self._directory / name).read_bytes()
+
+    def open(self, name: str) -> File:
+        return _DiskFile(self._directory / name)
+
+    def rename(self, old: str, new: str) -> None:
+        os.replace(self._directory / old, self._directory / new)
+
+    def remove(self, name: str) -> None:
+        os.unlink(self._directory / name)
+
+    def sync_names(self) -> None:
+        fd = os.open(self._directory, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def close(self) -> None:
+        os.close(self._lock_fd)
+
+
+class _Segment:
+    """What the store remembers of one segment: how much of it is still needed."""
+
+    __slots__ = ("live", "name", "number", "size", "written")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.name = f"{number:016x}{_SEGMENT}"
+        self.size = HEADER_BYTES
+        self.written = 0  # blocks in it
+        self.live = 0  # of those, neither removed nor below the root
+
+
+class BlockFile:
+    """Append batches, sync, recover. One owner at a time; calls may come from any one thread."""
+
+    def __init__(
+        self, files: Files, node_id: NodeId, *, segment_bytes: int = SEGMENT_BYTES
+    ) -> None:
+        self._files = files
+        self._node_id = node_id
+        self._segment_bytes = segment_bytes
+        self._segments: list[_Segment] = []
+        self._segment_of: dict[BlockId, _Segment] = {}
+        self._state = State()
+        self._sequence = 0
+        self._file: File | None = None
+        self._unsynced = False
+        self._old_snapshots: list[str] = []
+        self._failed: str | None = None
+
+    @classmethod
+    def open(
+        cls, files: Files, node_id: NodeId, *, segment_bytes: int = SEGMENT_BYTES
+    ) -> "tuple[BlockFile, Recovered]":
+        """Recover, then be ready to append. Raises CorruptStore (nothing changed) or OSError."""
+        store = cls(files, node_id, segment_bytes=segment_bytes)
+        return store, store._recover()
+
+    def append(self, batch: Batch) -> None:
+        """Write one batch, atomically and not yet durably. Raises StoreFailed."""
+        self._guard()
+        try:
+            if batch.snapshot is not None:
+                self._write_snapshot(batch.snapshot)
+            self._append_frame(batch)
+            if batch.state.root != self._state.root:
+                self._forget_below(batch.state.root)
+                self._old_snapshots.append(_snapshot_name(self._state.root))
+            self._forget(batch.removed)
+            self._state = batch.state
+            self._reclaim()
+        except OSError as error:
+            raise self._fail(error) from error
+
+    def sync(self) -> None:
+        """Make every appended batch durable. Raises StoreFailed."""
+        self._guard()
+        if self._unsynced and self._file is not None:
+            try:
+                self._file.sync()
+                self._unsynced = False
+                self._remove_old_snapshots()
+            except OSError as error:
+                raise self._fail(error) from error
+
+    def persist(self, batch: Batch) -> None:
+        """`append`, and `sync` when the batch asks for it."""
+        self.append(batch)
+        if batch.must_sync:
+            self.sync()
+
+    def close(self) -> None:
+        """Release files and lock; what was appended and not synced stays with the system."""
+        self._failed = self._failed or "it is closed"
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        self._files.close()
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
+    def _guard(self) -> None:
+        if self._failed is not None:
+            raise StoreFailed(f"the block file takes no more work: {self._failed}")
+
+    def _fail(self, error: OSError) -> StoreFailed:
+        self._failed = str(error)
+        return StoreFailed(f"the block file failed: {error}")
+
+    # -- writing
+
+    def _append_frame(self, batch: Batch) -> None:
+        if self._file is None or self._segments[-1].size >= self._segment_bytes:
+            self._roll()
+        assert self._file is not None
+        segment = self._segments[-1]
+        data = encode_frame(
+            batch, number=segment.number, position=segment.size, sequence=self._sequence
+        )
+        self._file.append(data)
+        segment.size += len(data)
+        self._sequence += 1
+        self._unsynced = True
+        self._note_blocks(segment, batch.blocks)
+
+    def _note_blocks(self, segment: _Segment, blocks: Iterable[Block]) -> None:
+        for block in blocks:
+            before = self._segment_of.get(block.id)
+            if before is not None:  # a copy: the older one is garbage now
+                before.live -= 1
+            self._segment_of[block.id] = segment
+            segment.written += 1
+            segment.live += 1
+
+    def _roll(self) -> None:
+        number = self._segments[-1].number + 1 if self._segments else 1
+        if self._file is not None:
+            self._file.sync()
+            self._file.close()
+            self._file = None
+        segment = _Segment(number)
+        file = self._files.open(segment.name)
+        self._file = file
+        file.append(encode_header(self._node_id, number, self._sequence))
+        file.sync()
+        self._files.sync_names()
+        self._segments.append(segment)
+
+    def _write_snapshot(self, snapshot: Snapshot) -> None:
+        name = _snapshot_name(snapshot.last)
+        file = self._files.open(name + _TEMPORARY)
+        try:
+            file.truncate(0)
+            file.append(encode_snapshot(snapshot))
+            file.sync()
+        finally:
+            file.close()
+        self._files.rename(name + _TEMPORARY, name)
+        self._files.sync_names()
+
+    # -- getting space back
+
+    def _forget(self, ids: Iterable[BlockId]) -> None:
+        for id_ in ids:
+            segment = self._segment_of.pop(id_, None)
+            if segment is not None:
+                segment.live -= 1
+
+    def _forget_below(self, root: BlockId) -> None:
+        self._forget([id_ for id_ in self._segment_of if id_.height <= root.height])
+
+    def _reclaim(self) -> None:
+        """Remove what is not needed any more, at most one segment's copying per call."""
+        oldest = self._segments[0]
+        if oldest is self._segments[-1]:
+            return
+        if 0 < oldest.live < LIVE_SHARE_MIN * oldest.written:
+            self._append_frame(Batch(state=self._state, blocks=tuple(self._live_blocks(oldest))))
+        if self._segments[0].live:
+            return
+        # The frames that made these segments needless must outlive them.
+        self.sync()
+        while len(self._segments) > 1 and self._segments[0].live == 0:
+            self._files.remove(self._segments[0].name)
+            self._files.sync_names()
+            del self._segments[0]
+
+    def _remove_old_snapshots(self) -> None:
+        """The root that replaced them is durable now."""
+        if self._old_snapshots:
+            present = self._files.names()
+            for name in self._old_snapshots:
+                if name in present:
+                    self._files.remove(name)
+            self._old_snapshots.clear()
+
+    def _live_blocks(self, segment: _Segment) -> Iterable[Block]:
+        data = self._files.read(segment.name)
+        position = HEADER_BYTES
+        seen: set[BlockId] = set()
+        while frame := read_frame(data, position, number=segment.number):
+            for block in frame.blocks:
+                if self._segment_of.get(block.id) is segment and block.id not in seen:
+                    seen.add(block.id)
+                    yield block
+            position = frame.end
+
+    # -- recovery
+
+    def _recover(self) -> Recovered:
+        names = self._files.names()
+        segment_names = [name for name in names if name.endswith(_SEGMENT)]
+        blocks: dict[BlockId, Block] = {}
+        cut_bytes = 0
+        for index, name in enumerate(segment_names):
+            is_last = index == len(segment_names) - 1
+            cut_bytes += self._recover_segment(name, blocks, is_last=is_last)
+        root = self._state.root
+        self._forget_below(root)
+        snapshot = None if root == GENESIS else self._recover_snapshot(root, names)
+        self._remove_leftovers(names)
+        if self._segments:
+            self._file = self._files.open(self._segments[-1].name)
+        return Recovered(
+            state=self._state,
+            blocks=tuple(block for block in blocks.values() if block.id in self._segment_of),
+            snapshot=snapshot,
+            segments=len(self._segments),
+            cut_bytes=cut_bytes,
+        )
+
+    def _recover_segment(self, name: str, blocks: dict[BlockId, Block], *, is_last: bool) -> int:
+        """Read one segment; return the bytes cut from its end."""
+        data = self._files.read(name)
+        if is_last and len(data) < HEADER_BYTES:  # the crash came while it was created
+            self._files.remove(name)
+            self._files.sync_names()
+            return len(data)
+        node_id, number, first_sequence = read_header(data, name)
+        segment = _Segment(number)
+        if segment.name != name:
+            raise CorruptStore(f"{name} says that it is {segment.name}")
+        if node_id != self._node_id:
+            raise CorruptStore(f"{name} belongs to node {node_id}, not to node {self._node_id}")
+        if self._segments and (
+            number != self._segments[-1].number + 1 or first_sequence != self._sequence
+        ):
+            raise CorruptStore(f"{name} does not follow {self._segments[-1].name}: data is missing")
+        self._sequence = first_sequence
+        position = HEADER_BYTES
+        while frame := read_frame(data, position, number=number):
+            self._replay(frame, segment, blocks, name)
+            position = frame.end
+        segment.size = position
+        if position < len(data):
+            self._cut_tail(name, data, position, number, is_last=is_last)
+        self._segments.append(segment)
+        return len(data) - position
+
+    def _replay(
+        self, frame: Frame, segment: _Segment, blocks: dict[BlockId, Block], name: str
+    ) -> None:
+        if frame.sequence != self._sequence:
+            raise CorruptStore(f"{name}: frame {frame.sequence} where {self._sequence} is due")
+        self._sequence += 1
+        for block in frame.blocks:
+            if blocks.setdefault(block.id, block) != block:
+                raise CorruptStore(f"{name}: a second content for block {block.id}")
+        self._note_blocks(segment, frame.blocks)
+        self._forget(frame.removed)
+        self._state = frame.state
+
+    def _cut_tail(
+        self, name: str, data: bytes, position: int, number: int, *, is_last: bool
+    ) -> None:
+        later = find_frame_after(data, position, number=number)
+        if not is_last or later is not None:
+            where = f"a valid frame follows at byte {later}" if later else "a later segment follows"
+            raise CorruptStore(
+                f"{name}: damaged at byte {position}, and {where}; a torn write can only be last. "
+                "Restore the file, or remove this node's data and let it join anew"
+            )
+        file = self._files.open(name)
+        file.truncate(position)
+        file.sync()
+        file.close()
+
+    def _recover_snapshot(self, root: BlockId, names: list[str]) -> Snapshot:
+        name = _snapshot_name(root)
+        if name not in names:
+            raise CorruptStore(f"{name}, the snapshot that root {root} stands for, is missing")
+        snapshot = decode_snapshot(self._files.read(name), name)
+        if snapshot.last != root:
+            raise CorruptStore(f"{name} says that it ends at {snapshot.last}")
+        return snapshot
+
+    def _remove_leftovers(self, names: list[str]) -> None:
+        """Files that a crash left behind: unfinished ones, and snapshots nobody points to."""
+        for name in names:
+            unused = name.endswith(_SNAPSHOT) and name != _snapshot_name(self._state.root)
+            if unused or name.endswith(_TEMPORARY):
+                with suppress(FileNotFoundError):
+                    self._files.remove(name)
+
+
+def _snapshot_name(last: BlockId) -> str:
+    return f"{last.term:016x}-{last.height:016x}{_SNAPSHOT}"

@@ -1,0 +1,44 @@
+"""What a host decides about its node, with the bounds of everything that could grow."""
+
+from dataclasses import dataclass
+
+from raft.ids import NodeId
+
+__all__ = ["Config"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Raises ValueError for values that cannot work."""
+
+    node_id: NodeId
+    initial_voters: tuple[NodeId, ...] = ()
+    """Who forms the cluster when nobody has data yet. Empty: this node only joins, never forms."""
+    cluster_id: str = ""
+    """What the birth block will say if this node makes it; afterwards the chain's own is used."""
+
+    heartbeat_ms: int = 100
+    election_timeout_ms: int = 1000
+    """Lower bound; each wait is drawn from one to two times this."""
+
+    payload_bytes_max: int = 8 * 1024 * 1024
+    """One block; it must fit a message and memory many times over."""
+    append_bytes_max: int = 1024 * 1024
+    """Payload bytes of one append message (a single larger block still goes, alone)."""
+    append_inflight_max: int = 64
+    """Append messages to one follower without an answer: bounds what a slow one costs."""
+    snapshot_chunk_bytes: int = 256 * 1024
+    proposals_max: int = 100_000
+    """Outstanding proposals made here; past that `propose` is refused."""
+    apply_blocks_max: int = 1024
+    """Blocks to apply in one Ready, so that a long chain is applied in steps."""
+    collect_blocks_max: int = 256
+    """Dead blocks removed in one Ready."""
+
+    def __post_init__(self) -> None:
+        if self.node_id < 0:
+            raise ValueError(f"node_id {self.node_id} must not be negative")
+        if self.heartbeat_ms <= 0 or self.election_timeout_ms < 2 * self.heartbeat_ms:
+            raise ValueError("election_timeout_ms must be at least twice heartbeat_ms, both > 0")
+        if self.initial_voters and self.node_id in self.initial_voters and not self.cluster_id:
+            raise ValueError("a node that may form a cluster needs a cluster_id to give it")

@@ -1,0 +1,184 @@
+"""The state of one member and the few moves that several rules share.
+
+`election.py`, `replication.py` and `forwarding.py` are the rules: functions over a Core. Nobody
+outside this package sees it; the surface is `node.py`. Invariants: `leading` is set exactly while
+the role is LEADER; the vote belongs to the current term; the clock does not go back.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from raft.block import BlockKind, make_block
+from raft.chain import Chain
+from raft.config import Config
+from raft.errors import InvariantBroken
+from raft.ids import BlockId, Height, NodeId, Term
+from raft.members import MemberHistory, Members
+from raft.messages import Message
+from raft.outbox import Outbox
+from raft.progress import Progress
+from raft.proposals import Proposals
+from raft.reads import Reads
+from raft.roles import Role, RoleEvent, next_role
+from raft.state import Recovered, Snapshot, State
+
+__all__ = ["Core", "Leading"]
+
+
+class Leading:
+    """What only a leader has, for one term."""
+
+    __slots__ = (
+        "forwarded",
+        "heartbeat_due_ms",
+        "own_match",
+        "progress",
+        "quorum_due_ms",
+        "round",
+        "transfer_end_ms",
+        "transfer_to",
+    )
+
+    def __init__(self, *, now_ms: int, quorum_due_ms: int, own_match: Height) -> None:
+        self.progress: dict[NodeId, Progress] = {}
+        self.own_match = own_match
+        self.round = 0
+        self.heartbeat_due_ms = now_ms
+        self.quorum_due_ms = quorum_due_ms
+        self.transfer_to: NodeId | None = None
+        self.transfer_end_ms = 0
+        # Answers to forwarded proposals, so that a duplicated message makes no second block.
+        self.forwarded: dict[tuple[NodeId, int], BlockId] = {}
+
+
+class Core:
+    """One mutable class for one member."""
+
+    def __init__(
+        self, config: Config, recovered: Recovered | None, *, now_ms: int, rng: Random
+    ) -> None:
+        state = recovered.state if recovered else State()
+        self.config = config
+        self.id = config.node_id
+        self.rng = rng
+        self.now_ms = now_ms
+        self.snapshot: Snapshot | None = recovered.snapshot if recovered else None
+        self.chain = Chain.restore(
+            root=state.root,
+            head=state.head,
+            commit=state.commit,
+            blocks=recovered.blocks if recovered else (),
+        )
+        self.history = self._recover_members()
+        self.term = state.term
+        self.vote = state.vote
+        self.role = Role.FOLLOWER
+        self.leader: NodeId | None = None
+        self.leader_heard_ms: int | None = None
+        self.votes: dict[NodeId, bool] = {}
+        self.leading: Leading | None = None
+        self.proposals = Proposals(config.proposals_max, first_number=rng.getrandbits(40))
+        self.reads = Reads()
+        self.outbox = Outbox(state, self.snapshot, apply_blocks_max=config.apply_blocks_max)
+        self.election_due_ms = now_ms
+        if not self.is_sole_voter():  # which has nobody to wait for
+            self.reset_election_timer()
+
+    def _recover_members(self) -> MemberHistory:
+        chain = self.chain
+        if self.snapshot is not None:
+            members, cluster_id = self.snapshot.members, self.snapshot.cluster_id
+        else:
+            members, cluster_id = Members(voters=frozenset(self.config.initial_voters)), ""
+        history = MemberHistory(chain.root.height, members, cluster_id)
+        for block in chain.blocks_between(chain.root.height, chain.head.height):
+            history.follow(block)
+        return history
+
+    # -- questions
+
+    @property
+    def members(self) -> Members:
+        return self.history.current
+
+    def durable(self) -> State:
+        """What must survive a restart, as of now."""
+        chain = self.chain
+        return State(
+            term=self.term, vote=self.vote, head=chain.head, commit=chain.commit, root=chain.root
+        )
+
+    def is_electable(self) -> bool:
+        return self.id in self.members.voters
+
+    def is_sole_voter(self) -> bool:
+        return self.members.voters == {self.id}
+
+    def is_same_cluster(self, message: Message) -> bool:
+        ours = self.history.cluster_id
+        return not ours or not message.cluster_id or ours == message.cluster_id
+
+    def hears_leader(self) -> bool:
+        if self.role is Role.LEADER:
+            return True
+        heard = self.leader_heard_ms
+        return heard is not None and self.now_ms < heard + self.config.election_timeout_ms
+
+    # -- moves
+
+    def advance_clock(self, now_ms: int) -> None:
+        assert now_ms >= self.now_ms, (now_ms, self.now_ms)
+        self.now_ms = now_ms
+
+    def reset_election_timer(self) -> None:
+        timeout = self.config.election_timeout_ms
+        self.election_due_ms = self.now_ms + timeout + self.rng.randrange(timeout)
+
+    def send(self, kind: Callable[..., Message], to: NodeId, **fields: Any) -> None:
+        """Queue a message; it leaves after what is written up to now is durable."""
+        fields.setdefault("term", self.term)
+        message = kind(sender=self.id, to=to, cluster_id=self.history.cluster_id, **fields)
+        self.outbox.messages.append(message)
+
+    def change_role(self, event: RoleEvent) -> None:
+        """Follow the table; leave behind what belonged to the old role."""
+        self.role = next_role(self.role, event)
+        self.votes.clear()
+        if self.role is not Role.LEADER:
+            self.leading = None
+            self.leader = None
+            self.reads.refuse_all()
+
+    def enter_term(self, term: Term, vote: NodeId | None) -> None:
+        """A newer term: the vote of the old one does not count in it."""
+        if term <= self.term:
+            raise InvariantBroken(f"term {self.term} cannot become {term}")
+        self.term = term
+        self.vote = vote
+
+    def grow(self, kind: BlockKind, payload: bytes) -> BlockId:
+        """As leader: a new block on the head."""
+        assert self.leading is not None
+        block = make_block(self.chain.head, self.term, kind, payload)
+        self.chain.grow(block)
+        self.outbox.add_blocks([block])
+        self.history.follow(block)
+        return block.id
+
+    def follow(self, to: BlockId) -> None:
+        """Move the head to another branch or further along this one."""
+        fork, gained = self.chain.move_head(to)
+        self.history.leave_above(fork)
+        for block in gained:
+            self.history.follow(block)
+
+    def commit_to(self, height: Height) -> None:
+        """Commit this block of the head path; end the proposals that it decides against."""
+        had_led = self.leading is not None and self.chain.commit.term == self.term
+        self.chain.advance_commit(height)
+        if had_led:  # what we placed in this term is all on our path
+            return
+        for id_ in self.proposals.placed_blocks():
+            if id_.height <= height and not self.chain.on_head_path(id_):
+                self.proposals.dead(id_)

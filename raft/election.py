@@ -1,0 +1,81 @@
+"""Elections: pre-vote, vote, taking over (sections 5.2 and 5.4.1, thesis 3.10 and 9.6)."""
+
+from raft import replication
+from raft.core import Core
+from raft.ids import NodeId, Term
+from raft.messages import TakeOver, VoteAnswer, VoteRequest
+from raft.roles import Role, RoleEvent
+
+__all__ = ["on_take_over", "on_vote_answer", "on_vote_request", "start_election"]
+
+
+def start_election(core: Core, event: RoleEvent) -> None:
+    """ELECTION_TIMEOUT: ask whether we could win. TRANSFER: stand at once."""
+    core.change_role(event)
+    core.reset_election_timer()
+    if core.role is Role.PRE_CANDIDATE:
+        _ask(core, pre=True, term=Term(core.term + 1), forced=False)
+    else:
+        _stand(core, forced=True)
+
+
+def _stand(core: Core, *, forced: bool) -> None:
+    core.enter_term(Term(core.term + 1), vote=core.id)
+    core.reset_election_timer()
+    _ask(core, pre=False, term=core.term, forced=forced)
+
+
+def _ask(core: Core, *, pre: bool, term: Term, forced: bool) -> None:
+    core.votes = {core.id: True}
+    for voter in sorted(core.members.voters - {core.id}):
+        core.send(VoteRequest, voter, term=term, head=core.chain.head, pre=pre, forced=forced)
+    _count(core)
+
+
+def _count(core: Core) -> None:
+    """Act when a majority agrees, or so many refuse that none can."""
+    voters, majority = core.members.voters, core.members.majority
+    granted = sum(core.votes.get(voter, False) for voter in voters)
+    refused = sum(not core.votes.get(voter, True) for voter in voters)
+    if granted >= majority:
+        if core.role is Role.PRE_CANDIDATE:
+            core.change_role(RoleEvent.PRE_VOTE_WON)
+            _stand(core, forced=False)
+        else:
+            core.change_role(RoleEvent.VOTE_WON)
+            replication.start_leading(core)
+    elif refused > len(voters) - majority:
+        core.change_role(RoleEvent.VOTE_REFUSED)
+
+
+def on_vote_request(core: Core, message: VoteRequest) -> None:
+    """Grant when the candidate's head is at least ours and the vote of this term is free.
+
+    A pre-vote promises nothing, so it needs no free vote; but who hears a leader refuses it.
+    """
+    up_to_date = message.head >= core.chain.head
+    if message.pre:
+        granted = up_to_date and message.term > core.term and not core.hears_leader()
+        term = message.term if granted else core.term
+        core.send(VoteAnswer, message.sender, term=term, pre=True, granted=granted)
+        return
+    free = core.vote is None or core.vote == message.sender
+    granted = up_to_date and free and core.leader is None
+    if granted:
+        core.vote = message.sender
+        core.reset_election_timer()
+    core.send(VoteAnswer, message.sender, pre=False, granted=granted)
+
+
+def on_vote_answer(core: Core, message: VoteAnswer) -> None:
+    """Count it if we still ask this question; a duplicate counts once."""
+    asking = Role.PRE_CANDIDATE if message.pre else Role.CANDIDATE
+    if core.role is asking:
+        core.votes[NodeId(message.sender)] = message.granted
+        _count(core)
+
+
+def on_take_over(core: Core, message: TakeOver) -> None:
+    """The leader hands over to us."""
+    if core.role in (Role.FOLLOWER, Role.PRE_CANDIDATE) and core.is_electable():
+        start_election(core, RoleEvent.TRANSFER)

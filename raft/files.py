@@ -1,0 +1,136 @@
+"""The few file operations that the block file needs, and their in-memory twin.
+
+The twin forgets at a crash what was not synced, as a disk may: bytes past the last `sync` of a
+file, and names since the last `sync_names`. It can also stop the world before the n-th operation,
+so that a test crashes between any two of them.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+__all__ = ["Crash", "File", "Files", "MemoryFiles"]
+
+
+class File(Protocol):
+    """A file that only grows at its end."""
+
+    def append(self, data: bytes) -> None:
+        """Write all of `data` at the end. Raises OSError, having written any part of it."""
+        ...
+
+    def sync(self) -> None:
+        """Make every byte so far durable."""
+        ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Files(Protocol):
+    """One flat directory that belongs to one node."""
+
+    def names(self) -> list[str]: ...
+
+    def read(self, name: str) -> bytes: ...
+
+    def open(self, name: str) -> File:
+        """Open for appending; create it empty when missing."""
+        ...
+
+    def rename(self, old: str, new: str) -> None: ...
+
+    def remove(self, name: str) -> None: ...
+
+    def sync_names(self) -> None:
+        """Make creations, renames and removals so far durable."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Crash(BaseException):
+    """The simulated machine stopped here."""
+
+
+class _MemoryFile:
+    def __init__(self, files: "MemoryFiles") -> None:
+        self._files = files
+        self.data = bytearray()
+        self.synced = 0
+
+    def append(self, data: bytes) -> None:
+        self._files.operation()
+        self.data += data
+
+    def sync(self) -> None:
+        self._files.operation()
+        self.synced = len(self.data)
+
+    def truncate(self, size: int) -> None:
+        self._files.operation()
+        del self.data[size:]
+        self.synced = min(self.synced, size)
+
+    def close(self) -> None:
+        self._files.operation()
+
+
+class MemoryFiles:
+    """`Files` without a disk. `crash` gives what a restarted machine would find."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, _MemoryFile] = {}
+        self._synced_names: dict[str, _MemoryFile] = {}
+        self.operations = 0
+        self.crash_at: int | None = None
+
+    def operation(self) -> None:
+        """Count one operation; stop before it when it is the chosen one."""
+        if self.operations == self.crash_at:
+            raise Crash
+        self.operations += 1
+
+    def names(self) -> list[str]:
+        return sorted(self._names)
+
+    def read(self, name: str) -> bytes:
+        return bytes(self._names[name].data)
+
+    def open(self, name: str) -> File:
+        self.operation()
+        return self._names.setdefault(name, _MemoryFile(self))
+
+    def rename(self, old: str, new: str) -> None:
+        self.operation()
+        self._names[new] = self._names.pop(old)
+
+    def remove(self, name: str) -> None:
+        self.operation()
+        del self._names[name]
+
+    def sync_names(self) -> None:
+        self.operation()
+        self._synced_names = dict(self._names)
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+    def crash(
+        self, kept: Callable[[str, int], int] | None = None, *, names_kept: bool = False
+    ) -> "MemoryFiles":
+        """The files after a loss of power.
+
+        `kept(name, unsynced_bytes)` says how many of a file's unsynced bytes survive (none by
+        default); `names_kept` whether unsynced creations, renames and removals do.
+        """
+        after = MemoryFiles()
+        for name, file in (self._names if names_kept else self._synced_names).items():
+            unsynced = len(file.data) - file.synced
+            size = file.synced + (kept(name, unsynced) if kept else 0)
+            copy = _MemoryFile(after)
+            copy.data = file.data[:size]
+            copy.synced = size
+            after._names[name] = copy
+        after._synced_names = dict(after._names)
+        return after

@@ -1,0 +1,109 @@
+"""Who belongs to the cluster: voters and learners, and where the chain says so.
+
+Rules: the members in force are those of the last BIRTH or CONFIG block on the head path, committed
+or not (Raft paper, section 6). When the head leaves a branch, what that branch said is forgotten.
+"""
+
+import json
+from dataclasses import dataclass
+
+from raft.block import Block, BlockKind
+from raft.errors import CorruptBlock
+from raft.ids import Height, NodeId
+
+__all__ = ["MemberHistory", "Members", "decode_members", "encode_members"]
+
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Members:
+    """Voters decide; learners receive blocks and do not count."""
+
+    voters: frozenset[NodeId] = frozenset()
+    learners: frozenset[NodeId] = frozenset()
+
+    @property
+    def all(self) -> frozenset[NodeId]:
+        return self.voters | self.learners
+
+    @property
+    def majority(self) -> int:
+        """How many voters make a decision."""
+        return len(self.voters) // 2 + 1
+
+
+def encode_members(members: Members, cluster_id: str) -> bytes:
+    """The payload of a BIRTH or CONFIG block: versioned JSON, keys and ids sorted."""
+    content = {
+        "cluster_id": cluster_id,
+        "learners": sorted(members.learners),
+        "version": _VERSION,
+        "voters": sorted(members.voters),
+    }
+    return json.dumps(content, separators=(",", ":"), sort_keys=True).encode()
+
+
+def decode_members(payload: bytes) -> tuple[Members, str]:
+    """(members, cluster id). Raises CorruptBlock for what this version does not understand."""
+    try:
+        content = json.loads(payload)
+        version = content["version"]
+        if version != _VERSION:
+            raise CorruptBlock(f"members of format version {version}; this code reads {_VERSION}")
+        members = Members(
+            voters=frozenset(NodeId(int(id_)) for id_ in content["voters"]),
+            learners=frozenset(NodeId(int(id_)) for id_ in content["learners"]),
+        )
+        return members, str(content["cluster_id"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptBlock(f"members cannot be read: {error!r}") from error
+
+
+class MemberHistory:
+    """The members said so far on the head path, with the height that said it."""
+
+    __slots__ = ("_said",)
+
+    def __init__(self, height: Height, members: Members, cluster_id: str) -> None:
+        self._said: list[tuple[Height, Members, str]] = [(height, members, cluster_id)]
+
+    @property
+    def current(self) -> Members:
+        return self._said[-1][1]
+
+    @property
+    def cluster_id(self) -> str:
+        """Empty until the birth block is on the path."""
+        return self._said[-1][2]
+
+    @property
+    def height(self) -> Height:
+        """Where the current members were said; while it is not committed no other change starts."""
+        return self._said[-1][0]
+
+    def at(self, height: Height) -> tuple[Members, str]:
+        """Members and cluster id in force at this height of the head path."""
+        members, cluster_id = self._said[0][1:]
+        for said_at, later, later_cluster_id in self._said:
+            if said_at <= height:
+                members, cluster_id = later, later_cluster_id
+        return members, cluster_id
+
+    def leave_above(self, fork: Height) -> None:
+        """The head left its branch above `fork`."""
+        while len(self._said) > 1 and self._said[-1][0] > fork:
+            self._said.pop()
+
+    def follow(self, block: Block) -> bool:
+        """Note what a block of the head path says, if anything; did the members change?"""
+        if block.kind not in (BlockKind.BIRTH, BlockKind.CONFIG):
+            return False
+        members, cluster_id = decode_members(block.payload)
+        self._said.append((block.id.height, members, cluster_id))
+        return True
+
+    def forget_below(self, root: Height) -> None:
+        """A snapshot now stands for everything up to `root`."""
+        while len(self._said) > 1 and self._said[1][0] <= root:
+            del self._said[0]

@@ -1,0 +1,118 @@
+"""What nodes say to one another. Values; `raft/codec.py` gives them bytes.
+
+Every message carries its sender's term and cluster id. The cluster id is empty until the sender
+knows the birth block; two different ids that are not empty never talk to each other.
+"""
+
+from dataclasses import dataclass
+
+from raft.block import Block
+from raft.ids import BlockId, NodeId, Term
+from raft.state import Snapshot
+
+__all__ = [
+    "Append",
+    "AppendAnswer",
+    "Message",
+    "Propose",
+    "ProposeAnswer",
+    "SnapshotAnswer",
+    "SnapshotChunk",
+    "TakeOver",
+    "VoteAnswer",
+    "VoteRequest",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """The envelope."""
+
+    sender: NodeId
+    to: NodeId
+    term: Term
+    cluster_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteRequest(Message):
+    """ "May I lead `term`?" With `pre`, "could I?": nobody's term or vote changes."""
+
+    head: BlockId
+    pre: bool
+    forced: bool = False
+    """The leader itself asked for this election (transfer): hearing it is no reason to refuse."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteAnswer(Message):
+    pre: bool
+    granted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Append(Message):
+    """Blocks that follow `parent`, lowest first. Without blocks it is a heartbeat or a probe."""
+
+    parent: BlockId
+    blocks: tuple[Block, ...]
+    commit: BlockId
+    round: int
+    """Echoed by the answer: proves that the leader led after the round began (read-index)."""
+
+    @property
+    def last(self) -> BlockId:
+        return self.blocks[-1].id if self.blocks else self.parent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendAnswer(Message):
+    """Accepted: `last` is on my head path and durable. Rejected: I do not have `last`, the parent
+    that was offered; `hint` is my highest block within its term and height."""
+
+    accepted: bool
+    last: BlockId
+    hint: BlockId
+    round: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotChunk(Message):
+    """A piece of `snapshot.data` from byte `offset`; `snapshot` itself travels without its data."""
+
+    snapshot: Snapshot
+    offset: int
+    data: bytes
+    done: bool
+    round: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotAnswer(Message):
+    """`next_offset` bytes of the snapshot ending at `last` are here; installed when `done`."""
+
+    last: BlockId
+    next_offset: int
+    done: bool
+    round: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Propose(Message):
+    """A proposal made elsewhere, for the leader to append. `number` is the sender's own."""
+
+    number: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposeAnswer(Message):
+    """The block it became, or None: not appended, and never will be from this request."""
+
+    number: int
+    block_id: BlockId | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeOver(Message):
+    """Start an election now (leadership transfer, thesis section 3.10)."""

@@ -1,0 +1,270 @@
+"""The node: one member's part of chained Raft, without clock, sockets or files.
+
+The host calls `step`, `tick`, `propose` and the like, then does what `ready` asks and says
+`advance`. Rules: a message leaves only after what it promises is durable; term and vote change
+together and are durable before any answer; the commit moves by a majority having a block of the
+leader's own term; only blocks that are durable here are handed out to be applied, once, in order.
+Section numbers in this package refer to the Raft paper (Ongaro and Ousterhout, 2014) or, where it
+says so, to Ongaro's thesis. This file is the surface; the rules are in election.py,
+replication.py and forwarding.py.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from raft import election, forwarding, replication
+from raft.block import BlockKind
+from raft.chain import Chain
+from raft.config import Config
+from raft.core import Core
+from raft.errors import Refused
+from raft.ids import NodeId
+from raft.members import Members, encode_members
+from raft.messages import (
+    Append,
+    AppendAnswer,
+    Message,
+    Propose,
+    ProposeAnswer,
+    TakeOver,
+    VoteAnswer,
+    VoteRequest,
+)
+from raft.proposals import Proposal
+from raft.ready import Ready, Status
+from raft.roles import RoleEvent
+from raft.state import Recovered, Snapshot
+
+__all__ = ["Node"]
+
+
+class Node:
+    """One member. Times are the host's monotonic milliseconds; `rng` draws election timeouts."""
+
+    def __init__(
+        self, config: Config, recovered: Recovered | None, *, now_ms: int, rng: Random
+    ) -> None:
+        self._core = Core(config, recovered, now_ms=now_ms, rng=rng)
+
+    # -- questions
+
+    def status(self) -> Status:
+        core = self._core
+        return Status(
+            node_id=core.id,
+            cluster_id=core.history.cluster_id,
+            role=core.role,
+            term=core.term,
+            leader=core.leader,
+            head=core.chain.head,
+            commit=core.chain.commit,
+            applied=core.outbox.applied,
+            root=core.chain.root,
+            members=core.members,
+        )
+
+    @property
+    def chain(self) -> Chain:
+        """For reading only."""
+        return self._core.chain
+
+    def wake_at_ms(self) -> int | None:
+        """When `tick` next has something to do, if nothing else happens before."""
+        core = self._core
+        times = [core.proposals.next_deadline_ms()]
+        if core.leading is not None:
+            if len(core.members.all) > 1:
+                times += [core.leading.heartbeat_due_ms, core.leading.quorum_due_ms]
+        elif core.is_electable():
+            times.append(core.election_due_ms)
+        return min((time for time in times if time is not None), default=None)
+
+    # -- input
+
+    def step(self, message: Message, now_ms: int) -> None:
+        """Take a message. Raises CorruptBlock for one that nobody who keeps the rules sends."""
+        core = self._core
+        core.advance_clock(now_ms)
+        if message.to != core.id or not core.is_same_cluster(message):
+            return
+        if message.term > core.term:
+            if _ignores_newer_term(core, message):
+                return
+            if not (isinstance(message, VoteRequest) and message.pre) and not (
+                isinstance(message, VoteAnswer) and message.pre and message.granted
+            ):
+                core.enter_term(message.term, vote=None)
+                core.change_role(RoleEvent.NEWER_TERM)
+                core.reset_election_timer()
+        elif message.term < core.term:
+            _answer_stale(core, message)
+            return
+        _STEPS[type(message)](core, message)
+
+    def tick(self, now_ms: int) -> None:
+        """Let time pass: elections, heartbeats, check-quorum, deadlines."""
+        core = self._core
+        core.advance_clock(now_ms)
+        core.proposals.expire(now_ms)
+        if core.leading is not None:
+            replication.tick_leader(core, core.leading)
+        elif core.is_electable() and now_ms >= core.election_due_ms:
+            election.start_election(core, RoleEvent.ELECTION_TIMEOUT)
+
+    def propose(self, payload: bytes, now_ms: int, deadline_ms: int) -> Proposal:
+        """Ask for a block with this payload; the Outcome of its number comes in a Ready.
+
+        While no leader is known it waits, at most until `deadline_ms`. Raises Refused when the
+        payload is too large or too many proposals are outstanding.
+        """
+        core = self._core
+        core.advance_clock(now_ms)
+        if len(payload) > core.config.payload_bytes_max:
+            raise Refused(f"{len(payload)} bytes exceed {core.config.payload_bytes_max} per block")
+        proposal = core.proposals.add(BlockKind.DATA, payload, deadline_ms)
+        forwarding.place_waiting(core)
+        return proposal
+
+    def read_index(self, now_ms: int) -> int:
+        """Start a linearizable read (section 8) on the leader; its ReadDone comes in a Ready.
+
+        Elsewhere it ends at once without a commit: ask the leader.
+        """
+        core = self._core
+        core.advance_clock(now_ms)
+        number = core.reads.add()
+        if core.leading is None:
+            core.reads.refuse_all()
+        return number
+
+    def transfer_leadership(self, to: NodeId, now_ms: int) -> None:
+        """Let `to` lead as soon as it has our head (thesis 3.10). Raises Refused.
+
+        Proposals wait meanwhile; after an election timeout without success we go on leading.
+        """
+        core = self._core
+        core.advance_clock(now_ms)
+        if core.leading is None:
+            raise Refused("only the leader can hand over")
+        if to not in core.members.voters or to == core.id:
+            raise Refused(f"node {to} is not another voter")
+        replication.offer_takeover(core, core.leading, to)
+
+    def change_members(self, members: Members, now_ms: int, deadline_ms: int) -> Proposal:
+        """Propose new members, at most one voter more or less at a time (thesis 4.1).
+
+        Raises Refused when this node does not lead or an earlier change is not committed.
+        """
+        core = self._core
+        core.advance_clock(now_ms)
+        if core.leading is None or core.leading.transfer_to is not None:
+            raise Refused("only the leader changes members, and not while it hands over")
+        commit = core.chain.commit
+        if core.history.height > commit.height or commit.term != core.term:
+            raise Refused("an earlier block that this depends on is not committed yet")
+        if len(members.voters ^ core.members.voters) > 1 or not members.voters:
+            raise Refused("one voter may come or go at a time, and one must remain")
+        payload = encode_members(members, core.history.cluster_id)
+        proposal = core.proposals.add(BlockKind.CONFIG, payload, deadline_ms)
+        forwarding.place_waiting(core)
+        return proposal
+
+    def compact(self, data: bytes) -> None:
+        """`data` is the host's state machine with every applied block in it: forget those blocks.
+
+        Call it after `advance`, when everything handed out has been applied.
+        """
+        core = self._core
+        assert core.outbox.in_hand is None, "a Ready is in the host's hands"
+        last = core.outbox.applied
+        if last == core.chain.root:
+            return
+        members, cluster_id = core.history.at(last.height)
+        core.snapshot = core.outbox.new_snapshot = Snapshot(
+            last=last, cluster_id=cluster_id, members=members, data=data
+        )
+        core.chain.move_root(last)
+        core.history.forget_below(last.height)
+
+    # -- output
+
+    def has_ready(self) -> bool:
+        """Would `ready` have work? Never while one is in the host's hands."""
+        core = self._core
+        if core.outbox.in_hand is not None:
+            return False
+        replication.replicate(core)
+        core.reads.applied(core.outbox.applied)
+        return bool(
+            core.outbox.has_work(core.durable(), core.chain)
+            or core.proposals.outcomes
+            or core.reads.done
+            or core.chain.has_dead
+        )
+
+    def ready(self) -> Ready:
+        """The next work. The node goes on taking input meanwhile; `advance` says it is done."""
+        core = self._core
+        assert core.outbox.in_hand is None, "advance() the last Ready first"
+        replication.replicate(core)
+        removed = tuple(core.chain.collect(core.config.collect_blocks_max))
+        for id_ in removed:
+            core.proposals.dead(id_)
+        committed = core.outbox.applicable(core.chain)
+        for block in committed:
+            core.proposals.committed(block.id)
+        core.reads.applied(core.outbox.applied)
+        outcomes, core.proposals.outcomes = tuple(core.proposals.outcomes), []
+        reads, core.reads.done = tuple(core.reads.done), []
+        return core.outbox.take(
+            state=core.durable(),
+            removed=removed,
+            committed=committed,
+            outcomes=outcomes,
+            reads=reads,
+        )
+
+    def advance(self) -> None:
+        """The last Ready is done: its batch is durable, its blocks applied, its messages sent."""
+        self._core.outbox.done()
+        replication.advance_commit(self._core)
+
+
+def _ignores_newer_term(core: Core, message: Message) -> bool:
+    """Who hears a live leader is not disturbed by a candidate (thesis 4.2.3)."""
+    return (
+        isinstance(message, VoteRequest)
+        and not message.pre
+        and not message.forced
+        and core.hears_leader()
+    )
+
+
+def _answer_stale(core: Core, message: Message) -> None:
+    """Tell an old leader or candidate our term, so that it steps down and does not block us."""
+    if isinstance(message, Append):
+        core.send(
+            AppendAnswer,
+            message.sender,
+            accepted=False,
+            last=message.parent,
+            hint=core.chain.root,
+            round=0,
+        )
+    elif isinstance(message, VoteRequest):
+        core.send(VoteAnswer, message.sender, pre=message.pre, granted=False)
+    elif isinstance(message, Propose):
+        core.send(ProposeAnswer, message.sender, number=message.number, block_id=None)
+
+
+_STEPS: dict[type[Message], Callable[[Core, Any], None]] = {
+    VoteRequest: election.on_vote_request,
+    VoteAnswer: election.on_vote_answer,
+    TakeOver: election.on_take_over,
+    Append: replication.on_append,
+    AppendAnswer: replication.on_append_answer,
+    Propose: forwarding.on_propose,
+    ProposeAnswer: forwarding.on_propose_answer,
+}
+"""Message → rule. Literal, so that it can be grepped."""

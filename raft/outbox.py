@@ -1,0 +1,122 @@
+"""What the host is yet to write, apply, tell and send; and what it has in hand.
+
+Rules: one Ready at a time. A block is durable when the Ready that carried it is advanced. A block
+is handed out to be applied once, in order, when it is committed and durable here.
+"""
+
+from raft.block import Block
+from raft.chain import Chain
+from raft.ids import BlockId, Height
+from raft.messages import Message
+from raft.proposals import Outcome
+from raft.ready import ReadDone, Ready
+from raft.state import Batch, Snapshot, State
+
+__all__ = ["Outbox"]
+
+
+class Outbox:
+    """Mutable; fed by the rules, emptied by `take` and `done`."""
+
+    __slots__ = (
+        "_apply_blocks_max",
+        "applied",
+        "durable_state",
+        "fresh",
+        "in_hand",
+        "installed",
+        "messages",
+        "new_snapshot",
+        "unsynced",
+    )
+
+    def __init__(self, durable: State, snapshot: Snapshot | None, *, apply_blocks_max: int) -> None:
+        self._apply_blocks_max = apply_blocks_max
+        self.durable_state = durable
+        self.applied = durable.root
+        self.installed = snapshot  # the state machine starts from it
+        self.new_snapshot: Snapshot | None = None
+        self.fresh: list[Block] = []
+        self.unsynced: set[BlockId] = set()
+        self.messages: list[Message] = []
+        self.in_hand: Ready | None = None
+
+    def add_blocks(self, blocks: list[Block]) -> None:
+        """New blocks of the chain, to be written."""
+        self.fresh += blocks
+        self.unsynced.update(block.id for block in blocks)
+
+    def has_work(self, state: State, chain: Chain) -> bool:
+        return bool(
+            self.messages
+            or self.fresh
+            or self.new_snapshot is not None
+            or self.installed is not None
+            or state != self.durable_state
+            or self._next_applicable(chain) > self.applied.height
+        )
+
+    def applicable(self, chain: Chain) -> tuple[Block, ...]:
+        """The next blocks to apply; they count as applied from here on."""
+        last = self._next_applicable(chain)
+        if last <= self.applied.height:
+            return ()
+        blocks = tuple(chain.blocks_between(self.applied.height, last))
+        self.applied = blocks[-1].id
+        return blocks
+
+    def _next_applicable(self, chain: Chain) -> Height:
+        height = self.applied.height
+        limit = Height(min(chain.commit.height, height + self._apply_blocks_max))
+        if not self.unsynced:
+            return limit
+        while height < limit and chain.id_at(Height(height + 1)) not in self.unsynced:
+            height = Height(height + 1)
+        return height
+
+    def take(
+        self,
+        *,
+        state: State,
+        removed: tuple[BlockId, ...],
+        committed: tuple[Block, ...],
+        outcomes: tuple[Outcome, ...],
+        reads: tuple[ReadDone, ...],
+    ) -> Ready:
+        """Everything so far, as one Ready for the host."""
+        self.in_hand = Ready(
+            batch=self._make_batch(state, removed),
+            installed=self.installed,
+            committed=committed,
+            outcomes=outcomes,
+            reads=reads,
+            messages=tuple(self.messages),
+        )
+        self.installed = None
+        self.messages.clear()
+        return self.in_hand
+
+    def _make_batch(self, state: State, removed: tuple[BlockId, ...]) -> Batch | None:
+        before, blocks, snapshot = self.durable_state, tuple(self.fresh), self.new_snapshot
+        if state == before and not blocks and not removed and snapshot is None:
+            return None
+        self.fresh.clear()
+        self.new_snapshot = None
+        must_sync = bool(blocks) or snapshot is not None or _promises(state) != _promises(before)
+        return Batch(
+            state=state, blocks=blocks, removed=removed, snapshot=snapshot, must_sync=must_sync
+        )
+
+    def done(self) -> None:
+        """The Ready in hand is durable, applied and sent."""
+        ready = self.in_hand
+        assert ready is not None, "there is no Ready to advance"
+        self.in_hand = None
+        if ready.batch is not None:
+            self.durable_state = ready.batch.state
+            self.unsynced.difference_update(block.id for block in ready.batch.blocks)
+
+
+def _promises(state: State) -> tuple[object, ...]:
+    """The part of the state that an answer promises. The commit is found again without it."""
+    return state.term, state.vote, state.head, state.root

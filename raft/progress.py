@@ -1,0 +1,82 @@
+"""What a leader knows of one follower, and how much it may send it.
+
+PROBE finds the last block in common, one message at a time; REPLICATE sends ahead, in a window;
+SNAPSHOT is for a follower that needs blocks from below our root.
+"""
+
+from collections import deque
+from enum import Enum, auto
+
+from raft.ids import Height
+
+__all__ = ["Flow", "Progress"]
+
+
+class Flow(Enum):
+    PROBE = auto()  # one question about a parent is out, or about to be
+    REPLICATE = auto()  # the parent is known; blocks go out before earlier ones are answered
+    SNAPSHOT = auto()  # it gets our snapshot in chunks, then is probed behind it
+
+
+class Progress:
+    """Mutable; owned by the leader of one term. Heights are on that leader's own path."""
+
+    __slots__ = (
+        "answered_ms",
+        "commit_sent",
+        "flow",
+        "inflight",
+        "match",
+        "next",
+        "probe_out",
+        "round",
+        "snapshot_offset",
+    )
+
+    def __init__(self, next_height: Height, now_ms: int) -> None:
+        self.flow = Flow.PROBE
+        self.match: Height | None = None
+        """Highest block it acknowledged in our term; None before the first answer."""
+        self.next: Height = next_height
+        """The next block to send; its parent is the one probed for."""
+        self.inflight: deque[Height] = deque()
+        self.probe_out = False
+        self.commit_sent: Height = Height(-1)
+        self.round = 0
+        self.answered_ms = now_ms
+        self.snapshot_offset = 0
+
+    def probe_from(self, next_height: Height) -> None:
+        """Ask again, from this height (never at or below what it acknowledged)."""
+        self.flow = Flow.PROBE
+        self.inflight.clear()
+        self.probe_out = False
+        floor = 0 if self.match is None else self.match + 1
+        self.next = Height(max(next_height, floor))
+
+    def acknowledge(self, last: Height) -> None:
+        """It has everything up to `last`."""
+        if self.match is None or last > self.match:
+            self.match = last
+        self.next = Height(max(self.next, self.match + 1))
+        while self.inflight and self.inflight[0] <= self.match:
+            self.inflight.popleft()
+        if self.flow is not Flow.REPLICATE:
+            self.flow = Flow.REPLICATE
+            self.next = Height(self.match + 1)
+            self.inflight.clear()
+        self.probe_out = False
+
+    def sent(self, last: Height, commit: Height) -> None:
+        """An append up to `last` is on its way."""
+        self.commit_sent = commit
+        if self.flow is Flow.PROBE:
+            self.probe_out = True
+        elif last >= self.next:
+            self.inflight.append(last)
+            self.next = Height(last + 1)
+
+    def may_send_blocks(self, inflight_max: int) -> bool:
+        if self.flow is Flow.PROBE:
+            return not self.probe_out
+        return self.flow is Flow.REPLICATE and len(self.inflight) < inflight_max

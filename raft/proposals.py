@@ -1,0 +1,137 @@
+"""The proposals somebody waits for, from the request to the one answer each of them gets.
+
+Rules: a proposal is waiting (in no block yet), sent (to the leader, no word back) or placed (in a
+known block). It ends once: COMMITTED, DEAD or, at its deadline, UNKNOWN. One that is still waiting
+at its deadline is DEAD without a block: nothing was appended, so a retry is safe.
+"""
+
+import heapq
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from raft.block import BlockKind
+from raft.errors import Refused
+from raft.ids import BlockId
+
+__all__ = ["Outcome", "Proposal", "Proposals", "Result"]
+
+
+class Result(Enum):
+    COMMITTED = auto()  # in the chain for ever, and applied before this is told
+    DEAD = auto()  # not in the chain and never will be: safe to propose again
+    UNKNOWN = auto()  # the deadline came first; it may still be committed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """One request; `number` is unique within its node's life."""
+
+    number: int
+    kind: BlockKind
+    payload: bytes
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a proposal ended. `block_id` is None when it never got into a block known here."""
+
+    number: int
+    result: Result
+    block_id: BlockId | None
+
+
+class Proposals:
+    """Mutable book of outstanding proposals, bounded by `outstanding_max`."""
+
+    __slots__ = (
+        "_by_block",
+        "_deadlines",
+        "_next_number",
+        "_open",
+        "_outstanding_max",
+        "_placed",
+        "_waiting",
+        "outcomes",
+    )
+
+    def __init__(self, outstanding_max: int, *, first_number: int) -> None:
+        """A random `first_number` keeps numbers of an earlier life from being met again."""
+        self._outstanding_max = outstanding_max
+        self._next_number = first_number
+        self._open: dict[int, Proposal] = {}
+        self._waiting: dict[int, None] = {}  # an ordered set
+        self._placed: dict[int, BlockId] = {}
+        self._by_block: dict[BlockId, int] = {}
+        self._deadlines: list[tuple[int, int]] = []
+        self.outcomes: list[Outcome] = []
+        """Ends not told yet; the node hands them out."""
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, kind: BlockKind, payload: bytes, deadline_ms: int) -> Proposal:
+        """A new proposal, waiting. Raises Refused when too many are outstanding."""
+        if len(self._open) >= self._outstanding_max:
+            raise Refused(f"{self._outstanding_max} proposals are outstanding already")
+        proposal = Proposal(
+            number=self._next_number, kind=kind, payload=payload, deadline_ms=deadline_ms
+        )
+        self._next_number += 1
+        self._open[proposal.number] = proposal
+        self._waiting[proposal.number] = None
+        heapq.heappush(self._deadlines, (deadline_ms, proposal.number))
+        return proposal
+
+    def take_waiting(self) -> list[Proposal]:
+        """All waiting ones, oldest first; the caller places, sends or returns each."""
+        taken = [self._open[number] for number in self._waiting]
+        self._waiting.clear()
+        return taken
+
+    def wait_again(self, number: int) -> None:
+        """The leader it was sent to did not append it."""
+        if number in self._open and number not in self._placed:
+            self._waiting[number] = None
+
+    def place(self, number: int, block_id: BlockId) -> None:
+        """It is in this block now."""
+        if number in self._open:
+            self._placed[number] = block_id
+            self._by_block[block_id] = number
+
+    def committed(self, block_id: BlockId) -> None:
+        """The block is committed and handed out to be applied."""
+        number = self._by_block.get(block_id)
+        if number is not None:
+            self._end(number, Result.COMMITTED)
+
+    def dead(self, block_id: BlockId) -> None:
+        """A block that conflicts with this one is committed."""
+        number = self._by_block.get(block_id)
+        if number is not None:
+            self._end(number, Result.DEAD)
+
+    def placed_blocks(self) -> list[BlockId]:
+        return list(self._by_block)
+
+    def expire(self, now_ms: int) -> None:
+        """End what is past its deadline."""
+        while self._deadlines and self._deadlines[0][0] <= now_ms:
+            number = heapq.heappop(self._deadlines)[1]
+            if number in self._open:
+                waits = number in self._waiting
+                self._end(number, Result.DEAD if waits else Result.UNKNOWN)
+
+    def next_deadline_ms(self) -> int | None:
+        while self._deadlines and self._deadlines[0][1] not in self._open:
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def _end(self, number: int, result: Result) -> None:
+        del self._open[number]
+        self._waiting.pop(number, None)
+        block_id = self._placed.pop(number, None)
+        if block_id is not None:
+            del self._by_block[block_id]
+        self.outcomes.append(Outcome(number=number, result=result, block_id=block_id))

@@ -1,0 +1,53 @@
+"""What a node asks of its host (`Ready`) and tells about itself (`Status`)."""
+
+from dataclasses import dataclass
+
+from raft.block import Block
+from raft.ids import BlockId, NodeId, Term
+from raft.members import Members
+from raft.messages import Message
+from raft.proposals import Outcome
+from raft.roles import Role
+from raft.state import Batch, Snapshot
+
+__all__ = ["ReadDone", "Ready", "Status"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadDone:
+    """A linearizable read may look at the state machine now; None: ask again, no leader led."""
+
+    number: int
+    commit: BlockId | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """The host's work, in this order: write `batch`; apply; sync; send; `node.advance()`.
+
+    `committed` blocks are durable here already, so applying them need not wait for the sync of
+    this batch; `outcomes` and `reads` are told after they are applied. `messages` leave only when
+    `batch` is durable (if `batch.must_sync`).
+    """
+
+    batch: Batch | None
+    installed: Snapshot | None
+    """Replace the state machine by this before `committed` is applied."""
+    committed: tuple[Block, ...]
+    outcomes: tuple[Outcome, ...]
+    reads: tuple[ReadDone, ...]
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    node_id: NodeId
+    cluster_id: str
+    role: Role
+    term: Term
+    leader: NodeId | None
+    head: BlockId
+    commit: BlockId
+    applied: BlockId
+    root: BlockId
+    members: Members

@@ -1,0 +1,251 @@
+"""Appending and committing, both sides (sections 5.3 and 5.4.2, thesis 6.2 to 6.4)."""
+
+from raft.block import BlockKind
+from raft.core import Core, Leading
+from raft.errors import CorruptBlock
+from raft.forwarding import place_waiting
+from raft.ids import GENESIS, BlockId, Height, NodeId
+from raft.members import encode_members
+from raft.messages import Append, AppendAnswer, TakeOver
+from raft.progress import Flow, Progress
+from raft.roles import Role, RoleEvent
+
+__all__ = [
+    "advance_commit",
+    "on_append",
+    "on_append_answer",
+    "replicate",
+    "start_leading",
+    "tick_leader",
+]
+
+
+def start_leading(core: Core) -> None:
+    """A new leader appends at once: nothing older commits without a block of its term (5.4.2)."""
+    config, chain = core.config, core.chain
+    core.leading = Leading(
+        now_ms=core.now_ms,
+        quorum_due_ms=core.now_ms + config.election_timeout_ms,
+        own_match=chain.commit.height,
+    )
+    core.leader = core.id
+    if core.history.cluster_id:
+        core.grow(BlockKind.EMPTY, b"")
+    else:
+        core.grow(BlockKind.BIRTH, encode_members(core.members, config.cluster_id))
+    place_waiting(core)
+
+
+def tick_leader(core: Core, leading: Leading) -> None:
+    """Heartbeats are due by time; so is the question whether a majority still answers."""
+    if core.now_ms >= leading.heartbeat_due_ms:
+        leading.heartbeat_due_ms = core.now_ms + core.config.heartbeat_ms
+        leading.round += 1
+        for peer, progress in sorted(leading.progress.items()):
+            progress.probe_out = False
+            _send_append(core, leading, peer, progress, with_blocks=False)
+    if leading.transfer_to is not None and core.now_ms >= leading.transfer_end_ms:
+        leading.transfer_to = None
+        place_waiting(core)
+    if core.now_ms >= leading.quorum_due_ms:
+        timeout = core.config.election_timeout_ms
+        leading.quorum_due_ms = core.now_ms + timeout
+        heard = {core.id} | {
+            peer for peer, p in leading.progress.items() if p.answered_ms > core.now_ms - timeout
+        }
+        if len(heard & core.members.voters) < core.members.majority:
+            core.change_role(RoleEvent.QUORUM_LOST)
+            core.reset_election_timer()
+
+
+def replicate(core: Core) -> None:
+    """Send every follower what its window allows, and the commit it does not know yet."""
+    leading = core.leading
+    if leading is None:
+        return
+    _match_members(core, leading)
+    for peer, progress in leading.progress.items():
+        while progress.next <= core.chain.head.height and progress.may_send_blocks(
+            core.config.append_inflight_max
+        ):
+            if not _send_append(core, leading, peer, progress, with_blocks=True):
+                break
+        if progress.flow is Flow.REPLICATE and progress.commit_sent < core.chain.commit.height:
+            _send_append(core, leading, peer, progress, with_blocks=False)
+    if core.reads.has_queued and core.chain.commit.term == core.term:
+        _ask_round(core, leading)
+
+
+def _match_members(core: Core, leading: Leading) -> None:
+    """Progress for exactly the members of the head path, ourselves excepted."""
+    wanted = core.members.all - {core.id}
+    if leading.progress.keys() != wanted:
+        for peer in wanted - leading.progress.keys():
+            next_height = Height(core.chain.head.height + 1)
+            leading.progress[peer] = Progress(next_height, core.now_ms)
+        for peer in leading.progress.keys() - wanted:
+            del leading.progress[peer]
+
+
+def _ask_round(core: Core, leading: Leading) -> None:
+    """Read-index: is it still us who leads?"""
+    leading.round += 1
+    core.reads.ask(leading.round, core.chain.commit)
+    for peer, progress in leading.progress.items():
+        _send_append(core, leading, peer, progress, with_blocks=False)
+    _confirm_rounds(core, leading)
+
+
+def _confirm_rounds(core: Core, leading: Leading) -> None:
+    rounds = {peer: p.round for peer, p in leading.progress.items()} | {core.id: leading.round}
+    answered = sorted((rounds.get(voter, 0) for voter in core.members.voters), reverse=True)
+    core.reads.confirm(answered[core.members.majority - 1])
+
+
+def _send_append(
+    core: Core, leading: Leading, peer: NodeId, progress: Progress, *, with_blocks: bool
+) -> bool:
+    """One append; False when this follower needs blocks that only our snapshot has."""
+    chain = core.chain
+    parent_height = Height(progress.next - 1)
+    if parent_height < chain.root.height:
+        progress.flow = Flow.SNAPSHOT
+        return False
+    last = _last_to_send(core, parent_height) if with_blocks else parent_height
+    blocks = tuple(chain.blocks_between(parent_height, last))
+    core.send(
+        Append,
+        peer,
+        parent=chain.id_at(parent_height),
+        blocks=blocks,
+        commit=chain.commit,
+        round=leading.round,
+    )
+    progress.sent(last, chain.commit.height)
+    return True
+
+
+def _last_to_send(core: Core, parent_height: Height) -> Height:
+    """As many blocks as one message takes, at least one."""
+    chain, last, size = core.chain, Height(parent_height + 1), 0
+    while last < chain.head.height:
+        size += len(chain.block(chain.id_at(last)).payload) + 1
+        if size >= core.config.append_bytes_max:
+            break
+        last = Height(last + 1)
+    return last
+
+
+def on_append(core: Core, message: Append) -> None:
+    """Take the leader's blocks, follow its branch, acknowledge its last block and no more."""
+    if core.role is not Role.FOLLOWER or core.leader is None:
+        core.change_role(RoleEvent.LEADER_FOUND)
+    core.leader = message.sender
+    core.leader_heard_ms = core.now_ms
+    core.reset_election_timer()
+    place_waiting(core)
+    chain, last = core.chain, message.last
+    parent, blocks = message.parent, message.blocks
+    if parent.height < chain.root.height:  # a late message: we have a snapshot of its beginning
+        blocks = tuple(block for block in blocks if block.id.height > chain.root.height)
+        parent = blocks[0].parent if blocks else chain.root
+        if not blocks:
+            _answer(core, message, accepted=True)
+            return
+    if not chain.is_live(parent):
+        _answer(core, message, accepted=False)
+        return
+    if blocks and blocks[0].parent != parent:
+        raise CorruptBlock(f"block {blocks[0].id} does not follow the offered parent {parent}")
+    core.outbox.add_blocks(chain.extend(blocks))
+    if not chain.on_head_path(last):
+        core.follow(last)
+    commit = Height(min(message.commit.height, last.height))
+    if commit > chain.commit.height:
+        core.commit_to(commit)
+    _answer(core, message, accepted=True)
+
+
+def _answer(core: Core, message: Append, *, accepted: bool) -> None:
+    last = message.last if accepted else message.parent
+    hint = last if accepted else core.chain.last_at_most(message.parent) or core.chain.root
+    core.send(
+        AppendAnswer,
+        message.sender,
+        accepted=accepted,
+        last=last,
+        hint=hint,
+        round=message.round,
+    )
+
+
+def on_append_answer(core: Core, message: AppendAnswer) -> None:
+    """Move this follower's window; maybe commit."""
+    leading = core.leading
+    progress = leading.progress.get(message.sender) if leading is not None else None
+    if leading is None or progress is None:
+        return
+    progress.answered_ms = core.now_ms
+    progress.round = max(progress.round, message.round)
+    _confirm_rounds(core, leading)
+    if not message.accepted:
+        _probe_back(core, progress, message)
+    elif _is_ours(core, message.last):
+        progress.acknowledge(message.last.height)
+        advance_commit(core)
+        _finish_transfer(core, leading, message.sender)
+
+
+def _is_ours(core: Core, id_: BlockId) -> bool:
+    """On our path, or below our root, which everything we ever sent descends from."""
+    return core.chain.on_head_path(id_) or id_.height < core.chain.root.height
+
+
+def _probe_back(core: Core, progress: Progress, message: AppendAnswer) -> None:
+    """The follower lacks `last`: try where our path and its hint can meet."""
+    refused = message.last.height
+    if progress.match is not None and refused <= progress.match:
+        return  # answered long ago
+    if progress.flow is Flow.PROBE and refused != progress.next - 1:
+        return  # an answer to an earlier question
+    meeting = core.chain.last_at_most(message.hint)
+    if meeting is None:
+        progress.flow = Flow.SNAPSHOT
+    else:
+        progress.probe_from(Height(meeting.height + 1))
+
+
+def advance_commit(core: Core) -> None:
+    """Commit what a majority has, through a block of our own term (5.4.2)."""
+    leading, chain = core.leading, core.chain
+    if leading is None:
+        return
+    unsynced, own = core.outbox.unsynced, leading.own_match
+    while own < chain.head.height and chain.id_at(Height(own + 1)) not in unsynced:
+        own = Height(own + 1)
+    leading.own_match = own
+    matches: list[int] = []
+    for voter in core.members.voters:
+        progress = leading.progress.get(voter)
+        match = own if voter == core.id else progress.match if progress is not None else None
+        matches.append(GENESIS.height if match is None else match)
+    matches.sort(reverse=True)
+    height = Height(matches[core.members.majority - 1])
+    if height > chain.commit.height and chain.id_at(height).term == core.term:
+        core.commit_to(height)
+        if core.id not in core.members.voters and core.history.height <= height:
+            core.change_role(RoleEvent.REMOVED)
+
+
+def _finish_transfer(core: Core, leading: Leading, peer: NodeId) -> None:
+    """The chosen one has our head: let it stand."""
+    if leading.transfer_to == peer and leading.progress[peer].match == core.chain.head.height:
+        core.send(TakeOver, peer)
+
+
+def offer_takeover(core: Core, leading: Leading, to: NodeId) -> None:
+    """Start handing over; at once if `to` is up to date."""
+    leading.transfer_to = to
+    leading.transfer_end_ms = core.now_ms + core.config.election_timeout_ms
+    if to in leading.progress:
+        _finish_transfer(core, leading, to)
