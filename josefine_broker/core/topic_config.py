@@ -25,6 +25,7 @@ _INTEGER = re.compile(r"-?[0-9]{1,19}")
 class ConfigType(Enum):
     """Value types with their DescribeConfigs numbers (KIP-569)."""
 
+    BOOLEAN = 1
     STRING = 2
     INT = 3
     LONG = 5
@@ -217,6 +218,11 @@ TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
     ),
 )
 _KEYS = {key.name: key for key in TOPIC_CONFIGS}
+
+
+def is_list(name: str) -> bool:
+    key = _KEYS.get(name)
+    return key is not None and key.type is ConfigType.LIST
 
 
 def check_config(name: str, value: str | None) -> None:

@@ -1,0 +1,115 @@
+"""Committed offsets of consumer groups, and their records in `__consumer_offsets`.
+
+Rules: the records are Kafka's own (OffsetCommitKey v1, OffsetCommitValue v3), so Kafka's tools read
+them; the topic is the truth, this table is what a replay of it gives; a null value deletes.
+Groups here have no members: any client may commit for a group, as simple consumers do.
+"""
+
+import struct
+from collections.abc import Mapping
+from struct import Struct
+from typing import NamedTuple
+
+from josefine_broker.base.errors import CorruptData
+from josefine_broker.base.ids import TopicPartition
+
+KEY_VERSION = 1
+VALUE_VERSION = 3
+
+_SHORT = Struct(">h")
+_INT = Struct(">i")
+_VALUE_HEAD = Struct(">hqi")
+_LONG = Struct(">q")
+
+
+class CommittedOffset(NamedTuple):
+    """The next offset a group wants to read, with what its consumer said about it."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_time_ms: int
+
+
+class GroupOffsets:
+    """The committed offsets of all groups this broker coordinates."""
+
+    __slots__ = ("_groups",)
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+
+    @property
+    def group_ids(self) -> list[str]:
+        return sorted(self._groups)
+
+    def committed(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
+        return self._groups.get(group_id, {})
+
+    def store(self, group_id: str, tp: TopicPartition, committed: CommittedOffset | None) -> None:
+        """What a record of the offsets topic says; None deletes."""
+        if committed is not None:
+            self._groups.setdefault(group_id, {})[tp] = committed
+            return
+        offsets = self._groups.get(group_id)
+        if offsets is not None:
+            offsets.pop(tp, None)
+            if not offsets:
+                del self._groups[group_id]
+
+    def replay(self, key: bytes | None, value: bytes | None) -> None:
+        """Take in one record of the offsets topic; records of other kinds are passed over."""
+        if key is None or len(key) < 2 or _SHORT.unpack_from(key)[0] not in (0, KEY_VERSION):
+            return
+        group_id, tp = decode_key(key)
+        self.store(group_id, tp, None if value is None else decode_value(value))
+
+
+def coordinator_partition(group_id: str, partition_count: int) -> int:
+    """The partition of the offsets topic that keeps a group: Java's hashCode, as Kafka has it."""
+    code = 0
+    for (unit,) in Struct(">H").iter_unpack(group_id.encode("utf-16-be")):
+        code = (31 * code + unit) & 0xFFFFFFFF
+    return (code & 0x7FFFFFFF) % partition_count
+
+
+def encode_key(group_id: str, tp: TopicPartition) -> bytes:
+    return _SHORT.pack(KEY_VERSION) + _text(group_id) + _text(tp.topic) + _INT.pack(tp.partition)
+
+
+def encode_value(committed: CommittedOffset) -> bytes:
+    head = _VALUE_HEAD.pack(VALUE_VERSION, committed.offset, committed.leader_epoch)
+    return head + _text(committed.metadata) + _LONG.pack(committed.commit_time_ms)
+
+
+def decode_key(key: bytes) -> tuple[str, TopicPartition]:
+    try:
+        group_id, pos = _read_text(key, 2)
+        topic, pos = _read_text(key, pos)
+        return group_id, TopicPartition(topic, _INT.unpack_from(key, pos)[0])
+    except (struct.error, UnicodeDecodeError) as error:
+        raise CorruptData(f"offset commit key {key!r}: {error}") from error
+
+
+def decode_value(value: bytes) -> CommittedOffset:
+    try:
+        version, offset, leader_epoch = _VALUE_HEAD.unpack_from(value)
+        if version != VALUE_VERSION:
+            raise CorruptData(f"offset commit value of version {version}")
+        metadata, pos = _read_text(value, _VALUE_HEAD.size)
+        return CommittedOffset(offset, leader_epoch, metadata, _LONG.unpack_from(value, pos)[0])
+    except (struct.error, UnicodeDecodeError) as error:
+        raise CorruptData(f"offset commit value {value!r}: {error}") from error
+
+
+def _text(text: str) -> bytes:
+    data = text.encode()
+    return _SHORT.pack(len(data)) + data
+
+
+def _read_text(data: bytes, pos: int) -> tuple[str, int]:
+    size = _SHORT.unpack_from(data, pos)[0]
+    end = pos + 2 + size
+    if size < 0 or end > len(data):
+        raise CorruptData(f"text of {size} bytes at byte {pos} of {len(data)}")
+    return data[pos + 2 : end].decode(), end

@@ -1,0 +1,47 @@
+"""AlterConfigs (key 33, KIP-133): a topic's whole configuration at once; what is not named goes."""
+
+from collections.abc import Iterable
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.core.changes import AlterTopicConfig
+from josefine_broker.core.image import TopicEntry
+from josefine_broker.core.topic_config import check_configs
+from josefine_broker.handlers.altering import Resource, alter_topics
+from josefine_broker.handlers.context import Context, RequestInfo
+from josefine_broker.wire.entities import alter_configs as e
+
+
+def handle(ctx: Context, info: RequestInfo, request: e.AlterConfigsRequest) -> object:
+    return alter_topics(
+        ctx,
+        [Resource(each.resource_type, each.resource_name) for each in request.resources],
+        lambda at, topic: _change(topic, request.resources[at]),
+        _answer,
+        validate_only=request.validate_only,
+    )
+
+
+def refuse(request: e.AlterConfigsRequest, error: KafkaError) -> e.AlterConfigsResponse:
+    resources = (Resource(each.resource_type, each.resource_name) for each in request.resources)
+    return _answer((resource, error) for resource in resources)
+
+
+def _change(topic: TopicEntry, resource: e.AlterConfigsResource) -> AlterTopicConfig:
+    assign = check_configs((config.name, config.value) for config in resource.configs)
+    named = {name for name, _ in assign}
+    remove = tuple(name for name, _ in topic.config if name not in named)
+    return AlterTopicConfig(topic_id=topic.topic_id, assign=assign, remove=remove)
+
+
+def _answer(outcomes: Iterable[tuple[Resource, KafkaError | None]]) -> e.AlterConfigsResponse:
+    return e.AlterConfigsResponse(
+        responses=tuple(
+            e.AlterConfigsResourceResponse(
+                error_code=ErrorCode.none if error is None else error.code,
+                error_message=None if error is None else error.message or None,
+                resource_type=resource.type,
+                resource_name=resource.name,
+            )
+            for resource, error in outcomes
+        )
+    )

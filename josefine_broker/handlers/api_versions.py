@@ -1,0 +1,38 @@
+"""ApiVersions (key 18): what this broker serves, from the table of handlers.
+
+KIP-511: a version we do not know is answered UNSUPPORTED_VERSION with a v0 body that lists the
+versions of every key, so that the client can ask again.
+"""
+
+from collections.abc import Iterable
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.handlers.context import Context, RequestInfo
+from josefine_broker.wire.entities import api_versions as e
+
+
+class ApiVersionsHandler:
+    """Holds the answer, which is the same for everybody."""
+
+    __slots__ = ("_api_keys",)
+
+    def __init__(self, versions: Iterable[tuple[int, int, int]]) -> None:
+        """`versions` are (key, lowest, highest)."""
+        self._api_keys = tuple(
+            e.ApiVersion(api_key=key, min_version=low, max_version=high)
+            for key, low, high in sorted(versions)
+        )
+
+    def handle(
+        self, ctx: Context, info: RequestInfo, request: e.ApiVersionsRequest
+    ) -> e.ApiVersionsResponse:
+        return e.ApiVersionsResponse(api_keys=self._api_keys)
+
+    def refuse(self, request: object, error: KafkaError) -> e.ApiVersionsResponse:
+        return e.ApiVersionsResponse(error_code=error.code, api_keys=self._api_keys)
+
+    def unsupported_version(self) -> e.ApiVersionsResponse:
+        """To be encoded as v0, whatever version was asked."""
+        return e.ApiVersionsResponse(
+            error_code=ErrorCode.unsupported_version, api_keys=self._api_keys
+        )

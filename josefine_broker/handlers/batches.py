@@ -1,0 +1,88 @@
+"""Appending one record batch to a hosted partition: the path of every produce and offset commit.
+
+Rules: a batch is checked (length, limit, magic, CRC, counts), judged by the partition, stamped in
+place and written, in that order; its records are never looked at. After a refusal, the log's own
+(a full disk) among them, nothing has changed.
+"""
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.core.log_config import TimestampType
+from josefine_broker.handlers.context import Context, HostedPartition
+from josefine_broker.records.batch import (
+    NO_TIMESTAMP_MS,
+    BatchHeader,
+    check_produced,
+    parse_header,
+    stamp,
+    stamp_log_append_time,
+    verify,
+)
+
+NO_APPEND_TIME = -1
+
+
+def append_batch(
+    ctx: Context,
+    tp: tuple[str, int],
+    hosted: HostedPartition,
+    batch: memoryview,
+    acks: int,
+    now_ms: int,
+) -> tuple[int, int]:
+    """Store one client's batch: (base offset, log append time or -1).
+
+    `batch` must be writable. Raises KafkaError and CorruptData; then nothing was stored.
+    """
+    header = parse_header(batch)
+    size = header.batch_length + 12
+    settings = hosted.settings
+    if len(batch) > size:
+        raise KafkaError(ErrorCode.invalid_record, "more than one record batch for one partition")
+    if size > settings.log.message_bytes_max:
+        raise KafkaError(
+            ErrorCode.message_too_large,
+            f"a batch of {size} bytes, max.message.bytes is {settings.log.message_bytes_max}",
+        )
+    verify(batch, 0, header)
+    check_produced(header)
+    if header.is_transactional:
+        raise KafkaError(ErrorCode.invalid_txn_state, "transactions are not served yet")
+    partition = hosted.partition
+    duplicate = partition.check_append(header, acks)
+    stamps_time = settings.log.timestamp_type is TimestampType.LOG_APPEND_TIME
+    if duplicate is not None:
+        ctx.counters.duplicate_batches += 1
+        return duplicate.base_offset, duplicate.max_timestamp_ms if stamps_time else NO_APPEND_TIME
+    if stamps_time:
+        # The one change inside the CRC: attribute bit and max timestamp (KIP-32).
+        header = stamp_log_append_time(batch, 0, now_ms)
+    else:
+        _check_timestamps(header, hosted, now_ms)
+    base_offset = hosted.log.log_end_offset
+    stamp(batch, 0, base_offset, partition.leader_epoch)
+    hosted.log.append(batch, header, now_ms)
+    partition.appended(header, base_offset, now_ms)
+    counters = ctx.counters
+    counters.produced_batches += 1
+    counters.produced_records += header.record_count
+    counters.produced_bytes += size
+    ctx.parked.wake(tp, ctx.clock.monotonic_ms())
+    return base_offset, now_ms if stamps_time else NO_APPEND_TIME
+
+
+def _check_timestamps(header: BatchHeader, hosted: HostedPartition, now_ms: int) -> None:
+    """The bounds of KIP-937, judged by the batch's first and largest timestamp."""
+    settings = hosted.settings
+    newest_ms, oldest_ms = header.max_timestamp_ms, header.base_timestamp_ms
+    if newest_ms - now_ms > settings.timestamp_after_max_ms:
+        raise KafkaError(
+            ErrorCode.invalid_timestamp,
+            f"a record is {newest_ms - now_ms} ms ahead of the broker's clock, "
+            f"message.timestamp.after.max.ms is {settings.timestamp_after_max_ms}",
+        )
+    if oldest_ms != NO_TIMESTAMP_MS and now_ms - oldest_ms > settings.timestamp_before_max_ms:
+        raise KafkaError(
+            ErrorCode.invalid_timestamp,
+            f"a record is {now_ms - oldest_ms} ms behind the broker's clock, "
+            f"message.timestamp.before.max.ms is {settings.timestamp_before_max_ms}",
+        )

@@ -1,0 +1,236 @@
+"""What handlers see of the broker: values, cores and ports. No sockets, no files, no clock of its
+own; the simulator hands them its own ports.
+
+Rules: one `Context` per broker, on one thread. `image` is replaced, never changed, and only by
+`handlers/blocks.py`. Counters are plain integers.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+from uuid import UUID
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.base.ports import Clock
+from josefine_broker.core.changes import Change
+from josefine_broker.core.fetch_session import FetchSessions, Rng
+from josefine_broker.core.group_offsets import GroupOffsets
+from josefine_broker.core.image import MetadataImage
+from josefine_broker.core.log_config import LogConfig
+from josefine_broker.core.parked import Parked, ParkedRequests
+from josefine_broker.core.partition import Partition
+from josefine_broker.core.producer_ids import ProducerIds
+from josefine_broker.core.proposals import AwaitProposals, Proposal, Proposals
+from josefine_broker.core.topic_config import TopicSettings
+from josefine_broker.records.batch import BatchHeader
+
+Buffer = bytes | bytearray | memoryview
+
+
+class LogStatePort(Protocol):
+    """The small files beside a log."""
+
+    def store_leader_epochs(self, payload: bytes) -> None: ...
+
+
+class LogPort(Protocol):
+    """One partition's log, as `shell/log.py` has it; ends are exclusive.
+
+    Raises KafkaError(kafka_storage_error | corrupt_message | offset_out_of_range); after a refused
+    append it is as it was.
+    """
+
+    @property
+    def state(self) -> LogStatePort: ...
+
+    @property
+    def log_start_offset(self) -> int: ...
+
+    @property
+    def log_end_offset(self) -> int: ...
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    def append(self, batch: memoryview, header: BatchHeader, now_ms: int) -> int:
+        """Store one stamped batch; `header` may be from before the stamping of its offset."""
+        ...
+
+    def read(
+        self, offset: int, bytes_max: int, *, end_offset: int, at_least_one: bool = True
+    ) -> Sequence[Buffer]:
+        """Whole batches from the one holding `offset`, below `end_offset`."""
+        ...
+
+    def find_by_timestamp(self, timestamp_ms: int) -> tuple[int, int, int] | None:
+        """(offset, timestamp_ms, leader_epoch) of the first record not older, or None."""
+        ...
+
+    def max_timestamp(self) -> tuple[int, int] | None:
+        """(offset, timestamp_ms) of the record with the largest timestamp, or None."""
+        ...
+
+    def delete_before(self, offset: int) -> None: ...
+
+
+class LogsPort(Protocol):
+    """The logs of this broker, as the composition root offers them."""
+
+    def open(
+        self, tp: TopicPartition, topic_id: UUID, settings: TopicSettings
+    ) -> "HostedPartition":
+        """Open or create the log, recovered, with what recovery learnt of producers and epochs."""
+        ...
+
+    def configure(self, tp: TopicPartition, config: LogConfig) -> None:
+        """The topic's settings changed."""
+        ...
+
+    def delete(self, tp: TopicPartition) -> None:
+        """The topic is gone: close and remove its files."""
+        ...
+
+
+class RaftPort(Protocol):
+    """Where metadata changes go. The answer is the applied block; a failure is the deadline."""
+
+    def propose(self, payload: bytes, deadline_ms: int) -> object: ...
+
+
+class RequestInfo(NamedTuple):
+    """One request's envelope. `header` is the wire's request header."""
+
+    header: Any
+    principal: str
+    client_address: str
+    listener: str
+
+
+@dataclass(slots=True)
+class HostedPartition:
+    """A partition this broker hosts: its deciding part and its log."""
+
+    topic_id: UUID
+    partition: Partition
+    log: LogPort
+    settings: TopicSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings:
+    """Configuration as far as handlers need it; the defaults are Kafka's but for the offsets topic,
+    whose 50 partitions are for clusters larger than this broker is for."""
+
+    auto_create_topics: bool = True
+    default_partitions: int = 1
+    default_replication_factor: int = 1
+    topic_defaults: TopicSettings = field(default_factory=TopicSettings)
+    offsets_partitions: int = 8
+    fetch_bytes_max: int = 55 * 1024 * 1024
+    """`fetch.max.bytes` of the broker: a fetch answer is not larger, whatever was asked."""
+    fetch_sessions_max: int = 1000
+    metadata_timeout_ms: int = 10_000
+    """How long a request without a timeout of its own waits for a metadata change."""
+    offset_metadata_bytes_max: int = 4096
+
+
+@dataclass(slots=True)
+class Counters:
+    """What the data path counts; the shell exports it on a scrape."""
+
+    produced_batches: int = 0
+    produced_records: int = 0
+    produced_bytes: int = 0
+    duplicate_batches: int = 0
+    refused_batches: int = 0
+    fetched_bytes: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Context:
+    """The one mutable composition that handlers work on."""
+
+    broker_id: int
+    image: MetadataImage
+    clock: Clock
+    rng: Rng
+    raft: RaftPort
+    logs: LogsPort
+    settings: BrokerSettings
+    proposals: Proposals
+    sessions: FetchSessions
+    controller_id: int = -1
+    """The broker that leads the Raft, as far as the shell knows it; -1: none."""
+    partitions: dict[tuple[str, int], HostedPartition] = field(default_factory=dict)
+    parked: ParkedRequests = field(default_factory=ParkedRequests)
+    groups: GroupOffsets = field(default_factory=GroupOffsets)
+    producer_ids: ProducerIds = field(default_factory=ProducerIds)
+    counters: Counters = field(default_factory=Counters)
+    reconciled_image: MetadataImage | None = None
+    """The image that the hosted partitions last followed."""
+    data_directory: str = ""
+    """What DescribeLogDirs calls this broker's only log directory."""
+
+    def hosted(self, topic: str, index: int) -> HostedPartition:
+        """A partition hosted here. Raises KafkaError that tells a client where it stands."""
+        hosted = self.partitions.get((topic, index))
+        if hosted is not None:
+            return hosted
+        if self.image.partition(topic, index) is not None:
+            raise KafkaError(ErrorCode.not_leader_or_follower, "another broker hosts it")
+        raise KafkaError(ErrorCode.unknown_topic_or_partition, f"no partition {topic}-{index}")
+
+    def propose(self, change: Change, deadline_ms: int) -> Proposal:
+        """Hand a metadata change to Raft; `deadline_ms` is absolute and monotonic."""
+        proposal, payload = self.proposals.open(change)
+        self.raft.propose(payload, deadline_ms)
+        return proposal
+
+    def answer_when_settled(
+        self, proposals: Sequence[Proposal], deadline_ms: int, build: Callable[[], object]
+    ) -> object:
+        """`build()` now when nothing is open, else a token that is answered by it later."""
+        if all(proposal.settled for proposal in proposals):
+            return build()
+        waiting = AwaitProposals(self.proposals, proposals, deadline_ms, build)
+        self.parked.park(waiting, [each.origin for each in proposals if not each.settled])
+        return waiting
+
+    def topic_name(self, name: str | None, topic_id: UUID | None) -> str | None:
+        """The name of a topic asked for by id (KIP-516) or by name; None: no such id."""
+        if topic_id is None or not topic_id.int:
+            return name
+        return self.image.topic_names.get(topic_id)
+
+
+def new_context(
+    *,
+    broker_id: int,
+    image: MetadataImage,
+    clock: Clock,
+    rng: Rng,
+    raft: RaftPort,
+    logs: LogsPort,
+    settings: BrokerSettings,
+    data_directory: str = "",
+) -> Context:
+    """A context with empty tables."""
+    return Context(
+        broker_id=broker_id,
+        image=image,
+        clock=clock,
+        rng=rng,
+        raft=raft,
+        logs=logs,
+        settings=settings,
+        proposals=Proposals(broker_id, rng.getrandbits(48)),
+        sessions=FetchSessions(settings.fetch_sessions_max),
+        controller_id=broker_id,
+        data_directory=data_directory,
+    )
+
+
+Handler = Callable[[Context, RequestInfo, Any], Any | Parked | None]
+"""A handler: the newest request entity in; the newest response entity, a parked token, or None
+(acks=0: no answer is owed) out. Raises KafkaError when the whole request is refused."""

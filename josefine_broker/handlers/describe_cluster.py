@@ -1,0 +1,37 @@
+"""DescribeCluster (key 60, KIP-700): cluster id, controller, brokers. Only brokers' endpoints."""
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.handlers.context import Context, RequestInfo
+from josefine_broker.handlers.topics import ALL_CLUSTER_OPERATIONS, reachable_brokers
+from josefine_broker.wire.entities import describe_cluster as e
+
+BROKERS = 1
+
+
+def handle(
+    ctx: Context, info: RequestInfo, request: e.DescribeClusterRequest
+) -> e.DescribeClusterResponse:
+    if request.endpoint_type != BROKERS:
+        raise KafkaError(
+            ErrorCode.mismatched_endpoint_type, "only brokers are described (endpoint type 1)"
+        )
+    operations = -(2**31)
+    if request.include_cluster_authorized_operations:
+        operations = ALL_CLUSTER_OPERATIONS
+    return e.DescribeClusterResponse(
+        cluster_id=ctx.image.cluster_id,
+        controller_id=ctx.controller_id,
+        brokers=tuple(
+            e.DescribeClusterBroker(
+                broker_id=broker.broker_id, host=at.host, port=at.port, rack=broker.rack
+            )
+            for broker, at in reachable_brokers(ctx, info.listener)
+        ),
+        cluster_authorized_operations=operations,
+    )
+
+
+def refuse(request: e.DescribeClusterRequest, error: KafkaError) -> e.DescribeClusterResponse:
+    return e.DescribeClusterResponse(
+        error_code=error.code, error_message=error.message or None, cluster_id="", brokers=()
+    )

@@ -1,0 +1,91 @@
+"""What several handlers share about topics: names, new topics, brokers as clients see them.
+
+Topic names follow Kafka's rule: letters, digits, `.`, `_`, `-`, at most 249, not `.` or `..`.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from uuid import UUID
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.limits import TOPIC_NAME_CHARS_MAX
+from josefine_broker.core.changes import CreateTopic
+from josefine_broker.core.image import OFFSETS_TOPIC, BrokerEntry, Endpoint
+from josefine_broker.core.placement import check_assignment, place
+from josefine_broker.core.proposals import Proposal
+from josefine_broker.core.topic_config import check_configs
+from josefine_broker.handlers.context import Context
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+OFFSETS_TOPIC_CONFIG = (("cleanup.policy", "compact"), ("segment.bytes", str(100 * 1024 * 1024)))
+"""As Kafka makes it, but for the compression."""
+
+ALL_TOPIC_OPERATIONS = 3576
+ALL_CLUSTER_OPERATIONS = 8096
+"""Bit fields of KIP-430: every operation there is, since nothing is forbidden to anybody yet."""
+
+
+def check_name(name: str) -> None:
+    """Raises KafkaError(invalid_topic_exception)."""
+    if name in (".", "..") or len(name) > TOPIC_NAME_CHARS_MAX or not _NAME.fullmatch(name):
+        raise KafkaError(
+            ErrorCode.invalid_topic_exception,
+            f"a topic name is 1 to {TOPIC_NAME_CHARS_MAX} of a-z A-Z 0-9 . _ -, not '{name[:260]}'",
+        )
+
+
+def new_topic(
+    ctx: Context,
+    name: str,
+    *,
+    partitions: int = -1,
+    replication_factor: int = -1,
+    assignment: dict[int, tuple[int, ...]] | None = None,
+    config: Iterable[tuple[str, str | None]] = (),
+) -> CreateTopic:
+    """The change that makes a topic; -1 stands for the broker's default (KIP-464).
+
+    Raises KafkaError saying what is wrong with the wish.
+    """
+    check_name(name)
+    if name in ctx.image.topics:
+        raise KafkaError(ErrorCode.topic_already_exists, f"topic '{name}' already exists")
+    pairs = check_configs(config)
+    brokers = ctx.image.brokers
+    if assignment:
+        if partitions != -1 or replication_factor != -1:
+            raise KafkaError(
+                ErrorCode.invalid_request, "a manual assignment excludes counts: both must be -1"
+            )
+        replicas = check_assignment(brokers, assignment)
+    else:
+        settings = ctx.settings
+        replicas = place(
+            brokers,
+            settings.default_partitions if partitions == -1 else partitions,
+            settings.default_replication_factor if replication_factor == -1 else replication_factor,
+            start=ctx.rng.getrandbits(16),
+        )
+    topic_id = UUID(int=ctx.rng.getrandbits(128), version=4)
+    return CreateTopic(name=name, topic_id=topic_id, replicas=replicas, config=pairs)
+
+
+def propose_offsets_topic(ctx: Context, deadline_ms: int) -> list[Proposal]:
+    """The proposal that makes `__consumer_offsets`; none when it is there."""
+    if OFFSETS_TOPIC in ctx.image.topics:
+        return []
+    change = new_topic(
+        ctx,
+        OFFSETS_TOPIC,
+        partitions=ctx.settings.offsets_partitions,
+        config=OFFSETS_TOPIC_CONFIG,
+    )
+    return [ctx.propose(change, deadline_ms)]
+
+
+def reachable_brokers(ctx: Context, listener: str) -> Sequence[tuple[BrokerEntry, Endpoint]]:
+    """The brokers that have the listener a client came through, with where it dials them."""
+    brokers = (ctx.image.brokers[broker_id] for broker_id in sorted(ctx.image.brokers))
+    found = ((broker, broker.endpoint(listener)) for broker in brokers)
+    return [(broker, endpoint) for broker, endpoint in found if endpoint is not None]
