@@ -104,7 +104,8 @@ def decide(batch: Batch, tip: Tip | None) -> Decision:
         return _commit(batch, tip, {})
     if _reached(batch, tip):
         return Skip()
-    later, earlier = [], []
+    later: list[Partition] = []
+    earlier: list[Partition] = []
     for partition in batch.end:
         table_end, start = tip.ends.get(partition), batch.start_of(partition)
         if table_end is None or table_end == start:

@@ -68,15 +68,20 @@ class Reader:
         """A text; numbers count as the text they were written as. Empty is refused."""
         node = self.table.nodes.get(key)
         if node is None:
-            return self._missing(key) if required else None
+            if required:
+                self._missing(key)
+            return None
         if isinstance(node, Scalar) and node.value is not None and node.value != "":
             return str(node.value)
-        return self._wrong(key, node)
+        self._wrong(key, node)
+        return None
 
     def choice(self, key: str, choices: tuple[str, ...], *, required: bool = True) -> str | None:
         node = self.table.nodes.get(key)
         if node is None:
-            return self._missing(key) if required else None
+            if required:
+                self._missing(key)
+            return None
         value = node.value if isinstance(node, Scalar) else None
         if value in choices:
             return str(value)
@@ -85,7 +90,8 @@ class Reader:
             message = f"`{value}` is not supported yet; expected {' or '.join(choices)}"
             self.problem(node.place, node.path, message)
             return None
-        return self._wrong(key, node, nearest(str(value), [*choices, *later]) if value else "")
+        self._wrong(key, node, nearest(str(value), [*choices, *later]) if value else "")
+        return None
 
     def flag(self, key: str) -> bool:
         node = self.table.nodes.get(key)

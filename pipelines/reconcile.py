@@ -8,7 +8,7 @@ batch, and `chain.decide` skips it when the table has it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from pipelines.chain import Ends, Stop, Tip, TopicIds, Verdict
@@ -29,6 +29,7 @@ class Recorded:
     batch: int
     ends: Ends
     topic_ids: TopicIds
+    first: Ends = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +67,10 @@ def reconcile(
     verdict = _verdict(checkpoint, tip)
     if verdict is None:
         assert not isinstance(tip, Unreadable)
-        return Start(at=tip.ends if tip else None, tip=tip)
+        return Start(at=_starting(checkpoint, tip), tip=tip)
     if trust is Trust.TABLE and not isinstance(tip, Unreadable):
         # Without a commit of ours the table says "from the beginning": the default start.
-        return Start(at=tip.ends if tip else None, tip=tip, set_checkpoint_aside=True)
+        return Start(at=_starting(None, tip), tip=tip, set_checkpoint_aside=True)
     if trust is Trust.CHECKPOINT and checkpoint and checkpoint.committed and not checkpoint.damaged:
         committed = checkpoint.committed
         version = tip.txn_version if tip else 0
@@ -79,6 +80,16 @@ def reconcile(
     if isinstance(tip, Unreadable):
         detail = tip.hint
     return Stop(verdict=verdict, detail=detail)
+
+
+def _starting(checkpoint: Checkpoint | None, tip: Tip | None) -> Ends | None:
+    """What the source is told as its start; Spark asks for it while batch 0 is not committed.
+
+    A planned batch 0 keeps the start it was planned with: `earliest` may be later by now.
+    """
+    if tip is not None:
+        return tip.ends or None
+    return (checkpoint.planned.first or None) if checkpoint and checkpoint.planned else None
 
 
 def _verdict(checkpoint: Checkpoint | None, tip: Tip | Unreadable | None) -> Verdict | None:
@@ -97,9 +108,10 @@ def _verdict(checkpoint: Checkpoint | None, tip: Tip | Unreadable | None) -> Ver
     if _recreated(tip, planned):
         return Verdict.TOPIC_RECREATED
     if committed is None:
-        # Batch 0 has no recorded start: Spark asks the source again and we answer with the
-        # table's end, so the replayed batch continues the table unless it ends before it.
-        return Verdict.TABLE_AHEAD if _somewhere(tip, planned, ahead=True) else None
+        if _continues(tip, planned):
+            return None
+        ahead = _somewhere(tip, planned, ahead=True)
+        return Verdict.TABLE_AHEAD if ahead else Verdict.TABLE_ELSEWHERE
     behind = _somewhere(tip, committed, ahead=False)
     if behind and _somewhere(tip, committed, ahead=True):
         return Verdict.TABLE_ELSEWHERE
@@ -110,6 +122,11 @@ def _at(tip: Tip, recorded: Recorded) -> bool:
     """Whether the table is at the batch's end. The table may know topics that have left since."""
     same = all(tip.ends.get(partition) == end for partition, end in recorded.ends.items())
     return same and not _recreated(tip, recorded)
+
+
+def _continues(tip: Tip, planned: Recorded) -> bool:
+    """Whether a planned batch 0 starts where the table ends."""
+    return all(tip.ends.get(p, first) == first for p, first in planned.first.items())
 
 
 def _recreated(tip: Tip, recorded: Recorded) -> bool:

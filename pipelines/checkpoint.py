@@ -1,0 +1,125 @@
+"""What Spark's checkpoint of one sink says: planned and committed batches with their offsets.
+
+Reads `offsets/N` (written before a batch runs) and `commits/N` (after it). Never writes, except
+that `set_aside` renames the whole folder when the user trusts the table instead.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pipelines.chain import Batch, Ends, TopicIds
+from pipelines.errors import RunError
+from pipelines.reconcile import Checkpoint, Recorded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOffsets:
+    """One source offset as recorded: `first` says where a partition began for this query."""
+
+    ends: Ends
+    topic_ids: TopicIds = field(default_factory=dict)
+    first: Ends = field(default_factory=dict)
+
+
+class Files(Protocol):
+    """What is needed of a file system (`hadoop.HadoopFiles`, or a folder in a unit test)."""
+
+    def read_text(self, path: str) -> str | None: ...
+
+    def names(self, folder: str) -> list[str]: ...
+
+    def rename(self, path: str, new_path: str) -> None: ...
+
+
+class CheckpointFiles:
+    """One sink's checkpoint folder. `parse` reads the source's offset JSON."""
+
+    def __init__(self, files: Files, folder: str, parse: Callable[[str], SourceOffsets]) -> None:
+        self._files = files
+        self.folder = folder
+        self._parse = parse
+        self._last: tuple[int, SourceOffsets] | None = None
+
+    def read(self) -> Checkpoint | None:
+        """The newest planned and committed batches; None when there is no checkpoint."""
+        planned_id = max(self._ids("offsets"), default=None)
+        committed_id = max(self._ids("commits"), default=None)
+        if planned_id is None:
+            if committed_id is None:
+                return None
+            return Checkpoint(planned=None, committed=None, damaged=self._damage(committed_id))
+        committed = None
+        if committed_id is not None:
+            recorded = self._recorded(committed_id)
+            if recorded is None:
+                damaged = self._damage(committed_id)
+                planned = self._recorded(planned_id)
+                return Checkpoint(planned=planned, committed=None, damaged=damaged)
+            committed = recorded
+        return Checkpoint(planned=self._recorded(planned_id), committed=committed)
+
+    def batch(self, batch_id: int) -> Batch:
+        """A planned batch's start and end. Batch 0 has no start: its offsets' `first` say it."""
+        offsets = self._offsets(batch_id)
+        if offsets is None:
+            raise RunError(f"{self.folder}/offsets/{batch_id} is not there: was it removed?")
+        if batch_id == 0:
+            start: Ends = {}
+        elif self._last is not None and self._last[0] == batch_id - 1:
+            start = self._last[1].ends
+        else:
+            before = self._offsets(batch_id - 1)
+            if before is None:
+                path = f"{self.folder}/offsets/{batch_id - 1}"
+                raise RunError(f"{path} is not there: where batch {batch_id} starts is unknown")
+            start = before.ends
+        self._last = (batch_id, offsets)
+        return Batch(
+            start=start, end=offsets.ends, topic_ids=offsets.topic_ids, first=offsets.first
+        )
+
+    def query_id(self) -> str:
+        """Spark's id of the query, for the Delta log; "" when it is not there."""
+        text = self._files.read_text(f"{self.folder}/metadata")
+        return str(json.loads(text).get("id", "")) if text else ""
+
+    def set_aside(self) -> str:
+        """Rename the folder to the first free `<folder>.set-aside-N`; returns the new path."""
+        parent, _, name = self.folder.rpartition("/")
+        taken = set(self._files.names(parent))
+        n = next(n for n in range(1, len(taken) + 2) if f"{name}.set-aside-{n}" not in taken)
+        new_path = f"{self.folder}.set-aside-{n}"
+        self._files.rename(self.folder, new_path)
+        return new_path
+
+    def _ids(self, log: str) -> list[int]:
+        return [int(n) for n in self._files.names(f"{self.folder}/{log}") if n.isdigit()]
+
+    def _damage(self, batch_id: int) -> str:
+        return f"commits/{batch_id} is there, offsets/{batch_id} is not"
+
+    def _recorded(self, batch_id: int) -> Recorded | None:
+        offsets = self._offsets(batch_id)
+        if offsets is None:
+            return None
+        return Recorded(
+            batch=batch_id, ends=offsets.ends, topic_ids=offsets.topic_ids, first=offsets.first
+        )
+
+    def _offsets(self, batch_id: int) -> SourceOffsets | None:
+        path = f"{self.folder}/offsets/{batch_id}"
+        text = self._files.read_text(path)
+        if text is None:
+            return None
+        lines = text.splitlines()
+        # Version line, batch metadata, one line per source; we have one source per query.
+        if len(lines) != 3 or lines[0] != "v1":
+            raise RunError(f"{path} is not an offset log of version 1 with one source")
+        try:
+            return self._parse(lines[2])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise RunError(f"{path}: the source's offsets cannot be read: {error}") from error

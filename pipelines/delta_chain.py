@@ -1,0 +1,205 @@
+"""Chained commits into one Delta table: rows, both offset maps and the next txnVersion in one.
+
+Rules: a commit is believed only when the log shows it with our run's mark, because Delta skips a
+txnVersion that is not higher without any error; txnVersion is the last own one + 1, never Spark's
+batch id (it restarts at 0 with a lost checkpoint); a commit of ours that another run wrote is a
+reason to stop. Between batches the tip is kept in memory, so a batch costs two look-ups of the log.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pipelines.chain import Commit, Stop, Tip, Verdict, to_json
+from pipelines.delta_log import FORMAT, DeltaLogReader, LogEntry, known_txn_version
+from pipelines.hadoop import HadoopFiles
+from pipelines.reconcile import Unreadable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ATTEMPTS_MAX = 4
+"""Of one commit. Others' OPTIMIZE or DELETE may collide with a MERGE; a collision moved nothing."""
+
+_PREFIX = "spark.databricks.delta.write."
+_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_RESET = _PREFIX + "txnVersion.autoReset.enabled"
+
+
+class StoppedError(Exception):
+    """Carries the Stop that a batch ran into."""
+
+    def __init__(self, stop: Stop) -> None:
+        super().__init__(stop.verdict.value)
+        self.stop = stop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """Who commits: the parts of userMetadata that do not change during a run."""
+
+    pipeline: str
+    sink: str
+    run: str
+
+    @property
+    def app_id(self) -> str:
+        return f"josefine:{self.pipeline}:{self.sink}"
+
+
+class DeltaChain:
+    """One sink's chain in one table. Mutable: the tip and the last version seen."""
+
+    def __init__(self, spark: SparkSession, path: str, link: Link) -> None:
+        self.path = path
+        self.link = link
+        self.tip: Tip | None = None
+        self.query_id = ""
+        self._files = HadoopFiles(spark)
+        self._spark = spark
+        self._log = DeltaLogReader(self._files, path, link.app_id)
+        self._version = -1
+
+    def load(self) -> Tip | Unreadable | None:
+        """Find the last own commit. An Unreadable one leaves the chain without a tip."""
+        found, self._version = self._log.last_tip()
+        if isinstance(found, Unreadable) and found.txn_version == 0:
+            # The log was cleaned up before it could be read to its beginning.
+            known = known_txn_version(self._spark, self.path, self.link.app_id)
+            found = None if known is None else Unreadable(txn_version=known, hint=self._hint(found))
+        self.tip = found if isinstance(found, Tip) else None
+        return found
+
+    def follow(self, tip: Tip | None) -> None:
+        """Continue from a tip that the start-up reconciliation settled on."""
+        self.tip = tip
+
+    def append(self, frame: DataFrame, commit: Commit, batch_id: int) -> LogEntry:
+        """Append rows; an empty frame still logs the offsets."""
+        metadata = self._metadata(commit, batch_id)
+
+        def write() -> None:
+            writer = frame.write.format("delta").mode("append").option("userMetadata", metadata)
+            writer = writer.option("txnAppId", self.link.app_id)
+            writer.option("txnVersion", str(commit.txn_version)).save(self.path)
+
+        return self._committed(write, commit, batch_id)
+
+    def merge(
+        self,
+        frame: DataFrame,
+        keys: tuple[str, ...],
+        merged: Mapping[str, str],
+        commit: Commit,
+        batch_id: int,
+    ) -> LogEntry:
+        """Merge rows by key: `merged` gives the SQL of each column when the key is there (t, s).
+
+        MERGE takes the transaction pair only from session settings. They are set on the query's
+        own session and never outlive the call: a pair left behind makes later writes skip.
+        """
+        from delta.tables import DeltaTable
+
+        session = frame.sparkSession
+        metadata = self._metadata(commit, batch_id)
+        confs = {
+            _PREFIX + "txnAppId": self.link.app_id,
+            _PREFIX + "txnVersion": str(commit.txn_version),
+            _RESET: "true",
+            _METADATA: metadata,
+        }
+        condition = " AND ".join(f"t.`{key}` <=> s.`{key}`" for key in keys)
+
+        def write() -> None:
+            target = DeltaTable.forPath(session, self.path).alias("t")
+            merge = target.merge(frame.alias("s"), condition)
+            merge = merge.whenMatchedUpdate(set={f"`{c}`": sql for c, sql in merged.items()})
+            try:
+                for name, value in confs.items():
+                    session.conf.set(name, value)
+                merge.whenNotMatchedInsertAll().execute()
+            finally:
+                for name in confs:
+                    session.conf.unset(name)
+
+        return self._committed(write, commit, batch_id)
+
+    def _committed(self, write: Callable[[], None], commit: Commit, batch_id: int) -> LogEntry:
+        """Run a write until the log shows it; raise StoppedError when another run's is there."""
+        if self._own_after() is not None:
+            raise StoppedError(Stop(verdict=Verdict.LOST_RACE))
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            try:
+                write()
+                failure = None
+            except Exception as error:
+                failure = error
+            own = self._own_after()
+            if own is not None and self._is_mine(own, batch_id, commit):
+                # Also after a failure: the commit may be there although its answer was lost.
+                self.tip = Tip(
+                    ends=commit.end, topic_ids=commit.topic_ids, txn_version=commit.txn_version
+                )
+                self._leave_hint(commit, batch_id)
+                return own
+            if own is not None or failure is None or "DELTA_CONCURRENT_TRANSACTION" in str(failure):
+                raise StoppedError(Stop(verdict=Verdict.LOST_RACE)) from failure
+            if "DELTA_CONCURRENT_" not in str(failure) or attempt == ATTEMPTS_MAX:
+                raise failure
+        raise AssertionError("unreachable")
+
+    def _own_after(self) -> LogEntry | None:
+        """The first own commit since the last look, past those of others."""
+        entries = self._log.after(self._version)
+        if entries:
+            self._version = entries[-1].version
+        return next((entry for entry in entries if entry.txn_version is not None), None)
+
+    def _is_mine(self, entry: LogEntry, batch_id: int, commit: Commit) -> bool:
+        meta = entry.metadata or {}
+        mark = (meta.get("run"), meta.get("batch"), entry.txn_version)
+        return mark == (self.link.run, batch_id, commit.txn_version)
+
+    def _metadata(self, commit: Commit, batch_id: int) -> str:
+        value: dict[str, Any] = {
+            "josefine": FORMAT,
+            "pipeline": self.link.pipeline,
+            "sink": self.link.sink,
+            "start": to_json(commit.start),
+            "end": to_json(commit.end),
+            "topic_ids": dict(sorted(commit.topic_ids.items())),
+            "batch": batch_id,
+            "query": self.query_id,
+            "run": self.link.run,
+        }
+        return json.dumps(value)
+
+    def _hint_path(self) -> str:
+        # Delta's readers and VACUUM leave names alone that begin with an underscore.
+        return f"{self.path}/_josefine/{self.link.pipeline}.{self.link.sink}.json"
+
+    def _leave_hint(self, commit: Commit, batch_id: int) -> None:
+        """Keep the ends beside the table, for the day when old log entries are gone. Not truth:
+        written after the commit, so it may be one batch behind."""
+        self._files.write_text(self._hint_path(), self._metadata(commit, batch_id))
+
+    def _hint(self, found: Unreadable) -> str:
+        text = self._files.read_text(self._hint_path())
+        return f"{found.hint}; a copy written after a commit says: {text}" if text else found.hint
+
+
+def ensure_table(spark: SparkSession, path: str | None, table: str | None, schema: Any) -> str:
+    """Create the Delta table when it is not there; return its folder."""
+    from delta.tables import DeltaTable
+
+    builder = DeltaTable.createIfNotExists(spark)
+    builder = builder.location(path) if path else builder.tableName(str(table))
+    builder.addColumns(schema).execute()
+    if path:
+        return path
+    detail = DeltaTable.forName(spark, str(table)).detail().select("location").first()
+    assert detail is not None
+    return str(detail[0])

@@ -1,0 +1,168 @@
+"""What the Delta log says of one sink: its commits, found by reading the log's own JSON files.
+
+No Spark job: a batch needs to look at one or two small files, a start walks back from the newest
+commit past those of others (OPTIMIZE, another sink) to the last own one. A commit is own when it
+carries our transaction id; its offsets are in `userMetadata` of the same commit. A RESTORE sends
+the walk to the restored version, because that is what the table holds again.
+(Delta's PROTOCOL.md: delta log entries, commit provenance information, transaction identifiers.)
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pipelines.chain import Tip, from_json
+from pipelines.reconcile import Unreadable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FORMAT = 1
+"""The number under `josefine` in userMetadata; a higher one was written by a later version."""
+
+_COMMIT_FILE = re.compile(r"(\d{20})\.json")
+
+
+class Files(Protocol):
+    """What is needed of a file system (`hadoop.HadoopFiles`, or a folder in a unit test)."""
+
+    def read_text(self, path: str) -> str | None: ...
+
+    def names(self, folder: str) -> list[str]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEntry:
+    """One Delta commit, as far as we care. `txn_version` None: not a commit of this sink."""
+
+    version: int
+    operation: str
+    txn_version: int | None
+    metadata: Mapping[str, Any] | None
+    metrics: Mapping[str, int]
+    restored_to: int | None = None
+
+    def tip(self) -> Tip | None:
+        """The offsets that an own commit reached; None when it does not say so readably."""
+        meta = self.metadata
+        if self.txn_version is None or meta is None or meta.get("josefine") != FORMAT:
+            return None
+        try:
+            ends, topic_ids = from_json(meta["end"]), dict(meta["topic_ids"])
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return None
+        return Tip(ends=ends, topic_ids=topic_ids, txn_version=self.txn_version)
+
+
+class DeltaLogReader:
+    """The log of one table, read for one transaction id."""
+
+    def __init__(self, files: Files, table_path: str, app_id: str) -> None:
+        self._files = files
+        self._log = f"{table_path}/_delta_log"
+        self._app_id = app_id
+
+    def versions(self) -> list[int]:
+        """The versions whose commit files are still there, ascending."""
+        matches = (_COMMIT_FILE.fullmatch(name) for name in self._files.names(self._log))
+        return sorted(int(match[1]) for match in matches if match)
+
+    def entry(self, version: int) -> LogEntry | None:
+        """One commit; None when its file is not there (not yet, or no more)."""
+        text = self._files.read_text(f"{self._log}/{version:020d}.json")
+        return None if text is None else parse_entry(version, text, self._app_id)
+
+    def after(self, version: int) -> list[LogEntry]:
+        """The commits that followed `version`, oldest first. One look-up when there is none."""
+        entries = []
+        while (entry := self.entry(version + 1)) is not None:
+            entries.append(entry)
+            version += 1
+        return entries
+
+    def last_tip(self) -> tuple[Tip | Unreadable | None, int]:
+        """(what the newest own commit says, the newest version). None: no commit of ours in sight.
+
+        In sight means: back to version 0, or to where old entries were cleaned away. In the second
+        case `known_txn_version` has to tell whether there was one.
+        """
+        versions = self.versions()
+        newest = versions[-1] if versions else -1
+        txn_version = 0
+        look_at = newest
+        present = set(versions)
+        while look_at in present:
+            entry = self.entry(look_at)
+            if entry is None:
+                break
+            txn_version = max(txn_version, entry.txn_version or 0)
+            if entry.operation == "RESTORE":
+                if entry.restored_to is None:
+                    hint = f"version {look_at} restored the table to a time, not to a version"
+                    return Unreadable(txn_version=txn_version, hint=hint), newest
+                look_at = entry.restored_to
+                continue
+            if entry.txn_version is not None:
+                tip = entry.tip()
+                if tip is None:
+                    hint = f"version {look_at} has our transaction but no offsets that we can read"
+                    return Unreadable(txn_version=txn_version, hint=hint), newest
+                ends, ids = tip.ends, tip.topic_ids
+                return Tip(ends=ends, topic_ids=ids, txn_version=txn_version), newest
+            look_at -= 1
+        if look_at >= 0 and newest >= 0:
+            hint = f"log entries up to version {look_at} are gone"
+            return Unreadable(txn_version=txn_version, hint=hint), newest
+        return (
+            Tip(ends={}, topic_ids={}, txn_version=txn_version) if txn_version else None
+        ), newest
+
+
+def parse_entry(version: int, text: str, app_id: str) -> LogEntry:
+    """Read the two actions that matter; a commit file may have thousands of others."""
+    info: Mapping[str, Any] = {}
+    txn_version = None
+    for line in text.splitlines():
+        if '"commitInfo"' in line[:16]:
+            info = json.loads(line)["commitInfo"]
+        elif '"txn"' in line[:10]:
+            txn = json.loads(line)["txn"]
+            if txn["appId"] == app_id:
+                txn_version = int(txn["version"])
+    operation = str(info.get("operation", ""))
+    restored = info.get("operationParameters", {}).get("version")
+    return LogEntry(
+        version=version,
+        operation=operation,
+        txn_version=txn_version,
+        metadata=_metadata(info.get("userMetadata")),
+        metrics=_metrics(info.get("operationMetrics", {})),
+        restored_to=int(restored) if operation == "RESTORE" and restored is not None else None,
+    )
+
+
+def _metadata(text: str | None) -> Mapping[str, Any] | None:
+    try:
+        value = json.loads(text) if text else None
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _metrics(values: Mapping[str, str]) -> dict[str, int]:
+    return {name: int(value) for name, value in values.items() if str(value).isdigit()}
+
+
+def known_txn_version(spark: SparkSession, table_path: str, app_id: str) -> int | None:
+    """The transaction version that the table's snapshot has for us: it outlives the log entries.
+
+    Costs a state reconstruction, so it is asked only when the log does not reach back far enough.
+    """
+    jvm: Any = spark._jvm
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, table_path)
+    version = log.unsafeVolatileSnapshot().transactions().get(app_id)
+    return int(version.get()) if version.isDefined() else None

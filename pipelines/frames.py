@@ -1,0 +1,135 @@
+"""A pipeline's DataFrames: from a source's rows, through the transforms, to a sink's rows.
+
+The same code builds them over an empty frame (`plan`: schemas without a broker) and over each
+micro-batch. Every complaint of Spark about SQL or columns becomes a ConfigError with the line of
+the file. Transforms must be stateless: a batch is cut by chance, so grouping, joining, sorting or
+limiting within one would mean nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from pipelines import decode
+from pipelines.errors import ConfigError, Place, Problem
+from pipelines.merging import partials
+from pipelines.model import Pipeline, Sink, Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+SOURCE_DDL = (
+    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, "
+    "timestampType INT"
+)
+HEADERS_DDL = ", headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+
+_STATEFUL = re.compile(
+    r"^[\s:+|-]*(?:'|\*\(\d+\) )?"
+    r"(Aggregate|Window|WindowGroupLimit|Distinct|Deduplicate|GlobalLimit|LocalLimit|Tail|Offset"
+    r"|Sort|Join|LateralJoin|AsOfJoin|Intersect|Except|Sample|Pivot)\b",
+    re.MULTILINE,
+)
+
+
+def value_schema(spark: SparkSession, source: Source) -> StructType | None:
+    """The schema that a source's values are decoded with; None: they stay bytes."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import StructType
+
+    if source.decode is None:
+        return None
+    placed = source.decode.schema
+    try:
+        schema = StructType.fromDDL(placed.text)
+    except PySparkException as error:
+        raise _complaint(placed.place, placed.path, error) from error
+    names = [name.lower() for name in schema.names]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise _problem(placed.place, placed.path, f"column {', '.join(twice)} is there twice")
+    return schema
+
+
+def empty_source(spark: SparkSession, source: Source) -> DataFrame:
+    """A source's columns without rows."""
+    return spark.createDataFrame([], SOURCE_DDL + (HEADERS_DDL if source.headers else ""))
+
+
+def sink_rows(pipeline: Pipeline, sink: Sink, good: DataFrame) -> DataFrame:
+    """What goes into the sink's table, given its source's good rows."""
+    from pyspark.errors import PySparkException
+
+    rows = _transformed(pipeline, sink, good)
+    if not sink.merges:
+        return rows
+    missing = sorted(
+        {*sink.keys, *(a.argument for a in sink.aggregates if a.argument)} - set(rows.columns)
+    )
+    path = f"sinks.{sink.name}"
+    if missing:
+        have = ", ".join(rows.columns)
+        message = f"no column {', '.join(missing)} in `{sink.input}`; it has: {have}"
+        raise _problem(sink.place, path, message)
+    try:
+        reduced = partials(rows, sink)
+        _ = reduced.schema
+    except PySparkException as error:
+        raise _complaint(sink.place, path, error) from error
+    return reduced
+
+
+def _transformed(pipeline: Pipeline, sink: Sink, good: DataFrame) -> DataFrame:
+    """The rows of the sink's input. Views live in the batch's own session, one per query."""
+    from pyspark.errors import PySparkException
+
+    session = good.sparkSession
+    sources, transforms = pipeline.lineage(sink.input)
+    frames = {sources[0]: good}
+    for name in transforms:
+        transform = pipeline.transforms[name]
+        for other in frames:
+            session.catalog.dropTempView(other)
+        for wanted in transform.inputs:
+            frames[wanted].createOrReplaceTempView(wanted)
+        try:
+            frames[name] = session.sql(transform.sql.text)
+            _ = frames[name].schema
+        except PySparkException as error:
+            raise _complaint(transform.sql.place, transform.sql.path, error) from error
+    return frames[sink.input]
+
+
+def refuse_stateful(pipeline: Pipeline, spark: SparkSession, good: DataFrame, sink: Sink) -> None:
+    """Raise ConfigError when a transform of this sink looks beyond single rows."""
+    frame: Any = _transformed(pipeline, sink, good)
+    match = _STATEFUL.search(frame._jdf.queryExecution().analyzed().treeString())
+    if match is None:
+        return
+    transform = pipeline.transforms[pipeline.lineage(sink.input)[1][-1]]
+    message = (
+        f"{match[1]} needs more than one batch's rows to mean anything; a transform may only look "
+        "at single rows (to aggregate, use a sink with mode merge)"
+    )
+    raise _problem(transform.sql.place, transform.sql.path, message)
+
+
+def split(
+    frame: DataFrame, source: Source, schema: StructType | None
+) -> tuple[DataFrame, DataFrame | None]:
+    """(good rows, bad rows as dead letters); None when nothing is decoded."""
+    if schema is None:
+        return frame, None
+    parsed = decode.parsed(frame, schema)
+    return decode.good_rows(parsed, schema), decode.bad_rows(parsed, schema, source.name)
+
+
+def _complaint(place: Place, path: str, error: Exception) -> ConfigError:
+    text = str(error).split("\nJVM stacktrace")[0].split("; line ")[0].split("\n\n== SQL")[0]
+    return _problem(place, path, " ".join(text.split()).rstrip(";").strip())
+
+
+def _problem(place: Place, path: str, message: str) -> ConfigError:
+    return ConfigError([Problem(place=place, path=path, message=message)])
