@@ -29,7 +29,7 @@ def alter_topics(
     *,
     validate_only: bool,
 ) -> object:
-    """Propose `change_of(place in the request, topic)` for each topic; `answer` when all settled."""
+    """Propose `change_of(place in the request, topic)` per topic; `answer` when all settled."""
     deadline_ms = ctx.clock.monotonic_ms() + ctx.settings.metadata_timeout_ms
     times = Counter(resources)
     outcomes: list[KafkaError | Proposal | None] = []

@@ -42,6 +42,11 @@ def handle(ctx: Context, info: RequestInfo, request: FetchRequest) -> FetchRespo
     return _park(ctx, request, plan, got_bytes)
 
 
+def refuse(request: FetchRequest, error: KafkaError) -> FetchResponse:
+    """The whole-fetch error of v7 and later; an older client sees an answer without partitions."""
+    return FetchResponse(error_code=error.code.value)
+
+
 def _read_all(
     ctx: Context, request: FetchRequest, wanted: Sequence[Wanted]
 ) -> tuple[list[Fetched], int, bool]:

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (key 44, KIP-339): set, delete, append to and subtract from topic configs."""
+"""IncrementalAlterConfigs (key 44, KIP-339): set, delete, append to, subtract from a config."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -47,6 +47,25 @@ def handle(ctx: Context, info: RequestInfo, request: ProduceRequest) -> ProduceR
     return ProduceResponse(topics) if acks else None
 
 
+def refuse(request: ProduceRequest, error: KafkaError) -> ProduceResponse | None:
+    if request.acks == 0:
+        return None
+    code, message = error.code.value, error.message or None
+    return ProduceResponse(
+        [
+            ProduceTopicResponse(
+                name,
+                topic_id,
+                [
+                    ProducePartitionResponse(p.index, code, error_message=message)
+                    for p in partitions
+                ],
+            )
+            for name, topic_id, partitions in request.topics
+        ]
+    )
+
+
 def _append(
     ctx: Context,
     topic: str,

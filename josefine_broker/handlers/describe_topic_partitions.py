@@ -1,0 +1,93 @@
+"""DescribeTopicPartitions (key 75, KIP-966): partitions page by page, for admin tools.
+
+Topics come in the order of their names; a page ends after `response_partition_limit` partitions,
+and the cursor says where the next one begins. No topic named: all of them.
+"""
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.core.image import TopicEntry
+from josefine_broker.handlers.context import Context, RequestInfo
+from josefine_broker.handlers.topics import ALL_TOPIC_OPERATIONS
+from josefine_broker.wire.entities import describe_topic_partitions as e
+
+PARTITIONS_MAX = 2000
+"""`max.request.partition.size.limit` of Kafka."""
+
+
+def handle(
+    ctx: Context, info: RequestInfo, request: e.DescribeTopicPartitionsRequest
+) -> e.DescribeTopicPartitionsResponse:
+    room = request.response_partition_limit
+    if not 1 <= room <= PARTITIONS_MAX:
+        room = PARTITIONS_MAX
+    names = sorted({topic.name for topic in request.topics} or ctx.image.topics)
+    first = 0
+    cursor = request.cursor
+    if cursor is not None:
+        if cursor.partition_index < 0:
+            raise KafkaError(ErrorCode.invalid_request, "a cursor before the first partition")
+        names = [name for name in names if name >= cursor.topic_name]
+        first = cursor.partition_index if names and names[0] == cursor.topic_name else 0
+    topics = []
+    next_cursor = None
+    for name in names:
+        topic = ctx.image.topics.get(name)
+        if topic is None:
+            topics.append(_missing(name))
+            continue
+        if room == 0:
+            next_cursor = e.Cursor(topic_name=name, partition_index=0)
+            break
+        end = min(len(topic.partitions), first + room)
+        topics.append(_topic(ctx, topic, range(first, end)))
+        room -= max(0, end - first)
+        if end < len(topic.partitions):
+            next_cursor = e.Cursor(topic_name=name, partition_index=end)
+            break
+        first = 0
+    return e.DescribeTopicPartitionsResponse(topics=tuple(topics), next_cursor=next_cursor)
+
+
+def refuse(
+    request: e.DescribeTopicPartitionsRequest, error: KafkaError
+) -> e.DescribeTopicPartitionsResponse:
+    topics = tuple(
+        e.DescribeTopicPartitionsResponseTopic(
+            error_code=error.code, name=topic.name, partitions=()
+        )
+        for topic in request.topics
+    )
+    return e.DescribeTopicPartitionsResponse(topics=topics)
+
+
+def _missing(name: str) -> e.DescribeTopicPartitionsResponseTopic:
+    return e.DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.unknown_topic_or_partition, name=name, partitions=()
+    )
+
+
+def _topic(
+    ctx: Context, topic: TopicEntry, indexes: range
+) -> e.DescribeTopicPartitionsResponseTopic:
+    brokers = ctx.image.brokers
+    shown = [(index, topic.partitions[index]) for index in indexes]
+    return e.DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=tuple(
+            e.DescribeTopicPartitionsResponsePartition(
+                error_code=ErrorCode.none
+                if entry.leader in brokers
+                else ErrorCode.leader_not_available,
+                partition_index=index,
+                leader_id=entry.leader,
+                leader_epoch=entry.leader_epoch,
+                replica_nodes=entry.replicas,
+                isr_nodes=entry.isr,
+                offline_replicas=tuple(each for each in entry.replicas if each not in brokers),
+            )
+            for index, entry in shown
+        ),
+        topic_authorized_operations=ALL_TOPIC_OPERATIONS,
+    )

@@ -1,0 +1,54 @@
+"""FindCoordinator (key 10): the broker that leads a group's partition of `__consumer_offsets`.
+
+The topic is made at the first question, and the answer waits for it. Several keys since v4
+(KIP-699). Transactions (key type 1) are refused: they are not served.
+"""
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.core.group_offsets import coordinator_partition
+from josefine_broker.core.image import NO_LEADER, OFFSETS_TOPIC
+from josefine_broker.handlers.context import Context, RequestInfo
+from josefine_broker.handlers.topics import propose_offsets_topic
+from josefine_broker.wire.entities import find_coordinator as e
+
+GROUP, TRANSACTION = 0, 1
+
+
+def handle(ctx: Context, info: RequestInfo, request: e.FindCoordinatorRequest) -> object:
+    if request.key_type == TRANSACTION:
+        raise KafkaError(ErrorCode.invalid_request, "transactions are not served by this broker")
+    if request.key_type != GROUP:
+        raise KafkaError(ErrorCode.invalid_request, f"no coordinators of type {request.key_type}")
+    deadline_ms = ctx.clock.monotonic_ms() + ctx.settings.metadata_timeout_ms
+
+    def build() -> e.FindCoordinatorResponse:
+        coordinators = tuple(_find(ctx, info, key) for key in request.coordinator_keys)
+        return e.FindCoordinatorResponse(coordinators=coordinators)
+
+    return ctx.answer_when_settled(propose_offsets_topic(ctx, deadline_ms), deadline_ms, build)
+
+
+def refuse(request: e.FindCoordinatorRequest, error: KafkaError) -> e.FindCoordinatorResponse:
+    coordinators = tuple(
+        _failed(key, error.code, error.message or None) for key in request.coordinator_keys
+    )
+    return e.FindCoordinatorResponse(coordinators=coordinators)
+
+
+def _find(ctx: Context, info: RequestInfo, group_id: str) -> e.Coordinator:
+    topic = ctx.image.topics.get(OFFSETS_TOPIC)
+    if topic is not None:
+        partition = topic.partitions[coordinator_partition(group_id, len(topic.partitions))]
+        broker = ctx.image.brokers.get(partition.leader)
+        endpoint = None if broker is None else broker.endpoint(info.listener)
+        if endpoint is not None:
+            return e.Coordinator(
+                key=group_id, node_id=partition.leader, host=endpoint.host, port=endpoint.port
+            )
+    return _failed(group_id, ErrorCode.coordinator_not_available, None)
+
+
+def _failed(key: str, code: ErrorCode, message: str | None) -> e.Coordinator:
+    return e.Coordinator(
+        key=key, node_id=NO_LEADER, host="", port=-1, error_code=code, error_message=message
+    )

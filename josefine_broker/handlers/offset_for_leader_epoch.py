@@ -1,0 +1,51 @@
+"""OffsetForLeaderEpoch (key 23): where a leader epoch ended (KIP-101, KIP-279, KIP-320).
+
+A client that read under an old leader asks it to find out whether its position still exists.
+"""
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.handlers.context import Context, RequestInfo
+from josefine_broker.wire.entities import offset_for_leader_epoch as e
+
+
+def handle(
+    ctx: Context, info: RequestInfo, request: e.OffsetForLeaderEpochRequest
+) -> e.OffsetForLeaderEpochResponse:
+    topics = tuple(
+        e.OffsetForLeaderTopicResult(
+            topic=topic.topic,
+            partitions=tuple(_answer(ctx, topic.topic, part) for part in topic.partitions),
+        )
+        for topic in request.topics
+    )
+    return e.OffsetForLeaderEpochResponse(topics=topics)
+
+
+def refuse(
+    request: e.OffsetForLeaderEpochRequest, error: KafkaError
+) -> e.OffsetForLeaderEpochResponse:
+    topics = tuple(
+        e.OffsetForLeaderTopicResult(
+            topic=topic.topic,
+            partitions=tuple(_failed(part, error.code) for part in topic.partitions),
+        )
+        for topic in request.topics
+    )
+    return e.OffsetForLeaderEpochResponse(topics=topics)
+
+
+def _answer(ctx: Context, topic: str, part: e.OffsetForLeaderPartition) -> e.EpochEndOffset:
+    try:
+        hosted = ctx.hosted(topic, part.partition)
+        hosted.partition.check_serves(part.current_leader_epoch)
+    except KafkaError as error:
+        return _failed(part, error.code)
+    # A consumer must not learn of offsets it may not read yet: the end is the high watermark.
+    epoch, end_offset = hosted.partition.epochs.end_of(
+        part.leader_epoch, hosted.partition.high_watermark
+    )
+    return e.EpochEndOffset(partition=part.partition, leader_epoch=epoch, end_offset=end_offset)
+
+
+def _failed(part: e.OffsetForLeaderPartition, code: ErrorCode) -> e.EpochEndOffset:
+    return e.EpochEndOffset(error_code=code, partition=part.partition)
