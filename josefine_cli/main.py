@@ -5,13 +5,18 @@ Every user error ends here as one sentence on stderr and a non-zero exit, never 
 
 from __future__ import annotations
 
+import difflib
 import importlib
+import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
-import click
+import typer
 import typer.main
 from typer.core import TyperGroup
+
+from josefine_cli import errors
 
 VERBS: dict[str, tuple[str, str]] = {
     "broker": ("josefine_cli.broker", "Run one broker in the foreground."),
@@ -25,12 +30,16 @@ VERBS: dict[str, tuple[str, str]] = {
 
 
 class LazyGroup(TyperGroup):
-    """A click group that imports a verb's module when the verb is invoked or its help asked for."""
+    """A group that imports a verb's module when the verb is invoked or its help asked for.
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    Contexts and commands are `Any`: typer brings its own copy of click from 0.27 on, so their
+    classes have no name that holds for every version of it.
+    """
+
+    def list_commands(self, ctx: Any) -> list[str]:
         return list(VERBS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in VERBS:
             return None
         module = importlib.import_module(VERBS[cmd_name][0])
@@ -38,6 +47,76 @@ class LazyGroup(TyperGroup):
         command.name = cmd_name
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and not args[0].startswith("-") and args[0] not in VERBS:
+            near = difflib.get_close_matches(args[0], VERBS, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(VERBS)}"
+            raise errors.BadUsage(f"no command '{args[0]}': {hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, help_line) for name, (_, help_line) in VERBS.items()])
+
+
+app = typer.Typer(
+    cls=LazyGroup,
+    help="Brokers that speak Kafka, and exactly-once pipelines into Delta tables.",
+    rich_markup_mode=None,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback(invoke_without_command=True)
+def josefine(
+    context: typer.Context,
+    version: bool = typer.Option(False, "--version", help="Print the version and exit."),
+) -> None:
+    if version:
+        print(f"josefine {_version()}")
+    elif context.invoked_subcommand is None:
+        print(context.get_help())
+        raise typer.Exit(errors.EXIT_USAGE)
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as installed_version
+
+    try:
+        return installed_version("josefine")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit: 0, 1 (failure), 2 (usage) or a signal's 128 + n."""
+    code = run(sys.argv[1:] if arguments is None else arguments)
+    sys.exit(_after_flushing(code))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command line; the exit code."""
+    try:
+        command = typer.main.get_command(app)
+        code = command.main(list(arguments), prog_name="josefine", standalone_mode=False)
+    except SystemExit as error:
+        return error.code if isinstance(error.code, int) else errors.EXIT_FAILURE
+    except (Exception, KeyboardInterrupt) as error:
+        return errors.report(error)
+    return code if isinstance(code, int) else 0
+
+
+def _after_flushing(code: int) -> int:
+    """Flush stdout now, while a reader that went away can still be passed over in silence."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return errors.EXIT_BROKEN_PIPE
+    return code
+
+
+if __name__ == "__main__":
+    main()

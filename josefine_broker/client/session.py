@@ -136,4 +136,5 @@ class Attempts:
             return reason
         tries = "once" if self._count == 1 else f"{self._count} times"
         waited_s = (now_ms - self._started_ms) / 1000
-        return f"{self._what}: {reason}, tried {tries} in {waited_s:.1f} s"
+        what = f"{self._what}: " if self._session.ever_connected else ""
+        return f"{what}{reason}, tried {tries} in {waited_s:.1f} s"

@@ -1,0 +1,95 @@
+"""From any exception to one clear sentence on stderr and an exit code: 2 for usage, 1 for failure.
+
+Rules: the user never sees a stack trace unless JOSEFINE_DEBUG is set; a reader that went away
+(`| head`) is no error worth a word; an exception of ours may carry its own `exit_code`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+EXIT_FAILURE = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 128 + signal.SIGINT
+EXIT_BROKEN_PIPE = 128 + signal.SIGPIPE
+
+OUR_PACKAGES = ("josefine_", "pipelines", "pyspark_josefine", "raft")
+"""Exceptions of these say in one sentence what the user should know."""
+
+
+class UserError(Exception):
+    """A failure in the user's words; exit code 1."""
+
+    exit_code = EXIT_FAILURE
+
+
+class BadUsage(UserError):
+    """The command line itself is wrong; exit code 2."""
+
+    exit_code = EXIT_USAGE
+
+
+def report(error: BaseException) -> int:
+    """Say what happened on stderr; the exit code. A bug's trace is shown with JOSEFINE_DEBUG."""
+    if isinstance(error, BrokenPipeError):
+        return EXIT_BROKEN_PIPE
+    if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":
+        return EXIT_INTERRUPTED
+    if os.environ.get("JOSEFINE_DEBUG"):
+        import traceback
+
+        traceback.print_exception(error)
+    text, code = explain(error)
+    if not text:
+        return code
+    red, plain = ("\x1b[31m", "\x1b[0m") if _is_colourful() else ("", "")
+    print(f"{red}error:{plain} {text}", file=sys.stderr)
+    return code
+
+
+def explain(error: BaseException) -> tuple[str, int]:
+    """(sentence, exit code) of an exception."""
+    from josefine_broker.base.errors import KafkaError
+
+    if isinstance(error, KafkaError):
+        return error.message or error.code.name.replace("_", " "), EXIT_FAILURE
+    format_message = getattr(error, "format_message", None)
+    if format_message is not None:
+        # click's own, or the copy of click that newer typers carry: no common importable name.
+        return _usage(error, str(format_message())), int(getattr(error, "exit_code", EXIT_USAGE))
+    if type(error).__module__.startswith(OUR_PACKAGES):
+        return str(error), int(getattr(error, "exit_code", EXIT_FAILURE))
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror.lower()}", EXIT_FAILURE
+    if isinstance(error, ModuleNotFoundError):
+        return _missing_module(error), EXIT_FAILURE
+    what = str(error).splitlines()[0] if str(error) else "no message"
+    return (
+        f"unexpected {type(error).__name__}: {what} (JOSEFINE_DEBUG=1 shows where)",
+        EXIT_FAILURE,
+    )
+
+
+def _usage(error: BaseException, message: str) -> str:
+    context = getattr(error, "ctx", None)
+    sentence = message.rstrip(".")
+    if not sentence:
+        return ""  # "no arguments": the help has been printed already
+    sentence = sentence[:1].lower() + sentence[1:] if not sentence[:2].isupper() else sentence
+    if context is None:
+        return sentence
+    return f"{sentence} (see '{context.command_path} --help')"
+
+
+def _missing_module(error: ModuleNotFoundError) -> str:
+    name = (error.name or "a module").split(".")[0]
+    if name in ("pyspark", "delta", "pyarrow", "numba", "numpy", "pandas"):
+        return f"'{name}' is not installed: pip install 'josefine[spark]'"
+    return f"'{name}' is not installed"
+
+
+def _is_colourful() -> bool:
+    return sys.stderr.isatty() and "NO_COLOR" not in os.environ

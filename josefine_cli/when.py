@@ -1,0 +1,77 @@
+"""Where a read begins and ends, as people write it: offsets, words, times, ages.
+
+`earliest` · `latest` · `42` (that offset) · `-5` (five before the end) · `-10m` (ten minutes ago;
+s, m, h, d, w) · `2013-01-01`, `2013-01-01T05:00:00Z` (UTC unless it names another zone).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient
+from josefine_cli.errors import BadUsage
+
+UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+FORMS = "earliest, latest, an offset, -N (before the end), an age like -10m, or an ISO time"
+
+_AGE = re.compile(r"-(\d+)([smhdw])")
+_OFFSET = re.compile(r"-?\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class AtOffset:
+    """An absolute offset, or one counted back from the end when negative."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """The first record at or after a time; EARLIEST and LATEST are Kafka's own such times."""
+
+    timestamp_ms: int
+
+
+Place = AtOffset | AtTime
+
+
+def parse_place(text: str, option: str, now_ms: int) -> Place:
+    """Raises BadUsage naming `option` and the forms it takes."""
+    word = text.strip().lower()
+    if word in ("earliest", "latest"):
+        return AtTime(EARLIEST if word == "earliest" else LATEST)
+    age = _AGE.fullmatch(word)
+    if age:
+        return AtTime(max(0, now_ms - int(age[1]) * UNIT_MS[age[2]]))
+    if _OFFSET.fullmatch(word):
+        return AtOffset(int(word))
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise BadUsage(f"{option} '{text}' is none of: {FORMS}") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return AtTime(round(moment.timestamp() * 1000))
+
+
+def resolve(
+    client: BlockingClient,
+    place: Place,
+    earliest: Mapping[TopicPartition, int],
+    latest: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, int]:
+    """The offset of `place` in each partition of `latest`; a time past every record is the end."""
+    if isinstance(place, AtOffset):
+        if place.offset >= 0:
+            return dict.fromkeys(latest, place.offset)
+        return {tp: max(earliest[tp], end + place.offset) for tp, end in latest.items()}
+    if place.timestamp_ms == EARLIEST:
+        return dict(earliest)
+    if place.timestamp_ms == LATEST:
+        return dict(latest)
+    listed = client.list_offsets(dict.fromkeys(latest, place.timestamp_ms))
+    return {tp: at.offset if at.offset >= 0 else latest[tp] for tp, at in listed.items()}
