@@ -1,4 +1,4 @@
-"""OffsetFetch (key 9): what groups have committed; several groups since v8 (KIP-709), ids since v10.
+"""OffsetFetch (key 9): what groups have committed; several since v8 (KIP-709), ids since v10.
 
 No offset is -1 without an error; null topics stand for all the group has committed.
 """

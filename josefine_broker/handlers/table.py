@@ -44,7 +44,7 @@ class Api(NamedTuple):
     name: str
     min_version: int
     max_version: int
-    handle: Handler
+    handler: Handler
     refuse: Callable[[Any, KafkaError], Any]
 
 
