@@ -108,6 +108,11 @@ class PartitionLog:
         return sum(segment.size_bytes for segment in self._segments)
 
     @property
+    def failure(self) -> str:
+        """Why this log is not written any more; empty while all is well."""
+        return self._flush.failure
+
+    @property
     def segment_count(self) -> int:
         return len(self._segments)
 
@@ -287,8 +292,9 @@ class PartitionLog:
                 return found
         return None
 
-    def max_timestamp(self) -> FoundRecord | None:
-        """The first record with the largest timestamp (KIP-734); None in an empty log."""
+    def max_timestamp(self) -> tuple[int, int] | None:
+        """(offset, timestamp_ms) of the first record with the largest timestamp (KIP-734); None
+        when no record has one."""
         start = self._log_start_offset
         best: FoundRecord | None = None
         for segment in self._segments:
@@ -297,7 +303,7 @@ class PartitionLog:
             found = self._looked_up(segment, lambda segment: segment.newest_record(start))
             if found is not None and (best is None or found.timestamp_ms > best.timestamp_ms):
                 best = found
-        return best
+        return None if best is None else (best.offset, best.timestamp_ms)
 
     def _looked_up(self, segment: Segment, lookup: Callable[[Segment], _T]) -> _T:
         """Do a lookup; a damaged index is rebuilt once. Raises KafkaError."""

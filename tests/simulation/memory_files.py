@@ -1,0 +1,172 @@
+"""The `Files` port in memory, with what a power cut does to a disk.
+
+Semantics: a write is durable after `sync` of its file; a new name after `sync_directory` or
+`rename`, and the same goes for a removed one. `power_loss` keeps what is durable and, of everything
+else, whatever the random source decides: each 512-byte sector of an unsynced write is there, is
+zeros, or is garbage, and the size is anything between the synced and the written one.
+`space_bytes` makes the disk full: a write that passes it is cut there and raises ENOSPC.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from random import Random
+
+SECTOR_BYTES = 512
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Inode:
+    """A file's content: as written, and as the disk has it."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.durable = b""
+
+    def after_power_loss(self, rng: Random) -> Inode:
+        durable, data = self.durable, self.data
+        low, high = sorted((len(durable), len(data)))
+        size = high if rng.random() < 0.3 else rng.randint(low, high)
+        found = bytearray(size)
+        for start in range(0, size, SECTOR_BYTES):
+            end = min(start + SECTOR_BYTES, size)
+            if data[start:end] == durable[start:end]:
+                found[start:end] = durable[start:end]
+                continue
+            fate = rng.random()
+            if fate < 0.5:
+                sector = bytes(data[start:end])
+            elif fate < 0.8:
+                sector = durable[start:end]
+            else:
+                # The sector under the disk's head: neither old nor new, but what was synced in it
+                # is rewritten with the same bytes and so stays right.
+                sector = durable[start:end] + rng.randbytes(max(0, end - max(start, len(durable))))
+            found[start : start + len(sector)] = sector
+        survivor = Inode()
+        survivor.data = found
+        survivor.durable = bytes(found)
+        return survivor
+
+
+class MemoryFile:
+    """An open handle."""
+
+    def __init__(self, files: MemoryFiles, inode: Inode) -> None:
+        self._files = files
+        self._inode = inode
+        self._closed = False
+
+    def write_at_end(self, buffers: Sequence[Buffer]) -> int:
+        data = self._data()
+        position = len(data)
+        for buffer in buffers:
+            room = self._files.room()
+            if room is not None and len(buffer) > room:
+                data += buffer[:room]
+                raise OSError(errno.ENOSPC, "no space left")
+            data += buffer
+        return position
+
+    def read_at(self, position: int, size: int) -> bytes:
+        return bytes(self._data()[position : position + size])
+
+    def size(self) -> int:
+        return len(self._data())
+
+    def truncate(self, size: int) -> None:
+        data = self._data()
+        if size <= len(data):
+            del data[size:]
+        else:
+            data += bytes(size - len(data))
+
+    def sync(self) -> None:
+        if self._files.failing_sync:
+            raise OSError(errno.EIO, "sync failed")
+        self._files.syncs += 1
+        self._inode.durable = bytes(self._data())
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _data(self) -> bytearray:
+        if self._closed:
+            raise OSError(errno.EBADF, "the file is closed")
+        return self._inode.data
+
+
+class MemoryFiles:
+    """See the module. `names` is what a process sees, `durable_names` what the disk has."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, Inode] = {}
+        self.durable_names: dict[str, Inode] = {}
+        self.space_bytes: int | None = None
+        self.failing_sync = False
+        self.syncs = 0
+
+    def power_loss(self, rng: Random) -> MemoryFiles:
+        """The disk as the next start finds it."""
+        survivor = MemoryFiles()
+        names = dict(self.durable_names)
+        for path, inode in self.names.items():
+            if path not in names and rng.random() < 0.5:
+                names[path] = inode
+        for path in self.durable_names:
+            if path not in self.names and rng.random() < 0.5:
+                del names[path]
+        for path, inode in names.items():
+            survivor.names[path] = inode.after_power_loss(rng)
+        survivor.durable_names = dict(survivor.names)
+        return survivor
+
+    def room(self) -> int | None:
+        """Bytes left on the disk; None: endless."""
+        if self.space_bytes is None:
+            return None
+        return max(0, self.space_bytes - sum(len(inode.data) for inode in self.names.values()))
+
+    def open(self, path: str, *, create: bool = False) -> MemoryFile:
+        inode = self.names.get(path)
+        if inode is None:
+            if not create:
+                raise FileNotFoundError(errno.ENOENT, path)
+            inode = self.names[path] = Inode()
+        return MemoryFile(self, inode)
+
+    def list(self, directory: str) -> list[str]:
+        prefix = f"{directory}/" if directory else ""
+        below = (path[len(prefix) :] for path in self.names if path.startswith(prefix))
+        return sorted({path.split("/", 1)[0] for path in below})
+
+    def make_directory(self, directory: str) -> None:
+        """Directories are implied by the paths below them."""
+
+    def rename(self, old: str, new: str) -> None:
+        moved = [path for path in self.names if path == old or path.startswith(f"{old}/")]
+        if not moved:
+            raise FileNotFoundError(errno.ENOENT, old)
+        for path in moved:
+            target = new + path[len(old) :]
+            inode = self.names.pop(path)
+            self.durable_names.pop(path, None)
+            self.names[target] = self.durable_names[target] = inode
+
+    def remove(self, path: str) -> None:
+        self.names.pop(path, None)
+
+    def remove_tree(self, directory: str) -> None:
+        for path in [path for path in self.names if path.startswith(f"{directory}/")]:
+            del self.names[path]
+
+    def sync_directory(self, directory: str) -> None:
+        prefix = f"{directory}/" if directory else ""
+        for path in [path for path in self.durable_names if path not in self.names]:
+            if path.startswith(prefix):
+                del self.durable_names[path]
+        for path, inode in self.names.items():
+            if path.startswith(prefix):
+                self.durable_names[path] = inode
