@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import sys
 
 import uvloop
 
@@ -46,8 +45,7 @@ async def _serve(config: BrokerConfig) -> None:
         loop.add_signal_handler(number, stop.set)
     node = Node(config, on_fatal=stop.set)
     try:
-        for line in await node.start():
-            print(line, flush=True)
+        await node.start(_say)
     except (BindError, DataDirError) as error:
         await node.abandon()
         raise CannotRunError(str(error)) from error
@@ -60,5 +58,12 @@ async def _serve(config: BrokerConfig) -> None:
     if node.fatal is not None:
         await node.abandon()
         raise CannotRunError(f"stopped on a broken invariant: {node.fatal}") from node.fatal
-    await node.stop()
-    print("stopped", flush=True)
+    try:
+        await node.stop()
+    except OSError as error:
+        raise CannotRunError(f"stopped without a clean mark: {error}") from error
+    _say("stopped")
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)

@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-import click
 import typer
 
 app = typer.Typer(add_completion=False)
@@ -30,14 +29,10 @@ def broker(
     ] = None,
 ) -> None:
     """Run one broker in the foreground; SIGTERM or Ctrl-C stops it gracefully."""
-    from josefine_broker.config import ConfigError, load_config
-    from josefine_broker.main import CannotRunError, run
+    from josefine_broker.config import load_config
+    from josefine_broker.main import run
 
-    try:
-        loaded = load_config(config, os.environ, _overrides(data_dir, listen))
-        run(loaded)
-    except (ConfigError, CannotRunError) as error:
-        raise click.ClickException(str(error)) from error
+    run(load_config(config, os.environ, _overrides(data_dir, listen)))
 
 
 def _overrides(data_dir: Path | None, listen: str | None) -> dict[str, object]:

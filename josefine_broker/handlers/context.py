@@ -53,6 +53,11 @@ class LogPort(Protocol):
     @property
     def size_bytes(self) -> int: ...
 
+    @property
+    def failure(self) -> str:
+        """Why it is not written any more; empty while all is well."""
+        ...
+
     def append(self, batch: memoryview, header: BatchHeader, now_ms: int) -> int:
         """Store one stamped batch; `header` may be from before the stamping of its offset."""
         ...

@@ -1,4 +1,4 @@
-"""The data directory as a whole: one broker at a time, and where that broker can be reached.
+"""The data directory as a whole: whose it is, one broker at a time, where that broker listens.
 
 The lock is an flock on `.lock`: it dies with its process, so kill -9 leaves nothing to clean up.
 """
@@ -9,9 +9,12 @@ import fcntl
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 ADDRESSES_FILE = "broker.addresses.json"
+IDENTITY_FILE = "broker.json"
+IDENTITY_VERSION = 1
 LOCK_FILE = ".lock"
 
 
@@ -44,6 +47,58 @@ class DataDirLock:
 
     def release(self) -> None:
         os.close(self._fd)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose data this is."""
+
+    broker_id: int
+    cluster_id: str
+
+
+def claim(directory: Path, broker_id: int, new_cluster_id: str) -> Identity:
+    """The identity written in the directory, or a new one when there is none.
+
+    Raises DataDirError when the data is another broker's: serving it under a wrong id would break
+    every assignment that names this broker.
+    """
+    path = directory / IDENTITY_FILE
+    try:
+        plain = json.loads(path.read_text(encoding="utf-8"))
+        version, owner, cluster_id = plain["version"], plain["broker_id"], plain["cluster_id"]
+    except FileNotFoundError:
+        identity = Identity(broker_id, new_cluster_id)
+        _write_identity(directory, identity)
+        return identity
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataDirError(f"{path} cannot be read: {error!r}") from None
+    if version != IDENTITY_VERSION:
+        raise DataDirError(f"{path} has version {version}, known is {IDENTITY_VERSION}")
+    if owner != broker_id:
+        raise DataDirError(
+            f"data directory {directory} belongs to broker {owner}, and broker.id is {broker_id}"
+        )
+    return Identity(owner, cluster_id)
+
+
+def _write_identity(directory: Path, identity: Identity) -> None:
+    plain = {
+        "version": IDENTITY_VERSION,
+        "broker_id": identity.broker_id,
+        "cluster_id": identity.cluster_id,
+    }
+    temporary = directory / f"{IDENTITY_FILE}.tmp"
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(json.dumps(plain) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(directory / IDENTITY_FILE)
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_addresses(directory: Path, addresses: Mapping[str, object]) -> None:

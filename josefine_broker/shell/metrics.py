@@ -21,7 +21,9 @@ LATENCY_BUCKETS = 36
 """Powers of two of nanoseconds: the last bucket begins at 34 s, past any request's deadline."""
 
 Sample = tuple[dict[str, str], float]
-GaugeSource = Callable[[], Iterable[Sample]]
+SampleSource = Callable[[], Iterable[Sample]]
+
+_Family = type[GaugeMetricFamily] | type[CounterMetricFamily]
 
 
 class ApiStats:
@@ -74,20 +76,19 @@ class Metrics:
     def __init__(self) -> None:
         self.connections = ConnectionStats()
         self._apis: dict[str, ApiStats] = {}
-        self._counters: dict[str, int] = {}
-        self._gauges: dict[str, tuple[str, GaugeSource]] = {}
+        self._read: dict[str, tuple[_Family, str, SampleSource]] = {}
 
     def api(self, name: str) -> ApiStats:
         """The one counter object of an API; a connection's routes hold it."""
         return self._apis.setdefault(name, ApiStats(name))
 
-    def count(self, name: str, amount: int = 1) -> None:
-        """Add to a counter named by its event (`broker_log_flushes`): for rare events."""
-        self._counters[name] = self._counters.get(name, 0) + amount
+    def gauge(self, name: str, meaning: str, source: SampleSource) -> None:
+        """Register `source`, read on each scrape: (labels, value) pairs with equal labels."""
+        self._read[name] = (GaugeMetricFamily, meaning, source)
 
-    def gauge(self, name: str, meaning: str, source: GaugeSource) -> None:
-        """Register `source`, read on each scrape: (labels, value) pairs."""
-        self._gauges[name] = (meaning, source)
+    def counter(self, name: str, meaning: str, source: SampleSource) -> None:
+        """The same for a value that only grows."""
+        self._read[name] = (CounterMetricFamily, meaning, source)
 
     def exposition(self) -> bytes:
         """The text of `/metrics`."""
@@ -103,12 +104,10 @@ class Metrics:
             yield CounterMetricFamily(
                 f"josefine_connection_{name}", meaning, value=getattr(stats, name)
             )
-        for name, value in sorted(self._counters.items()):
-            yield CounterMetricFamily(f"josefine_{name}", name.replace("_", " "), value=value)
-        for name, (meaning, source) in sorted(self._gauges.items()):
+        for name, (kind, meaning, source) in sorted(self._read.items()):
             samples = list(source())
             labels = list(samples[0][0]) if samples else []
-            family = GaugeMetricFamily(f"josefine_{name}", meaning, labels=labels)
+            family = kind(f"josefine_{name}", meaning, labels=labels)
             for sample_labels, sample in samples:
                 family.add_metric([sample_labels[label] for label in labels], sample)
             yield family

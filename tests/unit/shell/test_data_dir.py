@@ -10,8 +10,11 @@ import pytest
 
 from josefine_broker.shell.data_dir import (
     ADDRESSES_FILE,
+    IDENTITY_FILE,
     DataDirError,
     DataDirLock,
+    Identity,
+    claim,
     remove_addresses,
     write_addresses,
 )
@@ -38,3 +41,20 @@ def test_addresses_are_replaced_whole_and_removed(tmp_path: Path) -> None:
     remove_addresses(tmp_path)
     remove_addresses(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_belongs_to_the_broker_that_first_claimed_it(tmp_path: Path) -> None:
+    assert claim(tmp_path, 1, "first") == Identity(1, "first")
+    assert claim(tmp_path, 1, "second") == Identity(1, "first")
+    with pytest.raises(DataDirError, match=r"belongs to broker 1, and broker\.id is 2"):
+        claim(tmp_path, 2, "third")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"version": 2, "broker_id": 1, "cluster_id": "c"}']
+)
+def test_an_identity_that_cannot_be_read_is_refused_not_replaced(tmp_path: Path, text: str) -> None:
+    (tmp_path / IDENTITY_FILE).write_text(text)
+    with pytest.raises(DataDirError, match=IDENTITY_FILE):
+        claim(tmp_path, 1, "new")
+    assert (tmp_path / IDENTITY_FILE).read_text() == text

@@ -49,10 +49,9 @@ def test_gauges_are_read_at_the_scrape() -> None:
     assert read["josefine_log_bytes", (("topic", "b"),)] == 2.0
 
 
-def test_events_and_connections_are_counted() -> None:
+def test_counters_and_connections_are_counted() -> None:
     metrics = Metrics()
-    metrics.count("log_flushes", 2)
-    metrics.count("log_flushes")
+    metrics.counter("log_flushes", "Flushes.", lambda: [({}, 3)])
     metrics.connections.opened += 1
     read = samples(metrics)
     assert read["josefine_log_flushes_total", ()] == 3

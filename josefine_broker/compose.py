@@ -1,0 +1,96 @@
+"""Translations between the parts that `node.py` puts together: configuration to settings, the
+handler table to routes. Pure: no part is started here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from josefine_broker.config import BrokerConfig, Listener, LogSection
+from josefine_broker.core.image import BrokerEntry, Endpoint
+from josefine_broker.core.log_config import LogConfig, TimestampType
+from josefine_broker.core.topic_config import TopicSettings
+from josefine_broker.handlers.context import BrokerSettings, Context, RequestInfo
+from josefine_broker.handlers.table import Api
+from josefine_broker.shell.connection import ConnectionLimits
+from josefine_broker.shell.dispatch import Peer, Route
+from josefine_broker.shell.metrics import Metrics
+from josefine_broker.shell.server import Bound
+from josefine_broker.wire.codec import RequestHeader
+
+WILDCARDS = frozenset({"0.0.0.0", "::"})
+"""Bound addresses that no client can dial."""
+
+
+def log_config(section: LogSection) -> LogConfig:
+    return LogConfig(
+        segment_bytes=section.segment_bytes,
+        segment_ms=section.segment_ms,
+        segment_records=section.segment_records,
+        index_interval_bytes=section.index_interval_bytes,
+        retention_ms=section.retention_ms,
+        retention_bytes=section.retention_bytes,
+        flush_messages=section.flush_messages,
+        flush_ms=section.flush_ms,
+        message_bytes_max=section.message_bytes_max,
+        timestamp_type=TimestampType(section.timestamp_type),
+    )
+
+
+def broker_settings(config: BrokerConfig) -> BrokerSettings:
+    defaults = config.topic_defaults
+    return BrokerSettings(
+        auto_create_topics=config.broker.auto_create_topics,
+        default_partitions=defaults.partitions,
+        default_replication_factor=defaults.replication_factor,
+        topic_defaults=TopicSettings(
+            log=log_config(config.log), min_insync_replicas=defaults.min_insync_replicas
+        ),
+        metadata_timeout_ms=config.raft.proposal_timeout_ms,
+    )
+
+
+def connection_limits(config: BrokerConfig) -> ConnectionLimits:
+    network = config.network
+    return ConnectionLimits(
+        frame_bytes_max=network.frame_bytes_max,
+        in_flight_max=network.in_flight_max,
+        write_buffer_bytes=network.write_buffer_bytes,
+    )
+
+
+def broker_entry(
+    broker_id: int, bound: Iterable[Bound], advertised: Iterable[Listener], this_host: str
+) -> BrokerEntry:
+    """What the cluster is told of this broker: per listener the advertised address, else the bound
+    one (with `this_host` for a wildcard, which only the binder understands)."""
+    named = {listener.name: listener for listener in advertised}
+    endpoints = []
+    for listener in bound:
+        chosen = named.get(listener.name)
+        if chosen is not None:
+            endpoints.append(Endpoint(listener.name, chosen.host, chosen.port))
+        else:
+            host = this_host if listener.host in WILDCARDS else listener.host
+            endpoints.append(Endpoint(listener.name, host, listener.port))
+    return BrokerEntry(broker_id=broker_id, endpoints=tuple(endpoints))
+
+
+def routes(ctx: Context, apis: Iterable[Api], metrics: Metrics) -> dict[int, Route]:
+    """The literal handler table with the context bound into each handler."""
+    return {
+        api.key: Route(
+            api.name, api.min_version, api.max_version, _bind(ctx, api), metrics.api(api.name)
+        )
+        for api in apis
+    }
+
+
+def _bind(ctx: Context, api: Api) -> Callable[[RequestHeader, Peer, Any], Any]:
+    handler = api.handler
+
+    def handle(header: RequestHeader, peer: Peer, body: Any) -> Any:
+        return handler(ctx, RequestInfo(header, peer.principal, peer.address, peer.listener), body)
+
+    return handle

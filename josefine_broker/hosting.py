@@ -1,0 +1,112 @@
+"""The partitions of this broker: a log and its deciding part, opened together and stopped together.
+
+Rules: recovery replays a log's batch headers into its producers' state, so a retry is recognized
+after a crash too; the leader epochs come from their checkpoint and from the batches themselves;
+both are stored at a clean stop.
+"""
+
+from __future__ import annotations
+
+import logging
+from uuid import UUID
+
+from josefine_broker.base.errors import CorruptData
+from josefine_broker.base.ids import TopicId, TopicPartition
+from josefine_broker.base.ports import Clock
+from josefine_broker.core.leader_epochs import LeaderEpochs
+from josefine_broker.core.log_config import LogConfig
+from josefine_broker.core.partition import Partition
+from josefine_broker.core.producers import ProducerState
+from josefine_broker.core.topic_config import TopicSettings
+from josefine_broker.handlers.context import HostedPartition
+from josefine_broker.records.batch import BatchHeader
+from josefine_broker.shell.log import PartitionLog
+from josefine_broker.shell.log_manager import LogManager
+
+log = logging.getLogger(__name__)
+
+
+class Hosting:
+    """Implements `handlers.context.LogsPort` over the log manager."""
+
+    def __init__(self, manager: LogManager, clock: Clock) -> None:
+        self._manager = manager
+        self._clock = clock
+        self._hosted: dict[TopicPartition, tuple[Partition, PartitionLog]] = {}
+
+    def open(self, tp: TopicPartition, topic_id: UUID, settings: TopicSettings) -> HostedPartition:
+        now_ms = self._clock.now_ms()
+        producers = ProducerState()
+        epoch_starts: list[tuple[int, int]] = []
+
+        def on_batch(header: BatchHeader) -> None:
+            producers.record(header, header.base_offset, now_ms)
+            if not epoch_starts or header.leader_epoch > epoch_starts[-1][0]:
+                epoch_starts.append((header.leader_epoch, header.base_offset))
+
+        partition_log = self._manager.open_log(
+            tp,
+            TopicId(topic_id),
+            settings.log,
+            now_ms,
+            on_snapshot=producers.restore,
+            on_batch=on_batch,
+        )
+        partition_log.snapshot_source = producers.snapshot
+        epochs = _recovered_epochs(partition_log, epoch_starts)
+        partition = Partition(producers, epochs)
+        self._hosted[tp] = (partition, partition_log)
+        return HostedPartition(topic_id, partition, partition_log, settings)
+
+    def configure(self, tp: TopicPartition, config: LogConfig) -> None:
+        self._hosted[tp][1].config = config
+
+    def delete(self, tp: TopicPartition) -> None:
+        self._hosted.pop(tp, None)
+        self._manager.delete(tp)
+
+    def expire_producers(self) -> None:
+        """Forget producers silent for a day (KIP-854)."""
+        now_ms = self._clock.now_ms()
+        for partition, _ in self._hosted.values():
+            partition.producers.expire(now_ms)
+
+    def flush_due(self) -> None:
+        self._manager.flush_due(self._clock.now_ms())
+
+    def apply_retention(self) -> None:
+        removed = self._manager.apply_retention(self._clock.now_ms(), self._high_watermark)
+        if removed:
+            log.info("segments expired", extra={"segments": removed})
+
+    def close(self) -> None:
+        """Sync and close every log with its producers' and epochs' state. Raises OSError."""
+        for partition, partition_log in self._hosted.values():
+            partition_log.state.store_leader_epochs(partition.epochs.to_bytes())
+        self._manager.close(self._snapshot)
+        self._hosted.clear()
+
+    def _high_watermark(self, tp: TopicPartition) -> int:
+        return self._hosted[tp][0].high_watermark
+
+    def _snapshot(self, tp: TopicPartition) -> bytes | None:
+        return self._hosted[tp][0].producers.snapshot()
+
+
+def _recovered_epochs(partition_log: PartitionLog, seen: list[tuple[int, int]]) -> LeaderEpochs:
+    """The checkpoint's epochs, cut to the log, then those that only the batches know."""
+    try:
+        stored = partition_log.state.leader_epochs()
+        epochs = LeaderEpochs() if stored is None else LeaderEpochs.from_bytes(stored)
+    except CorruptData as error:
+        log.warning(
+            "leader epochs rebuilt from batches",
+            extra={"directory": partition_log.directory, "reason": error},
+        )
+        epochs = LeaderEpochs()
+    epochs.truncate_end(partition_log.log_end_offset)
+    for epoch, start_offset in seen:
+        if epoch > epochs.latest:
+            epochs.assign(epoch, start_offset)
+    epochs.truncate_start(partition_log.log_start_offset)
+    return epochs

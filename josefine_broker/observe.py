@@ -1,0 +1,99 @@
+"""What `/health` checks and what `/metrics` reads of a running broker. Reads only."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from josefine_broker.base.limits import DISK_FREE_BYTES_MIN
+from josefine_broker.handlers.context import Context
+from josefine_broker.shell.admin_http import Check
+from josefine_broker.shell.log_manager import LogManager
+from josefine_broker.shell.metrics import Metrics, Sample
+from josefine_broker.shell.raft_host import RaftHost
+from josefine_broker.shell.server import Server
+
+
+def health_checks(
+    ctx: Context, raft_host: RaftHost, server: Server, directory: Path
+) -> Mapping[str, Callable[[], Check]]:
+    def listeners() -> Check:
+        detail = f"{server.connection_count} connections"
+        return Check(ok=server.is_listening, detail=detail)
+
+    def metadata() -> Check:
+        if raft_host.failure is not None:
+            return Check(ok=False, detail=f"raft stopped: {raft_host.failure}")
+        status = raft_host.status()
+        if status.leader is None:
+            return Check(ok=False, detail=f"no raft leader in term {status.term}")
+        return Check(ok=True, detail=f"raft leader {status.leader} in term {status.term}")
+
+    def logs() -> Check:
+        failed = [
+            f"{topic}-{index}"
+            for (topic, index), hosted in ctx.partitions.items()
+            if hosted.log.failure
+        ]
+        if failed:
+            return Check(ok=False, detail=f"storage failed: {', '.join(failed[:10])}")
+        return Check(ok=True, detail=f"{len(ctx.partitions)} partitions")
+
+    def disk() -> Check:
+        stat = os.statvfs(directory)
+        free = stat.f_bavail * stat.f_frsize
+        return Check(ok=free >= DISK_FREE_BYTES_MIN, detail=f"{free} bytes free")
+
+    return {"listeners": listeners, "metadata": metadata, "logs": logs, "disk": disk}
+
+
+def register_metrics(metrics: Metrics, ctx: Context, logs: LogManager, server: Server) -> None:
+    """Everything is read when `/metrics` is asked, from the counters the data path keeps."""
+
+    def one(read: Callable[[], float]) -> Callable[[], list[Sample]]:
+        return lambda: [({}, read())]
+
+    def per_partition(read: Callable[[tuple[str, int]], float]) -> Callable[[], list[Sample]]:
+        return lambda: [
+            ({"topic": topic, "partition": str(index)}, read((topic, index)))
+            for topic, index in ctx.partitions
+        ]
+
+    for name in ctx.counters.__slots__:
+        metrics.counter(name, f"Data path: {name.replace('_', ' ')}.", one(_counter(ctx, name)))
+    metrics.gauge("connections", "Open client connections.", one(lambda: server.connection_count))
+    metrics.gauge("parked_requests", "Requests that wait.", one(lambda: len(ctx.parked)))
+    metrics.gauge("topics", "Topics of the cluster.", one(lambda: len(ctx.image.topics)))
+    metrics.gauge("logs", "Open partition logs.", one(lambda: len(logs)))
+    metrics.gauge(
+        "log_size_bytes",
+        "Size of a partition's log.",
+        per_partition(lambda tp: ctx.partitions[tp].log.size_bytes),
+    )
+    metrics.gauge(
+        "log_end_offset",
+        "Offset of the next record of a partition.",
+        per_partition(lambda tp: ctx.partitions[tp].log.log_end_offset),
+    )
+    metrics.gauge(
+        "log_start_offset",
+        "First offset of a partition that is kept.",
+        per_partition(lambda tp: ctx.partitions[tp].log.log_start_offset),
+    )
+    metrics.counter("process_cpu_seconds", "User and system time.", one(_cpu_seconds))
+    metrics.gauge(
+        "process_resident_bytes_max",
+        "Largest resident memory so far.",
+        one(lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1_024),
+    )
+
+
+def _counter(ctx: Context, name: str) -> Callable[[], float]:
+    return lambda: float(getattr(ctx.counters, name))
+
+
+def _cpu_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime

@@ -1,0 +1,152 @@
+"""Clients that break the protocol, or do not read: a real broker goes on serving the others."""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from tests.integration import raw
+from tests.support.broker import BrokerProcess
+from tests.support.waiting import wait_until
+
+FUZZ_SEED = 20_260_731
+FUZZ_CONNECTIONS = 300
+
+
+@contextmanager
+def served_client(broker: BrokerProcess) -> Iterator[None]:
+    """Another client asks all the time; any failure of its requests fails the test."""
+    stop = Event()
+    served: list[int] = []
+    failures: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            with raw.connect(broker.bootstrap) as connection:
+                while not stop.is_set():
+                    connection.sendall(raw.api_versions_request(len(served)))
+                    assert raw.read_response(connection)[0] == len(served)
+                    served.append(1)
+        except BaseException as error:
+            failures.append(error)
+
+    thread = Thread(target=ask)
+    thread.start()
+    try:
+        wait_until(lambda: served or failures, 10, "the other client's first answer")
+        yield
+        before = len(served)
+        wait_until(lambda: len(served) > before or failures, 10, "the other client's next answer")
+    finally:
+        stop.set()
+        thread.join(10)
+    assert not failures, failures
+
+
+def test_malformed_oversized_and_cut_frames_end_only_their_connections(
+    broker: BrokerProcess,
+) -> None:
+    """Checklist row 26."""
+    too_long = struct.pack(">i", 2**31 - 1)
+    cut_header = struct.pack(">i", 4) + b"\0\x03\0\x01"
+    cut_body = raw.request(raw.METADATA, 1, 7, struct.pack(">i", 5))
+    huge_array = raw.request(raw.METADATA, 1, 7, struct.pack(">i", 2**31 - 1))
+    too_many_bytes = raw.request(raw.METADATA, 1, 7, struct.pack(">i", -1) + b"rest")
+    negative = struct.pack(">i", -5)
+    http = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with served_client(broker):
+        for sent in (too_long, cut_header, cut_body, huge_array, too_many_bytes, negative, http):
+            with raw.connect(broker.bootstrap) as connection:
+                connection.sendall(sent)
+                assert raw.is_closed(connection), sent
+        with raw.connect(broker.bootstrap) as connection:
+            connection.sendall(raw.metadata_request(1)[:9])  # half a frame, then gone
+    assert broker.alive
+    assert broker.output.count("connection closed") == 7
+
+
+def test_random_bytes_never_end_the_broker(broker: BrokerProcess) -> None:
+    """Checklist row 26. Whole frames of noise behind valid headers reach every decoder."""
+    rng = random.Random(FUZZ_SEED)
+    with served_client(broker):
+        for _ in range(FUZZ_CONNECTIONS):
+            noise = rng.randbytes(rng.randrange(200))
+            header = struct.pack(">hhih", rng.randrange(80), rng.randrange(14), 1, -1)
+            frame = rng.choice((noise, header + noise, header + b"\0" + noise))
+            length = struct.pack(">i", len(frame)) if rng.random() < 0.9 else b""
+            try:
+                with raw.connect(broker.bootstrap) as connection:
+                    connection.sendall(length + frame)
+                    connection.shutdown(socket.SHUT_WR)
+                    while connection.recv(65_536):
+                        pass
+            except ConnectionError:
+                pass
+    assert broker.alive, f"seed {FUZZ_SEED}:\n{broker.output[-3000:]}"
+    assert "request failed" not in broker.output, f"seed {FUZZ_SEED}:\n{broker.output[-3000:]}"
+
+
+def test_unknown_api_key_ends_the_connection_and_unknown_version_of_api_versions_is_35(
+    broker: BrokerProcess,
+) -> None:
+    """Checklist row 17."""
+    with raw.connect(broker.bootstrap) as connection:
+        connection.sendall(raw.request(9_999, 0, 1))
+        assert raw.is_closed(connection)
+    with raw.connect(broker.bootstrap) as connection:
+        connection.sendall(raw.request(raw.API_VERSIONS, 99, 3))
+        correlation_id, body = raw.read_response(connection)
+        error_code, keys = struct.unpack_from(">hi", body)
+        assert (correlation_id, error_code) == (3, 35)
+        entries = [struct.unpack_from(">hhh", body, 6 + 6 * each) for each in range(keys)]
+        assert 6 + 6 * keys == len(body)
+        assert any(key == raw.API_VERSIONS and high >= 3 for key, _, high in entries)
+        connection.sendall(raw.api_versions_request(4))  # KIP-511: it asks again on the same one
+        assert raw.read_response(connection)[0] == 4
+
+
+def test_a_client_that_does_not_read_does_not_slow_the_others(broker: BrokerProcess) -> None:
+    """Checklist rows 27: it asks for 100 MB and reads nothing; another one goes on."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5})
+    for _ in range(1_000):
+        producer.produce("slow", b"x" * 10_000, partition=0)
+    assert producer.flush(30) == 0
+    fetch_from_start = _fetch_v4("slow", 0, 0, 10_000_000)
+    with raw.connect(broker.bootstrap) as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        for number in range(20):
+            slow.sendall(raw.request(1, 4, number, fetch_from_start))
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "other"})
+        consumer.assign([TopicPartition("slow", 0, 0)])
+        read = 0
+        while read < 1_000:
+            messages = consumer.consume(1_000, timeout=10)
+            assert messages, f"only {read} of 1,000 records within 10 s"
+            read += sum(message.error() is None for message in messages)
+        consumer.close()
+        assert _resident_bytes(broker.pid) < 400_000_000
+        slow.settimeout(30)
+        for number in range(20):
+            assert raw.read_response(slow)[0] == number
+
+
+def _fetch_v4(topic: str, partition: int, offset: int, bytes_max: int) -> bytes:
+    name = struct.pack(">h", len(topic)) + topic.encode()
+    return (
+        struct.pack(">iiiib", -1, 500, 1, bytes_max, 0)
+        + struct.pack(">i", 1)
+        + name
+        + struct.pack(">iiqi", 1, partition, offset, bytes_max)
+    )
+
+
+def _resident_bytes(pid: int) -> int:
+    with open(f"/proc/{pid}/status") as status:
+        line = next(line for line in status if line.startswith("VmRSS:"))
+    return int(line.split()[1]) * 1_024
