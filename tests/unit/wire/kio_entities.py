@@ -13,7 +13,7 @@ from uuid import UUID
 
 from hypothesis import strategies as st
 from kio.index import load_request_schema, load_response_schema
-from kio.serial import entity_writer
+from kio.serial import entity_reader, entity_writer
 
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.wire.apis import APIS
@@ -86,6 +86,12 @@ def to_bytes(entity: Any) -> bytes:
     out = io.BytesIO()
     entity_writer(type(entity))(out, entity)
     return out.getvalue()
+
+
+def from_bytes(cls: type, body: bytes) -> Any:
+    entity, size = entity_reader(cls)(body, 0)
+    assert size == len(body)
+    return entity
 
 
 def plain(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from josefine_broker.wire import (
     fetch_response,
     produce,
 )
-from tests.unit.wire.kio_entities import entities, plain, schema, to_bytes
+from tests.unit.wire.kio_entities import entities, from_bytes, plain, schema, to_bytes
 
 PRODUCE_VERSIONS = range(3, 14)
 FETCH_VERSIONS = range(4, 19)
@@ -267,3 +268,60 @@ def test_produce_request_records_are_not_copied_by_the_client() -> None:
     buffers = codec.encode_request(apis.PRODUCE, 12, 1, "c", one_batch(records))
 
     assert any(buffer is records for buffer in buffers)
+
+
+ENDPOINTS = (produce.NodeEndpoint(1, "host", 9092),)
+
+
+@each_message(PRODUCE_VERSIONS)
+def test_an_older_produce_response_drops_what_it_cannot_carry(version: int) -> None:
+    """Handlers fill in everything; kio must still be able to read what goes out."""
+    part = produce.ProducePartitionResponse(
+        1, 6, 2, 3000, 4, "why", (produce.RecordError(0, "this one"),), 5, 6
+    )
+    topic = produce.ProduceTopicResponse("t", UUID(int=1), [part])
+    response = produce.ProduceResponse([topic], 7, ENDPOINTS)
+
+    body = b"".join(produce.encode_response(bytearray(), response, version))
+
+    theirs = from_bytes(schema(apis.PRODUCE, version, "response"), body)
+    assert theirs.responses[0].partition_responses[0].base_offset == 2
+    assert b"".join(produce.encode_response(bytearray(), response, version)) == to_bytes(theirs)
+
+
+@each_message(FETCH_VERSIONS)
+def test_an_older_fetch_response_drops_what_it_cannot_carry(version: int) -> None:
+    part = fetch.FetchPartitionResponse(
+        1, 74, 2, 3, 4, (fetch.AbortedTransaction(5, 6),), 7, (b"records",), (8, 9), (10, 11)
+    )
+    topic = fetch.FetchTopicResponse("t", UUID(int=1), [part])
+    response = fetch.FetchResponse(1, 0, 2, [topic], ENDPOINTS)
+
+    body = b"".join(fetch_response.encode_response(bytearray(), response, version))
+
+    theirs = from_bytes(schema(apis.FETCH, version, "response"), body)
+    assert theirs.responses[0].partitions[0].records == b"records"
+
+
+@each_message(FETCH_VERSIONS)
+def test_an_older_fetch_request_drops_what_it_cannot_carry(version: int) -> None:
+    part = fetch.FetchPartition(1, 2, 3, 4, 5, 6, UUID(int=7), 8)
+    request = fetch.FetchRequest(
+        replica_id=1,
+        max_wait_ms=2,
+        min_bytes=3,
+        max_bytes=4,
+        isolation_level=1,
+        session_id=5,
+        session_epoch=6,
+        topics=(fetch.FetchTopic("t", UUID(int=8), (part,)),),
+        forgotten=(fetch.ForgottenTopic("g", UUID(int=9), (1, 2)),),
+        rack_id="rack",
+        replica_epoch=10,
+        cluster_id="cluster",
+    )
+
+    body = b"".join(fetch_request.encode_request(bytearray(), request, version))
+
+    theirs = from_bytes(schema(apis.FETCH, version, "request"), body)
+    assert theirs.topics[0].partitions[0].fetch_offset == 3
