@@ -11,7 +11,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from enum import Enum
+from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -23,7 +23,7 @@ from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient
 from josefine_broker.client.operations import partition_error
 from josefine_broker.records.batch import iter_batches, verify
 from josefine_broker.records.reader import Record, read_records
-from josefine_cli.errors import BadUsage, UserError
+from josefine_cli.errors import UsageError, UserError
 from josefine_cli.output import (
     BOOTSTRAP_HELP,
     DEFAULT_BOOTSTRAP,
@@ -33,7 +33,7 @@ from josefine_cli.output import (
     printable,
     put_bytes,
 )
-from josefine_cli.when import FORMS, AtOffset, parse_place, resolve
+from josefine_cli.when import FORMS, parse_place, resolve
 
 app = typer.Typer(
     help="Read records of a topic, by offsets or by time.",
@@ -44,7 +44,7 @@ FETCH_WAIT_MS = 500
 FETCH_BYTES_MAX = 4 * 1024 * 1024
 
 
-class OutputFormat(str, Enum):
+class OutputFormat(StrEnum):
     VALUE = "value"
     KEY_VALUE = "key-value"
     JSON = "json"
@@ -54,9 +54,7 @@ class OutputFormat(str, Enum):
 @app.command()
 def consume(
     topic: Annotated[str, typer.Argument(help="The topic.")],
-    start: Annotated[
-        str, typer.Option("--from", help=f"First record: {FORMS}.")
-    ] = "earliest",
+    start: Annotated[str, typer.Option("--from", help=f"First record: {FORMS}.")] = "earliest",
     end: Annotated[
         str | None,
         typer.Option("--to", help="Read up to here, exclusive; the same forms. Default: latest."),
@@ -82,7 +80,7 @@ def consume(
 ) -> None:
     """Print records of a topic."""
     if follow and end is not None:
-        raise BadUsage("--follow has no end: leave --to out")
+        raise UsageError("--follow has no end: leave --to out")
     chosen = None if partitions is None else parse_partitions(partitions)
     now_ms = time.time_ns() // 1_000_000
     first = parse_place(start, "--from", now_ms)
@@ -106,12 +104,12 @@ def consume(
 
 
 def parse_partitions(text: str) -> list[int]:
-    """`0,2,5-7`. Raises BadUsage."""
+    """`0,2,5-7`. Raises UsageError."""
     numbers: set[int] = set()
     for part in text.split(","):
         low, dash, high = part.strip().partition("-")
         if not low.isdecimal() or (dash and not high.isdecimal()):
-            raise BadUsage(f"--partitions '{text}' is not like 0,2,5-7")
+            raise UsageError(f"--partitions '{text}' is not like 0,2,5-7")
         numbers.update(range(int(low), int(high or low) + 1))
     return sorted(numbers)
 
@@ -174,9 +172,7 @@ def _copy(
             sys.stdout.flush()
 
 
-def _records(
-    tp: TopicPartition, part: FetchedPartition, positions: Positions
-) -> Iterator[Record]:
+def _records(tp: TopicPartition, part: FetchedPartition, positions: Positions) -> Iterator[Record]:
     """Records of whole batches from the position to the end; batches may begin before it."""
     begin, end = positions.position(tp), positions.end_offset(tp)
     assert begin is not None, tp

@@ -25,7 +25,7 @@ class UserError(Exception):
     exit_code = EXIT_FAILURE
 
 
-class BadUsage(UserError):
+class UsageError(UserError):
     """The command line itself is wrong; exit code 2."""
 
     exit_code = EXIT_USAGE

@@ -51,7 +51,7 @@ class LazyGroup(TyperGroup):
         if args and not args[0].startswith("-") and args[0] not in VERBS:
             near = difflib.get_close_matches(args[0], VERBS, n=1)
             hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(VERBS)}"
-            raise errors.BadUsage(f"no command '{args[0]}': {hint}")
+            raise errors.UsageError(f"no command '{args[0]}': {hint}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

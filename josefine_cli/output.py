@@ -1,4 +1,4 @@
-"""How results are shown: rich tables for people, JSON for scripts, bytes so that no terminal breaks.
+"""How results are shown: rich tables for people, JSON for scripts, bytes made safe.
 
 Rules: results go to stdout, everything else (progress, notes, questions) to stderr; with `--json`
 stdout holds JSON only; bytes that are not printable text are escaped on a terminal and are
@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from josefine_broker.client.io_blocking import BlockingClient
-from josefine_cli.errors import BadUsage
+from josefine_cli.errors import UsageError
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 BOOTSTRAP_HELP = "Broker addresses, host:port[,host:port …]."
@@ -27,7 +27,7 @@ UNKNOWN_TOPIC_TIMEOUT_MS = 500
 
 
 def connect(bootstrap: str) -> BlockingClient:
-    """A client with the patience of a person. Raises BadUsage for a malformed address."""
+    """A client with the patience of a person. Raises UsageError for a malformed address."""
     try:
         return BlockingClient(
             bootstrap,
@@ -36,7 +36,7 @@ def connect(bootstrap: str) -> BlockingClient:
             unknown_topic_timeout_ms=UNKNOWN_TOPIC_TIMEOUT_MS,
         )
     except ValueError as error:
-        raise BadUsage(str(error)) from error
+        raise UsageError(str(error)) from error
 
 
 def print_json(value: Any) -> None:

@@ -14,7 +14,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, NamedTuple
 
@@ -24,7 +24,7 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingProducer
 from josefine_broker.client.producing import Delivered
 from josefine_broker.records.compression import Compression
-from josefine_cli.errors import BadUsage, UserError
+from josefine_cli.errors import UsageError, UserError
 from josefine_cli.output import (
     BOOTSTRAP_HELP,
     DEFAULT_BOOTSTRAP,
@@ -47,7 +47,7 @@ IGNORED_FIELDS = ("topic", "offset", "time")
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
-class Acks(str, Enum):
+class Acks(StrEnum):
     ALL = "all"
     LEADER = "1"
     NONE = "0"
@@ -56,12 +56,12 @@ class Acks(str, Enum):
 ACKS_NUMBER = {Acks.ALL: -1, Acks.LEADER: 1, Acks.NONE: 0}
 
 
-class InputFormat(str, Enum):
+class InputFormat(StrEnum):
     LINES = "lines"
     JSON = "json"
 
 
-class CompressionName(str, Enum):
+class CompressionName(StrEnum):
     NONE = "none"
     GZIP = "gzip"
     SNAPPY = "snappy"
@@ -90,7 +90,7 @@ def produce(
     ] = InputFormat.LINES,
     key_separator: Annotated[
         str | None,
-        typer.Option("--key-separator", "-k", help="Splits a line into key and value at its first."),
+        typer.Option("--key-separator", "-k", help="Splits a line into key and value."),
     ] = None,
     partition: Annotated[
         int | None, typer.Option("--partition", "-p", min=0, help="Default: by the key.")
@@ -114,7 +114,7 @@ def produce(
 ) -> None:
     """Write records to a topic, and say how many and where."""
     if key_separator is not None and (input_format is InputFormat.JSON or not key_separator):
-        raise BadUsage("--key-separator is a text for --format lines")
+        raise UsageError("--key-separator is a text for --format lines")
     parse = _parser(input_format, key_separator)
     extra = _parse_headers(header)
     with connect(bootstrap) as client, _Source(file) as source:
@@ -269,7 +269,7 @@ def _parse_headers(pairs: list[str] | None) -> Headers:
     for pair in pairs or ():
         name, separator, value = pair.partition("=")
         if not separator or not name:
-            raise BadUsage(f"--header '{pair}' is not NAME=VALUE")
+            raise UsageError(f"--header '{pair}' is not NAME=VALUE")
         headers.append((name, value.encode()))
     return tuple(headers)
 

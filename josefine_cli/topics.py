@@ -16,7 +16,7 @@ from josefine_broker.client.admin import BROKER_DEFAULT
 from josefine_broker.client.cluster import TopicMetadata
 from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient, NewTopic
 from josefine_broker.client.operations import partition_error
-from josefine_cli.errors import BadUsage
+from josefine_cli.errors import UsageError
 from josefine_cli.output import (
     BOOTSTRAP_HELP,
     DEFAULT_BOOTSTRAP,
@@ -145,7 +145,7 @@ def alter(
     changes: dict[str, str | None] = {**_parse_configs(config)}
     changes |= dict.fromkeys(reset_config or (), None)
     if partitions is None and not changes:
-        raise BadUsage("nothing to alter: give --partitions, --config or --reset-config")
+        raise UsageError("nothing to alter: give --partitions, --config or --reset-config")
     with connect(bootstrap) as client:
         if changes:
             client.alter_configs({name: changes})
@@ -188,7 +188,7 @@ def delete(
 
 def _ask_to_delete(names: list[str]) -> None:
     if not sys.stdin.isatty():
-        raise BadUsage("deleting without a terminal to ask on needs --yes")
+        raise UsageError("deleting without a terminal to ask on needs --yes")
     typer.confirm(f"Delete {', '.join(names)} and all records?", abort=True, err=True)
 
 
@@ -197,7 +197,7 @@ def _parse_configs(pairs: list[str] | None) -> dict[str, str]:
     for pair in pairs or ():
         key, separator, value = pair.partition("=")
         if not separator or not key.strip():
-            raise BadUsage(f"--config '{pair}' is not KEY=VALUE")
+            raise UsageError(f"--config '{pair}' is not KEY=VALUE")
         configs[key.strip()] = value.strip()
     return configs
 

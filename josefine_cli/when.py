@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient
-from josefine_cli.errors import BadUsage
+from josefine_cli.errors import UsageError
 
 UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 FORMS = "earliest, latest, an offset, -N (before the end), an age like -10m, or an ISO time"
@@ -40,7 +40,7 @@ Place = AtOffset | AtTime
 
 
 def parse_place(text: str, option: str, now_ms: int) -> Place:
-    """Raises BadUsage naming `option` and the forms it takes."""
+    """Raises UsageError naming `option` and the forms it takes."""
     word = text.strip().lower()
     if word in ("earliest", "latest"):
         return AtTime(EARLIEST if word == "earliest" else LATEST)
@@ -52,7 +52,7 @@ def parse_place(text: str, option: str, now_ms: int) -> Place:
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise BadUsage(f"{option} '{text}' is none of: {FORMS}") from None
+        raise UsageError(f"{option} '{text}' is none of: {FORMS}") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return AtTime(round(moment.timestamp() * 1000))

@@ -1,0 +1,114 @@
+"""One TCP connection of the asyncio shell: bytes of `connection.Connection` in and out.
+
+Answers come in request order, so the oldest future in flight gets the next frame. When the
+connection ends, every future in flight gets a KafkaError(network_exception) with the address.
+"""
+
+import asyncio
+from collections import deque
+from typing import Any
+
+from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
+from josefine_broker.client.cluster import Address
+from josefine_broker.client.connection import Connection, ConnectionState
+from josefine_broker.client.io_blocking_socket import RESPONSE_BYTES_MAX
+from josefine_broker.wire.frames import FrameBuffer
+
+
+class ProtocolConnection(asyncio.BufferedProtocol):
+    """Used by one event loop; made by `open`."""
+
+    def __init__(self, address: Address, client_id: str) -> None:
+        self.address = address
+        self._core = Connection(client_id)
+        self._frames = FrameBuffer(RESPONSE_BYTES_MAX)
+        self._answers: deque[asyncio.Future[Any]] = deque()
+        self._transport: asyncio.Transport | None = None
+        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @classmethod
+    async def open(cls, address: Address, client_id: str) -> "ProtocolConnection":
+        """Connect and agree on versions. Raises KafkaError or OSError; cancellable."""
+        loop = asyncio.get_running_loop()
+        _, self = await loop.create_connection(
+            lambda: cls(address, client_id), address.host, address.port
+        )
+        try:
+            await self._ready
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    @property
+    def is_usable(self) -> bool:
+        return self._core.state is ConnectionState.READY
+
+    def send(
+        self, api_key: int, request: Any, *, wants_response: bool = True
+    ) -> asyncio.Future[Any] | None:
+        """Write one request; its answer's future. Raises KafkaError(unsupported_version)."""
+        if not self.is_usable or self._transport is None:
+            raise self._lost("closed")
+        self._transport.writelines(self._core.send(api_key, request, wants_response=wants_response))
+        if not wants_response:
+            return None
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._answers.append(answer)
+        return answer
+
+    def close(self) -> None:
+        self._end(self._lost("closed here"))
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.writelines(self._core.hello())
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._frames.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            for frame in self._frames.buffer_updated(nbytes):
+                self._hear(frame)
+        except (CorruptData, KafkaError) as error:
+            self._end(self._lost(f"a broken answer: {error}"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end(self._lost(str(exc) if exc else "closed by the broker"))
+
+    def _hear(self, frame: memoryview) -> None:
+        if self._core.state is ConnectionState.NEGOTIATING:
+            if self._core.hear_hello(frame):
+                if not self._ready.done():
+                    self._ready.set_result(None)
+            elif self._transport is not None:
+                self._transport.writelines(self._core.hello())
+        elif self.is_usable:
+            response = self._core.receive(frame)
+            answer = self._answers.popleft()
+            if not answer.done():
+                answer.set_result(response)
+
+    def _lost(self, reason: str) -> KafkaError:
+        if not self._ready.done():
+            return KafkaError(ErrorCode.network_exception, "what answers there is no Kafka broker")
+        return KafkaError(
+            ErrorCode.network_exception, f"lost the connection to {self.address} ({reason})"
+        )
+
+    def _end(self, error: KafkaError) -> None:
+        """Close once; whoever waits for an answer gets `error`."""
+        self._core.close()
+        if not self._ready.done():
+            self._ready.set_exception(error)
+            self._ready.exception()  # retrieved: `open` may have been cancelled meanwhile
+        while self._answers:
+            answer = self._answers.popleft()
+            if not answer.done():
+                answer.set_exception(error)
+                answer.exception()
+        if self._transport is not None:
+            self._transport.abort()
+            self._transport = None
