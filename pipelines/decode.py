@@ -24,11 +24,6 @@ _STRICT = {
     "allowNonNumericNumbers": "false",
 }
 
-DEAD_LETTER_DDL = (
-    "source STRING, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, "
-    "reason STRING, key BINARY, value BINARY"
-)
-
 
 def parsed(frame: DataFrame, schema: StructType) -> DataFrame:
     """The source's rows with the raw `value`, the column `_parsed` and the flag `_good`."""

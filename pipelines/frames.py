@@ -12,7 +12,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from pipelines import decode
-from pipelines.errors import ConfigError, Place, Problem
+from pipelines.chain import Ends
+from pipelines.errors import ConfigError, Place, Problem, RunError
 from pipelines.merging import partials
 from pipelines.model import Pipeline, Sink, Source
 
@@ -44,6 +45,7 @@ def value_schema(spark: SparkSession, source: Source) -> StructType | None:
     placed = source.decode.schema
     try:
         schema = StructType.fromDDL(placed.text)
+        assert isinstance(schema, StructType)
     except PySparkException as error:
         raise _complaint(placed.place, placed.path, error) from error
     names = [name.lower() for name in schema.names]
@@ -102,7 +104,7 @@ def _transformed(pipeline: Pipeline, sink: Sink, good: DataFrame) -> DataFrame:
     return frames[sink.input]
 
 
-def refuse_stateful(pipeline: Pipeline, spark: SparkSession, good: DataFrame, sink: Sink) -> None:
+def refuse_stateful(pipeline: Pipeline, good: DataFrame, sink: Sink) -> None:
     """Raise ConfigError when a transform of this sink looks beyond single rows."""
     frame: Any = _transformed(pipeline, sink, good)
     match = _STATEFUL.search(frame._jdf.queryExecution().analyzed().treeString())
@@ -116,14 +118,53 @@ def refuse_stateful(pipeline: Pipeline, spark: SparkSession, good: DataFrame, si
     raise _problem(transform.sql.place, transform.sql.path, message)
 
 
-def split(
-    frame: DataFrame, source: Source, schema: StructType | None
-) -> tuple[DataFrame, DataFrame | None]:
-    """(good rows, bad rows as dead letters); None when nothing is decoded."""
-    if schema is None:
-        return frame, None
-    parsed = decode.parsed(frame, schema)
-    return decode.good_rows(parsed, schema), decode.bad_rows(parsed, schema, source.name)
+def parse(frame: DataFrame, schema: StructType | None) -> DataFrame:
+    """The source's rows, parsed and marked good or bad; as they are when nothing is decoded."""
+    return frame if schema is None else decode.parsed(frame, schema)
+
+
+def good_rows(parsed: DataFrame, schema: StructType | None) -> DataFrame:
+    """The good rows, `value` decoded."""
+    return parsed if schema is None else decode.good_rows(parsed, schema)
+
+
+def bad_rows(
+    parsed: DataFrame, source: Source, schema: StructType | None, skip_below: Ends
+) -> DataFrame:
+    """The bad rows as dead letters, without those that the table has already."""
+    assert schema is not None
+    bad = decode.bad_rows(parsed, schema, source.name)
+    for (topic, partition), offset in sorted(skip_below.items()):
+        there = (bad["topic"] == topic) & (bad["partition"] == partition)
+        bad = bad.where(~(there & (bad["offset"] < offset)))
+    return bad
+
+
+def fail_on_bad(parsed: DataFrame, source: Source, schema: StructType | None) -> None:
+    """Raise RunError naming the first bad record, if any (on_error: fail)."""
+    bad = bad_rows(parsed, source, schema, {})
+    first = bad.orderBy("topic", "partition", "offset").first()
+    if first is not None:
+        raise RunError(
+            f"source `{source.name}`: {first.topic}-{first.partition} offset {first.offset}: "
+            f"{first.reason}; nothing of this batch was written (on_error: fail)"
+        )
+
+
+def check_table(table: DataFrame, rows: DataFrame, sink: Sink) -> None:
+    """Raise RunError when a table that was there before cannot take these rows as they are."""
+    have = {f.name: f.dataType.simpleString() for f in table.schema.fields}
+    want = {f.name: f.dataType.simpleString() for f in rows.schema.fields}
+    if have == want:
+        return
+    differences = [
+        f"{name}: the table has {have.get(name, 'no such column')}, "
+        f"the pipeline {want.get(name, 'none')}"
+        for name in [*have, *(name for name in want if name not in have)]
+        if have.get(name) != want.get(name)
+    ]
+    where = sink.path or sink.table
+    raise RunError(f"sink `{sink.name}`: {where} has other columns: {'; '.join(differences)}")
 
 
 def _complaint(place: Place, path: str, error: Exception) -> ConfigError:

@@ -29,7 +29,7 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         "type": "josefine",
         "bootstrap": "host:port[,host:port]",
         "topics": "a list of topic names",
-        "pattern": "a Java regular expression for topic names",
+        "pattern": "a regular expression for whole topic names",
         "start": "earliest or latest",
         "limit": "a table with rows",
         "headers": "true or false",

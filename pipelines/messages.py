@@ -1,0 +1,90 @@
+"""What a stopped run tells its user: both offset maps and the commands that settle it."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from pipelines.chain import Batch, Ends, Stop, Tip, Verdict, to_json
+from pipelines.reconcile import Checkpoint, Unreadable
+
+_TRUST_TABLE = "set the checkpoint aside and continue at the table's offsets"
+_TRUST_CHECKPOINT = "keep the table's rows and continue at the checkpoint's offsets"
+_RECREATED = "keep the old topic's rows and read the new topic from its beginning"
+
+
+def offsets(ends: Ends | None) -> str:
+    return "nothing" if not ends else json.dumps(to_json(ends))
+
+
+def stopped_at_start(
+    file: str,
+    sink: str,
+    table: str,
+    folder: str,
+    stop: Stop,
+    checkpoint: Checkpoint | None,
+    tip: Tip | Unreadable | None,
+) -> str:
+    """For a sink that was not started because table and checkpoint disagree."""
+    lines = [_headline(sink, stop)]
+    if isinstance(tip, Unreadable):
+        lines.append(f"  table {table}: transaction {tip.txn_version}, its offsets are unreadable")
+    else:
+        lines.append(f"  table {table} ends at {offsets(tip.ends if tip else None)}")
+    committed = checkpoint.committed if checkpoint else None
+    planned = checkpoint.planned if checkpoint else None
+    said = f"committed {offsets(committed.ends if committed else None)}"
+    said += f", planned {offsets(planned.ends if planned else None)}"
+    lines.append(f"  checkpoint {folder}: {said if checkpoint else 'there is none'}")
+    readable = not isinstance(tip, Unreadable)
+    return "\n".join(lines + _commands(file, stop, readable, committed is not None))
+
+
+def stopped_in_batch(
+    file: str, sink: str, table: str, stop: Stop, batch_id: int, batch: Batch, tip: Tip | None
+) -> str:
+    """For a batch that was planned but does not continue the table."""
+    start = {p: s for p in batch.end if (s := batch.start_of(p)) is not None}
+    lines = [
+        _headline(sink, stop),
+        f"  table {table} ends at {offsets(tip.ends if tip else None)}",
+        f"  batch {batch_id} reads from {offsets(start)} to {offsets(batch.end)}",
+    ]
+    if stop.verdict is Verdict.LOST_RACE:
+        lines.append("Let one run go on and end the other; a new run continues where the table is.")
+        return "\n".join(lines)
+    return "\n".join(lines + _commands(file, stop, True, True))
+
+
+def _headline(sink: str, stop: Stop) -> str:
+    where = ", ".join(f"{topic}-{number}" for topic, number in stop.partitions)
+    text = f"sink `{sink}` stopped, nothing was written: {stop.verdict.value}"
+    text += f" ({where})" if where else ""
+    return text + (f"; {stop.detail}" if stop.detail else "")
+
+
+def _commands(file: str, stop: Stop, table_readable: bool, checkpoint_usable: bool) -> list[str]:
+    recreated = stop.verdict is Verdict.TOPIC_RECREATED
+    commands = []
+    if table_readable:
+        does = _RECREATED if recreated else _TRUST_TABLE
+        commands.append(f"  josefine pipeline run {file} --trust table       # {does}")
+    if checkpoint_usable and not recreated and stop.verdict is not Verdict.CHECKPOINT_DAMAGED:
+        commands.append(f"  josefine pipeline run {file} --trust checkpoint  # {_TRUST_CHECKPOINT}")
+    if not commands:
+        return ["Neither side can be followed: restore the table's log or write to a new path."]
+    return ["Decide which side is right:", *commands]
+
+
+_PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
+
+
+def clear_reason(error: BaseException) -> str:
+    """One line out of Spark's pages: the innermost Python error, else the first line."""
+    text = str(error)
+    found = [m for m in _PYTHON_ERROR.findall(text) if m[0] not in ("PythonException",)]
+    if found:
+        return str(found[-1][1]).strip()
+    first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
+    return first.strip()

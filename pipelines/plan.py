@@ -1,0 +1,75 @@
+"""`pipeline plan`: every DataFrame over empty inputs, its schema; without broker or table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pipelines import frames
+from pipelines.errors import ConfigError, Problem
+from pipelines.model import Pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedSink:
+    """One query that `run` would start."""
+
+    name: str
+    source: str
+    transforms: tuple[str, ...]
+    table: str
+    mode: str
+    keys: tuple[str, ...]
+    checkpoint: str
+    dead_letters: str | None
+    columns: tuple[tuple[str, str], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "source": self.source,
+            "transforms": list(self.transforms),
+            "table": self.table,
+            "mode": self.mode,
+            "keys": list(self.keys),
+            "checkpoint": self.checkpoint,
+            "dead_letters": self.dead_letters,
+            "columns": [{"name": name, "type": kind} for name, kind in self.columns],
+        }
+
+
+def plan(spark: SparkSession, pipeline: Pipeline) -> list[PlannedSink]:
+    """Check what only Spark can check; raise ConfigError with every problem found."""
+    planned: list[PlannedSink] = []
+    problems: list[Problem] = []
+    for sink in pipeline.sinks.values():
+        source = pipeline.source_of(sink)
+        try:
+            schema = frames.value_schema(spark, source)
+            parsed = frames.parse(frames.empty_source(spark, source), schema)
+            good = frames.good_rows(parsed, schema)
+            frames.refuse_stateful(pipeline, good, sink)
+            rows = frames.sink_rows(pipeline, sink, good)
+        except ConfigError as error:
+            problems.extend(problem for problem in error.problems if problem not in problems)
+            continue
+        writes_dead = pipeline.writes_dead_letters(sink)
+        planned.append(
+            PlannedSink(
+                name=sink.name,
+                source=source.name,
+                transforms=pipeline.lineage(sink.input)[1],
+                table=str(sink.path or sink.table),
+                mode="merge" if sink.merges else "append",
+                keys=sink.keys,
+                checkpoint=f"{pipeline.checkpoint}/{sink.name}",
+                dead_letters=pipeline.dead_letter_path if writes_dead else None,
+                columns=tuple((f.name, f.dataType.simpleString()) for f in rows.schema.fields),
+            )
+        )
+    if problems:
+        raise ConfigError(problems)
+    return planned

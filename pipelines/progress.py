@@ -1,0 +1,105 @@
+"""Shows a run while it goes on: bars on a terminal, plain lines elsewhere. Writes to stderr only,
+so that stdout stays free for the result."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from pipelines.work import BatchDone
+
+
+class LineReporter:
+    """One line per event, for logs and pipes."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._lock = threading.Lock()
+        self._done: dict[str, int] = {}
+        self._to_do: dict[str, int | None] = {}
+
+    def starting(self, what: str) -> None:
+        self._say(f"preparing {what}")
+
+    def begun(self, sink: str, records_to_do: int | None) -> None:
+        self._to_do[sink] = records_to_do
+        so_many = "waiting for records" if records_to_do is None else f"{records_to_do:,} records"
+        self._say(f"sink {sink}: {so_many}")
+
+    def batch(self, done: BatchDone) -> None:
+        with self._lock:
+            so_far = self._done.get(done.sink, 0) + done.records
+            self._done[done.sink] = so_far
+        total = self._to_do.get(done.sink)
+        of = f" of {total:,}" if total is not None else ""
+        line = f"sink {done.sink}: batch {done.batch}, {so_far:,}{of} records"
+        if done.dead_letters:
+            line += f", {done.dead_letters:,} dead letters"
+        self._say(line)
+
+    def __enter__(self) -> LineReporter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def _say(self, line: str) -> None:
+        self._console.print(line, highlight=False, soft_wrap=True)
+
+
+class BarReporter:
+    """One bar per sink, in records."""
+
+    def __init__(self, console: Console) -> None:
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeElapsedColumn(),
+            console=console,
+        )
+        self._tasks: dict[str, Any] = {}
+        self._preparing: Any = None
+
+    def starting(self, what: str) -> None:
+        text = f"preparing {what}"
+        if self._preparing is None:
+            self._preparing = self._progress.add_task(text, total=None, rate="")
+        self._progress.update(self._preparing, description=text)
+
+    def begun(self, sink: str, records_to_do: int | None) -> None:
+        if self._preparing is not None:
+            self._progress.remove_task(self._preparing)
+            self._preparing = None
+        self._tasks[sink] = self._progress.add_task(sink, total=records_to_do, rate="")
+
+    def batch(self, done: BatchDone) -> None:
+        task_id = self._tasks[done.sink]
+        self._progress.advance(task_id, done.records)
+        task = next(task for task in self._progress.tasks if task.id == task_id)
+        rate = f"{task.completed / task.elapsed:,.0f}/s" if task.elapsed else ""
+        self._progress.update(task_id, rate=rate)
+
+    def __enter__(self) -> BarReporter:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+
+def reporter_for(console: Console) -> LineReporter | BarReporter:
+    """Bars where someone is watching."""
+    return BarReporter(console) if console.is_terminal else LineReporter(console)

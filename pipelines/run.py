@@ -1,0 +1,210 @@
+"""Runs a pipeline: one Structured Streaming query per sink, until the input or the user ends it.
+
+Rules: a run ends between batches, never inside one (a stop request waits for the batch under way;
+what Spark has planned by then is replayed by the next run); one failing sink ends the run; the
+error that a user sees is ours, not Spark's pages around it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+from uuid import uuid4
+
+from pipelines import failpoints
+from pipelines.chain import Ends
+from pipelines.errors import PipelineError, RunError, SetupError
+from pipelines.messages import clear_reason
+from pipelines.model import Pipeline
+from pipelines.reconcile import Trust
+from pipelines.sources import JosefineKind, SourceKind
+from pipelines.work import BatchDone, SinkWork
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+POLL_S = 0.05
+
+
+@dataclass(slots=True, kw_only=True)
+class SinkTotals:
+    """What one sink did in this run; grows batch by batch."""
+
+    records: int = 0
+    rows: int = 0
+    dead_letters: int = 0
+    batches: int = 0
+    seconds: float = 0.0
+    ends: Ends = field(default_factory=dict)
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """A run that ended well, by itself or (`interrupted`) on request."""
+
+    sinks: dict[str, SinkTotals]
+    seconds: float
+    interrupted: bool
+
+
+class Reporter(Protocol):
+    """Who shows a run while it goes on. Called from several threads."""
+
+    def starting(self, what: str) -> None: ...
+
+    def begun(self, sink: str, records_to_do: int | None) -> None: ...
+
+    def batch(self, done: BatchDone) -> None: ...
+
+
+def run_pipeline(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    reporter: Reporter,
+    *,
+    trust: Trust = Trust.NEITHER,
+    kind: SourceKind | None = None,
+    stop: threading.Event | None = None,
+) -> RunResult:
+    """Run to the end of the input (available_now) or until `stop` is set. Raises PipelineError."""
+    return _Run(spark, pipeline, reporter, kind or JosefineKind(), stop).run(trust)
+
+
+def arm_failpoints(spark: SparkSession) -> None:
+    """Arm what JOSEFINE_FAIL names, with the JVM that must die with us."""
+    text = os.environ.get("JOSEFINE_FAIL")
+    if text:
+        process: Any = getattr(spark.sparkContext._gateway, "proc", None)
+        try:
+            failpoints.arm(text, process.pid if process else None)
+        except ValueError as error:
+            raise SetupError(str(error)) from error
+
+
+class _Run:
+    """One run: the only place that knows queries and their works together."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        reporter: Reporter,
+        kind: SourceKind,
+        stop: threading.Event | None,
+    ) -> None:
+        self.spark = spark
+        self.pipeline = pipeline
+        self.reporter = reporter
+        self.stop = stop or threading.Event()
+        self.totals = {name: SinkTotals() for name in pipeline.sinks}
+        self.run_id = uuid4().hex
+        self.begun_s = time.monotonic()
+        self.works = [
+            SinkWork(spark, pipeline, sink, kind, self.run_id, self._batch_done)
+            for sink in pipeline.sinks.values()
+        ]
+        self.queries: list[Any] = []
+
+    def run(self, trust: Trust) -> RunResult:
+        self.begun_s = time.monotonic()
+        # All sinks are settled before the first one writes: a stop of the second is then harmless.
+        streams = [self._prepared(work, trust) for work in self.works]
+        self.begun_s = time.monotonic()
+        try:
+            for work, stream in zip(self.works, streams, strict=True):
+                self._begin(work, stream)
+            self._wait()
+        finally:
+            self._stop_all()
+        self._raise_failure()
+        seconds = time.monotonic() - self.begun_s
+        interrupted = self.stop.is_set()
+        return RunResult(sinks=self.totals, seconds=seconds, interrupted=interrupted)
+
+    def _prepared(self, work: SinkWork, trust: Trust) -> Any:
+        self.reporter.starting(f"sink {work.sink.name}")
+        try:
+            stream = work.prepare(trust)
+        except PipelineError:
+            raise
+        except Exception as error:
+            raise RunError(f"sink `{work.sink.name}`: {clear_reason(error)}") from error
+        self.totals[work.sink.name].path = work.chain.path
+        return stream
+
+    def _begin(self, work: SinkWork, stream: Any) -> None:
+        pipeline = self.pipeline
+        writer = stream.writeStream.queryName(f"{pipeline.name}.{work.sink.name}")
+        writer = writer.foreachBatch(work.process)
+        writer = writer.option("checkpointLocation", work.checkpoint_folder)
+        if pipeline.every_ms is None:
+            writer = writer.trigger(availableNow=True)
+            self.reporter.begun(work.sink.name, work.records_to_do())
+        else:
+            writer = writer.trigger(processingTime=f"{pipeline.every_ms} milliseconds")
+            self.reporter.begun(work.sink.name, None)
+        self.queries.append(writer.start())
+
+    def _batch_done(self, done: BatchDone) -> None:
+        totals = self.totals[done.sink]
+        totals.records += done.records
+        totals.rows += done.rows
+        totals.dead_letters += done.dead_letters
+        totals.batches += 1
+        totals.seconds = time.monotonic() - self.begun_s
+        totals.ends = done.ends
+        self.reporter.batch(done)
+
+    def _wait(self) -> None:
+        while any(query.isActive for query in self.queries):
+            if self.stop.wait(POLL_S) or self._failed():
+                return
+
+    def _failed(self) -> bool:
+        return any(work.error is not None for work in self.works) or any(
+            not query.isActive and query.exception() is not None for query in self.queries
+        )
+
+    def _stop_all(self) -> None:
+        """Let the batches under way finish, then end every query between batches."""
+        for work in self.works:
+            work.stopping = True
+        for work, query in zip(self.works, self.queries, strict=False):
+            with work.lock:
+                if query.isActive:
+                    query.stop()
+
+    def _raise_failure(self) -> None:
+        for work, query in zip(self.works, self.queries, strict=True):
+            failure = query.exception()
+            if work.error is None and failure is None:
+                continue
+            if isinstance(work.error, PipelineError):
+                raise work.error
+            if work.error is None and "InterruptedBatchError" in str(failure):
+                continue
+            reason = clear_reason(work.error or failure)
+            raise RunError(f"sink `{work.sink.name}`: {reason}") from (work.error or failure)
+
+
+def start_session(pipeline: Pipeline) -> SparkSession:
+    """The Spark session that the file asks for. Raises SetupError."""
+    try:
+        from josefine_spark.session import SessionError, session
+    except ImportError as error:
+        raise SetupError(
+            f"PySpark cannot be loaded ({error}): install josefine with its `spark` extra"
+        ) from error
+    try:
+        spark = session(f"josefine {pipeline.name}", dict(pipeline.conf), pipeline.master)
+    except SessionError as error:
+        raise SetupError(str(error)) from error
+    except Exception as error:
+        raise SetupError(f"Spark does not start: {clear_reason(error)}") from error
+    # Failures reach the user in our words; Spark's log would bury them.
+    spark.sparkContext.setLogLevel("OFF")
+    return spark

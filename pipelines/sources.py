@@ -1,0 +1,125 @@
+"""The josefine source of a pipeline: what the topics have, the stream, the recorded offsets.
+
+Consumer-group offsets are advice for lag tools, committed after the Delta commits; the truth is
+the Delta log. A broker that does not take them stops nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from pipelines.chain import Ends, Partition, TopicIds, to_json
+from pipelines.checkpoint import SourceOffsets
+from pipelines.errors import SetupError
+from pipelines.model import Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from josefine_broker.base.ids import TopicPartition
+
+log = logging.getLogger("josefine.pipelines")
+
+LOOK_TIMEOUT_MS = 15_000
+"""For the first look at the topics: a wrong address should be told quickly."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topics:
+    """What a source's topics have at one moment."""
+
+    ids: TopicIds
+    earliest: Ends
+    latest: Ends
+
+    def keep(self, ends: Ends) -> dict[Partition, int]:
+        """The part of `ends` whose partitions are still read; the others cannot be started at."""
+        return {partition: end for partition, end in ends.items() if partition in self.latest}
+
+
+class SourceKind(Protocol):
+    """Josefine, and the test sources that need no broker."""
+
+    def look(self, source: Source) -> Topics: ...
+
+    def open(
+        self, spark: SparkSession, source: Source, at: Ends | None, topic_ids: TopicIds
+    ) -> DataFrame: ...
+
+    def parse(self, text: str) -> SourceOffsets: ...
+
+    def advise(self, source: Source, group: str, ends: Ends) -> None: ...
+
+
+class JosefineKind:
+    """Brokers that speak Kafka, through `format("josefine")`."""
+
+    def look(self, source: Source) -> Topics:
+        """Ask the brokers. Raises SetupError when they cannot be reached or a topic is missing."""
+        from josefine_broker.base.errors import KafkaError
+        from josefine_spark.connections import client_for, drop_client
+        from josefine_spark.discovery import all_bounds, discover
+        from josefine_spark.errors import OptionError
+        from josefine_spark.options import Connection, Subscription
+
+        connection = Connection(bootstrap=source.bootstrap, request_timeout_ms=LOOK_TIMEOUT_MS)
+        subscription = Subscription(topics=source.topics, pattern=source.pattern)
+        try:
+            client = client_for(connection)
+            found = discover(client, subscription, must_exist=True)
+            bounds = all_bounds(client, found.partitions, read_committed=False)
+        except (OptionError, KafkaError, OSError) as error:
+            drop_client(connection)
+            raise SetupError(f"source `{source.name}` at {source.bootstrap}: {error}") from error
+        return Topics(
+            ids=found.topic_ids,
+            earliest=_plain({tp: bound.earliest for tp, bound in bounds.items()}),
+            latest=_plain({tp: bound.latest for tp, bound in bounds.items()}),
+        )
+
+    def open(
+        self, spark: SparkSession, source: Source, at: Ends | None, topic_ids: TopicIds
+    ) -> DataFrame:
+        """The stream. `at` is given also with a checkpoint: Spark asks while batch 0 is open."""
+        options = {"bootstrapServers": source.bootstrap, "startingOffsets": source.start}
+        if source.pattern is not None:
+            options["subscribePattern"] = source.pattern
+        else:
+            options["subscribe"] = ",".join(source.topics)
+        if at is not None:
+            position = {"v": 1, "offsets": to_json(at), "topic_ids": dict(topic_ids)}
+            options["startingOffsets"] = json.dumps(position)
+        if source.rows_max is not None:
+            options["maxOffsetsPerTrigger"] = str(source.rows_max)
+        if source.headers:
+            options["includeHeaders"] = "true"
+        return spark.readStream.format("josefine").options(**options).load()
+
+    def parse(self, text: str) -> SourceOffsets:
+        from josefine_spark.offsets import parse_offset
+
+        offset = parse_offset(text)
+        return SourceOffsets(
+            ends=_plain(offset.offsets), first=_plain(offset.first), topic_ids=offset.topic_ids
+        )
+
+    def advise(self, source: Source, group: str, ends: Ends) -> None:
+        from josefine_broker.base.errors import KafkaError
+        from josefine_broker.base.ids import TopicPartition
+        from josefine_spark.connections import client_for
+        from josefine_spark.options import Connection
+
+        connection = Connection(bootstrap=source.bootstrap, request_timeout_ms=LOOK_TIMEOUT_MS)
+        offsets = {TopicPartition(*partition): end for partition, end in ends.items()}
+        try:
+            client_for(connection).commit_offsets(group, offsets, timeout_ms=2_000)
+        except (KafkaError, OSError) as error:
+            log.info("group offsets not committed", extra={"group": group, "error": str(error)})
+
+
+def _plain(values: Mapping[TopicPartition, int]) -> dict[Partition, int]:
+    return {(tp.topic, tp.partition): offset for tp, offset in values.items()}

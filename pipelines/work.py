@@ -1,0 +1,338 @@
+"""One sink's part of a run: its start, and what it does with each micro-batch.
+
+A batch goes: read its offsets from the checkpoint, decide, dead letters' commit, the sink's own
+commit, advice to the broker. The order matters: a record may be missing from the sink only when it
+is in the dead letters already. Each step may be the last before a crash; the next run finds the
+truth in the two chains.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pipelines import failpoints, frames, messages
+from pipelines.chain import (
+    Batch,
+    Commit,
+    Ends,
+    Partition,
+    Stop,
+    Tip,
+    Verdict,
+    decide,
+    decide_by_offset,
+)
+from pipelines.checkpoint import CheckpointFiles
+from pipelines.delta_chain import DeltaChain, Link, StoppedError, ensure_table
+from pipelines.delta_log import LogEntry
+from pipelines.errors import ChainError, RunError
+from pipelines.hadoop import HadoopFiles
+from pipelines.merging import merged_columns
+from pipelines.model import Pipeline, Sink
+from pipelines.reconcile import Start, Trust, Unreadable, reconcile
+from pipelines.sources import SourceKind, Topics
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class InterruptedBatchError(Exception):
+    """Raised inside a batch that began after the run was asked to stop: it is replayed later."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchDone:
+    """One batch that is in the tables. Counts of rows come from the Delta commits."""
+
+    sink: str
+    batch: int
+    records: int
+    rows: int
+    dead_letters: int
+    ends: Ends
+
+
+class SinkWork:
+    """Everything of one sink during one run. One stream thread calls `process`."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        sink: Sink,
+        kind: SourceKind,
+        run_id: str,
+        on_batch: Callable[[BatchDone], None],
+    ) -> None:
+        self.sink = sink
+        self.source = pipeline.source_of(sink)
+        self.checkpoint_folder = f"{pipeline.checkpoint}/{sink.name}"
+        self.lock = threading.Lock()
+        self.stopping = False
+        self.error: Exception | None = None
+        self.topics = Topics(ids={}, earliest={}, latest={})
+        self.begun_at: Ends = {}
+        self._spark = spark
+        self._pipeline = pipeline
+        self._kind = kind
+        self._run_id = run_id
+        self._on_batch = on_batch
+        self._files = CheckpointFiles(HadoopFiles(spark), self.checkpoint_folder, kind.parse)
+
+    # -- start ---------------------------------------------------------------------------------
+
+    def prepare(self, trust: Trust) -> DataFrame:
+        """Check schemas, make sure of the tables, settle where to start; return the stream."""
+        self._schema = frames.value_schema(self._spark, self.source)
+        empty = frames.empty_source(self._spark, self.source)
+        parsed = frames.parse(empty, self._schema)
+        good = frames.good_rows(parsed, self._schema)
+        frames.refuse_stateful(self._pipeline, good, self.sink)
+        rows = frames.sink_rows(self._pipeline, self.sink, good)
+        self.topics = self._kind.look(self.source)
+        path = ensure_table(self._spark, self.sink.path, self.sink.table, rows.schema)
+        table = self._spark.read.format("delta").load(path)
+        frames.check_table(table, rows, self.sink)
+        self.chain = DeltaChain(self._spark, path, self._link(self.sink.name))
+        self.dead_chain: DeltaChain | None = None
+        if self._pipeline.writes_dead_letters(self.sink):
+            bad = frames.bad_rows(parsed, self.source, self._schema, {})
+            dead_path = ensure_table(self._spark, self._pipeline.dead_letter_path, None, bad.schema)
+            # A dot is in no sink's name, so this chain collides with none.
+            link = self._link(f"dead_letter.{self.source.name}")
+            self.dead_chain = DeltaChain(self._spark, dead_path, link)
+        start = self._settle(trust)
+        at = None if start.at is None else self.topics.keep(start.at)
+        self.begun_at = at or {}
+        ids = start.tip.topic_ids if start.tip else {}
+        return self._kind.open(self._spark, self.source, at, ids)
+
+    def records_to_do(self) -> int:
+        """How many offsets the topics had beyond the start, when the run was prepared."""
+        latest = self.topics.latest
+        return sum(
+            max(0, end - self.begun_at.get(p, self._earliest(p))) for p, end in latest.items()
+        )
+
+    def _earliest(self, partition: Partition) -> int:
+        return self.topics.earliest.get(partition, 0)
+
+    def _link(self, name: str) -> Link:
+        return Link(pipeline=self._pipeline.name, sink=name, run=self._run_id)
+
+    def _settle(self, trust: Trust) -> Start:
+        """Compare checkpoint, table and topics; raise ChainError when they disagree."""
+        found = self.chain.load()
+        checkpoint = self._files.read()
+        outcome = reconcile(checkpoint, found, trust)
+        if isinstance(outcome, Start) and outcome.tip is not None:
+            outcome = self._settle_topics(outcome, trust)
+        if isinstance(outcome, Stop):
+            raise ChainError(
+                messages.stopped_at_start(
+                    self._pipeline.file,
+                    self.sink.name,
+                    self.chain.path,
+                    self.checkpoint_folder,
+                    outcome,
+                    checkpoint,
+                    found,
+                )
+            )
+        if outcome.set_checkpoint_aside and checkpoint is not None:
+            self._files.set_aside()
+            failpoints.hit("after_set_aside")
+        self.chain.follow(outcome.tip)
+        if self.dead_chain is not None:
+            self._settle_dead_letters(self.dead_chain, outcome, trust)
+        return outcome
+
+    def _settle_topics(self, start: Start, trust: Trust) -> Start | Stop:
+        """A topic with another id than the table recorded is another topic of the same name."""
+        tip = start.tip
+        assert tip is not None
+        now = self.topics.ids
+        gone = {t for t, known in tip.topic_ids.items() if now.get(t, known) != known}
+        if not gone:
+            return start
+        partitions = tuple(sorted(p for p in tip.ends if p[0] in gone))
+        if trust is not Trust.TABLE:
+            return Stop(verdict=Verdict.TOPIC_RECREATED, partitions=partitions)
+        kept = _without(tip, gone)
+        return Start(at=kept.ends or None, tip=kept, set_checkpoint_aside=True)
+
+    def _settle_dead_letters(self, dead: DeltaChain, start: Start, trust: Trust) -> None:
+        found = dead.load()
+        if isinstance(found, Unreadable):
+            if trust is Trust.NEITHER:
+                stop = Stop(verdict=Verdict.TABLE_UNREADABLE, detail=found.hint)
+                raise ChainError(
+                    messages.stopped_at_start(
+                        self._pipeline.file,
+                        dead.link.sink,
+                        dead.path,
+                        self.checkpoint_folder,
+                        stop,
+                        None,
+                        found,
+                    )
+                )
+            found = Tip(ends={}, topic_ids={}, txn_version=found.txn_version)
+        if found is not None and trust is not Trust.NEITHER and start.tip is not None:
+            gone = {
+                t
+                for t, i in found.topic_ids.items()
+                if start.tip.topic_ids.get(t, i) != i or self.topics.ids.get(t, i) != i
+            }
+            found = _without(found, gone)
+            # What the user settled for the sink holds for its dead letters: never behind it.
+            ends = {p: max(e, start.tip.ends.get(p, 0)) for p, e in found.ends.items()}
+            found = replace(found, ends=ends)
+        dead.follow(found)
+
+    # -- batches -------------------------------------------------------------------------------
+
+    def process(self, frame: DataFrame, batch_id: int) -> None:
+        """One micro-batch, for foreachBatch. Keeps the error: Spark would only show its text."""
+        # Only the one who stops the run ever holds the lock beside this thread.
+        if self.stopping or not self.lock.acquire(blocking=False):
+            raise InterruptedBatchError
+        try:
+            self._process(frame, batch_id)
+        except Exception as error:
+            self.error = error
+            raise
+        finally:
+            self.lock.release()
+
+    def _process(self, frame: DataFrame, batch_id: int) -> None:
+        failpoints.hit("after_offsets")
+        batch = self._files.batch(batch_id)
+        decision = decide(batch, self.chain.tip)
+        if isinstance(decision, Stop):
+            raise self._stopped(self.chain, decision, batch_id, batch)
+        self._name_query()
+        dead = decide_by_offset(batch, self.dead_chain.tip) if self.dead_chain else None
+        if isinstance(dead, Stop):
+            assert self.dead_chain is not None
+            raise self._stopped(self.dead_chain, dead, batch_id, batch)
+        failpoints.hit("before_commit")
+        dead_letters, rows = self._write(
+            frame,
+            batch_id,
+            batch,
+            decision if isinstance(decision, Commit) else None,
+            dead if isinstance(dead, Commit) else None,
+        )
+        tip = self.chain.tip
+        assert tip is not None
+        self._kind.advise(self.source, f"{self._pipeline.name}.{self.sink.name}", tip.ends)
+        failpoints.hit("after_commit_before_log")
+        done = BatchDone(
+            sink=self.sink.name,
+            batch=batch_id,
+            records=_records(batch) if isinstance(decision, Commit) else 0,
+            rows=rows,
+            dead_letters=dead_letters,
+            ends=tip.ends,
+        )
+        self._on_batch(done)
+
+    def _write(
+        self,
+        frame: DataFrame,
+        batch_id: int,
+        batch: Batch,
+        own: Commit | None,
+        dead: Commit | None,
+    ) -> tuple[int, int]:
+        """The Delta commits that are due; (dead letters, rows) written."""
+        dead_letters = rows = 0
+        if own is None and dead is None:
+            return dead_letters, rows
+        parsed = frames.parse(frame, self._schema)
+        if dead is not None or self._fails_on_bad():
+            # The batch is looked at twice (bad rows, good rows): evaluate it once.
+            parsed = parsed.persist()
+        try:
+            if dead is not None:
+                assert self.dead_chain is not None
+                bad = frames.bad_rows(parsed, self.source, self._schema, dead.skip_below)
+                entry = self._guard(
+                    self.dead_chain,
+                    batch_id,
+                    batch,
+                    lambda chain: chain.append(bad, dead, batch_id),
+                )
+                dead_letters = entry.metrics.get("numOutputRows", 0)
+                failpoints.hit("mid_commit", 1)
+            elif own is not None and self._fails_on_bad():
+                frames.fail_on_bad(parsed, self.source, self._schema)
+            if own is not None:
+                good = frames.good_rows(parsed, self._schema)
+                out = frames.sink_rows(self._pipeline, self.sink, good)
+                rows = self._write_own(out, own, batch_id, batch)
+                failpoints.hit("mid_commit", 2)
+        finally:
+            parsed.unpersist()
+        return dead_letters, rows
+
+    def _write_own(self, out: DataFrame, own: Commit, batch_id: int, batch: Batch) -> int:
+        if failpoints.due("mid_write"):
+            # What a crash leaves between the data files and the log entry that names them.
+            out.write.format("parquet").mode("append").save(self.chain.path)
+            failpoints.die()
+
+        def commit(chain: DeltaChain) -> LogEntry:
+            if self.sink.merges:
+                merged = merged_columns(self.sink)
+                return chain.merge(out, self.sink.keys, merged, own, batch_id)
+            return chain.append(out, own, batch_id)
+
+        metrics = self._guard(self.chain, batch_id, batch, commit).metrics
+        if self.sink.merges:
+            return metrics.get("numTargetRowsInserted", 0) + metrics.get("numTargetRowsUpdated", 0)
+        return metrics.get("numOutputRows", 0)
+
+    def _guard(
+        self,
+        chain: DeltaChain,
+        batch_id: int,
+        batch: Batch,
+        commit: Callable[[DeltaChain], LogEntry],
+    ) -> LogEntry:
+        try:
+            return commit(chain)
+        except StoppedError as stopped:
+            raise self._stopped(chain, stopped.stop, batch_id, batch) from stopped
+
+    def _fails_on_bad(self) -> bool:
+        return self.source.decode is not None and not self.source.decode.dead_letter
+
+    def _name_query(self) -> None:
+        if not self.chain.query_id:
+            self.chain.query_id = self._files.query_id()
+            if self.dead_chain is not None:
+                self.dead_chain.query_id = self.chain.query_id
+
+    def _stopped(self, chain: DeltaChain, stop: Stop, batch_id: int, batch: Batch) -> RunError:
+        text = messages.stopped_in_batch(
+            self._pipeline.file, chain.link.sink, chain.path, stop, batch_id, batch, chain.tip
+        )
+        return ChainError(text)
+
+
+def _without(tip: Tip, topics: set[str]) -> Tip:
+    return Tip(
+        ends={p: end for p, end in tip.ends.items() if p[0] not in topics},
+        topic_ids={t: i for t, i in tip.topic_ids.items() if t not in topics},
+        txn_version=tip.txn_version,
+    )
+
+
+def _records(batch: Batch) -> int:
+    """Offsets passed, which with compacted or transactional topics is more than records read."""
+    return sum(end - (batch.start_of(p) or 0) for p, end in batch.end.items())
