@@ -8,6 +8,7 @@ the target of an AvailableNow run and when a batch was last admitted.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from josefine_broker.base.ids import TopicPartition
 
@@ -152,5 +153,5 @@ def _cut(one: OffsetRange, count: int) -> list[OffsetRange]:
     cuts = [one.start + one.size * n // count for n in range(count + 1)]
     return [
         OffsetRange(partition=one.partition, topic_id=one.topic_id, start=a, end=b)
-        for a, b in zip(cuts, cuts[1:], strict=False)
+        for a, b in pairwise(cuts)
     ]

@@ -6,12 +6,28 @@ PySpark 4.2 compares Arrow schemas exactly (SPARK-55583): binary not large_binar
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-
-DDL = (
-    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, "
-    "timestamp TIMESTAMP, timestampType INT"
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
 )
-HEADERS_DDL = "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+
+_SPARK_FIELDS = [
+    StructField("key", BinaryType()),
+    StructField("value", BinaryType()),
+    StructField("topic", StringType()),
+    StructField("partition", IntegerType()),
+    StructField("offset", LongType()),
+    StructField("timestamp", TimestampType()),
+    StructField("timestampType", IntegerType()),
+]
+_SPARK_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+_SPARK_HEADERS_FIELD = StructField("headers", ArrayType(_SPARK_HEADER))
 
 _HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 _FIELDS = [
@@ -26,13 +42,13 @@ _FIELDS = [
 HEADERS_FIELD = pa.field("headers", pa.list_(pa.field("element", _HEADER)))
 
 
-def ddl(include_headers: bool) -> str:
-    """The source's schema as Spark DDL; every column nullable, as in Spark's Kafka source."""
-    return f"{DDL}, {HEADERS_DDL}" if include_headers else DDL
+def spark_schema(include_headers: bool) -> StructType:
+    """The source's schema; every column nullable, as in Spark's Kafka source."""
+    return StructType([*_SPARK_FIELDS, _SPARK_HEADERS_FIELD] if include_headers else _SPARK_FIELDS)
 
 
 def arrow_schema(include_headers: bool) -> pa.Schema:
-    """The same as Arrow: what PySpark's `to_arrow_schema` gives for `ddl` (a test holds it)."""
+    """The same as Arrow: what PySpark's `to_arrow_schema` gives for it (a test holds it)."""
     return pa.schema([*_FIELDS, HEADERS_FIELD] if include_headers else _FIELDS)
 
 

@@ -102,6 +102,12 @@ class Decoder:
             position += used
         return Decoded(batches, min(next_offset, end_offset))
 
+    def end_offset(self, records: memoryview) -> int:
+        """The offset behind the last whole batch, -1 when there is none: where to fetch next."""
+        if len(records) == 0:
+            return -1
+        return int(self._kernels.end_offset(_readonly(records)))
+
     def _scan(self, data: Any, rows_max: int) -> tuple[Any, int]:
         table = np.empty((rows_max, self._kernels.TABLE_COLUMNS), dtype=np.int64)
         rows, used, fault = self._kernels.scan(data, table)

@@ -53,6 +53,10 @@ class PythonDecoder:
             [pa.RecordBatch.from_pylist(rows, schema=self._schema)], min(next_offset, end_offset)
         )
 
+    def end_offset(self, records: memoryview) -> int:
+        """The offset behind the last whole batch, -1 when there is none."""
+        return max((header.end_offset for _, header in iter_batches(records)), default=-1)
+
     def _row(self, record: Any, timestamp_type: int) -> dict[str, Any]:
         row = {
             "key": record.key,

@@ -94,6 +94,23 @@ def scan(src, table):
     return row, pos, -1
 
 
+@njit(cache=True, nogil=True)
+def end_offset(src):
+    """The offset behind the last whole batch, -1 when there is none."""
+    pos, size, last = 0, src.size, -1
+    while size - pos >= HEADER_BYTES:
+        length = _int32(src, pos + 8)
+        if length < HEADER_BYTES - LENGTH_OVERHEAD_BYTES:
+            break
+        if length + LENGTH_OVERHEAD_BYTES > size - pos:
+            break
+        last = pos
+        pos += length + LENGTH_OVERHEAD_BYTES
+    if last < 0:
+        return np.int64(-1)
+    return _int64(src, last) + _int32(src, last + 23) + 1
+
+
 @njit(cache=True, nogil=True, inline="always")
 def _varint(src, pos, end):
     """A zig-zag varint below `end`: (value, position behind it), the position -1 when malformed."""

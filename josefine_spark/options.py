@@ -176,10 +176,12 @@ class SinkOptions:
     compression: int = 0
 
 
-def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
-    """Check and type the options of `readStream` or `read`. Raises OptionError."""
+def source_options(given: Mapping[str, str], *, streaming: bool | None) -> SourceOptions:
+    """Check and type the options of `readStream` or `read` (None: either). Raises OptionError."""
     options = _Options(given, SOURCE_OPTIONS)
-    if streaming:
+    if streaming is None:
+        starting = _starting(options, LATEST)
+    elif streaming:
         options.only("batch reads", "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
         starting = _starting(options, LATEST)
     else:
