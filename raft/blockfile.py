@@ -14,6 +14,7 @@ import fcntl
 import os
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from raft.block import Block
@@ -117,6 +118,15 @@ class _Segment:
         self.size = HEADER_BYTES
         self.written = 0  # blocks in it
         self.live = 0  # of those, neither removed nor below the root
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Torn:
+    """The end of the last segment that was being written when the machine stopped."""
+
+    name: str
+    keep_bytes: int
+    cut_bytes: int
 
 
 class BlockFile:
@@ -302,13 +312,15 @@ class BlockFile:
         names = self._files.names()
         segment_names = [name for name in names if name.endswith(_SEGMENT)]
         blocks: dict[BlockId, Block] = {}
-        cut_bytes = 0
-        for index, name in enumerate(segment_names):
-            is_last = index == len(segment_names) - 1
-            cut_bytes += self._recover_segment(name, blocks, is_last=is_last)
+        torn: _Torn | None = None
+        for name in segment_names:
+            torn = self._recover_segment(name, blocks, is_last=name == segment_names[-1])
         root = self._state.root
         self._forget_below(root)
         snapshot = None if root == GENESIS else self._recover_snapshot(root, names)
+        # All is checked: only now is anything changed.
+        if torn is not None:
+            self._cut(torn)
         self._remove_leftovers(names)
         if self._segments:
             self._file = self._files.open(self._segments[-1].name)
@@ -317,17 +329,20 @@ class BlockFile:
             blocks=tuple(block for block in blocks.values() if block.id in self._segment_of),
             snapshot=snapshot,
             segments=len(self._segments),
-            cut_bytes=cut_bytes,
+            cut_bytes=torn.cut_bytes if torn is not None else 0,
         )
 
-    def _recover_segment(self, name: str, blocks: dict[BlockId, Block], *, is_last: bool) -> int:
-        """Read one segment; return the bytes cut from its end."""
+    def _recover_segment(
+        self, name: str, blocks: dict[BlockId, Block], *, is_last: bool
+    ) -> _Torn | None:
+        """Read one segment; return its torn tail, if it has one."""
         data = self._files.read(name)
-        if is_last and len(data) < HEADER_BYTES:  # the crash came while it was created
-            self._files.remove(name)
-            self._files.sync_names()
-            return len(data)
-        node_id, number, first_sequence = read_header(data, name)
+        try:
+            node_id, number, first_sequence = read_header(data, name)
+        except CorruptStore:
+            if is_last and len(data) <= HEADER_BYTES:  # the crash came while it was created
+                return _Torn(name=name, keep_bytes=0, cut_bytes=len(data))
+            raise
         segment = _Segment(number)
         if segment.name != name:
             raise CorruptStore(f"{name} says that it is {segment.name}")
@@ -343,10 +358,17 @@ class BlockFile:
             self._replay(frame, segment, blocks, name)
             position = frame.end
         segment.size = position
-        if position < len(data):
-            self._cut_tail(name, data, position, number, is_last=is_last)
         self._segments.append(segment)
-        return len(data) - position
+        if position == len(data):
+            return None
+        later = find_frame_after(data, position, number=number)
+        if not is_last or later is not None:
+            where = f"a valid frame follows at byte {later}" if later else "a later segment follows"
+            raise CorruptStore(
+                f"{name}: damaged at byte {position}, and {where}; a torn write can only be last. "
+                "Restore the file, or remove this node's data and let it join anew"
+            )
+        return _Torn(name=name, keep_bytes=position, cut_bytes=len(data) - position)
 
     def _replay(
         self, frame: Frame, segment: _Segment, blocks: dict[BlockId, Block], name: str
@@ -361,18 +383,13 @@ class BlockFile:
         self._forget(frame.removed)
         self._state = frame.state
 
-    def _cut_tail(
-        self, name: str, data: bytes, position: int, number: int, *, is_last: bool
-    ) -> None:
-        later = find_frame_after(data, position, number=number)
-        if not is_last or later is not None:
-            where = f"a valid frame follows at byte {later}" if later else "a later segment follows"
-            raise CorruptStore(
-                f"{name}: damaged at byte {position}, and {where}; a torn write can only be last. "
-                "Restore the file, or remove this node's data and let it join anew"
-            )
-        file = self._files.open(name)
-        file.truncate(position)
+    def _cut(self, torn: _Torn) -> None:
+        if not torn.keep_bytes:
+            self._files.remove(torn.name)
+            self._files.sync_names()
+            return
+        file = self._files.open(torn.name)
+        file.truncate(torn.keep_bytes)
         file.sync()
         file.close()
 

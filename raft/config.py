@@ -30,6 +30,8 @@ class Config:
     snapshot_chunk_bytes: int = 256 * 1024
     proposals_max: int = 100_000
     """Outstanding proposals made here; past that `propose` is refused."""
+    proposals_bytes_max: int = 64 * 1024 * 1024
+    """Their payloads together: bounds one batch, one frame of the block file, and memory."""
     apply_blocks_max: int = 1024
     """Blocks to apply in one Ready, so that a long chain is applied in steps."""
     collect_blocks_max: int = 256

@@ -7,7 +7,7 @@ the role is LEADER; the vote belongs to the current term; the clock does not go 
 
 from collections.abc import Callable
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from raft.block import BlockKind, make_block
 from raft.chain import Chain
@@ -23,7 +23,10 @@ from raft.reads import Reads
 from raft.roles import Role, RoleEvent, next_role
 from raft.state import Recovered, Snapshot, State
 
-__all__ = ["Core", "Leading"]
+if TYPE_CHECKING:
+    from raft.snapshots import Incoming
+
+__all__ = ["Core", "ElectionTimer", "Leading"]
 
 
 class Leading:
@@ -52,6 +55,29 @@ class Leading:
         self.forwarded: dict[tuple[NodeId, int], BlockId] = {}
 
 
+class ElectionTimer:
+    """When to stand for election, and whether a leader has been heard of late."""
+
+    __slots__ = ("_heard_ms", "_rng", "_timeout_ms", "due_ms")
+
+    def __init__(self, timeout_ms: int, rng: Random, now_ms: int) -> None:
+        self._timeout_ms = timeout_ms
+        self._rng = rng
+        self._heard_ms: int | None = None
+        self.due_ms = now_ms
+
+    def reset(self, now_ms: int) -> None:
+        """Wait anew, one to two timeouts: chance keeps candidates apart (5.2)."""
+        self.due_ms = now_ms + self._timeout_ms + self._rng.randrange(self._timeout_ms)
+
+    def hear_leader(self, now_ms: int) -> None:
+        self._heard_ms = now_ms
+        self.reset(now_ms)
+
+    def hears_leader(self, now_ms: int) -> bool:
+        return self._heard_ms is not None and now_ms < self._heard_ms + self._timeout_ms
+
+
 class Core:
     """One mutable class for one member."""
 
@@ -60,8 +86,6 @@ class Core:
     ) -> None:
         state = recovered.state if recovered else State()
         self.config = config
-        self.id = config.node_id
-        self.rng = rng
         self.now_ms = now_ms
         self.snapshot: Snapshot | None = recovered.snapshot if recovered else None
         self.chain = Chain.restore(
@@ -75,15 +99,17 @@ class Core:
         self.vote = state.vote
         self.role = Role.FOLLOWER
         self.leader: NodeId | None = None
-        self.leader_heard_ms: int | None = None
         self.votes: dict[NodeId, bool] = {}
         self.leading: Leading | None = None
-        self.proposals = Proposals(config.proposals_max, first_number=rng.getrandbits(40))
+        self.proposals = Proposals(
+            config.proposals_max, config.proposals_bytes_max, first_number=rng.getrandbits(40)
+        )
         self.reads = Reads()
         self.outbox = Outbox(state, self.snapshot, apply_blocks_max=config.apply_blocks_max)
-        self.election_due_ms = now_ms
+        self.timer = ElectionTimer(config.election_timeout_ms, rng, now_ms)
         if not self.is_sole_voter():  # which has nobody to wait for
-            self.reset_election_timer()
+            self.timer.reset(now_ms)
+        self.incoming: Incoming | None = None
 
     def _recover_members(self) -> MemberHistory:
         chain = self.chain
@@ -97,6 +123,10 @@ class Core:
         return history
 
     # -- questions
+
+    @property
+    def id(self) -> NodeId:
+        return self.config.node_id
 
     @property
     def members(self) -> Members:
@@ -122,18 +152,13 @@ class Core:
     def hears_leader(self) -> bool:
         if self.role is Role.LEADER:
             return True
-        heard = self.leader_heard_ms
-        return heard is not None and self.now_ms < heard + self.config.election_timeout_ms
+        return self.timer.hears_leader(self.now_ms)
 
     # -- moves
 
     def advance_clock(self, now_ms: int) -> None:
         assert now_ms >= self.now_ms, (now_ms, self.now_ms)
         self.now_ms = now_ms
-
-    def reset_election_timer(self) -> None:
-        timeout = self.config.election_timeout_ms
-        self.election_due_ms = self.now_ms + timeout + self.rng.randrange(timeout)
 
     def send(self, kind: Callable[..., Message], to: NodeId, **fields: Any) -> None:
         """Queue a message; it leaves after what is written up to now is durable."""

@@ -12,7 +12,7 @@ __all__ = ["on_take_over", "on_vote_answer", "on_vote_request", "start_election"
 def start_election(core: Core, event: RoleEvent) -> None:
     """ELECTION_TIMEOUT: ask whether we could win. TRANSFER: stand at once."""
     core.change_role(event)
-    core.reset_election_timer()
+    core.timer.reset(core.now_ms)
     if core.role is Role.PRE_CANDIDATE:
         _ask(core, pre=True, term=Term(core.term + 1), forced=False)
     else:
@@ -21,7 +21,7 @@ def start_election(core: Core, event: RoleEvent) -> None:
 
 def _stand(core: Core, *, forced: bool) -> None:
     core.enter_term(Term(core.term + 1), vote=core.id)
-    core.reset_election_timer()
+    core.timer.reset(core.now_ms)
     _ask(core, pre=False, term=core.term, forced=forced)
 
 
@@ -63,7 +63,7 @@ def on_vote_request(core: Core, message: VoteRequest) -> None:
     granted = up_to_date and free and core.leader is None
     if granted:
         core.vote = message.sender
-        core.reset_election_timer()
+        core.timer.reset(core.now_ms)
     core.send(VoteAnswer, message.sender, pre=False, granted=granted)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from raft.block import Block
 from raft.ids import BlockId, NodeId, Term
-from raft.state import Snapshot
+from raft.members import Members
 
 __all__ = [
     "Append",
@@ -46,6 +46,8 @@ class VoteRequest(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteAnswer(Message):
+    """Its term is the candidate's when a pre-vote is granted, else the answering node's."""
+
     pre: bool
     granted: bool
 
@@ -78,9 +80,10 @@ class AppendAnswer(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotChunk(Message):
-    """A piece of `snapshot.data` from byte `offset`; `snapshot` itself travels without its data."""
+    """A piece, from byte `offset`, of the snapshot that ends at block `last`."""
 
-    snapshot: Snapshot
+    last: BlockId
+    members: Members
     offset: int
     data: bytes
     done: bool

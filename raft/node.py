@@ -27,6 +27,8 @@ from raft.messages import (
     Message,
     Propose,
     ProposeAnswer,
+    SnapshotAnswer,
+    SnapshotChunk,
     TakeOver,
     VoteAnswer,
     VoteRequest,
@@ -77,7 +79,7 @@ class Node:
             if len(core.members.all) > 1:
                 times += [core.leading.heartbeat_due_ms, core.leading.quorum_due_ms]
         elif core.is_electable():
-            times.append(core.election_due_ms)
+            times.append(core.timer.due_ms)
         return min((time for time in times if time is not None), default=None)
 
     # -- input
@@ -96,7 +98,7 @@ class Node:
             ):
                 core.enter_term(message.term, vote=None)
                 core.change_role(RoleEvent.NEWER_TERM)
-                core.reset_election_timer()
+                core.timer.reset(core.now_ms)
         elif message.term < core.term:
             _answer_stale(core, message)
             return
@@ -109,7 +111,7 @@ class Node:
         core.proposals.expire(now_ms)
         if core.leading is not None:
             replication.tick_leader(core, core.leading)
-        elif core.is_electable() and now_ms >= core.election_due_ms:
+        elif core.is_electable() and now_ms >= core.timer.due_ms:
             election.start_election(core, RoleEvent.ELECTION_TIMEOUT)
 
     def propose(self, payload: bytes, now_ms: int, deadline_ms: int) -> Proposal:
@@ -252,6 +254,10 @@ def _answer_stale(core: Core, message: Message) -> None:
             hint=core.chain.root,
             round=0,
         )
+    elif isinstance(message, SnapshotChunk):
+        core.send(
+            SnapshotAnswer, message.sender, last=message.last, next_offset=0, done=False, round=0
+        )
     elif isinstance(message, VoteRequest):
         core.send(VoteAnswer, message.sender, pre=message.pre, granted=False)
     elif isinstance(message, Propose):
@@ -264,6 +270,8 @@ _STEPS: dict[type[Message], Callable[[Core, Any], None]] = {
     TakeOver: election.on_take_over,
     Append: replication.on_append,
     AppendAnswer: replication.on_append_answer,
+    SnapshotChunk: replication.take_chunk,
+    SnapshotAnswer: replication.on_snapshot_answer,
     Propose: forwarding.on_propose,
     ProposeAnswer: forwarding.on_propose_answer,
 }

@@ -20,6 +20,7 @@ class Outbox:
 
     __slots__ = (
         "_apply_blocks_max",
+        "_dropped",
         "applied",
         "durable_state",
         "fresh",
@@ -38,11 +39,14 @@ class Outbox:
         self.new_snapshot: Snapshot | None = None
         self.fresh: list[Block] = []
         self.unsynced: set[BlockId] = set()
+        self._dropped: dict[BlockId, None] = {}  # an ordered set
         self.messages: list[Message] = []
         self.in_hand: Ready | None = None
 
     def add_blocks(self, blocks: list[Block]) -> None:
         """New blocks of the chain, to be written."""
+        for block in blocks:
+            self._dropped.pop(block.id, None)
         self.fresh += blocks
         self.unsynced.update(block.id for block in blocks)
 
@@ -98,6 +102,8 @@ class Outbox:
 
     def _make_batch(self, state: State, removed: tuple[BlockId, ...]) -> Batch | None:
         before, blocks, snapshot = self.durable_state, tuple(self.fresh), self.new_snapshot
+        removed += tuple(self._dropped)
+        self._dropped.clear()
         if state == before and not blocks and not removed and snapshot is None:
             return None
         self.fresh.clear()
@@ -106,6 +112,14 @@ class Outbox:
         return Batch(
             state=state, blocks=blocks, removed=removed, snapshot=snapshot, must_sync=must_sync
         )
+
+    def install(self, snapshot: Snapshot, dropped: list[BlockId]) -> None:
+        """The chain starts anew from a snapshot of the leader's; `dropped` blocks are gone."""
+        self.new_snapshot = self.installed = snapshot
+        self.applied = snapshot.last
+        self.fresh.clear()
+        self.unsynced.difference_update(dropped)
+        self._dropped.update(dict.fromkeys(dropped))
 
     def done(self) -> None:
         """The Ready in hand is durable, applied and sent."""

@@ -8,11 +8,14 @@ from collections import deque
 from enum import Enum, auto
 
 from raft.ids import Height
+from raft.state import Snapshot
 
 __all__ = ["Flow", "Progress"]
 
 
 class Flow(Enum):
+    """How a follower is being fed."""
+
     PROBE = auto()  # one question about a parent is out, or about to be
     REPLICATE = auto()  # the parent is known; blocks go out before earlier ones are answered
     SNAPSHOT = auto()  # it gets our snapshot in chunks, then is probed behind it
@@ -30,6 +33,7 @@ class Progress:
         "next",
         "probe_out",
         "round",
+        "snapshot",
         "snapshot_offset",
     )
 
@@ -44,11 +48,13 @@ class Progress:
         self.commit_sent: Height = Height(-1)
         self.round = 0
         self.answered_ms = now_ms
+        self.snapshot: Snapshot | None = None
         self.snapshot_offset = 0
 
     def probe_from(self, next_height: Height) -> None:
         """Ask again, from this height (never at or below what it acknowledged)."""
         self.flow = Flow.PROBE
+        self.snapshot = None
         self.inflight.clear()
         self.probe_out = False
         floor = 0 if self.match is None else self.match + 1
@@ -63,6 +69,7 @@ class Progress:
             self.inflight.popleft()
         if self.flow is not Flow.REPLICATE:
             self.flow = Flow.REPLICATE
+            self.snapshot = None
             self.next = Height(self.match + 1)
             self.inflight.clear()
         self.probe_out = False

@@ -11,12 +11,14 @@ from enum import Enum, auto
 
 from raft.block import BlockKind
 from raft.errors import Refused
-from raft.ids import BlockId
+from raft.ids import BlockId, Height
 
 __all__ = ["Outcome", "Proposal", "Proposals", "Result"]
 
 
 class Result(Enum):
+    """The three ends of a proposal."""
+
     COMMITTED = auto()  # in the chain for ever, and applied before this is told
     DEAD = auto()  # not in the chain and never will be: safe to propose again
     UNKNOWN = auto()  # the deadline came first; it may still be committed
@@ -42,10 +44,12 @@ class Outcome:
 
 
 class Proposals:
-    """Mutable book of outstanding proposals, bounded by `outstanding_max`."""
+    """Mutable book of outstanding proposals, bounded in number and in payload bytes."""
 
     __slots__ = (
         "_by_block",
+        "_bytes",
+        "_bytes_max",
         "_deadlines",
         "_next_number",
         "_open",
@@ -55,9 +59,11 @@ class Proposals:
         "outcomes",
     )
 
-    def __init__(self, outstanding_max: int, *, first_number: int) -> None:
+    def __init__(self, outstanding_max: int, bytes_max: int, *, first_number: int) -> None:
         """A random `first_number` keeps numbers of an earlier life from being met again."""
         self._outstanding_max = outstanding_max
+        self._bytes_max = bytes_max
+        self._bytes = 0
         self._next_number = first_number
         self._open: dict[int, Proposal] = {}
         self._waiting: dict[int, None] = {}  # an ordered set
@@ -74,11 +80,14 @@ class Proposals:
         """A new proposal, waiting. Raises Refused when too many are outstanding."""
         if len(self._open) >= self._outstanding_max:
             raise Refused(f"{self._outstanding_max} proposals are outstanding already")
+        if self._bytes + len(payload) > self._bytes_max:
+            raise Refused(f"proposals of {self._bytes} bytes are outstanding already")
         proposal = Proposal(
             number=self._next_number, kind=kind, payload=payload, deadline_ms=deadline_ms
         )
         self._next_number += 1
         self._open[proposal.number] = proposal
+        self._bytes += len(payload)
         self._waiting[proposal.number] = None
         heapq.heappush(self._deadlines, (deadline_ms, proposal.number))
         return proposal
@@ -112,6 +121,11 @@ class Proposals:
         if number is not None:
             self._end(number, Result.DEAD)
 
+    def lose_below(self, height: Height) -> None:
+        """A snapshot hides which blocks there were up to `height`: those end UNKNOWN in time."""
+        for block_id in [id_ for id_ in self._by_block if id_.height <= height]:
+            del self._placed[self._by_block.pop(block_id)]
+
     def placed_blocks(self) -> list[BlockId]:
         return list(self._by_block)
 
@@ -129,7 +143,7 @@ class Proposals:
         return self._deadlines[0][0] if self._deadlines else None
 
     def _end(self, number: int, result: Result) -> None:
-        del self._open[number]
+        self._bytes -= len(self._open.pop(number).payload)
         self._waiting.pop(number, None)
         block_id = self._placed.pop(number, None)
         if block_id is not None:

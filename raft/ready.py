@@ -41,6 +41,8 @@ class Ready:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
+    """A node as it sees itself, for humans and checkers."""
+
     node_id: NodeId
     cluster_id: str
     role: Role
@@ -49,5 +51,6 @@ class Status:
     head: BlockId
     commit: BlockId
     applied: BlockId
+    """The last block handed out in a Ready."""
     root: BlockId
     members: Members

@@ -2,20 +2,23 @@
 
 from raft.block import BlockKind
 from raft.core import Core, Leading
-from raft.errors import CorruptBlock
+from raft.errors import CorruptBlock, InvariantBroken
 from raft.forwarding import place_waiting
 from raft.ids import GENESIS, BlockId, Height, NodeId
 from raft.members import encode_members
-from raft.messages import Append, AppendAnswer, TakeOver
+from raft.messages import Append, AppendAnswer, SnapshotAnswer, SnapshotChunk, TakeOver
 from raft.progress import Flow, Progress
 from raft.roles import Role, RoleEvent
+from raft.snapshots import begin_snapshot, on_snapshot_chunk, send_chunk
 
 __all__ = [
     "advance_commit",
     "on_append",
     "on_append_answer",
+    "on_snapshot_answer",
     "replicate",
     "start_leading",
+    "take_chunk",
     "tick_leader",
 ]
 
@@ -43,7 +46,7 @@ def tick_leader(core: Core, leading: Leading) -> None:
         leading.round += 1
         for peer, progress in sorted(leading.progress.items()):
             progress.probe_out = False
-            _send_append(core, leading, peer, progress, with_blocks=False)
+            _send(core, leading, peer, progress, with_blocks=False)
     if leading.transfer_to is not None and core.now_ms >= leading.transfer_end_ms:
         leading.transfer_to = None
         place_waiting(core)
@@ -55,7 +58,7 @@ def tick_leader(core: Core, leading: Leading) -> None:
         }
         if len(heard & core.members.voters) < core.members.majority:
             core.change_role(RoleEvent.QUORUM_LOST)
-            core.reset_election_timer()
+            core.timer.reset(core.now_ms)
 
 
 def replicate(core: Core) -> None:
@@ -65,13 +68,14 @@ def replicate(core: Core) -> None:
         return
     _match_members(core, leading)
     for peer, progress in leading.progress.items():
+        if progress.flow is Flow.SNAPSHOT and not progress.probe_out:
+            send_chunk(core, leading, peer, progress)
         while progress.next <= core.chain.head.height and progress.may_send_blocks(
             core.config.append_inflight_max
         ):
-            if not _send_append(core, leading, peer, progress, with_blocks=True):
-                break
+            _send(core, leading, peer, progress, with_blocks=True)
         if progress.flow is Flow.REPLICATE and progress.commit_sent < core.chain.commit.height:
-            _send_append(core, leading, peer, progress, with_blocks=False)
+            _send(core, leading, peer, progress, with_blocks=False)
     if core.reads.has_queued and core.chain.commit.term == core.term:
         _ask_round(core, leading)
 
@@ -92,7 +96,7 @@ def _ask_round(core: Core, leading: Leading) -> None:
     leading.round += 1
     core.reads.ask(leading.round, core.chain.commit)
     for peer, progress in leading.progress.items():
-        _send_append(core, leading, peer, progress, with_blocks=False)
+        _send(core, leading, peer, progress, with_blocks=False)
     _confirm_rounds(core, leading)
 
 
@@ -102,15 +106,17 @@ def _confirm_rounds(core: Core, leading: Leading) -> None:
     core.reads.confirm(answered[core.members.majority - 1])
 
 
-def _send_append(
+def _send(
     core: Core, leading: Leading, peer: NodeId, progress: Progress, *, with_blocks: bool
-) -> bool:
-    """One append; False when this follower needs blocks that only our snapshot has."""
+) -> None:
+    """One append; or a chunk of our snapshot, when this follower needs what only that has."""
     chain = core.chain
     parent_height = Height(progress.next - 1)
-    if parent_height < chain.root.height:
-        progress.flow = Flow.SNAPSHOT
-        return False
+    if progress.flow is not Flow.SNAPSHOT and parent_height < chain.root.height:
+        begin_snapshot(core, progress)
+    if progress.flow is Flow.SNAPSHOT:
+        send_chunk(core, leading, peer, progress)
+        return
     last = _last_to_send(core, parent_height) if with_blocks else parent_height
     blocks = tuple(chain.blocks_between(parent_height, last))
     core.send(
@@ -122,7 +128,6 @@ def _send_append(
         round=leading.round,
     )
     progress.sent(last, chain.commit.height)
-    return True
 
 
 def _last_to_send(core: Core, parent_height: Height) -> Height:
@@ -138,12 +143,7 @@ def _last_to_send(core: Core, parent_height: Height) -> Height:
 
 def on_append(core: Core, message: Append) -> None:
     """Take the leader's blocks, follow its branch, acknowledge its last block and no more."""
-    if core.role is not Role.FOLLOWER or core.leader is None:
-        core.change_role(RoleEvent.LEADER_FOUND)
-    core.leader = message.sender
-    core.leader_heard_ms = core.now_ms
-    core.reset_election_timer()
-    place_waiting(core)
+    _heed_leader(core, message.sender)
     chain, last = core.chain, message.last
     parent, blocks = message.parent, message.blocks
     if parent.height < chain.root.height:  # a late message: we have a snapshot of its beginning
@@ -166,6 +166,23 @@ def on_append(core: Core, message: Append) -> None:
     _answer(core, message, accepted=True)
 
 
+def take_chunk(core: Core, message: SnapshotChunk) -> None:
+    """A chunk of a snapshot is as much a sign of the leader as an append."""
+    _heed_leader(core, message.sender)
+    on_snapshot_chunk(core, message)
+
+
+def _heed_leader(core: Core, leader: NodeId) -> None:
+    """A message that only the leader of our very term sends."""
+    if core.role is not Role.FOLLOWER or core.leader is None:
+        core.change_role(RoleEvent.LEADER_FOUND)
+        core.leader = leader
+    elif core.leader != leader:
+        raise InvariantBroken(f"{core.leader} and {leader} both lead term {core.term}")
+    core.timer.hear_leader(core.now_ms)
+    place_waiting(core)
+
+
 def _answer(core: Core, message: Append, *, accepted: bool) -> None:
     last = message.last if accepted else message.parent
     hint = last if accepted else core.chain.last_at_most(message.parent) or core.chain.root
@@ -185,15 +202,36 @@ def on_append_answer(core: Core, message: AppendAnswer) -> None:
     progress = leading.progress.get(message.sender) if leading is not None else None
     if leading is None or progress is None:
         return
-    progress.answered_ms = core.now_ms
-    progress.round = max(progress.round, message.round)
-    _confirm_rounds(core, leading)
+    _note_contact(core, leading, progress, message.round)
     if not message.accepted:
         _probe_back(core, progress, message)
     elif _is_ours(core, message.last):
         progress.acknowledge(message.last.height)
         advance_commit(core)
         _finish_transfer(core, leading, message.sender)
+
+
+def _note_contact(core: Core, leading: Leading, progress: Progress, round_: int) -> None:
+    progress.answered_ms = core.now_ms
+    progress.round = max(progress.round, round_)
+    _confirm_rounds(core, leading)
+
+
+def on_snapshot_answer(core: Core, message: SnapshotAnswer) -> None:
+    """The next chunk, or blocks again."""
+    leading = core.leading
+    progress = leading.progress.get(message.sender) if leading is not None else None
+    if leading is None or progress is None:
+        return
+    _note_contact(core, leading, progress, message.round)
+    if progress.snapshot is None or progress.snapshot.last != message.last:
+        return
+    if message.done:
+        progress.acknowledge(message.last.height)
+        advance_commit(core)
+    else:
+        progress.snapshot_offset = message.next_offset
+        progress.probe_out = False
 
 
 def _is_ours(core: Core, id_: BlockId) -> bool:
@@ -210,7 +248,7 @@ def _probe_back(core: Core, progress: Progress, message: AppendAnswer) -> None:
         return  # an answer to an earlier question
     meeting = core.chain.last_at_most(message.hint)
     if meeting is None:
-        progress.flow = Flow.SNAPSHOT
+        begin_snapshot(core, progress)
     else:
         progress.probe_from(Height(meeting.height + 1))
 

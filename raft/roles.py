@@ -8,6 +8,8 @@ __all__ = ["TRANSITIONS", "Role", "RoleEvent", "next_role"]
 
 
 class Role(Enum):
+    """What a node is in its term."""
+
     FOLLOWER = auto()  # takes blocks from the leader of its term, if it knows one
     PRE_CANDIDATE = auto()  # asks whether an election could be won; its term is unchanged
     CANDIDATE = auto()  # asks for votes in a term of its own
@@ -15,6 +17,8 @@ class Role(Enum):
 
 
 class RoleEvent(Enum):
+    """What changes a role."""
+
     ELECTION_TIMEOUT = auto()  # no leader heard for long enough, or the last round got nowhere
     PRE_VOTE_WON = auto()  # a majority would vote for us
     VOTE_WON = auto()  # a majority did

@@ -57,6 +57,7 @@ class Frame:
 
 
 def encode_header(node_id: NodeId, number: int, first_sequence: int) -> bytes:
+    """What a segment opens with."""
     fields = _HEADER.pack(_HEADER_MAGIC, FORMAT_VERSION, node_id, number, first_sequence)
     return fields + _CHECKSUM.pack(zlib.crc32(fields))
 
@@ -158,6 +159,7 @@ def find_frame_after(data: bytes, position: int, *, number: int) -> int | None:
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
+    """The whole snapshot file."""
     members = encode_members(snapshot.members, snapshot.cluster_id)
     fields = _SNAPSHOT.pack(_SNAPSHOT_MAGIC, FORMAT_VERSION, *snapshot.last, len(members))
     body = fields + members + snapshot.data

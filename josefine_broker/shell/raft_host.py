@@ -10,12 +10,14 @@ broken, the host stops for good: every open token ends UNKNOWN and `failure` say
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
+from josefine_broker.base.errors import Fatal
 from josefine_broker.base.ports import Clock
 from raft import (
+    GENESIS,
     Block,
     BlockFile,
     BlockId,
@@ -45,7 +47,7 @@ class RaftTimings:
 
 
 class ProposalToken:
-    """One proposal on its way. Set `on_done` right after `propose`: it is never called within it."""
+    """One proposal on its way. Set `on_done` right after `propose`, which never calls it itself."""
 
     __slots__ = ("block_id", "on_done", "result")
 
@@ -80,12 +82,15 @@ class RaftHost:
         rng: Random,
         on_block: Callable[[Block], None],
         on_snapshot: Callable[[bytes], None] | None = None,
+        take_snapshot: Callable[[], bytes] | None = None,
+        snapshot_blocks: int = 10_000,
         send: Callable[[Message], None] | None = None,
         timings: RaftTimings | None = None,
     ) -> None:
         """`cluster_id` is what a new cluster will be called; an old one keeps its own.
 
-        `on_block` gets every committed DATA block, `on_snapshot` the state machine to start from.
+        `on_block` gets every committed DATA block, `on_snapshot` the state machine to start from;
+        `take_snapshot` is asked for it after every `snapshot_blocks` applied (never, if None).
         """
         timings = timings or RaftTimings()
         self._data_dir = data_dir
@@ -100,10 +105,13 @@ class RaftHost:
         self._rng = rng
         self._on_block = on_block
         self._on_snapshot = on_snapshot
+        self._take_snapshot = take_snapshot
+        self._snapshot_blocks = snapshot_blocks
         self._send = send
         self._disk = ThreadPoolExecutor(max_workers=1, thread_name_prefix="raft-disk")
         self._store: BlockFile | None = None
         self._node: Node | None = None
+        self._applied = GENESIS
         self._tokens: dict[int, ProposalToken] = {}
         self._wake = asyncio.Event()
         self._progressed = asyncio.Event()
@@ -179,8 +187,9 @@ class RaftHost:
             self._wake.set()
 
     def status(self) -> Status:
+        """The node's, with `applied` being what `on_block` has really seen."""
         assert self._node is not None, "start() first"
-        return self._node.status()
+        return replace(self._node.status(), applied=self._applied)
 
     async def stop(self) -> None:
         """Finish the write under way and release the files. Open tokens end UNKNOWN."""
@@ -206,12 +215,15 @@ class RaftHost:
                     self._progressed.set()
                     node.tick(self._clock.monotonic_ms())
                 await self._sleep(node)
-        except (Exception, InvariantBroken) as error:
-            self.failure = error
-            self._end_tokens()
-            self._progressed.set()
-            if self.on_failure is not None:
-                self.on_failure(error)
+        except (Exception, Fatal, InvariantBroken) as error:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        self.failure = error
+        self._end_tokens()
+        self._progressed.set()
+        if self.on_failure is not None:
+            self.on_failure(error)
 
     async def _do(self, node: Node, store: BlockFile, ready: Ready) -> None:
         """Write; apply; sync; send; advance. See raft.Ready."""
@@ -229,13 +241,20 @@ class RaftHost:
             for message in ready.messages:
                 self._send(message)
         node.advance()
+        status = node.status()
+        due = status.applied.height - status.root.height >= self._snapshot_blocks
+        if due and self._take_snapshot is not None:
+            node.compact(self._take_snapshot())
 
     def _apply(self, ready: Ready) -> None:
-        if ready.installed is not None and self._on_snapshot is not None:
-            self._on_snapshot(ready.installed.data)
+        if ready.installed is not None:
+            if self._on_snapshot is not None:
+                self._on_snapshot(ready.installed.data)
+            self._applied = ready.installed.last
         for block in ready.committed:
             if block.kind is BlockKind.DATA:
                 self._on_block(block)
+            self._applied = block.id
         for outcome in ready.outcomes:
             token = self._tokens.pop(outcome.number, None)
             if token is not None:

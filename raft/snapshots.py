@@ -1,0 +1,101 @@
+"""Snapshots in chunks, for a follower whose next block is below the leader's root (section 7).
+
+One chunk at a time is on its way to a follower; each also counts as a heartbeat. A snapshot once
+begun is sent to its end, even when the leader has made a newer one meanwhile.
+"""
+
+from raft.chain import Chain
+from raft.core import Core, Leading
+from raft.ids import NodeId
+from raft.members import MemberHistory
+from raft.messages import SnapshotAnswer, SnapshotChunk
+from raft.progress import Flow, Progress
+from raft.state import Snapshot
+
+__all__ = ["Incoming", "begin_snapshot", "on_snapshot_chunk", "send_chunk"]
+
+
+def begin_snapshot(core: Core, progress: Progress) -> None:
+    """This follower needs blocks that only our snapshot has."""
+    assert core.snapshot is not None, "a root above genesis has a snapshot"
+    progress.flow = Flow.SNAPSHOT
+    progress.snapshot = core.snapshot
+    progress.snapshot_offset = 0
+    progress.probe_out = False
+    progress.inflight.clear()
+
+
+def send_chunk(core: Core, leading: Leading, peer: NodeId, progress: Progress) -> None:
+    """The next chunk (or the same again, if its answer was lost)."""
+    snapshot = progress.snapshot
+    assert snapshot is not None
+    offset = progress.snapshot_offset
+    data = snapshot.data[offset : offset + core.config.snapshot_chunk_bytes]
+    core.send(
+        SnapshotChunk,
+        peer,
+        last=snapshot.last,
+        members=snapshot.members,
+        offset=offset,
+        data=data,
+        done=offset + len(data) == len(snapshot.data),
+        round=leading.round,
+    )
+    progress.probe_out = True
+
+
+class Incoming:
+    """A snapshot on its way to us: the chunks so far."""
+
+    __slots__ = ("data", "last")
+
+    def __init__(self, chunk: SnapshotChunk) -> None:
+        self.last = chunk.last
+        self.data = bytearray()
+
+
+def on_snapshot_chunk(core: Core, message: SnapshotChunk) -> None:
+    """Collect; when complete, let it replace our chain, unless we have that block anyway."""
+    done = message.last.height <= core.chain.commit.height
+    if not done and core.chain.on_head_path(message.last):
+        core.commit_to(message.last.height)  # a snapshot holds only what is committed
+        done = True
+    if done:
+        core.incoming = None
+        _answer(core, message, next_offset=0, done=True)
+        return
+    if core.incoming is None or core.incoming.last != message.last:
+        core.incoming = Incoming(message)
+    data = core.incoming.data
+    if message.offset == len(data):
+        data += message.data
+        if message.done:
+            _install(core, message, bytes(data))
+            _answer(core, message, next_offset=0, done=True)
+            return
+    _answer(core, message, next_offset=len(data), done=False)
+
+
+def _answer(core: Core, message: SnapshotChunk, *, next_offset: int, done: bool) -> None:
+    core.send(
+        SnapshotAnswer,
+        message.sender,
+        last=message.last,
+        next_offset=next_offset,
+        done=done,
+        round=message.round,
+    )
+
+
+def _install(core: Core, message: SnapshotChunk, data: bytes) -> None:
+    """Start anew from the snapshot: what we had conflicts with it or ends before it."""
+    snapshot = Snapshot(
+        last=message.last, cluster_id=message.cluster_id, members=message.members, data=data
+    )
+    dropped = [block.id for block in core.chain]
+    core.incoming = None
+    core.snapshot = snapshot
+    core.chain = Chain(snapshot.last)
+    core.history = MemberHistory(snapshot.last.height, snapshot.members, snapshot.cluster_id)
+    core.proposals.lose_below(snapshot.last.height)
+    core.outbox.install(snapshot, dropped)

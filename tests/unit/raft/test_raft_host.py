@@ -1,0 +1,305 @@
+"""The asyncio host on a real disk: start, propose, stop, fail, and kill -9 under load."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from josefine_broker.shell.raft_host import ProposalToken, RaftHost, RaftTimings, Result
+from raft import Block, BlockFile, CorruptStore, DiskFiles, NodeId, Refused, Role
+from tests.support.waiting import wait_until
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+class Monotonic:
+    """The real clocks."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+
+CLOCK = Monotonic()
+
+
+def make_host(
+    directory: Path, on_block: Callable[[Block], None] = lambda _: None, **options: Any
+) -> RaftHost:
+    values = {"node_id": 1, "voters": [1], "cluster_id": "c-1", **options}
+    return RaftHost(directory, clock=CLOCK, rng=Random(1), on_block=on_block, **values)
+
+
+def propose(host: RaftHost, payload: bytes, timeout_ms: int = 10_000) -> asyncio.Future[Any]:
+    """A proposal as a future of its token."""
+    future = asyncio.get_running_loop().create_future()
+    token = host.propose(payload, CLOCK.monotonic_ms() + timeout_ms)
+    token.on_done = future.set_result
+    return future
+
+
+def test_start_returns_when_the_recovered_chain_is_applied(tmp_path: Path) -> None:
+    async def first() -> None:
+        host = make_host(tmp_path)
+        await host.start()
+        await asyncio.gather(*(propose(host, b"%d" % i) for i in range(2000)))
+        await host.stop()
+
+    async def second() -> None:
+        seen: list[bytes] = []
+        host = make_host(tmp_path, lambda block: seen.append(block.payload))
+        await host.start()
+        assert seen == [b"%d" % i for i in range(2000)]
+        status = host.status()
+        assert (status.role, status.leader, status.cluster_id) == (Role.LEADER, 1, "c-1")
+        assert status.applied == status.commit == status.head
+        await host.stop()
+
+    asyncio.run(first())
+    asyncio.run(second())
+
+
+def test_a_token_ends_after_its_block_is_applied(tmp_path: Path) -> None:
+    async def main() -> None:
+        seen: list[bytes] = []
+        at_end: list[tuple[Result | None, list[bytes]]] = []
+        host = make_host(tmp_path, lambda block: seen.append(block.payload))
+        await host.start()
+
+        def on_done(token: ProposalToken) -> None:
+            at_end.append((token.result, list(seen)))
+
+        first = host.propose(b"a", CLOCK.monotonic_ms() + 10_000)
+        first.on_done = on_done
+        assert not first.done
+        await propose(host, b"b")
+
+        assert at_end[0][0] is Result.COMMITTED
+        assert at_end[0][1][0] == b"a"
+        assert first.block_id is not None
+        await host.stop()
+
+    asyncio.run(main())
+
+
+def test_a_proposal_without_a_leader_ends_at_its_deadline(tmp_path: Path) -> None:
+    """Checklist row 11."""
+
+    async def main() -> None:
+        host = make_host(tmp_path, voters=[1, 2, 3])
+        await host.start()
+
+        token = await asyncio.wait_for(propose(host, b"a", timeout_ms=50), timeout=10)
+
+        assert (token.result, token.block_id) == (Result.DEAD, None)
+        await host.stop()
+
+    asyncio.run(main())
+
+
+def test_after_stop_open_proposals_are_unknown_and_new_ones_dead(tmp_path: Path) -> None:
+    async def main() -> None:
+        host = make_host(tmp_path, voters=[1, 2, 3])
+        await host.start()
+        open_one = propose(host, b"a")
+        await host.stop()
+        late = propose(host, b"b")
+
+        assert (await open_one).result is Result.UNKNOWN
+        assert (await late).result is Result.DEAD
+
+    asyncio.run(main())
+
+
+def test_a_failing_store_stops_the_host_and_says_why(tmp_path: Path) -> None:
+    async def main() -> None:
+        failures: list[BaseException] = []
+        host = make_host(tmp_path)
+        host.on_failure = failures.append
+        await host.start()
+        host._store._fail(OSError(28, "No space left on device"))  # type: ignore[union-attr]
+
+        token = await asyncio.wait_for(propose(host, b"a"), timeout=10)
+
+        assert token.result is Result.UNKNOWN
+        assert "No space left" in str(host.failure)
+        assert failures == [host.failure]
+        await host.stop()
+
+    asyncio.run(main())
+
+
+def test_start_refuses_a_damaged_chain_with_a_clear_error(tmp_path: Path) -> None:
+    async def main() -> None:
+        host = make_host(tmp_path)
+        await host.start()
+        for _ in range(3):
+            await propose(host, b"payload")
+        await host.stop()
+        (segment,) = tmp_path.glob("*.seg")
+        data = bytearray(segment.read_bytes())
+        data[100] ^= 1
+        segment.write_bytes(data)
+
+        with pytest.raises(CorruptStore, match="damaged at byte"):
+            await make_host(tmp_path).start()
+        with pytest.raises(CorruptStore, match="damaged at byte"):  # and the lock is free again
+            await make_host(tmp_path).start()
+
+    asyncio.run(main())
+
+
+def test_the_state_machine_restarts_from_its_snapshot(tmp_path: Path) -> None:
+    """Checklist row 9."""
+
+    class Counter:
+        def __init__(self) -> None:
+            self.total = 0
+            self.blocks = 0
+            self.host = make_host(
+                tmp_path,
+                self.add,
+                on_snapshot=self.restore,
+                take_snapshot=lambda: b"%d" % self.total,
+                snapshot_blocks=100,
+            )
+
+        def add(self, block: Block) -> None:
+            self.total += int(block.payload)
+            self.blocks += 1
+
+        def restore(self, data: bytes) -> None:
+            self.total = int(data)
+
+    async def main() -> None:
+        first = Counter()
+        await first.host.start()
+        for _ in range(10):
+            await asyncio.gather(*(propose(first.host, b"%d" % i) for i in range(37)))
+        await first.host.stop()
+
+        second = Counter()
+        await second.host.start()
+        await second.host.stop()
+
+        assert second.total == first.total == 10 * sum(range(37))
+        assert second.blocks < 200
+
+    asyncio.run(main())
+
+
+def test_too_large_a_proposal_is_refused_at_once(tmp_path: Path) -> None:
+    async def main() -> None:
+        host = make_host(tmp_path)
+        await host.start()
+        with pytest.raises(Refused):
+            host.propose(bytes(9 * 1024 * 1024), CLOCK.monotonic_ms() + 1000)
+        await host.stop()
+
+    asyncio.run(main())
+
+
+def test_the_event_loop_runs_while_the_disk_is_slow(tmp_path: Path) -> None:
+    async def main() -> None:
+        host = make_host(tmp_path, timings=RaftTimings(heartbeat_ms=20, election_timeout_ms=50))
+        await host.start()
+        store = host._store
+        assert store is not None
+        released = threading.Event()
+        sync = store.sync
+        store.sync = lambda: (released.wait(10), sync())[1]  # type: ignore[method-assign]
+
+        slow = propose(host, b"a")
+        for _ in range(100):  # the loop turns although the disk hangs
+            await asyncio.wait([slow], timeout=0)
+        assert not slow.done()
+        released.set()
+
+        assert (await slow).result is Result.COMMITTED
+        await host.stop()
+
+    asyncio.run(main())
+
+
+WRITER = """
+import asyncio, sys, time
+from pathlib import Path
+from random import Random
+from josefine_broker.shell.raft_host import RaftHost
+
+class Clock:
+    def now_ms(self): return time.time_ns() // 1_000_000
+    def monotonic_ms(self): return time.monotonic_ns() // 1_000_000
+
+async def main(directory, first):
+    host = RaftHost(directory, node_id=1, voters=[1], cluster_id="c", clock=Clock(),
+                    rng=Random(first), on_block=lambda block: None)
+    await host.start()
+    term = host.status().term
+    number = first
+    while True:
+        ends = []
+        for _ in range(20):
+            token = host.propose(b"%d" % number, Clock().monotonic_ms() + 10_000)
+            end = asyncio.get_running_loop().create_future()
+            token.on_done = end.set_result
+            ends.append((number, end))
+            number += 1
+        for sent, end in ends:
+            token = await end
+            print(sent, token.result.name, term, *token.block_id, flush=True)
+
+asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2])))
+"""
+
+
+def test_kill_9_during_proposals_loses_nothing_acknowledged(tmp_path: Path) -> None:
+    """Checklist row 6: term, vote, head and commit too."""
+    acknowledged: dict[int, tuple[int, int]] = {}
+    rng = Random(7)
+    for life in range(4):
+        log = tmp_path / f"life-{life}.txt"
+        with log.open("w") as out:
+            process = subprocess.Popen(
+                [sys.executable, "-c", WRITER, str(tmp_path / "data"), str(life * 1_000_000)],
+                stdout=out,
+                cwd=ROOT,
+            )
+            try:
+                wanted = rng.randint(50, 400)
+                wait_until(
+                    lambda log=log, wanted=wanted: log.read_text().count("\n") >= wanted,
+                    30,
+                    "acknowledged proposals",
+                )
+            finally:
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+        whole_lines = log.read_text().rpartition("\n")[0].splitlines()
+        for line in whole_lines:
+            number, result, _, term, height = line.split()
+            assert result == "COMMITTED"
+            acknowledged[int(number)] = (int(term), int(height))
+
+        store, recovered = BlockFile.open(DiskFiles(tmp_path / "data"), NodeId(1))
+        store.close()
+        on_path = {}
+        id_, blocks = recovered.state.head, {block.id: block for block in recovered.blocks}
+        while id_ in blocks:
+            on_path[id_] = blocks[id_].payload
+            id_ = blocks[id_].parent
+        for number, block_id in acknowledged.items():
+            assert on_path[block_id] == b"%d" % number  # type: ignore[index]
+            assert block_id[1] <= recovered.state.commit.height
+        assert recovered.state.term == life + 1
+        assert recovered.state.vote == 1
