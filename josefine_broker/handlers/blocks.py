@@ -11,6 +11,7 @@ from josefine_broker.core.changes import AllocateProducerIds, apply, decode_chan
 from josefine_broker.core.image import OFFSETS_TOPIC, MetadataImage, TopicEntry
 from josefine_broker.core.topic_config import resolve
 from josefine_broker.handlers.context import Context, HostedPartition
+from josefine_broker.handlers.groups import forget_missing_topics
 from josefine_broker.records.batch import iter_batches
 from josefine_broker.records.reader import read_records
 
@@ -49,9 +50,12 @@ def reconcile(ctx: Context) -> None:
         if previous is None or previous.topics.get(name) is not topic:
             _close_other_ids(ctx, topic, previous)
             _host_topic(ctx, topic)
-    for name, topic in () if previous is None else previous.topics.items():
-        if name not in image.topics:
-            _close_topic(ctx, topic)
+    gone = [] if previous is None else [n for n in previous.topics if n not in image.topics]
+    for name in gone:
+        assert previous is not None
+        _close_topic(ctx, previous.topics[name])
+    if gone or previous is None:
+        forget_missing_topics(ctx)
 
 
 def _close_other_ids(ctx: Context, topic: TopicEntry, previous: MetadataImage | None) -> None:

@@ -62,3 +62,20 @@ def store_offsets(
         raise KafkaError(_COORDINATOR_ERRORS.get(error.code, error.code), error.message) from error
     for each, committed in offsets:
         ctx.groups.store(group_id, each, committed)
+
+
+def forget_missing_topics(ctx: Context) -> None:
+    """Delete the offsets of topics that are gone: one made anew begins without them, as in Kafka.
+
+    A deletion that cannot be written holds until a restart, which tries again.
+    """
+    topics = ctx.image.topics
+    for group_id in ctx.groups.group_ids:
+        gone = [tp for tp in ctx.groups.committed(group_id) if tp.topic not in topics]
+        if not gone:
+            continue
+        try:
+            store_offsets(ctx, group_id, [(tp, None) for tp in gone])
+        except KafkaError:
+            for tp in gone:
+                ctx.groups.store(group_id, tp, None)

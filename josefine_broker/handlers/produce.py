@@ -4,9 +4,8 @@ The hot path: control per request, data per batch, nothing per record. Since v13
 (KIP-516); zstd needs v7 (KIP-110). Each partition has its own error; acks=0 has no answer at all.
 """
 
-from uuid import UUID
-
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
+from josefine_broker.core.image import INTERNAL_TOPICS
 from josefine_broker.handlers.batches import append_batch
 from josefine_broker.handlers.context import Context, RequestInfo
 from josefine_broker.wire.produce import (
@@ -31,18 +30,15 @@ def handle(ctx: Context, info: RequestInfo, request: ProduceRequest) -> ProduceR
     if request.transactional_id is not None:
         raise KafkaError(ErrorCode.invalid_txn_state, "transactions are not served yet")
     now_ms = ctx.clock.now_ms()
-    old_client = info.header.api_version < ZSTD_SINCE_VERSION
+    append = _append if info.header.api_version >= ZSTD_SINCE_VERSION else _append_but_zstd
     topics = []
     for name, topic_id, partitions in request.topics:
-        known_name = name if topic_id is None else ctx.topic_name(name, topic_id)
-        results = [
-            _refuse(ctx, part.index, ErrorCode.unknown_topic_id, None)
-            if known_name is None
-            else _refuse(ctx, part.index, ErrorCode.unsupported_compression_type, "zstd before v7")
-            if old_client and _is_zstd(part)
-            else _append(ctx, known_name, topic_id, part, acks, now_ms)
-            for part in partitions
-        ]
+        topic = name if topic_id is None else ctx.topic_name(name, topic_id)
+        if topic is None:
+            code = ErrorCode.unknown_topic_id
+            results = [_refuse(ctx, part.index, code) for part in partitions]
+        else:
+            results = [append(ctx, topic, part, acks, now_ms) for part in partitions]
         topics.append(ProduceTopicResponse(name, topic_id, results))
     return ProduceResponse(topics) if acks else None
 
@@ -67,20 +63,18 @@ def refuse(request: ProduceRequest, error: KafkaError) -> ProduceResponse | None
 
 
 def _append(
-    ctx: Context,
-    topic: str,
-    topic_id: UUID | None,
-    part: ProducePartition,
-    acks: int,
-    now_ms: int,
+    ctx: Context, topic: str, part: ProducePartition, acks: int, now_ms: int
 ) -> ProducePartitionResponse:
     index, records = part
-    tp = (topic, index)
+    if topic in INTERNAL_TOPICS:
+        return _refuse(ctx, index, ErrorCode.invalid_topic_exception, "the broker's own topic")
     if not records:
         return _refuse(ctx, index, ErrorCode.invalid_record, "no record batch")
     try:
         hosted = ctx.hosted(topic, index)
-        base_offset, append_time_ms = append_batch(ctx, tp, hosted, records, acks, now_ms)
+        base_offset, append_time_ms = append_batch(
+            ctx, (topic, index), hosted, records, acks, now_ms
+        )
     except KafkaError as error:
         return _refuse(ctx, index, error.code, error.message)
     except CorruptData as error:
@@ -90,15 +84,19 @@ def _append(
     )
 
 
+def _append_but_zstd(
+    ctx: Context, topic: str, part: ProducePartition, acks: int, now_ms: int
+) -> ProducePartitionResponse:
+    """For clients that may not know the codec they send (KIP-110)."""
+    records = part.records
+    if records and len(records) > ATTRIBUTES_AT and records[ATTRIBUTES_AT] & 7 == ZSTD:
+        code = ErrorCode.unsupported_compression_type
+        return _refuse(ctx, part.index, code, "zstd needs Produce v7")
+    return _append(ctx, topic, part, acks, now_ms)
+
+
 def _refuse(
-    ctx: Context, index: int, code: ErrorCode, message: str | None
+    ctx: Context, index: int, code: ErrorCode, message: str | None = None
 ) -> ProducePartitionResponse:
     ctx.counters.refused_batches += 1
     return ProducePartitionResponse(index, code.value, error_message=message or None)
-
-
-def _is_zstd(part: ProducePartition) -> bool:
-    records = part.records
-    return (
-        records is not None and len(records) > ATTRIBUTES_AT and records[ATTRIBUTES_AT] & 7 == ZSTD
-    )

@@ -1,0 +1,196 @@
+"""Metadata changes: pure, the same on every broker, and the same again from their bytes."""
+
+from contextlib import suppress
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
+from josefine_broker.core.changes import (
+    AllocateProducerIds,
+    AlterTopicConfig,
+    Change,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    Origin,
+    RegisterBroker,
+    apply,
+    decode_change,
+    encode_change,
+)
+from josefine_broker.core.image import BrokerEntry, Endpoint, MetadataImage
+
+EMPTY = MetadataImage(cluster_id="c")
+ORDERS = CreateTopic(name="orders", topic_id=UUID(int=1), replicas=((1, 2), (2, 1)))
+
+ids = st.integers(1, 6).map(lambda n: UUID(int=n))
+names = st.sampled_from(["a", "b", "orders", "events", "ä"])
+replicas = st.lists(st.tuples(st.integers(1, 3), st.integers(4, 6)), min_size=1, max_size=3).map(
+    tuple
+)
+pairs = st.lists(
+    st.tuples(st.sampled_from(["retention.ms", "segment.ms"]), st.sampled_from(["1", "2"])),
+    max_size=2,
+    unique_by=lambda pair: pair[0],
+).map(tuple)
+changes = st.one_of(
+    st.builds(
+        RegisterBroker,
+        broker=st.builds(
+            BrokerEntry,
+            broker_id=st.integers(1, 3),
+            endpoints=st.just((Endpoint("PLAINTEXT", "h", 1),)),
+            rack=st.none() | st.just("r"),
+        ),
+    ),
+    st.builds(CreateTopic, name=names, topic_id=ids, replicas=replicas, config=pairs),
+    st.builds(DeleteTopic, topic_id=ids),
+    st.builds(CreatePartitions, topic_id=ids, first_partition=st.integers(1, 3), replicas=replicas),
+    st.builds(
+        AlterTopicConfig,
+        topic_id=ids,
+        assign=pairs,
+        remove=st.lists(st.just("segment.ms"), max_size=1).map(tuple),
+    ),
+    st.builds(
+        AllocateProducerIds,
+        broker_id=st.integers(1, 3),
+        first_id=st.sampled_from([0, 10, 20]),
+        count=st.just(10),
+    ),
+)
+
+
+def after(history: list[Change]) -> MetadataImage:
+    image = EMPTY
+    for change in history:
+        try:
+            image = apply(image, change)
+        except KafkaError:
+            continue
+    return image
+
+
+@given(changes, st.integers(0, 5), st.integers(0, 2**48))
+def test_change_survives_its_bytes(change: Change, broker_id: int, number: int) -> None:
+    origin = Origin(broker_id, number)
+
+    assert decode_change(encode_change(change, origin)) == (change, origin)
+
+
+@given(st.lists(changes, max_size=20))
+def test_same_changes_give_the_same_digest_and_image_survives_its_bytes(
+    history: list[Change],
+) -> None:
+    """Checklist row 10, as far as one broker goes."""
+    replayed = [decode_change(encode_change(change, Origin(1, 1)))[0] for change in history]
+
+    image = after(history)
+
+    assert after(replayed).digest() == image.digest()
+    assert MetadataImage.from_bytes(image.to_bytes()) == image
+
+
+@given(st.lists(changes, max_size=10), changes)
+def test_apply_leaves_the_image_it_was_given(history: list[Change], change: Change) -> None:
+    image = after(history)
+    before = image.to_bytes()
+
+    after([*history, change])
+    with suppress(KafkaError):
+        apply(image, change)
+
+    assert image.to_bytes() == before
+
+
+@given(st.lists(changes, max_size=25))
+def test_topics_by_id_and_by_name_are_the_same(history: list[Change]) -> None:
+    image = after(history)
+
+    assert {image.topics[n].topic_id: n for n in image.topics} == dict(image.topic_names)
+
+
+def test_topic_comes_with_all_partitions_led_by_the_first_replica() -> None:
+    """Checklist row 20: one atomic metadata command."""
+    topic = apply(EMPTY, ORDERS).topics["orders"]
+
+    assert [p.leader for p in topic.partitions] == [1, 2]
+    assert [p.isr for p in topic.partitions] == [(1, 2), (2, 1)]
+    assert {p.leader_epoch for p in topic.partitions} == {0}
+
+
+def test_second_creation_of_a_name_is_refused() -> None:
+    other = CreateTopic(name="orders", topic_id=UUID(int=2), replicas=((1,),))
+
+    with pytest.raises(KafkaError) as raised:
+        apply(apply(EMPTY, ORDERS), other)
+
+    assert raised.value.code is ErrorCode.topic_already_exists
+
+
+def test_deletion_by_id_spares_the_topic_made_anew() -> None:
+    anew = CreateTopic(name="orders", topic_id=UUID(int=2), replicas=((1,),))
+    image = apply(apply(apply(EMPTY, ORDERS), DeleteTopic(topic_id=UUID(int=1))), anew)
+
+    with pytest.raises(KafkaError) as raised:
+        apply(image, DeleteTopic(topic_id=UUID(int=1)))
+
+    assert raised.value.code is ErrorCode.unknown_topic_or_partition
+    assert image.topics["orders"].topic_id == UUID(int=2)
+
+
+def test_partitions_are_added_only_to_as_many_as_were_seen() -> None:
+    image = apply(EMPTY, ORDERS)
+    grow = CreatePartitions(topic_id=UUID(int=1), first_partition=2, replicas=((1, 2),))
+
+    grown = apply(image, grow)
+
+    assert len(grown.topics["orders"].partitions) == 3
+    with pytest.raises(KafkaError):
+        apply(grown, grow)
+
+
+def test_producer_ids_are_given_out_once() -> None:
+    take = AllocateProducerIds(broker_id=1, first_id=0, count=1000)
+
+    image = apply(EMPTY, take)
+
+    assert image.next_producer_id == 1000
+    with pytest.raises(KafkaError):
+        apply(image, take)
+
+
+def test_config_is_set_and_removed() -> None:
+    image = apply(EMPTY, ORDERS)
+    both = AlterTopicConfig(topic_id=UUID(int=1), assign=(("b", "1"), ("a", "2")))
+
+    image = apply(image, both)
+    image = apply(image, AlterTopicConfig(topic_id=UUID(int=1), remove=("b",)))
+
+    assert image.topics["orders"].config == (("a", "2"),)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"not json",
+        b"[]",
+        b'{"version":2,"kind":"create_topic","origin":[1,1],"change":{}}',
+        b'{"version":1,"kind":"unheard_of","origin":[1,1],"change":{}}',
+        b'{"version":1,"kind":"create_topic","origin":[1,1],"change":{}}',
+        b'{"version":1,"kind":"delete_topic","origin":[1],"change":{"id":"00"}}',
+    ],
+)
+def test_payload_that_is_no_change_of_ours_is_corrupt(payload: bytes) -> None:
+    with pytest.raises(CorruptData):
+        decode_change(payload)
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b'{"version":1}', b'{"version":9}'])
+def test_bytes_that_are_no_image_are_corrupt(data: bytes) -> None:
+    with pytest.raises(CorruptData):
+        MetadataImage.from_bytes(data)
