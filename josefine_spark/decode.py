@@ -6,6 +6,7 @@ batch is left for the next fetch. Needs numba; `decoder_class` falls back to the
 twin in `decode_oracle.py`, which is also what the tests compare this with.
 """
 
+import importlib
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -35,17 +36,21 @@ COMPRESSION_MASK, LOG_APPEND_TIME_BIT, CONTROL_BIT = 0x07, 0x08, 0x20
 
 
 def load_kernels() -> Any:
-    """Import the compiled loops with their cache in our cache folder, wherever we are installed."""
+    """The compiled loops of this module."""
+    return import_kernels("kernels")
+
+
+def import_kernels(name: str) -> Any:
+    """Import compiled loops with their cache in our cache folder, wherever we are installed."""
     import numba
 
     config: Any = numba.config
     before = config.CACHE_DIR
     config.CACHE_DIR = str(cache_dir("numba"))
     try:
-        from josefine_spark import kernels
+        return importlib.import_module(f"josefine_spark.{name}")
     finally:
         config.CACHE_DIR = before
-    return kernels
 
 
 def decoder_class() -> Any:

@@ -30,7 +30,7 @@ SECTION_COLUMNS = 7
 
 
 @intrinsic
-def _copy(typing_context, target, target_pos, source, source_pos, size):
+def copy_bytes(typing_context, target, target_pos, source, source_pos, size):
     """memcpy between two byte arrays: numba's slice assignment checks more than it copies here."""
 
     def generate(context, builder, signature, arguments):
@@ -184,7 +184,7 @@ def decode(
             if pos < 0 or size < -1 or size > end - pos:
                 return row, null_keys, null_values, s
             if size >= 0:
-                _copy(key_data, key_pos, src, pos, size)
+                copy_bytes(key_data, key_pos, src, pos, size)
                 key_pos += size
                 pos += size
                 key_valid[row] = 1
@@ -195,7 +195,7 @@ def decode(
             if pos < 0 or size < -1 or size > end - pos:
                 return row, null_keys, null_values, s
             if size >= 0:
-                _copy(value_data, value_pos, src, pos, size)
+                copy_bytes(value_data, value_pos, src, pos, size)
                 value_pos += size
                 pos += size
                 value_valid[row] = 1
@@ -249,14 +249,14 @@ def decode_headers(
             size, pos = _varint(src, pos, end)
             if pos < 0 or size < 0 or size > end - pos:
                 return null_values, row
-            _copy(name_data, name_pos, src, pos, size)
+            copy_bytes(name_data, name_pos, src, pos, size)
             name_pos += size
             pos += size
             size, pos = _varint(src, pos, end)
             if pos < 0 or size < -1 or size > end - pos:
                 return null_values, row
             if size >= 0:
-                _copy(value_data, value_pos, src, pos, size)
+                copy_bytes(value_data, value_pos, src, pos, size)
                 value_pos += size
                 pos += size
                 value_valid[header] = 1

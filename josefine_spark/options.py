@@ -169,7 +169,7 @@ class SinkOptions:
 
     connection: Connection
     topic: str | None = None
-    include_headers: bool = False
+    include_headers: bool = True
     delivery: Delivery = Delivery.AT_LEAST_ONCE
     acks: int = -1
     batch_bytes: int = BATCH_BYTES
@@ -229,7 +229,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     return SinkOptions(
         connection=_connection(options),
         topic=options.text("topic", "") or None,
-        include_headers=options.boolean("includeHeaders", False),
+        include_headers=options.boolean("includeHeaders", True),
         delivery=options.choice("delivery", Delivery.AT_LEAST_ONCE),
         acks=1 if acks == "1" else -1,
         batch_bytes=options.integer("kafka.batch.size", 1024) or BATCH_BYTES,

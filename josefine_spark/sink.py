@@ -1,0 +1,134 @@
+"""Writes into topics, batch and streaming, with the columns of Spark's own Kafka sink.
+
+Rules: a task answers only when every row of it is acknowledged; inside one task a retry writes
+nothing twice (idempotent producer); a task or batch that runs again writes again: at least once.
+`delivery` keeps the place of exactly-once, which needs the broker's transactions.
+"""
+
+import json
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    StringType,
+    StructType,
+)
+
+from josefine_broker.base.errors import KafkaError
+from josefine_spark.connections import client_for, drop_client
+from josefine_spark.errors import OptionError, SinkError
+from josefine_spark.options import SinkOptions
+
+log = logging.getLogger("josefine.spark")
+
+_TEXT_OR_BYTES = (StringType, BinaryType)
+COLUMNS: dict[str, tuple[tuple[type[DataType], ...], str]] = {
+    "key": (_TEXT_OR_BYTES, "string or binary"),
+    "value": (_TEXT_OR_BYTES, "string or binary"),
+    "topic": ((StringType,), "string"),
+    "partition": ((IntegerType,), "int"),
+    "headers": ((ArrayType,), "array<struct<key:string,value:binary>>"),
+}
+
+
+@dataclass
+class TaskWritten(WriterCommitMessage):
+    """What one task wrote, per topic."""
+
+    rows: dict[str, int] = field(default_factory=dict)
+    record_bytes: int = 0
+
+
+class _Writer:
+    """What both writers share. Built on the driver, pickled to the tasks."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        check_columns(options, schema)
+        self._options = options
+
+    def write(self, iterator: Iterator[Any]) -> TaskWritten:
+        """In a task: all rows of its Arrow batches, acknowledged."""
+        from josefine_spark.writing import TaskWriter
+
+        try:
+            writer = TaskWriter(
+                client_for(self._options.connection), self._options, random.randrange(1 << 16)
+            )
+            for batch in iterator:
+                writer.add(batch, time.time_ns() // 1_000_000)
+            writer.flush(time.time_ns() // 1_000_000)
+        except KafkaError as error:
+            drop_client(self._options.connection)
+            raise SinkError(f"rows could not be written: {error}") from error
+        except BaseException:
+            drop_client(self._options.connection)
+            raise
+        return TaskWritten(rows=dict(writer.rows), record_bytes=writer.record_bytes)
+
+
+class JosefineWriter(_Writer, DataSourceArrowWriter):
+    """`df.write.format("josefine")`."""
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        _log_written(messages, None)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """What tasks have written stays written: at least once."""
+
+
+class JosefineStreamWriter(_Writer, DataSourceStreamArrowWriter):
+    """`df.writeStream.format("josefine")`."""
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        _log_written(messages, batchId)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """What tasks have written stays written: at least once."""
+
+
+def check_columns(options: SinkOptions, schema: StructType) -> None:
+    """Names and types of the columns written. Raises OptionError; other columns are left out."""
+    types = {one.name: one.dataType for one in schema.fields}
+    if "value" not in types:
+        raise OptionError(f"a column named value is needed; there are {', '.join(types) or 'none'}")
+    if options.topic is None and "topic" not in types:
+        raise OptionError("where to? Set the option topic, or give a column named topic")
+    for name, (allowed, words) in COLUMNS.items():
+        if name in types and not isinstance(types[name], allowed):
+            raise OptionError(f"column {name} must be {words}, not {types[name].simpleString()}")
+    headers = types.get("headers")
+    if isinstance(headers, ArrayType) and not _is_header(headers.elementType):
+        raise OptionError(f"column headers must be {COLUMNS['headers'][1]}")
+
+
+def _is_header(kind: DataType) -> bool:
+    if not isinstance(kind, StructType) or kind.fieldNames() != ["key", "value"]:
+        return False
+    return isinstance(kind["key"].dataType, StringType) and isinstance(
+        kind["value"].dataType, BinaryType
+    )
+
+
+def _log_written(messages: Sequence[WriterCommitMessage | None], batch_id: int | None) -> None:
+    rows: Counter[str] = Counter()
+    record_bytes = 0
+    for message in messages:
+        if isinstance(message, TaskWritten):
+            rows.update(message.rows)
+            record_bytes += message.record_bytes
+    facts = {"batch": batch_id, "rows": dict(sorted(rows.items())), "bytes": record_bytes}
+    log.info("rows written: %s", json.dumps(facts))
