@@ -21,11 +21,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-import click
 import typer
 from rich.console import Console
 
 from josefine_cli import demo_check, demo_flights, demo_produce
+from josefine_cli.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[1]
 PIPELINE = ROOT / "conf" / "pipelines" / "flights.yaml"
@@ -91,7 +91,7 @@ def _claimed(directory: Path, keep: bool) -> Iterator[None]:
     """
     marker = directory / MARKER
     if directory.exists() and any(directory.iterdir()) and not marker.exists():
-        raise click.ClickException(
+        raise UserError(
             f"{directory} holds files that are not the demo's; name another directory with --dir"
         )
     directory.mkdir(parents=True, exist_ok=True)
@@ -99,7 +99,7 @@ def _claimed(directory: Path, keep: bool) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise click.ClickException(f"another demo is running in {directory}") from None
+            raise UserError(f"another demo is running in {directory}") from None
         if not keep:
             for entry in directory.iterdir():
                 if entry.name != MARKER:
@@ -146,17 +146,15 @@ def _wait_for_broker(process: subprocess.Popen[bytes], addresses: Path, log_path
     while time.monotonic() < deadline:
         if process.poll() is not None:
             last = log_path.read_text(errors="replace").strip().splitlines()[-1:]
-            raise click.ClickException(f"the broker did not start: {' '.join(last)}")
+            raise UserError(f"the broker did not start: {' '.join(last)}")
         if addresses.exists():
             return _bootstrap_of(json.loads(addresses.read_text()))
         time.sleep(0.05)
-    raise click.ClickException(
-        f"the broker was not ready in {BROKER_START_SECONDS:.0f} s; see {log_path}"
-    )
+    raise UserError(f"the broker was not ready in {BROKER_START_SECONDS:.0f} s; see {log_path}")
 
 
 def _bootstrap_of(addresses: dict[str, Any]) -> str:
-    return str(addresses["bootstrap"])
+    return str(next(iter(addresses["listeners"].values())))
 
 
 def _create_topic(bootstrap: str) -> None:
@@ -164,7 +162,7 @@ def _create_topic(bootstrap: str) -> None:
     command += ["--partitions", str(PARTITIONS), "--if-not-exists", "--bootstrap", bootstrap]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise click.ClickException(f"could not create the topic: {done.stderr.strip()}")
+        raise UserError(f"could not create the topic: {done.stderr.strip()}")
 
 
 def _run_pipeline(directory: Path, bootstrap: str) -> dict[str, Any]:
@@ -191,7 +189,7 @@ def _run_pipeline(directory: Path, bootstrap: str) -> dict[str, Any]:
         process.wait(BROKER_STOP_SECONDS)
         raise
     if process.returncode != 0:
-        raise click.ClickException(
+        raise UserError(
             f"the pipeline ended with exit code {process.returncode}; its words are above"
         )
     return dict(json.loads(stdout.decode().strip().splitlines()[-1]))

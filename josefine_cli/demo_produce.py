@@ -6,11 +6,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from josefine_cli.demo_flights import FLIGHTS, InputTotals, read_events
+from josefine_cli.errors import UserError
 
 PROGRESS_EVERY = 10_000
 FLUSH_SECONDS = 60.0
@@ -73,7 +73,7 @@ def publish(bootstrap: str, topic: str, data_set: Path, console: Console) -> Pro
         reason = (
             failures[0] if failures else f"{left} events unacknowledged after {FLUSH_SECONDS:.0f} s"
         )
-        raise click.ClickException(f"publishing failed: {reason}")
+        raise UserError(f"publishing failed: {reason}")
     console.print(
         f"produce     {totals.events:,} events, {totals.null_keys:,} with a null key, "
         f"in {seconds:.1f} s ({totals.events / seconds:,.0f}/s)"
