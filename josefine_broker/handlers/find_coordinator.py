@@ -1,7 +1,8 @@
 """FindCoordinator (key 10): the broker that leads a group's partition of `__consumer_offsets`.
 
 The topic is made at the first question, and the answer waits for it. Several keys since v4
-(KIP-699). Transactions (key type 1) are refused: they are not served.
+(KIP-699). Transactions (key type 1) are not served: they are refused with the one code that every
+client takes as final (librdkafka asks again for ever after any other), and the message says why.
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
@@ -16,7 +17,10 @@ GROUP, TRANSACTION = 0, 1
 
 def handle(ctx: Context, info: RequestInfo, request: e.FindCoordinatorRequest) -> object:
     if request.key_type == TRANSACTION:
-        raise KafkaError(ErrorCode.invalid_request, "transactions are not served by this broker")
+        raise KafkaError(
+            ErrorCode.transactional_id_authorization_failed,
+            "transactions are not served by this broker",
+        )
     if request.key_type != GROUP:
         raise KafkaError(ErrorCode.invalid_request, f"no coordinators of type {request.key_type}")
     deadline_ms = ctx.clock.monotonic_ms() + ctx.settings.metadata_timeout_ms

@@ -1,0 +1,49 @@
+"""One broker for all compatibility tests, a fresh topic for each: clients are what differs here."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from josefine_broker.client.io_blocking import BlockingClient, NewTopic
+from tests.support.broker import BrokerProcess
+
+_NUMBERS = itertools.count(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "tests/compat" in str(item.path):
+            item.add_marker(pytest.mark.compat)
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("compat")) as process:
+        yield process
+
+
+@pytest.fixture(scope="session")
+def bootstrap(broker: BrokerProcess) -> str:
+    return broker.bootstrap
+
+
+@pytest.fixture
+def client(bootstrap: str) -> Iterator[BlockingClient]:
+    with BlockingClient(bootstrap) as client:
+        yield client
+
+
+@pytest.fixture
+def make_topic(client: BlockingClient) -> Callable[..., str]:
+    """`make_topic(partitions=1, **configs)`, dots of configuration names as underscores."""
+
+    def make(partitions: int = 1, **configs: str) -> str:
+        name = f"compat-{next(_NUMBERS)}"
+        named = {key.replace("_", "."): value for key, value in configs.items()}
+        client.create_topics([NewTopic(name, partitions, 1, named)])
+        return name
+
+    return make
