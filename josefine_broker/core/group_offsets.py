@@ -66,11 +66,13 @@ class GroupOffsets:
 
 
 def coordinator_partition(group_id: str, partition_count: int) -> int:
-    """The partition of the offsets topic that keeps a group: Java's hashCode, as Kafka has it."""
+    """The partition of the offsets topic that keeps a group: as in Kafka, the absolute value of
+    Java's hashCode (0 for the one that has none)."""
     code = 0
     for (unit,) in Struct(">H").iter_unpack(group_id.encode("utf-16-be")):
         code = (31 * code + unit) & 0xFFFFFFFF
-    return (code & 0x7FFFFFFF) % partition_count
+    absolute = code if code < 1 << 31 else ((1 << 32) - code) & 0x7FFFFFFF
+    return absolute % partition_count
 
 
 def encode_key(group_id: str, tp: TopicPartition) -> bytes:

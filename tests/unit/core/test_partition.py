@@ -1,0 +1,116 @@
+"""Who may write and read a replica, and how far."""
+
+import pytest
+
+from josefine_broker.base.errors import ErrorCode, Fatal, KafkaError
+from josefine_broker.core.image import PartitionEntry
+from josefine_broker.core.leader_epochs import LeaderEpochs
+from josefine_broker.core.partition import (
+    TRANSITIONS,
+    Partition,
+    ReplicaEvent,
+    ReplicaState,
+)
+from josefine_broker.core.producers import ProducerState
+from josefine_broker.records.batch import BatchHeader
+
+PLAIN = BatchHeader(0, 49, -1, 2, 0, 0, 2, 0, 0, -1, -1, -1, 3)
+
+
+def entry(leader_epoch: int = 0, isr: tuple[int, ...] = (1,)) -> PartitionEntry:
+    return PartitionEntry(
+        leader=1, leader_epoch=leader_epoch, partition_epoch=0, replicas=(1, 2), isr=isr
+    )
+
+
+def opened() -> Partition:
+    return Partition(ProducerState(), LeaderEpochs())
+
+
+def leading(leader_epoch: int = 3, end_offset: int = 10) -> Partition:
+    partition = opened()
+    partition.lead(entry(leader_epoch), end_offset)
+    return partition
+
+
+def code_of(partition: Partition, current_leader_epoch: int) -> ErrorCode:
+    with pytest.raises(KafkaError) as raised:
+        partition.check_serves(current_leader_epoch)
+    return raised.value.code
+
+
+def test_replica_that_was_not_told_to_lead_serves_nobody() -> None:
+    assert code_of(opened(), -1) is ErrorCode.not_leader_or_follower
+    with pytest.raises(KafkaError):
+        opened().check_append(PLAIN, 1)
+
+
+def test_request_of_an_older_epoch_is_fenced_and_of_a_newer_one_unknown() -> None:
+    """KIP-320."""
+    partition = leading(leader_epoch=3)
+
+    partition.check_serves(3)
+    partition.check_serves(-1)
+    assert code_of(partition, 2) is ErrorCode.fenced_leader_epoch
+    assert code_of(partition, 4) is ErrorCode.unknown_leader_epoch
+
+
+def test_new_leader_epoch_starts_at_the_log_end() -> None:
+    partition = leading(leader_epoch=3, end_offset=10)
+
+    assert partition.epochs.starts == ((3, 10),)
+    assert not partition.lead(entry(3), 12)
+    assert partition.lead(entry(4), 15)
+    assert partition.epochs.starts == ((3, 10), (4, 15))
+
+
+def test_leader_epoch_that_goes_back_is_fatal() -> None:
+    with pytest.raises(Fatal):
+        leading(leader_epoch=3).lead(entry(2), 10)
+
+
+def test_high_watermark_is_the_log_end_of_the_only_replica_and_never_falls() -> None:
+    partition = leading(end_offset=10)
+    assert partition.high_watermark == 10
+
+    partition.appended(PLAIN, 10, 0)
+    partition.lead(entry(3), 12)
+
+    assert partition.high_watermark == 13
+
+
+def test_consumer_reads_below_the_high_watermark_and_a_debugger_to_the_end() -> None:
+    partition = leading(end_offset=10)
+
+    assert partition.readable_end(-1, 12) == 10
+    assert partition.readable_end(-2, 12) == 12
+
+
+def test_broker_that_is_no_replica_may_not_fetch_as_one() -> None:
+    with pytest.raises(KafkaError):
+        leading().readable_end(7, 10)
+
+
+def test_acks_all_counts_the_replicas_in_sync() -> None:
+    partition = leading()
+    partition.min_insync_replicas = 2
+
+    with pytest.raises(KafkaError) as raised:
+        partition.check_append(PLAIN, -1)
+
+    assert raised.value.code is ErrorCode.not_enough_replicas
+    assert partition.check_append(PLAIN, 1) is None
+    partition.lead(entry(3, isr=(1, 2)), 10)
+    assert partition.check_append(PLAIN, -1) is None
+
+
+def test_appended_bytes_count_whole_batches() -> None:
+    partition = leading()
+
+    partition.appended(PLAIN, 10, 0)
+
+    assert partition.appended_bytes == PLAIN.size_bytes
+
+
+def test_every_state_has_a_row_for_every_event() -> None:
+    assert set(TRANSITIONS) == {(s, e) for s in ReplicaState for e in ReplicaEvent}

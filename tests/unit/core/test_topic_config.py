@@ -1,0 +1,103 @@
+"""Topic configurations: what is served has its effect, what is not is refused."""
+
+import pytest
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.core.log_config import DAY_MS, LogConfig, TimestampType
+from josefine_broker.core.topic_config import (
+    TOPIC_CONFIGS,
+    TopicSettings,
+    check_config,
+    check_configs,
+    resolve,
+    shown,
+)
+
+DEFAULTS = TopicSettings()
+
+
+def test_shown_defaults_are_kafkas() -> None:
+    values = shown(DEFAULTS)
+
+    assert values["retention.ms"] == str(7 * DAY_MS)
+    assert values["segment.bytes"] == str(1 << 30)
+    assert values["max.message.bytes"] == "1048588"
+    assert values["flush.messages"] == values["flush.ms"] == str(2**63 - 1)
+    assert values["cleanup.policy"] == "delete"
+    assert values["message.timestamp.type"] == "CreateTime"
+
+
+@pytest.mark.parametrize("key", TOPIC_CONFIGS, ids=lambda key: key.name)
+def test_every_shown_value_can_be_set_again_and_changes_nothing(key: object) -> None:
+    for settings in (
+        DEFAULTS,
+        TopicSettings(log=LogConfig(retention_ms=None, segment_records=5, flush_ms=3)),
+    ):
+        pairs = check_configs(shown(settings).items())
+
+        assert resolve(pairs, DEFAULTS) == settings
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "field", "expected"),
+    [
+        ("retention.ms", "-1", "retention_ms", None),
+        ("retention.ms", "5", "retention_ms", 5),
+        ("retention.bytes", "-1", "retention_bytes", None),
+        ("segment.bytes", "2048", "segment_bytes", 2048),
+        ("segment.ms", "9", "segment_ms", 9),
+        ("segment.records", "200", "segment_records", 200),
+        ("index.interval.bytes", "64", "index_interval_bytes", 64),
+        ("flush.messages", "1", "flush_messages", 1),
+        ("flush.ms", "10", "flush_ms", 10),
+        ("max.message.bytes", "9", "message_bytes_max", 9),
+        (
+            "message.timestamp.type",
+            "LogAppendTime",
+            "timestamp_type",
+            TimestampType.LOG_APPEND_TIME,
+        ),
+        ("cleanup.policy", "compact, delete", "cleanup_policy", frozenset({"compact", "delete"})),
+    ],
+)
+def test_setting_reaches_the_log(name: str, value: str, field: str, expected: object) -> None:
+    log = resolve(check_configs([(name, value)]), DEFAULTS).log
+
+    assert getattr(log, field) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("retention.ms", "-2"),
+        ("retention.ms", "soon"),
+        ("retention.ms", "1_000"),
+        ("retention.ms", "1e3"),
+        ("retention.ms", "9" * 30),
+        ("retention.ms", None),
+        ("segment.bytes", "1023"),
+        ("segment.bytes", str(2**31)),
+        ("cleanup.policy", ""),
+        ("cleanup.policy", "shred"),
+        ("compression.type", "gzip"),
+        ("message.timestamp.type", "createtime"),
+        ("min.insync.replicas", "0"),
+        ("min.cleanable.dirty.ratio", "0.5"),
+    ],
+)
+def test_wrong_value_is_refused(name: str, value: str | None) -> None:
+    with pytest.raises(KafkaError) as raised:
+        check_config(name, value)
+
+    assert raised.value.code is ErrorCode.invalid_config
+    assert f"'{name}'" in raised.value.message
+
+
+def test_unknown_name_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(KafkaError, match=r"nearest is 'retention\.ms'"):
+        check_config("retension.ms", "1")
+
+
+def test_name_given_twice_is_refused() -> None:
+    with pytest.raises(KafkaError):
+        check_configs([("retention.ms", "1"), ("retention.ms", "2")])
