@@ -1,0 +1,1 @@
+"""Measures: `./build.sh bench [broker|spark]`. Nothing here is collected by pytest."""

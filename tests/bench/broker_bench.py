@@ -1,0 +1,120 @@
+"""Josefine beside bare.py: the same clients, the same records, turn about in one run.
+
+A round starts each broker afresh in an empty directory, in alternating order, and takes every
+measure once. What is told is the median over the rounds, and of the rounds' ratios: a noisy
+machine moves both brokers of a round together.
+"""
+
+import json
+import os
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+
+from tests.bench.brokers import BROKERS, TOPIC, Running, client, idle_until_quiet
+
+ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
+SCALE = float(os.environ.get("BENCH_SCALE", "1"))
+RECORDS = {100: 3_000_000, 1000: 500_000}
+LOAD_SECONDS = 3.0
+
+Values = dict[str, float]
+"""Measure → value of one broker in one round."""
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def measure_stream(broker: Running, size: int, count: int) -> Iterator[tuple[str, float]]:
+    """Produce with acks=1, read it all, produce with idempotence: (measure, value)."""
+    label = "100B" if size == 100 else "1KB"
+    steps = (
+        (f"produce_{label}_acks1", ("produce", "acks=1")),
+        (f"consume_{label}", ("consume",)),
+        (f"produce_{label}_idempotent", ("produce", "enable.idempotence=true")),
+    )
+    for name, (verb, *settings) in steps:
+        cpu = broker.cpu_seconds()
+        arguments = (verb, broker.bootstrap, TOPIC, count, size, *settings)
+        done = json.loads(client("librdkafka", *arguments))
+        idle_until_quiet(broker)
+        gigabytes = done["bytes"] / 1e9
+        yield f"{name}/records_per_s", done["records"] / done["seconds"]
+        yield f"{name}/cpu_s_per_gb", (broker.cpu_seconds() - cpu) / gigabytes
+    yield f"memory_after_{label}/resident_mb", broker.resident_mb()
+
+
+def measure_requests(broker: Running) -> Iterator[tuple[str, float]]:
+    """One-record produce requests on 50 connections and on 1."""
+    for connections in (50, 1):
+        cpu = broker.cpu_seconds()
+        done = json.loads(
+            client("load", broker.bootstrap, TOPIC, connections, LOAD_SECONDS * SCALE)
+        )
+        name = f"one_record_{connections}_connections"
+        yield f"{name}/requests_per_s", done["requests"] / done["seconds"]
+        yield f"{name}/cpu_us_per_request", (broker.cpu_seconds() - cpu) / done["requests"] * 1e6
+        yield f"{name}/p99_us", done["p99_us"]
+
+
+def measure_ready(broker: Running) -> Iterator[tuple[str, float]]:
+    yield "memory_ready/resident_mb", broker.resident_mb()
+
+
+def run_round(number: int) -> dict[str, Values]:
+    """{broker: {measure: value}}."""
+    workloads = (
+        lambda broker: [
+            *measure_ready(broker),
+            *measure_stream(broker, 100, int(RECORDS[100] * SCALE)),
+        ],
+        lambda broker: measure_stream(broker, 1000, int(RECORDS[1000] * SCALE)),
+        measure_requests,
+    )
+    names = list(BROKERS) if number % 2 else list(BROKERS)[::-1]
+    values: dict[str, Values] = {name: {} for name in names}
+    for workload in workloads:
+        for name in names:
+            with (
+                tempfile.TemporaryDirectory(prefix="josefine-bench-") as directory,
+                BROKERS[name](Path(directory)) as broker,
+            ):
+                for measure, value in workload(broker):
+                    values[name][measure] = value
+                    say(f"round {number} {name:9} {measure:48} {value:14,.1f}")
+    return values
+
+
+LESS_IS_BETTER = ("cpu_s_per_gb", "cpu_us_per_request", "resident_mb", "p99_us")
+
+
+def report(rounds: list[dict[str, Values]]) -> Iterator[dict[str, object]]:
+    """One line per measure. `ratio` is josefine as a share of bare: above 1 is better than bare,
+    also where less is better."""
+    ratios = defaultdict(list)
+    for values in rounds:
+        for measure, ours in values["josefine"].items():
+            theirs = values["bare"][measure]
+            less = measure.endswith(LESS_IS_BETTER)
+            better, worse = (theirs, ours) if less else (ours, theirs)
+            ratios[measure].append(better / worse if worse else float("nan"))
+    for measure in ratios:
+        name, unit = measure.split("/")
+        yield {
+            "measure": name,
+            "unit": unit,
+            "josefine": round(median(values["josefine"][measure] for values in rounds), 2),
+            "bare": round(median(values["bare"][measure] for values in rounds), 2),
+            "ratio": round(median(ratios[measure]), 3),
+            "rounds": len(rounds),
+        }
+
+
+def main() -> None:
+    rounds = [run_round(number) for number in range(1, ROUNDS + 1)]
+    for line in report(rounds):
+        print(json.dumps(line), flush=True)

@@ -1,0 +1,152 @@
+"""librdkafka itself through ctypes, so that no Python runs per record.
+
+The library is the one inside confluent-kafka's wheel. A Python call per record would cap a client
+at about a million records a second, and every broker would look alike. Run as its own process:
+
+    python -m tests.bench.librdkafka produce|consume BOOTSTRAP TOPIC COUNT SIZE [KEY=VALUE ...]
+
+It prints one JSON object. `consume` passes each message to a function of librdkafka's own that
+only looks at it.
+"""
+
+import ctypes
+import json
+import sys
+import time
+from pathlib import Path
+
+import confluent_kafka
+
+PRODUCER, CONSUMER = 0, 1
+BATCH = 10_000
+OFFSET_BEGINNING = -2
+QUEUE_FULL = -184
+TIMEOUT_S = 120.0
+
+
+class Message(ctypes.Structure):
+    """rd_kafka_message_t."""
+
+    _fields_ = (
+        ("err", ctypes.c_int),
+        ("rkt", ctypes.c_void_p),
+        ("partition", ctypes.c_int32),
+        ("payload", ctypes.c_void_p),
+        ("len", ctypes.c_size_t),
+        ("key", ctypes.c_void_p),
+        ("key_len", ctypes.c_size_t),
+        ("offset", ctypes.c_int64),
+        ("private", ctypes.c_void_p),
+    )
+
+
+def load() -> ctypes.CDLL:
+    folder = Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs"
+    lib = ctypes.CDLL(str(next(folder.glob("librdkafka*"))))
+    pointer, text = ctypes.c_void_p, ctypes.c_char_p
+    lib.rd_kafka_conf_new.restype = pointer
+    lib.rd_kafka_conf_set.argtypes = [pointer, text, text, text, ctypes.c_size_t]
+    lib.rd_kafka_new.restype = pointer
+    lib.rd_kafka_new.argtypes = [ctypes.c_int, pointer, text, ctypes.c_size_t]
+    lib.rd_kafka_topic_new.restype = pointer
+    lib.rd_kafka_topic_new.argtypes = [pointer, text, pointer]
+    lib.rd_kafka_produce_batch.argtypes = [
+        pointer, ctypes.c_int32, ctypes.c_int, ctypes.POINTER(Message), ctypes.c_int,
+    ]  # fmt: skip
+    lib.rd_kafka_flush.argtypes = [pointer, ctypes.c_int]
+    lib.rd_kafka_poll.argtypes = [pointer, ctypes.c_int]
+    lib.rd_kafka_outq_len.argtypes = [pointer]
+    lib.rd_kafka_consume_start.argtypes = [pointer, ctypes.c_int32, ctypes.c_int64]
+    lib.rd_kafka_consume_stop.argtypes = [pointer, ctypes.c_int32]
+    lib.rd_kafka_consume_callback.argtypes = [
+        pointer, ctypes.c_int32, ctypes.c_int, pointer, pointer,
+    ]  # fmt: skip
+    return lib
+
+
+def handle(lib: ctypes.CDLL, kind: int, bootstrap: str, settings: dict[str, str]) -> int:
+    conf = lib.rd_kafka_conf_new()
+    error = ctypes.create_string_buffer(512)
+    for key, value in {"bootstrap.servers": bootstrap, **settings}.items():
+        if lib.rd_kafka_conf_set(conf, key.encode(), value.encode(), error, 512):
+            raise SystemExit(error.value.decode())
+    client = lib.rd_kafka_new(kind, conf, error, 512)
+    if not client:
+        raise SystemExit(error.value.decode())
+    return client
+
+
+def produce(bootstrap: str, topic_name: str, count: int, size: int, settings: dict[str, str]):
+    lib = load()
+    settings = {
+        "queue.buffering.max.messages": "1000000",
+        "queue.buffering.max.kbytes": "1000000",
+        "linger.ms": "5",
+        "batch.num.messages": "1000000",
+        "batch.size": "1000000",
+        "message.send.max.retries": "5",
+        **settings,
+    }
+    client = handle(lib, PRODUCER, bootstrap, settings)
+    topic = lib.rd_kafka_topic_new(client, topic_name.encode(), None)
+    payload = ctypes.create_string_buffer((bytes(range(33, 127)) * (size // 90 + 1))[:size], size)
+    template = Message(payload=ctypes.addressof(payload), len=size)
+    messages = (Message * BATCH)(*[template] * BATCH)
+    warm_up = lib.rd_kafka_produce_batch(topic, 0, 0, messages, 1)
+    if warm_up != 1 or lib.rd_kafka_flush(client, 30_000):
+        raise SystemExit("the first record was not acknowledged within 30 s")
+    started = time.perf_counter()
+    left = count - 1
+    while left:
+        wanted = min(BATCH, left)
+        done = lib.rd_kafka_produce_batch(topic, 0, 0, messages, wanted)
+        left -= done
+        if done < wanted:
+            # produce_batch marks what it took in place, and a full queue ends it.
+            for message in messages[done:wanted]:
+                message.err = 0
+            lib.rd_kafka_poll(client, 5)
+    if lib.rd_kafka_flush(client, int(TIMEOUT_S * 1000)):
+        raise SystemExit(f"{lib.rd_kafka_outq_len(client)} records were not acknowledged")
+    return time.perf_counter() - started
+
+
+def consume(bootstrap: str, topic_name: str, count: int, size: int, settings: dict[str, str]):
+    lib = load()
+    settings = {
+        "queued.min.messages": "1000000",
+        "fetch.message.max.bytes": "8388608",
+        "queued.max.messages.kbytes": "262144",
+        "fetch.wait.max.ms": "100",
+        "check.crcs": "false",
+        **settings,
+    }
+    client = handle(lib, CONSUMER, bootstrap, settings)
+    topic = lib.rd_kafka_topic_new(client, topic_name.encode(), None)
+    look = ctypes.cast(lib.rd_kafka_message_errstr, ctypes.c_void_p)
+    lib.rd_kafka_consume_start(topic, 0, OFFSET_BEGINNING)
+    deadline = time.perf_counter() + TIMEOUT_S
+    seen, before, started = 0, 0, 0.0
+    while seen < count:
+        got = lib.rd_kafka_consume_callback(topic, 0, 1000, look, None)
+        if got < 0 or time.perf_counter() > deadline:
+            raise SystemExit(f"consumed {seen} of {count} records ({got})")
+        seen += got
+        if seen and not started:
+            # Finding the leader takes up to a second of librdkafka's timers: not the broker's.
+            before, started = seen, time.perf_counter()
+    seconds = time.perf_counter() - started
+    lib.rd_kafka_consume_stop(topic, 0)
+    return seconds * count / (count - before)
+
+
+def main(arguments: list[str]) -> None:
+    verb, bootstrap, topic, count, size, *rest = arguments
+    settings = dict(pair.split("=", 1) for pair in rest)
+    run = {"produce": produce, "consume": consume}[verb]
+    seconds = run(bootstrap, topic, int(count), int(size), settings)
+    print(json.dumps({"seconds": seconds, "records": int(count), "bytes": int(count) * int(size)}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,109 @@
+"""One-record produce requests as fast as a broker answers them: raw frames, no client library.
+
+Each connection has one request in flight and sends the next when the answer is whole, so requests
+per second on one connection are round trips. Run as its own process:
+
+    python -m tests.bench.load BOOTSTRAP TOPIC CONNECTIONS SECONDS [SIZE]
+
+Prints one JSON object: requests, seconds, and the median and 99th percentile of the round trip.
+"""
+
+import asyncio
+import json
+import sys
+import time
+from struct import Struct
+
+import uvloop
+
+from josefine_broker.records.builder import Record, build_batch
+from josefine_broker.wire import apis, codec
+from josefine_broker.wire.produce import ProducePartition, ProduceRequest, ProduceTopic
+
+VERSION = 8
+LENGTH = Struct(">i")
+ERROR_CODE_FROM_END = 4 + 2 + 4 + 8 + 8 + 8 + 2
+"""throttle, message, record errors, log start, append time, base offset, then the code itself."""
+
+
+def frame(topic: str, size: int) -> bytes:
+    """A whole Produce request, acks=1, of one record of `size` bytes to partition 0."""
+    record = Record(key=None, value=b"x" * size, headers=(), timestamp_ms=int(time.time() * 1000))
+    batch = memoryview(build_batch([record]))
+    part = ProducePartition(0, batch)
+    request = ProduceRequest(None, 1, 30_000, (ProduceTopic(topic, None, (part,)),))
+    return b"".join(codec.encode_request(apis.PRODUCE, VERSION, 1, "load", request))
+
+
+class Loop(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, request: bytes, round_trips: list[int]) -> None:
+        self.request, self.round_trips = request, round_trips
+        self.received = b""
+        self.sent_ns = 0
+        self.stopping = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def send(self) -> None:
+        self.sent_ns = time.perf_counter_ns()
+        self.transport.write(self.request)
+
+    def data_received(self, data: bytes) -> None:
+        if self.received:
+            data = self.received + data
+        if len(data) < 4 or len(data) < 4 + LENGTH.unpack_from(data)[0]:
+            self.received = data
+            return
+        self.received = b""
+        code = data[-ERROR_CODE_FROM_END:][:2]
+        if code != b"\x00\x00":
+            raise SystemExit(f"the broker answered error {int.from_bytes(code, 'big')}")
+        self.round_trips.append(time.perf_counter_ns() - self.sent_ns)
+        if not self.stopping:
+            self.send()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self.stopping:
+            raise SystemExit("the broker closed the connection")
+
+
+async def run(bootstrap: str, topic: str, connections: int, seconds: float, size: int) -> None:
+    host, port = bootstrap.rsplit(":", 1)
+    loop = asyncio.get_running_loop()
+    round_trips: list[int] = []
+    request = frame(topic, size)
+    clients = [
+        (await loop.create_connection(lambda: Loop(request, round_trips), host, int(port)))[1]
+        for _ in range(connections)
+    ]
+    started = time.perf_counter()
+    for client in clients:
+        client.send()
+    await asyncio.sleep(seconds)
+    elapsed = time.perf_counter() - started
+    done = sorted(round_trips)
+    for client in clients:
+        client.stopping = True
+        client.transport.abort()
+    result = {
+        "requests": len(done),
+        "seconds": elapsed,
+        "p50_us": done[len(done) // 2] / 1000,
+        "p99_us": done[len(done) * 99 // 100] / 1000,
+    }
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    uvloop.run(
+        run(
+            sys.argv[1],
+            sys.argv[2],
+            int(sys.argv[3]),
+            float(sys.argv[4]),
+            int(sys.argv[5]) if len(sys.argv) > 5 else 100,
+        )
+    )
