@@ -85,10 +85,9 @@ class PartitionLog:
         """
         files.make_directory(directory)
         log_start_offset = LogState(files, directory).log_start_offset()
-        segments, report = recover(files, directory, config, log_start_offset, clean_shutdown)
-        for segment in segments:
-            if segment.size_bytes and segment.last_append_ms < 0:
-                segment.first_append_ms = segment.last_append_ms = now_ms
+        segments, report = recover(
+            files, directory, config, log_start_offset, clean_shutdown, now_ms
+        )
         log = cls(files, directory, config, segments, report, schedule)
         log.state.remove_snapshots_past(log.log_end_offset)
         if on_batch is not None:
@@ -394,11 +393,12 @@ class PartitionLog:
     def truncate_to(self, end_offset: int) -> None:
         """Cut the log so that it ends at `end_offset` or, within a batch, before that batch.
 
+        At or below the log start the log is emptied and both its offsets become `end_offset`.
         For replicas that follow another leader. Raises KafkaError(kafka_storage_error).
         """
         if end_offset >= self.log_end_offset:
             return
-        if end_offset <= self._segments[0].base_offset:
+        if end_offset <= self._log_start_offset:
             self.restart_at(end_offset)
             return
         with self._flush.lock:
@@ -417,6 +417,8 @@ class PartitionLog:
         if last in self._warm:
             self._warm.remove(last)
         self.state.remove_snapshots_past(self.log_end_offset)
+        if self.log_end_offset < self._log_start_offset:
+            self.restart_at(end_offset)
 
     def restart_at(self, offset: int) -> None:
         """Empty the log; its start and end become `offset`."""

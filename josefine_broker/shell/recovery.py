@@ -2,8 +2,8 @@
 
 Rules: a segment whose stored index fits its log was synced and is taken as it is. Any other is read
 from its first byte, every checksum verified, and cut at the first byte that is not part of a whole,
-right batch; segments behind a cut are removed, for a log has no holes. Offsets that were handed
-out never come back: an emptied log starts again at the recorded log start.
+right batch; unsynced segments behind a cut are removed, for a log has no holes. When synced ones
+follow, no crash did it: opening is refused. Offsets below the recorded log start never come back.
 """
 
 from dataclasses import dataclass
@@ -65,36 +65,23 @@ class _Tally:
 
 
 def recover(
-    files: Files, directory: str, config: LogConfig, log_start_offset: int, clean_shutdown: bool
+    files: Files,
+    directory: str,
+    config: LogConfig,
+    log_start_offset: int,
+    clean_shutdown: bool,
+    now_ms: int,
 ) -> tuple[list[Segment], RecoveryReport]:
-    """All segments of a log in order, at least one, the last one ready for appends."""
+    """All segments of a log in order, at least one, the last one ready for appends.
+
+    Raises CorruptData, with nothing changed on disk, when more than an unsynced tail is wrong.
+    """
     tally = _Tally()
-    segments: list[Segment] = []
-    base_offsets = _tidy(files, directory)
-    for at, base_offset in enumerate(base_offsets):
-        later = base_offsets[at + 1 :]
-        if segments and base_offset < segments[-1].end_offset:
-            raise CorruptData(
-                f"{directory}: segment {base_offset} begins within the one before, "
-                f"which ends at {segments[-1].end_offset}"
-            )
-        segment = Segment.open_indexed(files, directory, base_offset)
-        if segment is not None and (later or _has_index(segment)):
-            _refuse_hole(segment, later, config)
-            segments.append(segment)
-            if later:
-                segment.cool()
-            continue
-        segment = Segment(files, stem_of(directory, base_offset), base_offset)
-        segments.append(segment)
-        if not scan(segment, config, tally) or _has_hole(segment, later, config):
-            _remove_behind(files, directory, later, tally)
-            break
-        if later:
-            segment.seal()
-            segment.cool()
-    segments = _drop_below_start(segments, log_start_offset)
-    if not segments:
+    segments = _recover_segments(files, directory, config, log_start_offset, now_ms, tally)
+    if not segments or segments[-1].end_offset < log_start_offset:
+        # Lost behind the log start, in a power cut: offsets must not be handed out again.
+        for segment in segments:
+            segment.delete()
         segments = [Segment.create(files, directory, log_start_offset)]
         files.sync_directory(directory)
     report = RecoveryReport(
@@ -112,14 +99,59 @@ def recover(
     return segments, report
 
 
-def scan(segment: Segment, config: LogConfig, tally: _Tally) -> bool:
-    """Read a whole segment anew, verify every batch, rebuild its index; False when it was cut."""
+def _recover_segments(
+    files: Files,
+    directory: str,
+    config: LogConfig,
+    log_start_offset: int,
+    now_ms: int,
+    tally: _Tally,
+) -> list[Segment]:
+    segments: list[Segment] = []
+    base_offsets = _live_segments(files, directory, log_start_offset)
+    for at, base_offset in enumerate(base_offsets):
+        later = base_offsets[at + 1 :]
+        if segments:
+            problem = _misfit(segments[-1], base_offset, config)
+            if problem:
+                _refuse_synced(files, directory, base_offsets[at:], problem)
+                _remove_behind(files, directory, base_offsets[at:], tally)
+                break
+        segment = Segment.open_indexed(files, directory, base_offset)
+        if segment is None:
+            segment = Segment(files, stem_of(directory, base_offset), base_offset)
+            problem = scan(segment, config, tally, now_ms)
+            if problem:
+                _refuse_synced(files, directory, later, problem)
+                _cut(segment, tally, problem)
+                _remove_behind(files, directory, later, tally)
+                segments.append(segment)
+                break
+            if later:
+                segment.seal()
+        segments.append(segment)
+        if later:
+            segment.cool()
+    if segments and not _has_index(segments[-1]):
+        problem = scan(segments[-1], config, tally, now_ms)
+        if problem:
+            _cut(segments[-1], tally, problem)
+    return segments
+
+
+def scan(segment: Segment, config: LogConfig, tally: _Tally, now_ms: int) -> str:
+    """Read a whole segment anew, verify every batch, rebuild its index; returns what is wrong
+    behind the last right batch, empty when nothing is.
+
+    When its batches were appended is not in the log: they count as appended now.
+    """
     segment.reset()
+    segment.first_append_ms = segment.last_append_ms = now_ms
     file = segment.file()
     size = file.size()
     if size:
         tally.segments_scanned += 1
-    reason = ""
+    problem = ""
     try:
         for _, header, batch in walk_batches(file, 0, size):
             verify(batch, 0, header)
@@ -129,18 +161,21 @@ def scan(segment: Segment, config: LogConfig, tally: _Tally) -> bool:
             )
             tally.batches_scanned += 1
     except CorruptData as error:
-        reason = str(error)
+        problem = (
+            f"byte {segment.size_bytes} of {segment.stem}{LOG_SUFFIX}, "
+            f"offset {segment.end_offset} ({error})"
+        )
     tally.bytes_scanned += segment.size_bytes
-    if segment.size_bytes == size:
-        return True
-    tally.bytes_cut += size - segment.size_bytes
-    tally.cut_at = (
-        f"byte {segment.size_bytes} of {segment.stem}{LOG_SUFFIX}, offset {segment.end_offset} "
-        f"({reason})"
-    )
+    return problem
+
+
+def _cut(segment: Segment, tally: _Tally, problem: str) -> None:
+    """The log ends before the first byte that is not right, durably."""
+    file = segment.file()
+    tally.bytes_cut += file.size() - segment.size_bytes
+    tally.cut_at = problem
     file.truncate(segment.size_bytes)
     file.sync()
-    return False
 
 
 def check_follows(segment: Segment, base_offset: int, leader_epoch: int, config: LogConfig) -> None:
@@ -181,22 +216,25 @@ def reindex(segment: Segment, config: LogConfig) -> None:
     segment.seal()
 
 
-def _tidy(files: Files, directory: str) -> list[int]:
-    """Base offsets of the segments there, ascending; half-written files and indexes without a
-    log are removed."""
+def _live_segments(files: Files, directory: str, log_start_offset: int) -> list[int]:
+    """Base offsets of the segments there, ascending, from the one that holds the log start.
+
+    Removed: older ones, whose deletion had begun (a power cut may bring any of them back),
+    half-written files, and indexes without a log.
+    """
     names = files.list(directory)
-    logs = {
-        name[:_OFFSET_DIGITS]
-        for name in names
-        if name.endswith(LOG_SUFFIX) and name[:_OFFSET_DIGITS].isdigit()
-    }
+    stems = {name[:_OFFSET_DIGITS] for name in names if name.endswith(LOG_SUFFIX)}
+    base_offsets = sorted(int(stem) for stem in stems if stem.isdigit())
+    while len(base_offsets) > 1 and base_offsets[1] <= log_start_offset:
+        base_offset = base_offsets.pop(0)
+        stem = stem_of(directory, base_offset)
+        stems.discard(f"{base_offset:0{_OFFSET_DIGITS}d}")
+        files.remove(stem + LOG_SUFFIX)
     for name in names:
-        orphan = (
-            name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX)) and name[:_OFFSET_DIGITS] not in logs
-        )
-        if orphan or name.endswith(_TEMPORARY_SUFFIX):
+        is_index = name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX))
+        if name.endswith(_TEMPORARY_SUFFIX) or (is_index and name[:_OFFSET_DIGITS] not in stems):
             files.remove(f"{directory}/{name}")
-    return sorted(map(int, logs))
+    return base_offsets
 
 
 def _has_index(segment: Segment) -> bool:
@@ -209,17 +247,28 @@ def _has_index(segment: Segment) -> bool:
     return True
 
 
-def _has_hole(segment: Segment, later: list[int], config: LogConfig) -> bool:
-    return bool(later) and later[0] > segment.end_offset and not config.compacts
+def _misfit(segment: Segment, next_base_offset: int, config: LogConfig) -> str:
+    """Why the next segment does not follow `segment`, empty when it does."""
+    end_offset = segment.end_offset
+    if next_base_offset == end_offset or (next_base_offset > end_offset and config.compacts):
+        return ""
+    return (
+        f"offset {end_offset}, where {segment.stem}{LOG_SUFFIX} ends and the next segment "
+        f"begins at {next_base_offset}"
+    )
 
 
-def _refuse_hole(segment: Segment, later: list[int], config: LogConfig) -> None:
-    """A synced segment cannot have lost its end: somebody took a file away, so touch nothing."""
-    if _has_hole(segment, later, config):
-        raise CorruptData(
-            f"{segment.stem}{LOG_SUFFIX} ends at offset {segment.end_offset}, the next segment "
-            f"begins at {later[0]}: a segment file between them is missing"
-        )
+def _refuse_synced(files: Files, directory: str, later: list[int], problem: str) -> None:
+    """Segments are synced in order, so a synced one behind a problem means that no crash made it:
+    a file was damaged or taken away, and cutting here would destroy what is still good."""
+    for base_offset in later:
+        segment = Segment.open_indexed(files, directory, base_offset)
+        if segment is not None:
+            segment.close()
+            raise CorruptData(
+                f"the log is damaged at {problem}, and synced data follows at offset "
+                f"{base_offset}: restore the file, or remove the segments behind it"
+            )
 
 
 def _remove_behind(files: Files, directory: str, base_offsets: list[int], tally: _Tally) -> None:
@@ -227,19 +276,8 @@ def _remove_behind(files: Files, directory: str, base_offsets: list[int], tally:
     for base_offset in reversed(base_offsets):
         segment = Segment(files, stem_of(directory, base_offset), base_offset)
         tally.bytes_cut += segment.file().size()
-        tally.cut_at = tally.cut_at or f"segment {segment.stem}{LOG_SUFFIX} (a hole before it)"
+        tally.cut_at = tally.cut_at or f"offset {base_offset} (a hole before it)"
         tally.segments_removed += 1
         segment.delete()
     if base_offsets:
         files.sync_directory(directory)
-
-
-def _drop_below_start(segments: list[Segment], log_start_offset: int) -> list[Segment]:
-    """Without the segments that a deletion had passed but not yet removed. An emptied last one
-    stays when it ends at the log start: it is where offsets go on."""
-    kept = list(segments)
-    while len(kept) > 1 and kept[0].end_offset <= log_start_offset:
-        kept.pop(0).delete()
-    if kept and kept[0].end_offset < log_start_offset:
-        kept.pop(0).delete()
-    return kept

@@ -155,7 +155,7 @@ class Segment:
     ) -> None:
         """Write one batch, then account for it. Raises OSError with nothing accounted."""
         self.file().write_at_end((batch,))
-        if self.first_append_ms < 0:
+        if self.size_bytes == 0:
             self.first_append_ms = now_ms
         self.last_append_ms = now_ms
         self.account(batch, base_offset, leader_epoch, header, index_interval_bytes)

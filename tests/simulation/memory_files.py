@@ -154,6 +154,7 @@ class MemoryFiles:
             inode = self.names.pop(path)
             self.durable_names.pop(path, None)
             self.names[target] = self.durable_names[target] = inode
+        self.sync_directory(new.rpartition("/")[0])
 
     def remove(self, path: str) -> None:
         self.names.pop(path, None)

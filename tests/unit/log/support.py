@@ -1,12 +1,13 @@
 """What the log's tests share: batches with known content, and a log read back whole."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from josefine_broker.base.ports import Files
 from josefine_broker.core.log_config import LogConfig
 from josefine_broker.records.batch import iter_batches, parse_header, stamp
 from josefine_broker.records.builder import Record, build_batch
 from josefine_broker.records.reader import read_records
+from josefine_broker.shell.flusher import Job, run_now
 from josefine_broker.shell.log import PartitionLog
 
 DIRECTORY = "orders-0"
@@ -14,9 +15,14 @@ NOW_MS = 1_700_000_000_000
 
 
 def open_log(
-    files: Files, config: LogConfig | None = None, *, clean: bool = False, now_ms: int = NOW_MS
+    files: Files,
+    config: LogConfig | None = None,
+    *,
+    clean: bool = False,
+    schedule: Callable[[Job], None] = run_now,
 ) -> PartitionLog:
-    return PartitionLog.open(files, DIRECTORY, config or LogConfig(), now_ms, clean)
+    config = config or LogConfig()
+    return PartitionLog.open(files, DIRECTORY, config, NOW_MS, clean, schedule=schedule)
 
 
 def append(

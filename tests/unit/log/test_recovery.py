@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from josefine_broker.base.errors import CorruptData
 from josefine_broker.core.log_config import LogConfig
 from josefine_broker.records.batch import BatchHeader
+from josefine_broker.shell.flusher import Job
 from josefine_broker.shell.log import PartitionLog
 from tests.simulation.memory_files import MemoryFiles
 from tests.unit.log.support import DIRECTORY, NOW_MS, append, log_file, open_log, read_all
@@ -209,8 +210,8 @@ def test_flipped_bit_in_the_unsynced_tail_is_cut_at_recovery(bit: int) -> None:
 
 def test_cut_in_an_unsynced_segment_removes_what_is_behind_it() -> None:
     files = MemoryFiles()
-    jobs: list[object] = []
-    log = PartitionLog.open(files, DIRECTORY, SMALL, NOW_MS, True, schedule=jobs.append)
+    jobs: list[Job] = []
+    log = open_log(files, SMALL, clean=True, schedule=jobs.append)
     for n in range(20):
         append(log, [b"%d" % n])
     assert log.segment_count > 2
@@ -231,8 +232,21 @@ def test_missing_segment_file_stops_the_open_and_touches_nothing() -> None:
     del files.names[middle]
     before = {path: bytes(inode.data) for path, inode in files.names.items() if ".log" in path}
 
-    with pytest.raises(CorruptData, match="missing"):
+    with pytest.raises(CorruptData, match="synced data follows"):
         open_log(files, SMALL, clean=True)
+
+    assert {p: bytes(i.data) for p, i in files.names.items() if ".log" in p} == before
+
+
+def test_damage_before_synced_segments_stops_the_open_and_touches_nothing() -> None:
+    files = MemoryFiles()
+    filled(files).close()
+    files.names[log_file()].data[-1] ^= 1
+    files.remove(log_file("00000000000000000000.index"))
+    before = {path: bytes(inode.data) for path, inode in files.names.items() if ".log" in path}
+
+    with pytest.raises(CorruptData, match="synced data follows"):
+        open_log(files, SMALL)
 
     assert {p: bytes(i.data) for p, i in files.names.items() if ".log" in p} == before
 

@@ -1,0 +1,107 @@
+"""Offsets by timestamp: the right record inside the right batch."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from josefine_broker.core.log_config import LogConfig
+from josefine_broker.records.batch import parse_header, stamp, stamp_log_append_time
+from josefine_broker.records.builder import Record, build_batch
+from josefine_broker.shell.log import PartitionLog
+from tests.simulation.memory_files import MemoryFiles
+from tests.unit.log.support import append, open_log
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    batches=st.lists(
+        st.tuples(st.integers(0, 4), st.lists(st.integers(0, 50), min_size=1, max_size=5)),
+        min_size=1,
+        max_size=15,
+    ),
+    segment_bytes=st.integers(100, 1500),
+    interval=st.integers(1, 500),
+    start=st.integers(0, 30),
+    reopened=st.booleans(),
+)
+def test_lookup_by_timestamp_equals_a_look_at_every_record(
+    batches: list[tuple[int, list[int]]],
+    segment_bytes: int,
+    interval: int,
+    start: int,
+    reopened: bool,
+) -> None:
+    """Out of order timestamps, all compressions, a log start anywhere."""
+    files = MemoryFiles()
+    config = LogConfig(segment_bytes=segment_bytes, index_interval_bytes=interval)
+    log = open_log(files, config)
+    times: list[int] = []
+    for codec, timestamps_ms in batches:
+        append(log, [b"v"] * len(timestamps_ms), timestamps_ms=timestamps_ms, compression=codec)
+        times += timestamps_ms
+    start = min(start, len(times))
+    log.delete_before(start)
+    if reopened:
+        log.close()
+        log = open_log(files, config, clean=True)
+
+    for wanted in range(52):
+        expected = next(
+            ((at, ts) for at, ts in enumerate(times) if at >= start and ts >= wanted), None
+        )
+        found = log.find_by_timestamp(wanted)
+        assert (found and found[:2]) == expected
+    left = times[start:]
+    newest = (start + left.index(max(left)), max(left)) if left else None
+    assert log.max_timestamp() == newest
+
+
+def stamped(log: PartitionLog, append_time_ms: int) -> None:
+    batch = build_batch([Record(value=b"a", timestamp_ms=5), Record(value=b"b", timestamp_ms=9)])
+    header = stamp_log_append_time(batch, 0, append_time_ms)
+    stamp(batch, 0, log.log_end_offset, 0)
+    log.append(memoryview(batch), header, append_time_ms)
+
+
+def test_log_append_time_is_the_time_of_every_record_of_the_batch() -> None:
+    log = open_log(MemoryFiles())
+    stamped(log, 1000)
+    stamped(log, 2000)
+
+    found = log.find_by_timestamp(1001)
+
+    assert found is not None
+    assert (found.offset, found.timestamp_ms) == (2, 2000)
+    assert log.max_timestamp() == (2, 2000)
+
+
+def test_found_record_names_its_leader_epoch() -> None:
+    log = open_log(MemoryFiles())
+    append(log, [b"a"], timestamps_ms=[1], leader_epoch=3)
+    append(log, [b"b"], timestamps_ms=[2], leader_epoch=7)
+
+    found = log.find_by_timestamp(2)
+
+    assert found is not None
+    assert found.leader_epoch == 7
+
+
+def test_empty_log_has_no_timestamps() -> None:
+    log = open_log(MemoryFiles())
+
+    assert log.find_by_timestamp(0) is None
+    assert log.max_timestamp() is None
+
+
+def test_records_nobody_can_decode_are_found_by_their_batch() -> None:
+    """A client's checksum may be right over garbage; a lookup must not fail for ever after."""
+    log = open_log(MemoryFiles())
+    batch = build_batch([Record(value=b"x" * 50, timestamp_ms=10)], compression=4)
+    batch[61:] = bytes(len(batch) - 61)
+    header = stamp_log_append_time(batch, 0, 10)
+    log.append(memoryview(batch), header, 0)
+
+    found = log.find_by_timestamp(5)
+
+    assert parse_header(batch).compression == 4
+    assert found is not None
+    assert (found.offset, found.timestamp_ms) == (0, 10)
