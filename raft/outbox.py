@@ -117,8 +117,8 @@ class Outbox:
         """The chain starts anew from a snapshot of the leader's; `dropped` blocks are gone."""
         self.new_snapshot = self.installed = snapshot
         self.applied = snapshot.last
+        self.unsynced.difference_update(block.id for block in self.fresh)
         self.fresh.clear()
-        self.unsynced.difference_update(dropped)
         self._dropped.update(dict.fromkeys(dropped))
 
     def done(self) -> None:

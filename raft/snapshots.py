@@ -92,7 +92,8 @@ def _install(core: Core, message: SnapshotChunk, data: bytes) -> None:
     snapshot = Snapshot(
         last=message.last, cluster_id=message.cluster_id, members=message.members, data=data
     )
-    dropped = [block.id for block in core.chain]
+    # The store forgets by itself what lies at or below the new root.
+    dropped = [block.id for block in core.chain if block.id.height > snapshot.last.height]
     core.incoming = None
     core.snapshot = snapshot
     core.chain = Chain(snapshot.last)
