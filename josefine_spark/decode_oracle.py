@@ -33,7 +33,7 @@ class PythonDecoder:
         """Rows of `records` in [start_offset, end_offset). Raises CorruptData."""
         batches = list(iter_batches(records))
         facts = [(h.base_offset, h.attributes, h.producer_id, p, h.size_bytes) for p, h in batches]
-        skipped = aborted_batches(facts, records, aborted)
+        skipped = aborted_batches(facts, records, aborted) if aborted else [False] * len(facts)
         rows: list[dict[str, Any]] = []
         next_offset = start_offset
         for (position, header), skip in zip(batches, skipped, strict=True):

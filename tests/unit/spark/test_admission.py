@@ -1,0 +1,164 @@
+"""How much a batch takes: within limits, all in the end, nobody starved; and which task what."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from josefine_broker.base.ids import TopicPartition
+from josefine_spark.admission import Admission, OffsetRange, share_out, split_ranges
+
+PARTITIONS = [TopicPartition("t", number) for number in range(6)]
+BACKLOGS = st.dictionaries(
+    st.sampled_from(PARTITIONS), st.integers(min_value=0, max_value=10**7), min_size=1
+)
+T0, T1 = PARTITIONS[:2]
+
+
+@given(backlog=BACKLOGS, limit=st.integers(min_value=1, max_value=10**7))
+def test_shares_add_up_to_the_limit_and_pass_no_backlog(
+    backlog: dict[TopicPartition, int], limit: int
+) -> None:
+    shares = share_out(limit, backlog, dict.fromkeys(backlog, 0))
+
+    assert sum(shares.values()) == min(limit, sum(backlog.values()))
+    assert all(0 <= shares[tp] <= backlog[tp] for tp in backlog)
+
+
+@given(backlog=BACKLOGS, limit=st.integers(min_value=6, max_value=10**7))
+def test_every_partition_with_records_gets_one_when_the_limit_allows(
+    backlog: dict[TopicPartition, int], limit: int
+) -> None:
+    shares = share_out(limit, backlog, dict.fromkeys(backlog, 0))
+
+    assert all(shares[tp] >= 1 for tp in backlog if backlog[tp])
+
+
+def test_shares_are_in_proportion_to_the_backlog() -> None:
+    shares = share_out(1_000, {T0: 9_000, T1: 1_000}, {T0: 0, T1: 0})
+
+    assert abs(shares[T0] - 900) <= 2
+    assert abs(shares[T1] - 100) <= 2
+
+
+@given(limit=st.integers(min_value=1, max_value=5))
+def test_no_partition_waits_for_ever_under_a_limit_below_their_number(limit: int) -> None:
+    positions = dict.fromkeys(PARTITIONS, 0)
+    served = set()
+
+    for _ in range(3 * len(PARTITIONS)):
+        # New records keep coming everywhere: no partition is ever drained.
+        shares = share_out(limit, dict.fromkeys(PARTITIONS, 1_000_000), positions)
+        positions = {tp: positions[tp] + shares[tp] for tp in PARTITIONS}
+        served |= {tp for tp in PARTITIONS if shares[tp]}
+
+    assert served == set(PARTITIONS)
+
+
+@given(latest=BACKLOGS, limit=st.integers(min_value=1, max_value=10**6))
+def test_batches_never_exceed_the_limit_and_cover_everything(
+    latest: dict[TopicPartition, int], limit: int
+) -> None:
+    limit = max(limit, sum(latest.values()) // 50)
+    admission = Admission(offsets_max=limit)
+    position = dict.fromkeys(latest, 0)
+
+    for _ in range(60):
+        ends = admission.admit(position, latest, 0, offsets_max=limit)
+        assert sum(ends[tp] - position[tp] for tp in ends) <= limit
+        position = ends
+
+    assert position == latest
+
+
+@given(
+    frozen=BACKLOGS,
+    growth=st.integers(min_value=0, max_value=1000),
+    limit=st.none() | st.integers(min_value=1000, max_value=10**7),
+)
+def test_available_now_ends_exactly_at_what_was_there_at_its_start(
+    frozen: dict[TopicPartition, int], growth: int, limit: int | None
+) -> None:
+    admission = Admission()
+    admission.freeze(frozen)
+    position = dict.fromkeys(frozen, 0)
+    found_later = TopicPartition("later", 0)
+    batches = 0
+
+    while True:
+        latest = {tp: end + growth * batches for tp, end in frozen.items()} | {found_later: 50}
+        start = position | {found_later: 0}
+        ends = admission.admit(start, latest, 0, offsets_max=limit)
+        if ends == position:
+            break
+        position, batches = ends, batches + 1
+
+    assert position == frozen
+
+
+def test_available_now_stays_where_it_is_when_the_checkpoint_is_past_its_target() -> None:
+    admission = Admission()
+    admission.freeze({T0: 10})
+
+    assert admission.admit({T0: 12}, {T0: 20}, 0, offsets_max=None) == {T0: 12}
+
+
+def test_an_end_is_never_below_its_start() -> None:
+    assert Admission().admit({T0: 12}, {T0: 5}, 0, offsets_max=None) == {T0: 12}
+
+
+def test_min_offsets_wait_for_enough_records_but_not_longer_than_the_delay() -> None:
+    admission = Admission(offsets_min=10, delay_ms_max=1_000)
+
+    def admitted(end: int, now_ms: int) -> int:
+        return admission.admit({T0: 0}, {T0: end}, now_ms, offsets_max=None)[T0]
+
+    assert admitted(9, 0) == 0
+    assert admitted(10, 10) == 10
+    assert admitted(9, 20) == 0
+    assert admitted(9, 1_009) == 0
+    assert admitted(9, 1_010) == 9
+
+
+def test_min_offsets_do_not_hold_back_an_available_now_run() -> None:
+    admission = Admission(offsets_min=10, delay_ms_max=10**9)
+    admission.freeze({T0: 3})
+
+    assert admission.admit({T0: 0}, {T0: 3}, 0, offsets_max=None) == {T0: 3}
+
+
+def ranges(sizes: list[int]) -> list[OffsetRange]:
+    return [
+        OffsetRange(partition=TopicPartition("t", n), topic_id="id", start=7, end=7 + size)
+        for n, size in enumerate(sizes)
+    ]
+
+
+@given(
+    sizes=st.lists(st.integers(min_value=0, max_value=1000), max_size=5),
+    partitions_min=st.none() | st.integers(min_value=1, max_value=20),
+    records_max=st.none() | st.integers(min_value=1, max_value=300),
+)
+def test_split_ranges_cover_each_offset_once(
+    sizes: list[int], partitions_min: int | None, records_max: int | None
+) -> None:
+    pieces = split_ranges(ranges(sizes), partitions_min=partitions_min, records_max=records_max)
+
+    covered = [(p.partition.partition, n) for p in pieces for n in range(p.start, p.end)]
+    assert covered == [(n, 7 + i) for n, size in enumerate(sizes) for i in range(size)]
+    assert all(piece.size > 0 for piece in pieces)
+    if records_max is not None:
+        assert all(piece.size <= records_max for piece in pieces)
+
+
+def test_large_partitions_are_split_to_reach_min_partitions() -> None:
+    pieces = split_ranges(ranges([900, 100]), partitions_min=10)
+
+    assert [piece.size for piece in pieces] == [100] * 10
+
+
+def test_ranges_are_left_whole_when_there_are_enough() -> None:
+    assert split_ranges(ranges([5, 0, 6]), partitions_min=2) == [
+        ranges([5])[0],
+        ranges([0, 0, 6])[2],
+    ]

@@ -1,0 +1,234 @@
+"""The compiled decoder equals its plain Python twin, and survives any bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from josefine_broker.base.errors import CorruptData
+from josefine_broker.records.batch import stamp
+from josefine_broker.records.builder import Record, build_batch
+from josefine_spark.aborted import AbortedTransaction
+from josefine_spark.columns import arrow_schema, spark_schema
+from josefine_spark.decode import Decoder
+from josefine_spark.decode_oracle import PythonDecoder
+
+MAYBE_BYTES = st.none() | st.binary(max_size=40) | st.binary(min_size=100, max_size=300)
+HEADERS = st.lists(st.tuples(st.text(max_size=8), MAYBE_BYTES), max_size=3)
+RECORDS = st.builds(
+    Record,
+    key=MAYBE_BYTES,
+    value=MAYBE_BYTES,
+    headers=HEADERS,
+    timestamp_ms=st.integers(min_value=-1, max_value=2**42),
+)
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> tuple[bytes, int]:
+    """A stretch of a log as a fetch gives it, and the offset behind it. Offsets may have gaps."""
+    parts = []
+    offset = draw(st.integers(min_value=0, max_value=2**40))
+    for _ in range(draw(st.integers(min_value=1, max_value=6))):
+        offset += draw(st.integers(min_value=0, max_value=5))
+        records = draw(st.lists(RECORDS, min_size=1, max_size=12))
+        batch = build_batch(
+            records,
+            compression=draw(st.integers(min_value=0, max_value=4)),
+            log_append_time=draw(st.booleans()),
+            control=draw(st.integers(0, 9)) == 0,
+        )
+        stamp(batch, 0, offset, 3)
+        offset += len(records)
+        parts.append(bytes(batch))
+    return b"".join(parts), offset
+
+
+def table(decoded: Any, include_headers: bool) -> pa.Table:
+    return pa.Table.from_batches(decoded.batches, schema=arrow_schema(include_headers))
+
+
+def both(include_headers: bool, check_crcs: bool = True) -> tuple[Decoder, PythonDecoder]:
+    return (
+        Decoder("orders", 7, include_headers=include_headers, check_crcs=check_crcs),
+        PythonDecoder("orders", 7, include_headers=include_headers, check_crcs=check_crcs),
+    )
+
+
+@settings(deadline=None, max_examples=80)
+@given(log=logs(), window=st.data(), include_headers=st.booleans())
+def test_compiled_decoder_equals_plain_python(
+    log: tuple[bytes, int], window: st.DataObject, include_headers: bool
+) -> None:
+    data, end = log
+    start = end - window.draw(st.integers(min_value=0, max_value=90))
+    stop = start + window.draw(st.integers(min_value=1, max_value=90))
+    compiled, plain = both(include_headers)
+
+    got = compiled.decode(memoryview(data), start, stop)
+    expected = plain.decode(memoryview(data), start, stop)
+
+    assert got.next_offset == expected.next_offset
+    assert table(got, include_headers).equals(table(expected, include_headers))
+    assert compiled.end_offset(memoryview(data)) == plain.end_offset(memoryview(data)) == end
+    for batch in got.batches:
+        batch.validate(full=True)
+
+
+@settings(deadline=None, max_examples=40)
+@given(log=logs(), cut=st.integers(min_value=1, max_value=200))
+def test_partial_last_batch_is_left_for_the_next_fetch(log: tuple[bytes, int], cut: int) -> None:
+    data, end = log
+    part = memoryview(data)[: max(0, len(data) - cut)]
+    compiled, plain = both(False)
+
+    got = compiled.decode(part, 0, end)
+    expected = plain.decode(part, 0, end)
+
+    assert got.next_offset == expected.next_offset < end
+    assert table(got, False).equals(table(expected, False))
+
+
+@settings(deadline=None, max_examples=80)
+@given(log=logs(), position=st.integers(min_value=0), flip=st.integers(min_value=1, max_value=255))
+def test_damaged_bytes_give_an_error_or_rows_but_no_wild_read(
+    log: tuple[bytes, int], position: int, flip: int
+) -> None:
+    data = bytearray(log[0])
+    data[position % len(data)] ^= flip
+    decoder = Decoder("orders", 7, include_headers=True, check_crcs=False)
+
+    try:
+        decoded = decoder.decode(memoryview(data), 0, 2**62)
+    except CorruptData:
+        return
+
+    for batch in decoded.batches:
+        for name in ("key", "value", "offset"):
+            batch.column(name).validate(full=True)
+
+
+@settings(deadline=None, max_examples=40)
+@given(data=st.binary(max_size=400))
+@example(data=b"")
+def test_arbitrary_bytes_are_refused_or_ignored(data: bytes) -> None:
+    decoder = Decoder("orders", 7, include_headers=True, check_crcs=False)
+
+    try:
+        decoded = decoder.decode(memoryview(data), 0, 2**62)
+    except CorruptData:
+        return
+
+    assert decoded.batches == [] or len(data) >= 61
+
+
+def test_wrong_checksum_is_refused_and_named() -> None:
+    batch = build_batch([Record(b"k", b"v")], base_offset=41)
+    batch[-1] ^= 1
+
+    for decoder in both(False):
+        with pytest.raises(CorruptData, match="41"):
+            decoder.decode(memoryview(batch), 0, 100)
+
+
+def test_checksum_is_not_looked_at_when_told_so() -> None:
+    batch = build_batch([Record(b"k", b"v")], base_offset=41)
+    batch[-2] ^= 1
+
+    for decoder in both(False, check_crcs=False):
+        assert decoder.decode(memoryview(batch), 0, 100).batches[0].num_rows == 1
+
+
+def test_control_batches_give_no_rows_but_move_the_next_offset() -> None:
+    marker = build_batch([Record(b"\0\0\0\1", b"")], control=True, base_offset=5)
+
+    for decoder in both(True):
+        decoded = decoder.decode(memoryview(marker), 5, 10)
+
+        assert decoded.batches == []
+        assert decoded.next_offset == 6
+
+
+def test_rows_of_aborted_transactions_are_skipped_up_to_their_marker() -> None:
+    def part(offset: int, producer: int, *, control: bool = False, key: bytes = b"k") -> bytes:
+        return bytes(
+            build_batch(
+                [Record(key, b"v")],
+                base_offset=offset,
+                producer_id=producer,
+                producer_epoch=0,
+                base_sequence=0,
+                transactional=True,
+                control=control,
+            )
+        )
+
+    abort = b"\0\0\0\0"
+    data = part(0, 8) + part(1, 9) + part(2, 9, control=True, key=abort) + part(3, 9) + part(4, 8)
+    aborted = [AbortedTransaction(9, 1)]
+
+    for decoder in both(False):
+        rows = table(decoder.decode(memoryview(data), 0, 10, aborted), False)
+
+        assert rows.column("offset").to_pylist() == [0, 3, 4]
+
+
+def test_a_compacted_batch_without_records_gives_no_rows() -> None:
+    batch = build_batch([Record(b"k", b"v")], base_offset=5)
+    empty = bytearray(batch[:61])
+    empty[8:12] = (49).to_bytes(4, "big")
+    empty[57:61] = (0).to_bytes(4, "big")
+
+    for decoder in both(False, check_crcs=False):
+        decoded = decoder.decode(memoryview(empty), 5, 10)
+
+        assert (decoded.batches, decoded.next_offset) == ([], 6)
+
+
+def test_a_record_count_that_cannot_be_true_is_refused_before_memory_is_sized_by_it() -> None:
+    batch = build_batch([Record(b"k", b"v")])
+    batch[57:61] = (2**31 - 1).to_bytes(4, "big")
+    decoder = Decoder("orders", 7, include_headers=False, check_crcs=False)
+
+    with pytest.raises(CorruptData, match="malformed"):
+        decoder.decode(memoryview(batch), 0, 100)
+
+
+def test_a_fetch_of_many_small_batches_is_scanned_whole() -> None:
+    count = 5_000
+    data = b"".join(
+        bytes(build_batch([Record(None, b"v")], base_offset=offset)) for offset in range(count)
+    )
+    decoder = Decoder("orders", 7, include_headers=False)
+
+    decoded = decoder.decode(memoryview(data), 0, count)
+
+    assert sum(batch.num_rows for batch in decoded.batches) == count
+    assert decoded.next_offset == count
+
+
+def test_large_fetches_are_cut_into_bounded_arrow_batches() -> None:
+    big = bytes(build_batch([Record(None, b"v" * 5_000_000)], compression=4, base_offset=0))
+    batches = []
+    for offset in range(8):
+        batch = bytearray(big)
+        stamp(batch, 0, offset, 0)
+        batches.append(bytes(batch))
+    decoder = Decoder("orders", 7, include_headers=False)
+
+    decoded = decoder.decode(memoryview(b"".join(batches)), 0, 8)
+
+    assert [batch.num_rows for batch in decoded.batches] == [3, 3, 2]
+
+
+def test_arrow_schema_is_what_pyspark_makes_of_the_spark_schema() -> None:
+    types = pytest.importorskip("pyspark.sql.pandas.types")
+
+    for include_headers in (False, True):
+        expected = types.to_arrow_schema(spark_schema(include_headers), timezone="UTC")
+
+        assert arrow_schema(include_headers).equals(expected)

@@ -1,0 +1,176 @@
+"""The stream's offset, how positions become offsets, and what of a promise is gone."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from josefine_broker.base.ids import TopicPartition
+from josefine_spark.data_loss import Reason, data_loss_error, find_losses
+from josefine_spark.errors import DataLossError, OptionError
+from josefine_spark.offsets import (
+    Bounds,
+    StreamOffset,
+    parse_offset,
+    resolve_end,
+    resolve_start,
+    timestamp_queries,
+)
+from josefine_spark.options import MissingStrategy
+from josefine_spark.positions import (
+    EARLIEST,
+    LATEST,
+    parse_offsets,
+    parse_timestamp,
+    parse_timestamps,
+)
+
+A0, A1, A10 = (TopicPartition("a", n) for n in (0, 1, 10))
+B0 = TopicPartition("b", 0)
+BOUNDS = {A0: Bounds(5, 20), A1: Bounds(0, 7)}
+ERROR, TO_LATEST = MissingStrategy.ERROR, MissingStrategy.LATEST
+
+BY_PARTITION = st.dictionaries(
+    st.builds(TopicPartition, st.sampled_from(["a", "b", "ä"]), st.integers(0, 2000)),
+    st.integers(0, 2**60),
+)
+
+
+@given(offsets=BY_PARTITION, ids=st.dictionaries(st.sampled_from(["a", "b"]), st.text()))
+def test_an_offset_survives_the_checkpoint(
+    offsets: dict[TopicPartition, int], ids: dict[str, str]
+) -> None:
+    offset = StreamOffset(offsets=offsets, first=offsets, topic_ids=ids)
+
+    assert parse_offset(offset.to_json()) == offset
+    assert parse_offset(json.loads(offset.to_json())) == offset
+
+
+@given(offsets=BY_PARTITION)
+def test_equal_offsets_are_equal_text(offsets: dict[TopicPartition, int]) -> None:
+    backwards = dict(reversed(offsets.items()))
+
+    assert StreamOffset(offsets=offsets).to_json() == StreamOffset(offsets=backwards).to_json()
+
+
+def test_offset_json_has_sorted_keys_and_a_version() -> None:
+    offset = StreamOffset(
+        offsets={B0: 1, A10: 3, A1: 2}, first={A1: 0}, topic_ids={"b": "y", "a": "x"}
+    )
+
+    assert offset.to_json() == (
+        '{"first": {"a": {"1": 0}}, "offsets": {"a": {"1": 2, "10": 3}, "b": {"0": 1}}, '
+        '"topic_ids": {"a": "x", "b": "y"}, "v": 1}'
+    )
+
+
+@pytest.mark.parametrize("text", ["{}", '{"v": 2}', '{"v": 1}', "[]", '{"a": {"0": 5}}'])
+def test_an_offset_of_another_format_is_refused(text: str) -> None:
+    with pytest.raises(OptionError, match="checkpoint's offset"):
+        parse_offset(text)
+
+
+def test_a_new_partition_starts_at_its_recorded_first_offset() -> None:
+    start = StreamOffset(offsets={A0: 5}, first={A0: 0}, topic_ids={"a": "x"})
+    end = StreamOffset(offsets={A0: 9, A1: 9}, first={A0: 0, A1: 3}, topic_ids={"a": "x"})
+
+    assert start.start_of(A0, end) == 5
+    assert start.start_of(A1, end) == 3
+
+
+def test_a_topic_created_again_starts_at_its_recorded_first_offset() -> None:
+    start = StreamOffset(offsets={A0: 500}, first={A0: 0}, topic_ids={"a": "old"})
+    end = StreamOffset(offsets={A0: 9}, first={A0: 2}, topic_ids={"a": "new"})
+
+    assert start.start_of(A0, end) == 2
+
+
+def start_at(position: object, *, fail: bool = True, **found: int) -> dict[TopicPartition, int]:
+    at = {TopicPartition("a", int(name[1:])): offset for name, offset in found.items()}
+    return resolve_start(position, BOUNDS, at, ERROR, fail_on_data_loss=fail)  # type: ignore[arg-type]
+
+
+def test_start_at_either_end() -> None:
+    assert start_at(EARLIEST) == {A0: 5, A1: 0}
+    assert start_at(LATEST) == {A0: 20, A1: 7}
+
+
+def test_start_at_named_offsets_and_their_two_words() -> None:
+    assert start_at(parse_offsets("o", '{"a":{"0":20,"1":-1}}')) == {A0: 20, A1: 7}
+    assert start_at(parse_offsets("o", '{"a":{"0":-2,"1":3}}')) == {A0: 5, A1: 3}
+
+
+def test_a_partition_that_is_not_named_starts_at_its_earliest_record() -> None:
+    assert start_at(parse_offsets("o", '{"a":{"1":3}}')) == {A0: 5, A1: 3}
+
+
+def test_a_named_offset_that_is_gone_is_data_loss_with_its_range() -> None:
+    gone = parse_offsets("startingOffsets", '{"a":{"0":2,"1":0}}')
+
+    with pytest.raises(DataLossError, match=r"a-0 cannot start at 2, offsets \[2, 5\) are gone"):
+        start_at(gone)
+    assert start_at(gone, fail=False) == {A0: 5, A1: 0}
+    with pytest.raises(DataLossError, match="a-1 cannot start at 9, it ends at offset 7"):
+        start_at(parse_offsets("o", '{"a":{"0":5,"1":9}}'))
+
+
+def test_a_named_partition_that_is_not_read_is_refused() -> None:
+    with pytest.raises(OptionError, match="not among the partitions to read: b-0"):
+        start_at(parse_offsets("o", '{"b":{"0":2}}'))
+
+
+def test_start_by_timestamp_asks_for_each_partition() -> None:
+    assert timestamp_queries(parse_timestamp("o", "77"), BOUNDS) == {A0: 77, A1: 77}
+    per = parse_timestamps("o", '{"a":{"0":5,"1":6}}')
+    assert timestamp_queries(per, BOUNDS) == {A0: 5, A1: 6}
+    assert timestamp_queries(LATEST, BOUNDS) == {}
+    with pytest.raises(OptionError, match="missing: a-1"):
+        timestamp_queries(parse_timestamps("o", '{"a":{"0":5}}'), BOUNDS)
+
+
+def test_no_record_that_late_is_an_error_or_the_end_by_strategy() -> None:
+    position = parse_timestamp("startingTimestamp", "77")
+
+    with pytest.raises(OptionError, match="no record that late in a-1"):
+        start_at(position, a0=6, a1=-1)
+    found = {A0: 6, A1: -1}
+    start = resolve_start(position, BOUNDS, found, TO_LATEST, fail_on_data_loss=True)
+    assert start == {A0: 6, A1: 7}
+
+
+def test_ends_of_a_batch_read() -> None:
+    assert resolve_end(LATEST, BOUNDS, {}) == {A0: 20, A1: 7}
+    named = parse_offsets("endingOffsets", '{"a":{"0":9,"1":-1}}')
+    assert resolve_end(named, BOUNDS, {}) == {A0: 9, A1: 7}
+    at = parse_timestamp("endingTimestamp", "77")
+    assert resolve_end(at, BOUNDS, {A0: 8, A1: -1}) == {A0: 8, A1: 7}
+    with pytest.raises(OptionError, match="a-1 ends at offset 7, before 8"):
+        resolve_end(parse_offsets("o", '{"a":{"0":9,"1":8}}'), BOUNDS, {})
+    with pytest.raises(OptionError, match="every partition must be named, missing: a-1"):
+        resolve_end(parse_offsets("o", '{"a":{"0":9}}'), BOUNDS, {})
+
+
+def test_losses_name_exact_ranges_and_reasons() -> None:
+    """Checklist row 90."""
+    start = StreamOffset(
+        offsets={A0: 2, A1: 9, A10: 4, B0: 3}, first={}, topic_ids={"a": "x", "b": "y"}
+    )
+
+    losses = find_losses(start, {"a": "x", "b": "z"}, BOUNDS | {B0: Bounds(0, 50)})
+
+    assert [(loss.partition, loss.start, loss.end, loss.reason) for loss in losses] == [
+        (A0, 2, 5, Reason.RETENTION),
+        (A1, 7, 9, Reason.TRUNCATED),
+        (A10, 4, None, Reason.GONE),
+        (B0, 3, None, Reason.RECREATED),
+    ]
+    assert "a-0 offsets [2, 5): the log starts behind them" in str(data_loss_error(losses))
+
+
+def test_nothing_is_lost_at_the_very_edges() -> None:
+    start = StreamOffset(offsets={A0: 5, A1: 7}, first={}, topic_ids={"a": "x"})
+
+    assert find_losses(start, {"a": "x"}, BOUNDS) == []
