@@ -101,7 +101,7 @@ def _compress_xerial(data: memoryview) -> bytes:
 
 def _decompress_snappy(data: memoryview, bytes_max: int) -> Buffer:
     if data[:8] != _XERIAL_HEADER[:8]:
-        return _decompress_snappy_block(data, bytes_max)
+        return _decompress_snappy_block(data, bytes_max, bytes_max)
     parts: list[Buffer] = []
     pos, room = len(_XERIAL_HEADER), bytes_max
     while pos < len(data):
@@ -111,16 +111,16 @@ def _decompress_snappy(data: memoryview, bytes_max: int) -> Buffer:
         pos += _INT32.size
         if not 0 <= size <= len(data) - pos:
             raise CorruptData(f"snappy data: a block of {size} bytes, {len(data) - pos} are there")
-        block = _decompress_snappy_block(data[pos : pos + size], room)
+        block = _decompress_snappy_block(data[pos : pos + size], room, bytes_max)
         parts.append(block)
         room -= len(block)
         pos += size
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _decompress_snappy_block(data: memoryview, bytes_max: int) -> Buffer:
+def _decompress_snappy_block(data: memoryview, room: int, bytes_max: int) -> Buffer:
     size = cramjam.snappy.decompress_raw_len(data)
-    if size > bytes_max:
+    if size > room:
         raise CorruptData(f"compressed records exceed {bytes_max} bytes")
     output = bytearray(size)
     cramjam.snappy.decompress_raw_into(data, output)
