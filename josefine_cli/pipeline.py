@@ -188,4 +188,4 @@ def _reached(ends: dict[str, dict[str, int]]) -> str:
 
 
 def _print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, sort_keys=True))
+    print(json.dumps(value, sort_keys=True))

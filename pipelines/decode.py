@@ -32,7 +32,9 @@ def parsed(frame: DataFrame, schema: StructType) -> DataFrame:
 
     text = F.col("value").cast("string")
     wide = StructType([*schema.fields]).add(BAD_TEXT, StringType())
-    frame = frame.withColumn("_parsed", F.from_json(text, wide, _STRICT))
+    # Through explode, because the optimizer would copy a plain column's expression into the filter
+    # on `_good` and parse every row once for the filter and once more for the columns.
+    frame = frame.select("*", F.explode(F.array(F.from_json(text, wide, _STRICT))).alias("_parsed"))
     # The parser stops at the object's end. When the first closing brace is the last character,
     # that end is the text's end; else (nested objects, rubbish behind) ask the slower way.
     ends_there = (F.instr(text, "}") == F.length(text)) | (_json_values(text) == 1)
