@@ -1,0 +1,153 @@
+"""All logs of a broker: directories, identities, deletion, the clean-shutdown marker."""
+
+from uuid import UUID
+
+import pytest
+
+from josefine_broker.base.errors import CorruptData
+from josefine_broker.base.ids import TopicId, TopicPartition
+from josefine_broker.core.log_config import LogConfig
+from josefine_broker.shell.flusher import Job
+from josefine_broker.shell.log import PartitionLog
+from josefine_broker.shell.log_manager import LogManager
+from tests.simulation.memory_files import MemoryFiles
+from tests.unit.log.support import NOW_MS, append, read_all
+
+FIRST_ID = TopicId(UUID(int=1))
+SECOND_ID = TopicId(UUID(int=2))
+TP = TopicPartition("orders.v1", 3)
+
+
+def open_one(manager: LogManager, topic_id: TopicId = FIRST_ID) -> PartitionLog:
+    return manager.open_log(TP, topic_id, LogConfig(), NOW_MS)
+
+
+def test_first_start_is_clean() -> None:
+    manager = LogManager(MemoryFiles())
+
+    assert manager.first_start
+    assert manager.clean_shutdown
+    assert manager.found() == []
+
+
+def test_clean_shutdown_is_remembered_once() -> None:
+    files = MemoryFiles()
+    manager = LogManager(files)
+    append(open_one(manager), [b"a"])
+    manager.close()
+
+    second = LogManager(files)
+    log = open_one(second)
+    third = LogManager(files)
+
+    assert second.clean_shutdown
+    assert second.recovery_lines == []
+    assert read_all(log) == [(0, b"a")]
+    assert not third.clean_shutdown
+
+
+def test_unclean_shutdown_gives_one_line_per_partition_with_something_to_recover() -> None:
+    """Checklist row 30."""
+    files = MemoryFiles()
+    manager = LogManager(files)
+    append(open_one(manager), [b"a"])
+    append(manager.open_log(TopicPartition("busy", 0), SECOND_ID, LogConfig(), NOW_MS), [b"b"])
+    manager.open_log(TopicPartition("idle", 0), SECOND_ID, LogConfig(), NOW_MS)
+    del files.names["busy-0/00000000000000000000.log"].data[-1:]
+
+    again = LogManager(files)
+    for found in again.found():
+        again.open_log(found.topic_partition, found.topic_id, LogConfig(), NOW_MS)
+
+    assert not again.clean_shutdown
+    busy, orders = again.recovery_lines
+    assert busy.startswith("busy-0: ")
+    assert "cut 71 bytes at byte 0" in busy
+    assert orders.startswith("orders.v1-3: ")
+    assert "cut" not in orders
+
+
+def test_partition_directory_names_its_topic_and_id() -> None:
+    files = MemoryFiles()
+    open_one(LogManager(files))
+
+    (found,) = LogManager(files).found()
+
+    assert found.topic_partition == TP
+    assert found.topic_id == FIRST_ID
+
+
+def test_topic_made_anew_under_the_same_name_starts_empty() -> None:
+    files = MemoryFiles()
+    append(open_one(LogManager(files)), [b"of the first topic"])
+
+    log = open_one(LogManager(files), SECOND_ID)
+
+    assert log.log_end_offset == 0
+    assert [found.topic_id for found in LogManager(files).found()] == [SECOND_ID]
+
+
+def test_deleted_partition_is_gone_at_once_and_its_name_is_free() -> None:
+    files, jobs = MemoryFiles(), list[Job]()
+    manager = LogManager(files, schedule=jobs.append)
+    append(open_one(manager), [b"a"])
+
+    manager.delete(TP)
+
+    assert manager.get(TP) is None
+    assert manager.found() == []
+    assert open_one(manager, SECOND_ID).log_end_offset == 0
+    for job in jobs:
+        job()
+    assert files.list("") == [str(TP)]
+
+
+def test_interrupted_deletion_is_finished_at_the_next_start() -> None:
+    files = MemoryFiles()
+    manager = LogManager(files, schedule=lambda job: None)
+    append(open_one(manager), [b"a"])
+    manager.delete(TP)
+    assert len(files.list("")) == 1
+
+    LogManager(files)
+
+    assert files.list("") == []
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"[]", b'{"version": 2}', b"\xff", b'{"version": 1, "topic": 5}']
+)
+def test_damaged_partition_file_is_named(content: bytes) -> None:
+    files = MemoryFiles()
+    open_one(LogManager(files))
+    files.names[f"{TP}/partition.json"].data[:] = content
+
+    with pytest.raises(CorruptData, match=r"orders\.v1-3/partition\.json"):
+        LogManager(files).found()
+
+
+def test_producer_snapshots_are_stored_at_close() -> None:
+    files = MemoryFiles()
+    manager = LogManager(files)
+    append(open_one(manager), [b"a"])
+    manager.close(lambda topic_partition: str(topic_partition).encode())
+    snapshots: list[bytes] = []
+
+    LogManager(files).open_log(
+        TP, FIRST_ID, LogConfig(), NOW_MS, on_snapshot=snapshots.append, on_batch=lambda _: None
+    )
+
+    assert snapshots == [b"orders.v1-3"]
+
+
+def test_failed_close_leaves_no_marker() -> None:
+    files = MemoryFiles()
+    manager = LogManager(files)
+    append(open_one(manager), [b"a"])
+    files.failing_sync = True
+
+    with pytest.raises(OSError, match="sync failed"):
+        manager.close()
+
+    files.failing_sync = False
+    assert not LogManager(files).clean_shutdown
