@@ -27,6 +27,13 @@ SAMPLES = (
     Sample(b"behind", b"an earlier time", (), BASE_MS - 1_000),
 )
 
+PYTHON_SAMPLES = tuple(
+    s._replace(headers=tuple(h for h in s.headers if h[1] is not None))
+    for s in SAMPLES
+    if (s.key, s.value) != (None, None)
+)
+"""kafka-python and aiokafka refuse by themselves: neither key nor value, and null header values."""
+
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 FIVE_MEGABYTES = 5 * 1024 * 1024
