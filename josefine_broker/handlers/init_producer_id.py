@@ -1,8 +1,8 @@
 """InitProducerId (key 22, KIP-98): an id nobody had before, epoch 0, for an idempotent producer.
 
 Ids come in blocks by a metadata change (KIP-730). An idempotent producer always gets a new id, also
-when it names its old one. Transactions are not served: a transactional id is refused with
-INVALID_REQUEST, which every client takes as final.
+when it names its old one. Transactions are not served: a transactional id is refused with the
+one code that every client takes as final, as FindCoordinator does.
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
@@ -14,7 +14,10 @@ from josefine_broker.wire.entities import init_producer_id as e
 
 def handle(ctx: Context, info: RequestInfo, request: e.InitProducerIdRequest) -> object:
     if request.transactional_id is not None:
-        raise KafkaError(ErrorCode.invalid_request, "transactions are not served by this broker")
+        raise KafkaError(
+            ErrorCode.transactional_id_authorization_failed,
+            "transactions are not served by this broker",
+        )
     producer_id = ctx.producer_ids.take()
     if producer_id is not None:
         return e.InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)

@@ -1,0 +1,159 @@
+"""ListOffsets, DeleteRecords, OffsetForLeaderEpoch."""
+
+from typing import Any
+
+import pytest
+
+from josefine_broker.base.errors import ErrorCode
+from josefine_broker.records.builder import Record, build_batch
+from josefine_broker.wire.entities import delete_records, list_offsets, offset_for_leader_epoch
+from tests.unit.handlers.world import World, batch_of, values_in
+
+
+def listed(world: World, timestamp: int, *, version: int = 11, **fields: Any) -> Any:
+    e = list_offsets
+    partition = e.ListOffsetsPartition(
+        partition_index=fields.pop("partition", 0),
+        timestamp=timestamp,
+        current_leader_epoch=fields.pop("leader_epoch", -1),
+    )
+    topic = e.ListOffsetsTopic(name=fields.pop("topic", "orders"), partitions=(partition,))
+    request = e.ListOffsetsRequest(replica_id=-1, topics=(topic,), **fields)
+    return world.ask(2, request, version=version).topics[0].partitions[0]
+
+
+def delete_before(world: World, offset: int, *, topic: str = "orders") -> Any:
+    e = delete_records
+    partition = e.DeleteRecordsPartition(partition_index=0, offset=offset)
+    request = e.DeleteRecordsRequest(
+        topics=(e.DeleteRecordsTopic(name=topic, partitions=(partition,)),), timeout_ms=1000
+    )
+    return world.ask(21, request).topics[0].partitions[0]
+
+
+def epoch_end(world: World, leader_epoch: int, current: int = -1) -> Any:
+    e = offset_for_leader_epoch
+    partition = e.OffsetForLeaderPartition(
+        partition=0, current_leader_epoch=current, leader_epoch=leader_epoch
+    )
+    topic = e.OffsetForLeaderTopic(topic="orders", partitions=(partition,))
+    response = world.ask(23, e.OffsetForLeaderEpochRequest(topics=(topic,)))
+    return response.topics[0].partitions[0]
+
+
+@pytest.fixture
+def world() -> World:
+    """Offsets 0 to 5 at 100, 300, 200, 400, 250, 400 ms, three to a batch."""
+    world = World()
+    world.create()
+    for times in ((100, 300, 200), (400, 250, 400)):
+        records = [Record(b"k", b"%d" % time, (), time) for time in times]
+        world.produce(bytes(build_batch(records, compression=2)))
+    return world
+
+
+def test_earliest_and_latest_are_the_ends_of_the_log(world: World) -> None:
+    """Checklist row 22."""
+    for version in (1, 11):
+        assert listed(world, -2, version=version).offset == 0
+        latest = listed(world, -1, version=version)
+        assert (latest.offset, latest.timestamp, latest.leader_epoch) == (6, -1, 0)
+    assert listed(world, -1, isolation_level=1).offset == 6
+    assert listed(world, -4).offset == 0
+    assert listed(world, -5).offset == -1
+
+
+@pytest.mark.parametrize(
+    ("asked_ms", "offset", "found_ms"),
+    [(0, 0, 100), (100, 0, 100), (101, 1, 300), (300, 1, 300), (301, 3, 400), (401, -1, -1)],
+)
+def test_timestamp_finds_the_first_record_not_older(
+    world: World, asked_ms: int, offset: int, found_ms: int
+) -> None:
+    """Checklist row 22."""
+    found = listed(world, asked_ms)
+
+    assert (found.error_code, found.offset, found.timestamp) == (0, offset, found_ms)
+
+
+def test_max_timestamp_is_a_record_with_the_newest_timestamp(world: World) -> None:
+    """KIP-734."""
+    newest = listed(world, -3)
+
+    assert newest.timestamp == 400
+    assert newest.offset in (3, 5)
+
+
+def test_empty_partition_has_no_timestamps() -> None:
+    world = World()
+    world.create()
+
+    assert (listed(world, -3).offset, listed(world, 0).offset) == (-1, -1)
+    assert (listed(world, -2).offset, listed(world, -1).offset) == (0, 0)
+
+
+@pytest.mark.parametrize(("timestamp", "version"), [(-3, 6), (-4, 7), (-5, 8), (-9, 11)])
+def test_special_timestamp_needs_its_version(world: World, timestamp: int, version: int) -> None:
+    assert listed(world, timestamp, version=version).error_code == ErrorCode.unsupported_version
+
+
+def test_unknown_partition_and_epoch_have_their_errors(world: World) -> None:
+    assert listed(world, -1, partition=5).error_code == ErrorCode.unknown_topic_or_partition
+    assert listed(world, -1, topic="no").error_code == ErrorCode.unknown_topic_or_partition
+    assert listed(world, -1, leader_epoch=7).error_code == ErrorCode.unknown_leader_epoch
+
+
+def test_deleted_records_are_out_of_range() -> None:
+    """Checklist row 38."""
+    world = World()
+    world.create()
+    for value in (b"a", b"b", b"c"):
+        world.produce(batch_of(value))
+
+    result = delete_before(world, 2)
+
+    assert (result.error_code, result.low_watermark) == (ErrorCode.none, 2)
+    assert world.fetch(1).error_code == ErrorCode.offset_out_of_range
+    assert values_in(world.fetch(2)) == [b"c"]
+    assert listed(world, -2).offset == 2
+    assert listed(world.restart(), -2).offset == 2
+
+
+def test_minus_one_deletes_up_to_the_high_watermark_and_offsets_go_on() -> None:
+    """Checklist row 33."""
+    world = World()
+    world.create()
+    world.produce(batch_of(b"a", b"b"))
+
+    assert delete_before(world, -1).low_watermark == 2
+
+    assert world.restart().produce().base_offset == 2
+
+
+@pytest.mark.parametrize("offset", [7, -2])
+def test_deleting_outside_the_log_is_out_of_range(world: World, offset: int) -> None:
+    result = delete_before(world, offset)
+
+    assert (result.error_code, result.low_watermark) == (ErrorCode.offset_out_of_range, -1)
+
+
+def test_deleting_below_the_start_again_changes_nothing(world: World) -> None:
+    delete_before(world, 4)
+
+    assert delete_before(world, 1).low_watermark == 4
+
+
+def test_compacted_topic_keeps_its_records() -> None:
+    world = World()
+    world.create(cleanup_policy="compact")
+
+    assert delete_before(world, -1).error_code == ErrorCode.policy_violation
+
+
+def test_leader_epoch_ends_at_the_high_watermark(world: World) -> None:
+    """KIP-320."""
+    answer = epoch_end(world, 0)
+
+    assert (answer.leader_epoch, answer.end_offset) == (0, 6)
+    assert (epoch_end(world, 4).leader_epoch, epoch_end(world, 4).end_offset) == (-1, -1)
+    assert epoch_end(world, 0, current=3).error_code == ErrorCode.unknown_leader_epoch
