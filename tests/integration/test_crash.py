@@ -16,6 +16,8 @@ from tests.support.broker import BrokerProcess
 from tests.support.waiting import wait_until
 
 PARTITIONS = 3
+OUTSTANDING_MAX = 5_000
+"""Records sent and not yet acknowledged: enough for several batches in flight at each kill."""
 
 
 @dataclass
@@ -47,6 +49,9 @@ class Load:
             }
         )
         while not self._stop.is_set():
+            if self.sent - len(self.acknowledged) > OUTSTANDING_MAX:
+                producer.poll(0.01)
+                continue
             number = self.sent
             try:
                 producer.produce(
@@ -89,7 +94,9 @@ def read_all(broker: BrokerProcess, topic: str) -> dict[int, list[tuple[int, int
         consumer.assign([TopicPartition(topic, partition, low)])
         expected = low
         while expected < high:
-            for message in consumer.consume(10_000, timeout=30):
+            messages = consumer.consume(min(10_000, high - expected), timeout=20)
+            assert messages, f"{expected} of {high} records of partition {partition} read"
+            for message in messages:
                 assert message.error() is None, message.error()
                 assert message.offset() == expected
                 expected += 1
