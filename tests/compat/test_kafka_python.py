@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
-from kafka.errors import KafkaError, MessageSizeTooLargeError, TopicAlreadyExistsError
+from kafka.errors import (
+    IncompatibleBrokerVersion,
+    KafkaError,
+    MessageSizeTooLargeError,
+    TopicAlreadyExistsError,
+)
 
 from tests.compat.samples import (
     BASE_MS,
@@ -194,3 +199,35 @@ def test_transactions_are_refused_clearly(bootstrap: str) -> None:
             producer.init_transactions()
     finally:
         producer.close(timeout=1)
+
+
+def test_subscribing_is_refused_clearly(bootstrap: str, make_topic: Topics) -> None:
+    """Groups with members come later: the consumer is told so, and does not wait for ever."""
+    consumer = KafkaConsumer(make_topic(), bootstrap_servers=bootstrap, group_id="with-members")
+    try:
+        with pytest.raises(IncompatibleBrokerVersion, match="JoinGroup"):
+            consumer.poll(timeout_ms=10_000)
+    finally:
+        consumer.close(autocommit=False, timeout_ms=1_000)
+
+
+@pytest.mark.parametrize("api_version", [(0, 11), (1, 1), (2, 1), (2, 8), (3, 9)])
+def test_older_protocol_versions_write_and_read(
+    bootstrap: str, make_topic: Topics, api_version: tuple[int, ...]
+) -> None:
+    """kafka-python told that the broker is an old Kafka sends that Kafka's message versions."""
+    topic = make_topic()
+    tp = TopicPartition(topic, 0)
+
+    produce_all(
+        bootstrap, topic, SAMPLES, enable_idempotence=False, acks=1, api_version=api_version
+    )
+    records = consume(bootstrap, topic, len(SAMPLES), api_version=api_version)
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, api_version=api_version)
+    try:
+        found = consumer.offsets_for_times({tp: BASE_MS})[tp]
+    finally:
+        consumer.close()
+
+    assert [r.value for r in records] == [s.value for s in SAMPLES]
+    assert found.offset == 0
