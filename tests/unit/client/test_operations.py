@@ -1,0 +1,224 @@
+"""Routing, refreshing and giving up, run without a socket."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client import admin, groups, offsets, operations, produce
+from josefine_broker.client.effects import ANY_BROKER, CONTROLLER, Call
+from josefine_broker.client.offsets import LATEST
+from josefine_broker.client.session import Policy
+from josefine_broker.records.builder import Record, build_batch
+from josefine_broker.wire import apis
+from josefine_broker.wire import entities as e
+from josefine_broker.wire import produce as wire_produce
+from tests.unit.client.driver import (
+    Driver,
+    is_metadata,
+    listed,
+    metadata,
+    unknown_topic,
+    unreachable,
+)
+
+T0, T1, T2 = (TopicPartition("t", p) for p in range(3))
+BATCH = bytes(build_batch([Record(b"k", b"v", (), 5)]))
+
+
+def list_latest(driver: Driver, *partitions: TopicPartition, timeout_ms: int = 30_000) -> Any:
+    wanted = dict.fromkeys(partitions, LATEST)
+    return driver.run(
+        lambda t, d: offsets.list_offsets(driver.session, wanted, 0, t, d), timeout_ms
+    )
+
+
+def test_partitions_of_one_leader_travel_in_one_request() -> None:
+    driver = Driver(lambda c: metadata({"t": [1, 2, 1]}) if is_metadata(c) else listed(c))
+
+    found = list_latest(driver, T0, T1, T2)
+
+    assert {tp.partition: at.offset for tp, at in found.items()} == {0: 100, 1: 101, 2: 102}
+    assert driver.asked == [(apis.METADATA, ANY_BROKER), (apis.LIST_OFFSETS, 1),
+                            (apis.LIST_OFFSETS, 2)]  # fmt: skip
+
+
+def test_known_metadata_is_not_asked_for_again() -> None:
+    driver = Driver(lambda c: metadata({"t": [1]}) if is_metadata(c) else listed(c))
+
+    list_latest(driver, T0)
+    list_latest(driver, T0)
+
+    assert [key for key, _ in driver.asked].count(apis.METADATA) == 1
+
+
+def test_not_leader_asks_for_metadata_and_then_the_new_leader() -> None:
+    moved = False
+
+    def answer(call: Call) -> Any:
+        nonlocal moved
+        if is_metadata(call):
+            return metadata({"t": [2 if moved else 1]})
+        moved = True
+        return listed(call, {0: ErrorCode.not_leader_or_follower} if call.node == 1 else None)
+
+    driver = Driver(answer)
+
+    assert list_latest(driver, T0)[T0].offset == 100
+    assert [node for key, node in driver.asked if key == apis.LIST_OFFSETS] == [1, 2]
+
+
+def test_only_partitions_that_failed_are_asked_for_again() -> None:
+    rounds: list[list[int]] = []
+
+    def answer(call: Call) -> Any:
+        if is_metadata(call):
+            return metadata({"t": [1, 1]})
+        rounds.append([p.partition_index for t in call.request.topics for p in t.partitions])
+        return listed(call, {1: ErrorCode.leader_not_available} if len(rounds) == 1 else None)
+
+    assert len(list_latest(Driver(answer), T0, T1)) == 2
+    assert rounds == [[0, 1], [1]]
+
+
+def test_a_lost_leader_is_looked_for_until_the_deadline() -> None:
+    driver = Driver(lambda c: metadata({"t": [1]}) if is_metadata(c) else unreachable("host1:1"))
+
+    with pytest.raises(KafkaError) as raised:
+        list_latest(driver, T0, timeout_ms=5_000)
+
+    assert raised.value.code is ErrorCode.network_exception
+    assert "cannot reach a broker at host1:1" in raised.value.message
+    assert 4_000 < driver.paused_ms <= 5_000
+
+
+def test_an_unknown_topic_is_waited_for_only_shortly_and_then_named() -> None:
+    driver = Driver(lambda c: unknown_topic("t"))
+
+    with pytest.raises(KafkaError) as raised:
+        list_latest(driver, T0)
+
+    assert raised.value.code is ErrorCode.unknown_topic_or_partition
+    assert raised.value.message == "topic 't' does not exist"
+    assert driver.paused_ms <= Policy().unknown_topic_timeout_ms
+
+
+def test_a_topic_that_appears_while_waiting_is_found() -> None:
+    def answer(call: Call) -> Any:
+        if is_metadata(call):
+            return unknown_topic("t") if len(driver.calls) < 3 else metadata({"t": [1]})
+        return listed(call)
+
+    driver = Driver(answer)
+
+    assert list_latest(driver, T0)[T0].offset == 100
+
+
+def test_a_partition_that_a_topic_has_not_is_named_with_the_number_it_has() -> None:
+    driver = Driver(lambda c: metadata({"t": [1]}))
+
+    with pytest.raises(KafkaError, match="topic 't' has no partition 2: it has 1, numbered from 0"):
+        list_latest(driver, T2)
+
+
+def test_each_produced_partition_has_its_own_outcome() -> None:
+    def answer(call: Call) -> Any:
+        if is_metadata(call):
+            return metadata({"t": [1, 1]})
+        codes = {0: 0, 1: int(ErrorCode.message_too_large)}
+        parts = [
+            wire_produce.ProducePartitionResponse(p.index, codes[p.index], 40)
+            for topic in call.request.topics
+            for p in topic.partitions
+        ]
+        return wire_produce.ProduceResponse([wire_produce.ProduceTopicResponse("t", None, parts)])
+
+    driver = Driver(answer)
+    outcomes = driver.run(
+        lambda t, d: produce.produce(driver.session, {T0: BATCH, T1: BATCH}, -1, t, d)
+    )
+
+    assert outcomes[T0].result.base_offset == 40
+    assert outcomes[T0].error is None
+    error = outcomes[T1].error
+    assert error is not None
+    assert error.code is ErrorCode.message_too_large
+
+
+def test_produce_without_acks_waits_for_no_answer() -> None:
+    driver = Driver(lambda c: metadata({"t": [1]}) if is_metadata(c) else None)
+
+    outcomes = driver.run(lambda t, d: produce.produce(driver.session, {T0: BATCH}, 0, t, d))
+
+    assert not driver.calls[-1].wants_response
+    assert outcomes[T0] == operations.Outcome()
+
+
+def test_a_partition_that_a_response_leaves_out_is_an_error() -> None:
+    empty = wire_produce.ProduceResponse([])
+    driver = Driver(lambda c: metadata({"t": [1]}) if is_metadata(c) else empty)
+
+    outcomes = driver.run(lambda t, d: produce.produce(driver.session, {T0: BATCH}, -1, t, d))
+
+    assert outcomes[T0].error is not None
+
+
+def test_topics_are_created_by_the_controller() -> None:
+    result = e.create_topics.CreatableTopicResult(name="t", num_partitions=3, configs=None)
+    driver = Driver(lambda c: e.create_topics.CreateTopicsResponse(topics=(result,)))
+
+    created = driver.run(
+        lambda t, d: admin.create_topics(driver.session, [admin.NewTopic("t", 3)], False, t, d)
+    )
+
+    assert driver.asked == [(apis.CREATE_TOPICS, CONTROLLER)]
+    assert created["t"].partitions == 3
+
+
+def test_deleting_a_topic_that_is_not_there_fails_at_once() -> None:
+    result = e.delete_topics.DeletableTopicResult(
+        name="t", error_code=ErrorCode.unknown_topic_or_partition
+    )
+    driver = Driver(lambda c: e.delete_topics.DeleteTopicsResponse(responses=(result,)))
+
+    with pytest.raises(KafkaError, match="topic 't' does not exist"):
+        driver.run(lambda t, d: admin.delete_topics(driver.session, ["t"], t, d))
+
+    assert driver.paused_ms == 0
+
+
+def test_a_coordinator_that_moved_is_looked_up_again() -> None:
+    lookups = 0
+
+    def answer(call: Call) -> Any:
+        nonlocal lookups
+        if is_metadata(call):
+            return metadata({"t": [1]})
+        if call.api_key == apis.FIND_COORDINATOR:
+            lookups += 1
+            found = e.find_coordinator.Coordinator(key="g", node_id=lookups, host="h", port=1)
+            return e.find_coordinator.FindCoordinatorResponse(coordinators=(found,))
+        code = ErrorCode.not_coordinator if call.node == 1 else ErrorCode.none
+        part = e.offset_commit.OffsetCommitResponsePartition(partition_index=0, error_code=code)
+        topic = e.offset_commit.OffsetCommitResponseTopic(name="t", partitions=(part,))
+        return e.offset_commit.OffsetCommitResponse(topics=(topic,))
+
+    driver = Driver(answer)
+    driver.run(lambda t, d: groups.commit_offsets(driver.session, "g", {T0: 4}, t, d))
+
+    assert [n for key, n in driver.asked if key == apis.OFFSET_COMMIT] == [1, 2]
+    assert driver.session.coordinators == {"g": 2}
+
+
+def test_bootstrap_addresses_stay_candidates_behind_known_brokers() -> None:
+    driver = Driver(lambda c: metadata({"t": [1]}))
+    driver.run(lambda t, d: operations.metadata(driver.session, None, t, d))
+
+    addresses = [str(a) for a in driver.session.candidates(ANY_BROKER)]
+
+    assert addresses == ["host1:1", "host2:2", "boot:1"]
+    assert [str(a) for a in driver.session.candidates(2)] == ["host2:2"]
+    assert [str(a) for a in driver.session.candidates(CONTROLLER)] == ["host1:1"]
