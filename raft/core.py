@@ -29,11 +29,38 @@ if TYPE_CHECKING:
 __all__ = ["Core", "ElectionTimer", "Leading"]
 
 
+class Forwarded:
+    """What became of the proposals that others sent here, so that a message which arrives twice
+    makes no second block, and "not appended" is said only by a node that knows."""
+
+    __slots__ = ("_answers", "_known_after")
+
+    def __init__(self, *, known_after: Term) -> None:
+        self._answers: dict[tuple[NodeId, Term, int], BlockId | None] = {}
+        self._known_after = known_after
+        """In terms up to this we may have led, and forgotten it in a restart."""
+
+    def knows(self, sender: NodeId, term: Term, number: int) -> bool:
+        return (sender, term, number) in self._answers
+
+    def answer(self, sender: NodeId, term: Term, number: int) -> BlockId | None:
+        return self._answers[sender, term, number]
+
+    def can_refuse(self, term: Term) -> bool:
+        return term > self._known_after
+
+    def remember(self, sender: NodeId, term: Term, number: int, block_id: BlockId | None) -> None:
+        self._answers[sender, term, number] = block_id
+        if len(self._answers) > FORWARDED_MAX:
+            oldest = next(iter(self._answers))
+            del self._answers[oldest]
+            self._known_after = max(self._known_after, oldest[1])
+
+
 class Leading:
     """What only a leader has, for one term."""
 
     __slots__ = (
-        "forwarded",
         "heartbeat_due_ms",
         "own_match",
         "progress",
@@ -51,8 +78,10 @@ class Leading:
         self.quorum_due_ms = quorum_due_ms
         self.transfer_to: NodeId | None = None
         self.transfer_end_ms = 0
-        # Answers to forwarded proposals, so that a duplicated message makes no second block.
-        self.forwarded: dict[tuple[NodeId, int], BlockId] = {}
+
+
+FORWARDED_MAX = 10_000
+"""Forwarded proposals that a node remembers the answer to."""
 
 
 class ElectionTimer:
@@ -109,6 +138,7 @@ class Core:
         self.timer = ElectionTimer(config.election_timeout_ms, rng, now_ms)
         if not self.is_sole_voter():  # which has nobody to wait for
             self.timer.reset(now_ms)
+        self.forwarded = Forwarded(known_after=state.term)
         self.incoming: Incoming | None = None
 
     def _recover_members(self) -> MemberHistory:
@@ -140,7 +170,7 @@ class Core:
         )
 
     def is_electable(self) -> bool:
-        return self.id in self.members.voters
+        return self.history.may_be_needed(self.id, self.chain.commit.height)
 
     def is_sole_voter(self) -> bool:
         return self.members.voters == {self.id}

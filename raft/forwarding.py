@@ -6,9 +6,6 @@ from raft.messages import Propose, ProposeAnswer
 
 __all__ = ["on_propose", "on_propose_answer", "place_waiting"]
 
-FORWARDED_MAX = 10_000
-"""Answers to forwarded proposals that a leader remembers; a duplicate arrives within fewer."""
-
 
 def place_waiting(core: Core) -> None:
     """Put every waiting proposal on its way, if there is a leader to take it."""
@@ -21,29 +18,35 @@ def place_waiting(core: Core) -> None:
         if leading is not None:
             core.proposals.place(proposal.number, core.grow(proposal.kind, proposal.payload))
         else:
+            core.proposals.sent(proposal.number, core.term)
             core.send(Propose, core.leader, number=proposal.number, payload=proposal.payload)
 
 
 def on_propose(core: Core, message: Propose) -> None:
-    """Append it if we lead, and say which block it became."""
-    leading = core.leading
-    block_id = None
-    if leading is not None and leading.transfer_to is None:
-        key = (message.sender, message.number)
-        block_id = leading.forwarded.get(key)
-        if block_id is None:
+    """Append it if we lead the very term it was sent in, and say which block it became.
+
+    "Not appended" lets the sender try again, so it is said only when no copy of this message was
+    or will be appended: the answer is remembered, and a node that may have led in that term before
+    a restart stays silent (the proposal then ends UNKNOWN at its deadline).
+    """
+    sender, term, number = message.sender, message.term, message.number
+    if not core.forwarded.knows(sender, term, number):
+        leading = core.leading
+        block_id = None
+        if leading is not None and leading.transfer_to is None and term == core.term:
             block_id = core.grow(BlockKind.DATA, message.payload)
-            leading.forwarded[key] = block_id
-            if len(leading.forwarded) > FORWARDED_MAX:
-                del leading.forwarded[next(iter(leading.forwarded))]
-    core.send(ProposeAnswer, message.sender, number=message.number, block_id=block_id)
+        elif not core.forwarded.can_refuse(term):
+            return
+        core.forwarded.remember(sender, term, number, block_id)
+    block_id = core.forwarded.answer(sender, term, number)
+    core.send(ProposeAnswer, sender, number=number, asked=term, block_id=block_id)
 
 
 def on_propose_answer(core: Core, message: ProposeAnswer) -> None:
     """Watch the block it became; or wait for the next sign of a leader and ask again."""
     block_id, chain = message.block_id, core.chain
     if block_id is None:
-        core.proposals.wait_again(message.number)
+        core.proposals.wait_again(message.number, message.asked)
         return
     if block_id.height <= chain.root.height:
         return  # a snapshot overtook the answer: nobody can tell any more

@@ -72,6 +72,19 @@ class MemberHistory:
     def current(self) -> Members:
         return self._said[-1][1]
 
+    def may_be_needed(self, node: NodeId, commit: Height) -> bool:
+        """Is it a voter, or was it one before a change that is not committed?
+
+        Such a node stands for election too: it may be the only one that has the change, and so
+        the only one that can win (thesis 4.2.2).
+        """
+        for said_at, members, _ in reversed(self._said):
+            if node in members.voters:
+                return True
+            if said_at <= commit:
+                return False
+        return False
+
     @property
     def cluster_id(self) -> str:
         """Empty until the birth block is on the path."""

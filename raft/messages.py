@@ -110,9 +110,11 @@ class Propose(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposeAnswer(Message):
-    """The block it became, or None: not appended, and never will be from this request."""
+    """The block it became, or None: no copy of the request was or ever will be appended."""
 
     number: int
+    asked: Term
+    """The term in which it was sent: an answer to an earlier attempt says nothing of this one."""
     block_id: BlockId | None
 
 

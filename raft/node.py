@@ -261,7 +261,7 @@ def _answer_stale(core: Core, message: Message) -> None:
     elif isinstance(message, VoteRequest):
         core.send(VoteAnswer, message.sender, pre=message.pre, granted=False)
     elif isinstance(message, Propose):
-        core.send(ProposeAnswer, message.sender, number=message.number, block_id=None)
+        forwarding.on_propose(core, message)
 
 
 _STEPS: dict[type[Message], Callable[[Core, Any], None]] = {

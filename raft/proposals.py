@@ -11,7 +11,7 @@ from enum import Enum, auto
 
 from raft.block import BlockKind
 from raft.errors import Refused
-from raft.ids import BlockId, Height
+from raft.ids import BlockId, Height, Term
 
 __all__ = ["Outcome", "Proposal", "Proposals", "Result"]
 
@@ -55,6 +55,7 @@ class Proposals:
         "_open",
         "_outstanding_max",
         "_placed",
+        "_sent",
         "_waiting",
         "outcomes",
     )
@@ -67,6 +68,7 @@ class Proposals:
         self._next_number = first_number
         self._open: dict[int, Proposal] = {}
         self._waiting: dict[int, None] = {}  # an ordered set
+        self._sent: dict[int, Term] = {}
         self._placed: dict[int, BlockId] = {}
         self._by_block: dict[BlockId, int] = {}
         self._deadlines: list[tuple[int, int]] = []
@@ -98,9 +100,14 @@ class Proposals:
         self._waiting.clear()
         return taken
 
-    def wait_again(self, number: int) -> None:
-        """The leader it was sent to did not append it."""
-        if number in self._open and number not in self._placed:
+    def sent(self, number: int, term: Term) -> None:
+        """It is on its way to the leader of this term."""
+        self._sent[number] = term
+
+    def wait_again(self, number: int, asked: Term) -> None:
+        """It was not appended when it was sent in this term."""
+        if self._sent.get(number) == asked and number not in self._placed:
+            del self._sent[number]
             self._waiting[number] = None
 
     def place(self, number: int, block_id: BlockId) -> None:
@@ -145,6 +152,7 @@ class Proposals:
     def _end(self, number: int, result: Result) -> None:
         self._bytes -= len(self._open.pop(number).payload)
         self._waiting.pop(number, None)
+        self._sent.pop(number, None)
         block_id = self._placed.pop(number, None)
         if block_id is not None:
             del self._by_block[block_id]
