@@ -351,10 +351,8 @@ class PartitionLog:
     def _remove_below_start(self) -> None:
         segments = self._segments
         while len(segments) > 1 and segments[0].end_offset <= self._log_start_offset:
-            oldest = segments[0]
-            if oldest in self._flush.sealing:
-                break
-            del segments[0], self._base_offsets[0]
+            oldest = segments.pop(0)
+            del self._base_offsets[0]
             if oldest in self._warm:
                 self._warm.remove(oldest)
             self._schedule(oldest.delete)

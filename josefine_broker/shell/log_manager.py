@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from uuid import UUID
 
-from josefine_broker.base.errors import CorruptData
+from josefine_broker.base.errors import CorruptData, KafkaError
 from josefine_broker.base.ids import TopicId, TopicPartition
 from josefine_broker.base.ports import Files
 from josefine_broker.core.log_config import LogConfig
@@ -182,11 +182,15 @@ class LogManager:
         return sum(log.flush_if_due(now_ms) for log in self._logs.values())
 
     def apply_retention(self, now_ms: int, high_watermark: Callable[[TopicPartition], int]) -> int:
-        """Remove expired segments of every log; how many went."""
-        return sum(
-            log.apply_retention(now_ms, high_watermark(topic_partition))
-            for topic_partition, log in self._logs.items()
-        )
+        """Remove expired segments of every log; how many went. A log that cannot is skipped: its
+        `failure`, or its next append, says why."""
+        removed = 0
+        for topic_partition, log in self._logs.items():
+            try:
+                removed += log.apply_retention(now_ms, high_watermark(topic_partition))
+            except KafkaError:
+                continue
+        return removed
 
     def close(self, snapshot: Callable[[TopicPartition], bytes | None] | None = None) -> None:
         """Sync and close every log; the marker is written only when all of that worked.

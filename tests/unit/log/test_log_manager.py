@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from josefine_broker.base.errors import CorruptData
+from josefine_broker.base.errors import CorruptData, KafkaError
 from josefine_broker.base.ids import TopicId, TopicPartition
 from josefine_broker.core.log_config import LogConfig
 from josefine_broker.shell.flusher import Job
@@ -151,3 +151,24 @@ def test_failed_close_leaves_no_marker() -> None:
 
     files.failing_sync = False
     assert not LogManager(files).clean_shutdown
+
+
+def test_log_that_failed_says_why_and_does_not_hinder_the_others() -> None:
+    files = MemoryFiles()
+    manager = LogManager(files)
+    config = LogConfig(retention_ms=1)
+    broken = manager.open_log(TP, FIRST_ID, config, NOW_MS)
+    sound = manager.open_log(TopicPartition("sound", 0), SECOND_ID, config, NOW_MS)
+    for log in (broken, sound):
+        append(log, [b"a"])
+    files.failing_sync = True
+    with pytest.raises(KafkaError):
+        broken.flush()
+    files.failing_sync = False
+    files.remove_tree(broken.directory)
+
+    manager.apply_retention(NOW_MS + 1000, lambda tp: 1)
+
+    assert sound.log_start_offset == 1
+    assert broken.failure.startswith(str(TP))
+    assert sound.failure == ""

@@ -334,6 +334,38 @@ def test_clean_close_leaves_a_snapshot_at_the_end() -> None:
     assert replayed(files) == ([b"state"], [])
 
 
+def test_index_from_before_a_truncation_is_not_used_for_a_log_of_the_same_length() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    for n in range(4):
+        append(log, [b"%d" % n], timestamps_ms=[100 - n])
+    log.close()
+    log = open_log(files, clean=True)
+    log.truncate_to(2)
+    for n in range(2):
+        append(log, [b"%d" % n], timestamps_ms=[500 + n])
+
+    again = open_log(files)
+
+    assert again.max_timestamp() == (3, 501)
+    assert again.verify().problems == ()
+
+
+def test_truncation_forgets_snapshots_of_what_is_gone() -> None:
+    files = MemoryFiles()
+    log = open_log(files, SMALL)
+    log.snapshot_source = lambda: b"at %d" % log.log_end_offset
+    for n in range(20):
+        append(log, [b"%d" % n])
+    older = log.state.snapshot_offsets()[0]
+
+    log.truncate_to(older + 1)
+
+    assert log.state.snapshot_offsets() == [older]
+    assert log.log_end_offset == older + 1
+    assert append(log, [b"new"]) == older + 1
+
+
 def test_leader_epochs_survive_as_they_were_stored() -> None:
     files = MemoryFiles()
     log = filled(files, 9)
