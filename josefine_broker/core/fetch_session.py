@@ -75,6 +75,7 @@ class FetchPlan(NamedTuple):
 
 
 def wanted_of(request: FetchRequest) -> Iterator[Wanted]:
+    """Every partition that a request names."""
     for name, topic_id, partitions in request.topics:
         for partition in partitions:
             yield Wanted(name, topic_id, partition)

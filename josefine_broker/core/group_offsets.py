@@ -76,15 +76,18 @@ def coordinator_partition(group_id: str, partition_count: int) -> int:
 
 
 def encode_key(group_id: str, tp: TopicPartition) -> bytes:
+    """OffsetCommitKey v1."""
     return _SHORT.pack(KEY_VERSION) + _text(group_id) + _text(tp.topic) + _INT.pack(tp.partition)
 
 
 def encode_value(committed: CommittedOffset) -> bytes:
+    """OffsetCommitValue v3."""
     head = _VALUE_HEAD.pack(VALUE_VERSION, committed.offset, committed.leader_epoch)
     return head + _text(committed.metadata) + _LONG.pack(committed.commit_time_ms)
 
 
 def decode_key(key: bytes) -> tuple[str, TopicPartition]:
+    """(group, partition) of an OffsetCommitKey. Raises CorruptData."""
     try:
         group_id, pos = _read_text(key, 2)
         topic, pos = _read_text(key, pos)
@@ -94,6 +97,7 @@ def decode_key(key: bytes) -> tuple[str, TopicPartition]:
 
 
 def decode_value(value: bytes) -> CommittedOffset:
+    """The offset of an OffsetCommitValue v3. Raises CorruptData."""
     try:
         version, offset, leader_epoch = _VALUE_HEAD.unpack_from(value)
         if version != VALUE_VERSION:

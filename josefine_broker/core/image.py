@@ -131,6 +131,7 @@ def canonical_json(plain: dict[str, Any]) -> bytes:
 
 
 def read_json(data: bytes | memoryview, what: str) -> dict[str, Any]:
+    """The JSON object in `data`. Raises CorruptData that names `what`."""
     try:
         plain = json.loads(bytes(data))
     except ValueError as error:
@@ -141,6 +142,7 @@ def read_json(data: bytes | memoryview, what: str) -> dict[str, Any]:
 
 
 def broker_to_plain(broker: BrokerEntry) -> dict[str, Any]:
+    """A broker as JSON values."""
     return {
         "id": broker.broker_id,
         "endpoints": [list(each) for each in broker.endpoints],
@@ -149,11 +151,13 @@ def broker_to_plain(broker: BrokerEntry) -> dict[str, Any]:
 
 
 def broker_from_plain(plain: dict[str, Any]) -> BrokerEntry:
+    """The broker of `broker_to_plain`. Raises KeyError, TypeError, ValueError."""
     endpoints = tuple(Endpoint(*each) for each in plain["endpoints"])
     return BrokerEntry(broker_id=plain["id"], endpoints=endpoints, rack=plain["rack"])
 
 
 def topic_to_plain(topic: TopicEntry) -> dict[str, Any]:
+    """A topic as JSON values; a partition is a list, its fields in order."""
     return {
         "name": topic.name,
         "id": topic.topic_id.hex,
@@ -166,6 +170,7 @@ def topic_to_plain(topic: TopicEntry) -> dict[str, Any]:
 
 
 def topic_from_plain(plain: dict[str, Any]) -> TopicEntry:
+    """The topic of `topic_to_plain`. Raises KeyError, TypeError, ValueError."""
     partitions = tuple(
         PartitionEntry(
             leader=leader,

@@ -52,6 +52,7 @@ class ProducerEntry(NamedTuple):
 
 
 def next_sequence(sequence: int) -> int:
+    """The sequence after this one; they wrap to 0 (KIP-98)."""
     return 0 if sequence == SEQUENCE_MAX else sequence + 1
 
 

@@ -221,6 +221,7 @@ _KEYS = {key.name: key for key in TOPIC_CONFIGS}
 
 
 def is_list(name: str) -> bool:
+    """Whether a served configuration is a list (KIP-339 appends to those)."""
     key = _KEYS.get(name)
     return key is not None and key.type is ConfigType.LIST
 

@@ -12,6 +12,7 @@ from josefine_broker.wire.entities import alter_configs as e
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.AlterConfigsRequest) -> object:
+    """Replace the configuration of each topic named."""
     return alter_topics(
         ctx,
         [Resource(each.resource_type, each.resource_name) for each in request.resources],
@@ -22,6 +23,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.AlterConfigsRequest) -> o
 
 
 def refuse(request: e.AlterConfigsRequest, error: KafkaError) -> e.AlterConfigsResponse:
+    """The answer when the whole request is refused."""
     resources = (Resource(each.resource_type, each.resource_name) for each in request.resources)
     return _answer((resource, error) for resource in resources)
 

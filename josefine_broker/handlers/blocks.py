@@ -3,13 +3,16 @@
 Rules: called for every committed block, in order, on every broker; the image and the hosted
 partitions follow before anybody who waits for the change is answered. While the blocks of the past
 are replayed at start nothing is opened: a topic may be deleted further on. `reconcile` comes after.
+A payload that this broker does not understand is Fatal: to skip it would be to fork the image. A
+log that cannot be opened (a full disk) stops a start; later it only leaves its partition unserved,
+KAFKA_STORAGE_ERROR, and the next change tries again.
 """
 
-from josefine_broker.base.errors import KafkaError
+from josefine_broker.base.errors import CorruptData, Fatal, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.core.changes import AllocateProducerIds, apply, decode_change
-from josefine_broker.core.image import OFFSETS_TOPIC, MetadataImage, TopicEntry
-from josefine_broker.core.topic_config import resolve
+from josefine_broker.core.image import OFFSETS_TOPIC, TopicEntry
+from josefine_broker.core.topic_config import TopicSettings, resolve
 from josefine_broker.handlers.context import Context, HostedPartition
 from josefine_broker.handlers.groups import forget_missing_topics
 from josefine_broker.records.batch import iter_batches
@@ -19,10 +22,11 @@ REPLAY_BYTES = 1 << 20
 
 
 def apply_block(ctx: Context, payload: bytes | memoryview, *, replaying: bool = False) -> None:
-    """Apply one block's payload. Raises CorruptData for a payload nobody here understands."""
-    if not payload:
-        return  # a leader's no-op
-    change, origin = decode_change(payload)
+    """Apply the payload of one block. Raises Fatal."""
+    try:
+        change, origin = decode_change(payload)
+    except CorruptData as unknown:
+        raise Fatal(f"a committed block that this broker cannot apply: {unknown}") from unknown
     error: KafkaError | None = None
     try:
         ctx.image = apply(ctx.image, change)
@@ -31,7 +35,7 @@ def apply_block(ctx: Context, payload: bytes | memoryview, *, replaying: bool = 
     if replaying:
         return
     if error is None:
-        reconcile(ctx)
+        reconcile(ctx, starting=False)
     proposal = ctx.proposals.settle(origin, error)
     if proposal is None:
         return
@@ -40,56 +44,69 @@ def apply_block(ctx: Context, payload: bytes | memoryview, *, replaying: bool = 
     ctx.parked.wake(origin, ctx.clock.monotonic_ms())
 
 
-def reconcile(ctx: Context) -> None:
-    """Open, configure and delete hosted partitions until they are those of the image."""
+def reconcile(ctx: Context, *, starting: bool = True) -> None:
+    """Open, configure and delete hosted partitions until they are those of the image.
+
+    Raises OSError and CorruptData of a log only when `starting`.
+    """
     image = ctx.image
-    if image is ctx.reconciled_image:
-        return
     previous, ctx.reconciled_image = ctx.reconciled_image, image
+    before = {} if previous is None else previous.topics
+    retried = {topic for topic, _ in ctx.unopened}
     for name, topic in image.topics.items():
-        if previous is None or previous.topics.get(name) is not topic:
-            _close_other_ids(ctx, topic, previous)
-            _host_topic(ctx, topic)
-    gone = [] if previous is None else [n for n in previous.topics if n not in image.topics]
+        known = before.get(name)
+        if known is topic and name not in retried:
+            continue
+        if known is not None and known.topic_id != topic.topic_id:
+            _close_topic(ctx, known)  # deleted and made anew within one step
+        _host_topic(ctx, topic, starting)
+    gone = [name for name in before if name not in image.topics]
     for name in gone:
-        assert previous is not None
-        _close_topic(ctx, previous.topics[name])
+        _close_topic(ctx, before[name])
     if gone or previous is None:
         forget_missing_topics(ctx)
 
 
-def _close_other_ids(ctx: Context, topic: TopicEntry, previous: MetadataImage | None) -> None:
-    """Deleted and made anew within one step: another topic under the same name."""
-    before = None if previous is None else previous.topics.get(topic.name)
-    if before is not None and before.topic_id != topic.topic_id:
-        _close_topic(ctx, before)
-
-
-def _host_topic(ctx: Context, topic: TopicEntry) -> None:
+def _host_topic(ctx: Context, topic: TopicEntry, starting: bool) -> None:
     settings = resolve(topic.config, ctx.settings.topic_defaults)
     for index, entry in enumerate(topic.partitions):
         if ctx.broker_id not in entry.replicas:
             continue
         tp = TopicPartition(topic.name, index)
-        hosted = ctx.partitions.get(tp)
-        if hosted is None:
-            hosted = ctx.logs.open(tp, topic.topic_id, settings)
-            ctx.partitions[tp] = hosted
-            if topic.name == OFFSETS_TOPIC:
-                _replay_offsets(ctx, hosted)
-        elif hosted.settings != settings:
-            ctx.logs.configure(tp, settings.log)
+        try:
+            hosted = _open(ctx, tp, topic, settings)
+            partition = hosted.partition
+            partition.min_insync_replicas = settings.min_insync_replicas
+            if entry.leader == ctx.broker_id and partition.lead(entry, hosted.log.log_end_offset):
+                hosted.log.state.store_leader_epochs(partition.epochs.to_bytes())
+            ctx.unopened.pop(tp, None)
+        except (OSError, CorruptData) as error:
+            if starting:
+                raise
+            ctx.unopened[tp] = str(error)
+
+
+def _open(
+    ctx: Context, tp: TopicPartition, topic: TopicEntry, settings: TopicSettings
+) -> HostedPartition:
+    """The hosted partition with these settings, opened when it is not yet."""
+    hosted = ctx.partitions.get(tp)
+    if hosted is None:
+        hosted = ctx.logs.open(tp, topic.topic_id, settings)
+        if topic.name == OFFSETS_TOPIC:
+            _replay_offsets(ctx, hosted)
+        ctx.partitions[tp] = hosted
+    elif hosted.settings != settings:
+        ctx.logs.configure(tp, settings.log)
         hosted.settings = settings
-        hosted.partition.min_insync_replicas = settings.min_insync_replicas
-        partition = hosted.partition
-        if entry.leader == ctx.broker_id and partition.lead(entry, hosted.log.log_end_offset):
-            hosted.log.state.store_leader_epochs(partition.epochs.to_bytes())
+    return hosted
 
 
 def _close_topic(ctx: Context, topic: TopicEntry) -> None:
     now_ms = ctx.clock.monotonic_ms()
     for index in range(len(topic.partitions)):
         tp = TopicPartition(topic.name, index)
+        ctx.unopened.pop(tp, None)
         if ctx.partitions.pop(tp, None) is not None:
             ctx.logs.delete(tp)
             ctx.parked.wake(tp, now_ms)

@@ -168,6 +168,8 @@ class Context:
     controller_id: int = -1
     """The broker that leads the Raft, as far as the shell knows it; -1: none."""
     partitions: dict[tuple[str, int], HostedPartition] = field(default_factory=dict)
+    unopened: dict[tuple[str, int], str] = field(default_factory=dict)
+    """Partitions of this broker whose log could not be opened, and why."""
     parked: ParkedRequests = field(default_factory=ParkedRequests)
     groups: GroupOffsets = field(default_factory=GroupOffsets)
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
@@ -182,6 +184,8 @@ class Context:
         hosted = self.partitions.get((topic, index))
         if hosted is not None:
             return hosted
+        if (topic, index) in self.unopened:
+            raise KafkaError(ErrorCode.kafka_storage_error, self.unopened[topic, index])
         if self.image.partition(topic, index) is not None:
             raise KafkaError(ErrorCode.not_leader_or_follower, "another broker hosts it")
         raise KafkaError(ErrorCode.unknown_topic_or_partition, f"no partition {topic}-{index}")

@@ -12,6 +12,7 @@ from josefine_broker.wire.entities import create_partitions as e
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.CreatePartitionsRequest) -> object:
+    """Grow each topic named; a wrong wish is refused alone."""
     deadline_ms = ctx.clock.monotonic_ms() + request.timeout_ms
     times = Counter(topic.name for topic in request.topics)
     errors: dict[str, KafkaError] = {}
@@ -37,6 +38,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.CreatePartitionsRequest) 
 
 
 def refuse(request: e.CreatePartitionsRequest, error: KafkaError) -> e.CreatePartitionsResponse:
+    """The answer when the whole request is refused."""
     results = tuple(_result(topic.name, error) for topic in request.topics)
     return e.CreatePartitionsResponse(results=results)
 

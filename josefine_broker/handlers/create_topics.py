@@ -18,6 +18,7 @@ from josefine_broker.wire.entities import create_topics as e
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.CreateTopicsRequest) -> object:
+    """Create each topic named; a wrong wish is refused alone."""
     deadline_ms = ctx.clock.monotonic_ms() + request.timeout_ms
     times = Counter(topic.name for topic in request.topics)
     changes: dict[str, CreateTopic] = {}
@@ -49,6 +50,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.CreateTopicsRequest) -> o
 
 
 def refuse(request: e.CreateTopicsRequest, error: KafkaError) -> e.CreateTopicsResponse:
+    """The answer when the whole request is refused."""
     topics = tuple(_failed(topic.name, error) for topic in request.topics)
     return e.CreateTopicsResponse(topics=topics)
 

@@ -11,6 +11,7 @@ NO_LOW_WATERMARK = -1
 def handle(
     ctx: Context, info: RequestInfo, request: e.DeleteRecordsRequest
 ) -> e.DeleteRecordsResponse:
+    """Move the start of each partition named; errors are per partition."""
     topics = tuple(
         e.DeleteRecordsTopicResult(
             name=topic.name,
@@ -22,6 +23,7 @@ def handle(
 
 
 def refuse(request: e.DeleteRecordsRequest, error: KafkaError) -> e.DeleteRecordsResponse:
+    """The answer when the whole request is refused."""
     topics = tuple(
         e.DeleteRecordsTopicResult(
             name=topic.name,
@@ -47,7 +49,6 @@ def _delete(
         if offset > hosted.log.log_start_offset:
             hosted.log.delete_before(offset)
             hosted.partition.epochs.truncate_start(offset)
-            hosted.log.state.store_leader_epochs(hosted.partition.epochs.to_bytes())
     except KafkaError as error:
         return _failed(part, error.code)
     return e.DeleteRecordsPartitionResult(

@@ -16,6 +16,7 @@ _Outcome = tuple[str | None, UUID | None, KafkaError | Proposal]
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.DeleteTopicsRequest) -> object:
+    """Delete each topic named; errors are per topic."""
     deadline_ms = ctx.clock.monotonic_ms() + request.timeout_ms
     outcomes: list[_Outcome] = []
     for wanted in request.topics:
@@ -34,6 +35,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.DeleteTopicsRequest) -> o
 
 
 def refuse(request: e.DeleteTopicsRequest, error: KafkaError) -> e.DeleteTopicsResponse:
+    """The answer when the whole request is refused."""
     responses = tuple(_result(each.name, each.topic_id, error) for each in request.topics)
     return e.DeleteTopicsResponse(responses=responses)
 

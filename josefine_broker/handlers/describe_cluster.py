@@ -11,6 +11,7 @@ BROKERS = 1
 def handle(
     ctx: Context, info: RequestInfo, request: e.DescribeClusterRequest
 ) -> e.DescribeClusterResponse:
+    """The cluster as its current image and the client's listener have it."""
     if request.endpoint_type != BROKERS:
         raise KafkaError(
             ErrorCode.mismatched_endpoint_type, "only brokers are described (endpoint type 1)"
@@ -32,6 +33,7 @@ def handle(
 
 
 def refuse(request: e.DescribeClusterRequest, error: KafkaError) -> e.DescribeClusterResponse:
+    """The answer when the whole request is refused."""
     return e.DescribeClusterResponse(
         error_code=error.code, error_message=error.message or None, cluster_id="", brokers=()
     )

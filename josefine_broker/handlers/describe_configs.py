@@ -59,6 +59,7 @@ _BROKER_VALUES: tuple[tuple[str, ConfigType, Callable[[Context], str]], ...] = (
 def handle(
     ctx: Context, info: RequestInfo, request: e.DescribeConfigsRequest
 ) -> e.DescribeConfigsResponse:
+    """The settings of each resource named; errors are per resource."""
     results = []
     for resource in request.resources:
         try:
@@ -69,6 +70,7 @@ def handle(
 
 
 def refuse(request: e.DescribeConfigsRequest, error: KafkaError) -> e.DescribeConfigsResponse:
+    """The answer when the whole request is refused."""
     results = tuple(_failed(resource, error) for resource in request.resources)
     return e.DescribeConfigsResponse(results=results)
 

@@ -8,6 +8,7 @@ from josefine_broker.wire.entities import describe_log_dirs as e
 def handle(
     ctx: Context, info: RequestInfo, request: e.DescribeLogDirsRequest
 ) -> e.DescribeLogDirsResponse:
+    """The sizes of the partitions named, of all of them for null."""
     wanted = sorted(ctx.partitions)
     if request.topics is not None:
         asked = {(each.topic, index) for each in request.topics for index in each.partitions}
@@ -27,4 +28,5 @@ def handle(
 
 
 def refuse(request: e.DescribeLogDirsRequest, error: KafkaError) -> e.DescribeLogDirsResponse:
+    """The answer when the whole request is refused."""
     return e.DescribeLogDirsResponse(error_code=error.code, results=())

@@ -17,6 +17,7 @@ PARTITIONS_MAX = 2000
 def handle(
     ctx: Context, info: RequestInfo, request: e.DescribeTopicPartitionsRequest
 ) -> e.DescribeTopicPartitionsResponse:
+    """One page of partitions, and where the next one begins."""
     room = request.response_partition_limit
     if not 1 <= room <= PARTITIONS_MAX:
         room = PARTITIONS_MAX
@@ -51,6 +52,7 @@ def handle(
 def refuse(
     request: e.DescribeTopicPartitionsRequest, error: KafkaError
 ) -> e.DescribeTopicPartitionsResponse:
+    """The answer when the whole request is refused."""
     topics = tuple(
         e.DescribeTopicPartitionsResponseTopic(
             error_code=error.code, name=topic.name, partitions=()

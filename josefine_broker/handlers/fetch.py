@@ -32,14 +32,16 @@ READ_COMMITTED = 1
 
 
 def handle(ctx: Context, info: RequestInfo, request: FetchRequest) -> FetchResponse | Parked:
+    """Answer now, or park the request until there is enough or its wait is over."""
     if request.session_epoch == FINAL_EPOCH and not request.session_id:
         plan = FetchPlan(tuple(wanted_of(request)))
     else:
         plan = ctx.sessions.begin(request, ctx.clock.monotonic_ms(), ctx.rng)
     results, got_bytes, failed = _read_all(ctx, request, plan.wanted)
-    if got_bytes >= request.min_bytes or failed or request.max_wait_ms <= 0 or not plan.wanted:
+    missing_bytes = min(request.min_bytes, request.max_bytes) - got_bytes
+    if missing_bytes <= 0 or failed or request.max_wait_ms <= 0 or not plan.wanted:
         return _answer(ctx, plan, results)
-    return _park(ctx, request, plan, got_bytes)
+    return _park(ctx, request, plan, missing_bytes)
 
 
 def refuse(request: FetchRequest, error: KafkaError) -> FetchResponse:
@@ -132,7 +134,7 @@ def _answer(ctx: Context, plan: FetchPlan, results: Sequence[Fetched]) -> FetchR
     return FetchResponse(0, 0, session_id, list(topics.values()))
 
 
-def _park(ctx: Context, request: FetchRequest, plan: FetchPlan, got_bytes: int) -> Parked:
+def _park(ctx: Context, request: FetchRequest, plan: FetchPlan, missing_bytes: int) -> Parked:
     keys: dict[tuple[str, int], int] = {}
     for name, topic_id, part in plan.wanted:
         topic = ctx.topic_name(name, topic_id)
@@ -140,7 +142,7 @@ def _park(ctx: Context, request: FetchRequest, plan: FetchPlan, got_bytes: int) 
         key = (topic, part.index)
         keys[key] = ctx.partitions[key].partition.appended_bytes
     deadline_ms = ctx.clock.monotonic_ms() + request.max_wait_ms
-    waiting = _WaitingFetch(ctx, request, plan, keys, request.min_bytes - got_bytes, deadline_ms)
+    waiting = _WaitingFetch(ctx, request, plan, keys, missing_bytes, deadline_ms)
     ctx.parked.park(waiting, keys)
     return waiting
 

@@ -16,6 +16,7 @@ GROUP, TRANSACTION = 0, 1
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.FindCoordinatorRequest) -> object:
+    """The coordinator of each key; errors are per key."""
     if request.key_type == TRANSACTION:
         raise KafkaError(
             ErrorCode.transactional_id_authorization_failed,
@@ -33,6 +34,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.FindCoordinatorRequest) -
 
 
 def refuse(request: e.FindCoordinatorRequest, error: KafkaError) -> e.FindCoordinatorResponse:
+    """The answer when the whole request is refused."""
     coordinators = tuple(
         _failed(key, error.code, error.message or None) for key in request.coordinator_keys
     )

@@ -15,6 +15,7 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.IncrementalAlterConfigsRequest) -> object:
+    """Change the configuration of each topic named; errors are per resource."""
     return alter_topics(
         ctx,
         [Resource(each.resource_type, each.resource_name) for each in request.resources],
@@ -27,6 +28,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.IncrementalAlterConfigsRe
 def refuse(
     request: e.IncrementalAlterConfigsRequest, error: KafkaError
 ) -> e.IncrementalAlterConfigsResponse:
+    """The answer when the whole request is refused."""
     resources = (Resource(each.resource_type, each.resource_name) for each in request.resources)
     return _answer((resource, error) for resource in resources)
 

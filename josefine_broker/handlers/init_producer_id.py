@@ -13,6 +13,7 @@ from josefine_broker.wire.entities import init_producer_id as e
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.InitProducerIdRequest) -> object:
+    """A producer id, at once or when its block is allocated."""
     if request.transactional_id is not None:
         raise KafkaError(
             ErrorCode.transactional_id_authorization_failed,
@@ -39,4 +40,5 @@ def handle(ctx: Context, info: RequestInfo, request: e.InitProducerIdRequest) ->
 
 
 def refuse(request: e.InitProducerIdRequest, error: KafkaError) -> e.InitProducerIdResponse:
+    """The answer when the whole request is refused."""
     return e.InitProducerIdResponse(error_code=error.code, producer_epoch=-1)

@@ -12,6 +12,7 @@ TYPE = "classic"
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.ListGroupsRequest) -> e.ListGroupsResponse:
+    """The groups that pass the filters."""
     states = {state.lower() for state in request.states_filter}
     types = {each.lower() for each in request.types_filter}
     if (states and STATE.lower() not in states) or (types and TYPE not in types):
@@ -25,4 +26,5 @@ def handle(ctx: Context, info: RequestInfo, request: e.ListGroupsRequest) -> e.L
 
 
 def refuse(request: e.ListGroupsRequest, error: KafkaError) -> e.ListGroupsResponse:
+    """The answer when the whole request is refused."""
     return e.ListGroupsResponse(error_code=error.code, groups=())

@@ -17,6 +17,7 @@ NOT_FOUND = (-1, -1, -1)
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.ListOffsetsRequest) -> e.ListOffsetsResponse:
+    """One offset per partition named; errors are per partition."""
     topics = tuple(
         e.ListOffsetsTopicResponse(
             name=topic.name,
@@ -30,6 +31,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.ListOffsetsRequest) -> e.
 
 
 def refuse(request: e.ListOffsetsRequest, error: KafkaError) -> e.ListOffsetsResponse:
+    """The answer when the whole request is refused."""
     topics = tuple(
         e.ListOffsetsTopicResponse(
             name=topic.name, partitions=tuple(_failed(part, error) for part in topic.partitions)

@@ -21,6 +21,7 @@ from josefine_broker.wire.entities import metadata as e
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.MetadataRequest) -> object:
+    """Brokers and the topics asked for; errors are per topic."""
     deadline_ms = ctx.clock.monotonic_ms() + ctx.settings.metadata_timeout_ms
     refused: dict[str, KafkaError] = {}
     proposals = _create_missing(ctx, request, deadline_ms, refused)
@@ -35,6 +36,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.MetadataRequest) -> objec
 
 
 def refuse(request: e.MetadataRequest, error: KafkaError) -> e.MetadataResponse:
+    """The answer when the whole request is refused."""
     return e.MetadataResponse(
         brokers=(),
         topics=tuple(

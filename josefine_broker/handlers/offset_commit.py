@@ -19,6 +19,7 @@ _Codes = dict[tuple[int, int], ErrorCode]
 def handle(
     ctx: Context, info: RequestInfo, request: e.OffsetCommitRequest
 ) -> e.OffsetCommitResponse:
+    """Store the offsets that can be stored; errors are per partition."""
     if request.generation_id_or_member_epoch >= 0:
         raise KafkaError(ErrorCode.illegal_generation, "groups have no members here")
     coordinator_of(ctx, request.group_id)
@@ -40,6 +41,7 @@ def handle(
 
 
 def refuse(request: e.OffsetCommitRequest, error: KafkaError) -> e.OffsetCommitResponse:
+    """The answer when the whole request is refused."""
     return _answer(request, {}, error.code)
 
 

@@ -17,6 +17,7 @@ NOTHING = CommittedOffset(offset=-1, leader_epoch=-1, metadata="", commit_time_m
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.OffsetFetchRequest) -> e.OffsetFetchResponse:
+    """The committed offsets of each group named; errors are per group."""
     groups = []
     for group in request.groups:
         try:
@@ -27,6 +28,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.OffsetFetchRequest) -> e.
 
 
 def refuse(request: e.OffsetFetchRequest, error: KafkaError) -> e.OffsetFetchResponse:
+    """The answer when the whole request is refused."""
     return e.OffsetFetchResponse(groups=tuple(_failed(group, error) for group in request.groups))
 
 

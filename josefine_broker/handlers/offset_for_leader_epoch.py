@@ -11,6 +11,7 @@ from josefine_broker.wire.entities import offset_for_leader_epoch as e
 def handle(
     ctx: Context, info: RequestInfo, request: e.OffsetForLeaderEpochRequest
 ) -> e.OffsetForLeaderEpochResponse:
+    """The end of one epoch per partition named; errors are per partition."""
     topics = tuple(
         e.OffsetForLeaderTopicResult(
             topic=topic.topic,
@@ -24,6 +25,7 @@ def handle(
 def refuse(
     request: e.OffsetForLeaderEpochRequest, error: KafkaError
 ) -> e.OffsetForLeaderEpochResponse:
+    """The answer when the whole request is refused."""
     topics = tuple(
         e.OffsetForLeaderTopicResult(
             topic=topic.topic,

@@ -24,6 +24,7 @@ ATTRIBUTES_AT = 22
 
 
 def handle(ctx: Context, info: RequestInfo, request: ProduceRequest) -> ProduceResponse | None:
+    """Append one batch per partition named; errors are per partition."""
     acks = request.acks
     if acks not in ACKS:
         raise KafkaError(ErrorCode.invalid_required_acks, f"acks is {acks}")
@@ -44,6 +45,7 @@ def handle(ctx: Context, info: RequestInfo, request: ProduceRequest) -> ProduceR
 
 
 def refuse(request: ProduceRequest, error: KafkaError) -> ProduceResponse | None:
+    """The answer when the whole request is refused."""
     if request.acks == 0:
         return None
     code, message = error.code.value, error.message or None

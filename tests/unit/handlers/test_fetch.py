@@ -115,6 +115,15 @@ def test_long_poll_waits_for_min_bytes(world: World) -> None:
     assert values_in(only(waiting)) == [b"x" * 100] * 3
 
 
+def test_min_bytes_is_bounded_by_max_bytes(world: World) -> None:
+    """As Kafka does: otherwise such a fetch could only end at its deadline."""
+    world.produce(batch_of(b"x" * 100))
+
+    answer = world.fetch(0, max_wait_ms=500, min_bytes=1 << 20, max_bytes=100)
+
+    assert values_in(answer) == [b"x" * 100]
+
+
 def test_long_poll_tells_at_its_deadline_what_there_is(world: World) -> None:
     world.produce(batch_of(b"a"))
     waiting = world.fetch(0, max_wait_ms=500, min_bytes=1 << 20)

@@ -255,3 +255,14 @@ def test_topic_with_a_second_broker_only_is_not_led_here() -> None:
     world.raft.propose(encode_change(change, ELSEWHERE), 0)
 
     assert world.produce(topic="away").error_code == ErrorCode.not_leader_or_follower
+
+
+def test_transactional_id_and_missing_records_are_refused(world: World) -> None:
+    parts = (ProducePartition(0, None),)
+    topics = (ProduceTopic("orders", None, parts),)
+
+    empty = world.ask(0, ProduceRequest(None, -1, 1000, topics)).topics[0].partitions[0]
+    transactional = world.ask(0, ProduceRequest("t", -1, 1000, topics)).topics[0].partitions[0]
+
+    assert empty.error_code == ErrorCode.invalid_record
+    assert transactional.error_code == ErrorCode.invalid_txn_state

@@ -301,3 +301,75 @@ def test_growing_may_be_assigned_by_hand_and_only_validated() -> None:
     assert grow(world, 3, by_hand).error_code == ErrorCode.invalid_replica_assignment
     assert grow(world, 2, by_hand).error_code == ErrorCode.none
     assert world.ctx.image.topics["orders"].partitions[1].leader == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "code"),
+    [
+        ("nope", 2, ErrorCode.unknown_topic_or_partition),
+        ("__consumer_offsets", 2, ErrorCode.invalid_request),
+        ("orders", 10_001, ErrorCode.invalid_partitions),
+    ],
+)
+def test_wrong_growth_is_refused(name: str, count: int, code: ErrorCode) -> None:
+    world = World()
+    world.create()
+    world.create("__consumer_offsets")
+    e = create_partitions
+    topic = e.CreatePartitionsTopic(name=name, count=count, assignments=None)
+
+    results = world.ask(37, e.CreatePartitionsRequest(topics=(topic,), timeout_ms=1)).results
+
+    assert [each.error_code for each in results] == [code]
+
+
+def test_topic_grown_twice_in_one_request_is_refused() -> None:
+    world = World()
+    world.create()
+    e = create_partitions
+    topic = e.CreatePartitionsTopic(name="orders", count=2, assignments=None)
+
+    results = world.ask(37, e.CreatePartitionsRequest(topics=(topic,) * 2, timeout_ms=1)).results
+
+    assert [each.error_code for each in results] == [ErrorCode.invalid_request]
+
+
+def test_new_partitions_have_as_many_replicas_as_the_old() -> None:
+    world = World(brokers=2)
+    create(world, wanted(factor=2))
+    one = (create_partitions.CreatePartitionsAssignment(broker_ids=(2,)),)
+
+    assert grow(world, 2, one).error_code == ErrorCode.invalid_replica_assignment
+
+
+def test_two_growths_at_once_make_one() -> None:
+    world = World()
+    world.create()
+    world.raft.at_once = False
+    e = create_partitions
+    topic = e.CreatePartitionsTopic(name="orders", count=3, assignments=None)
+    request = e.CreatePartitionsRequest(topics=(topic,), timeout_ms=1000)
+
+    first, second = world.ask(37, request), world.ask(37, request)
+    world.raft.deliver()
+
+    assert first.response.results[0].error_code == ErrorCode.none
+    assert second.response.results[0].error_code == ErrorCode.invalid_partitions
+    assert len(world.ctx.image.topics["orders"].partitions) == 3
+
+
+def test_partition_assigned_twice_is_refused() -> None:
+    e = create_topics
+    twice = (e.CreatableReplicaAssignment(partition_index=0, broker_ids=(1,)),) * 2
+    topic = e.CreatableTopic(
+        name="t", num_partitions=-1, replication_factor=-1, assignments=twice, configs=()
+    )
+
+    assert error_of(World(), topic) is ErrorCode.invalid_replica_assignment
+
+
+def test_deleting_by_name_and_id_at_once_is_refused() -> None:
+    world = World()
+    topic_id = world.create()
+
+    assert delete(world, "orders", topic_id).responses[0].error_code == ErrorCode.invalid_request

@@ -1,0 +1,169 @@
+"""From committed blocks to hosted partitions."""
+
+from uuid import UUID
+
+import pytest
+
+from josefine_broker.base.errors import ErrorCode, Fatal, KafkaError
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.core.changes import (
+    AlterTopicConfig,
+    CreateTopic,
+    DeleteTopic,
+    Origin,
+    encode_change,
+)
+from josefine_broker.core.group_offsets import CommittedOffset
+from josefine_broker.core.image import OFFSETS_TOPIC
+from josefine_broker.handlers.blocks import apply_block, reconcile
+from josefine_broker.handlers.groups import coordinator_of, forget_missing_topics, store_offsets
+from tests.unit.handlers.world import ELSEWHERE, World, batch_of, values_in
+
+ORDERS = CreateTopic(name="orders", topic_id=UUID(int=1), replicas=((1,),))
+AGAIN = CreateTopic(name="orders", topic_id=UUID(int=2), replicas=((1,),))
+DELETED = DeleteTopic(topic_id=UUID(int=1))
+
+
+def test_replayed_blocks_open_nothing_until_the_end() -> None:
+    world = World()
+    for change in (ORDERS, DELETED, AGAIN):
+        apply_block(world.ctx, encode_change(change, ELSEWHERE), replaying=True)
+    assert world.ctx.partitions == {}
+    assert world.files.names == {}
+
+    reconcile(world.ctx)
+
+    assert list(world.ctx.partitions) == [("orders", 0)]
+    assert world.ctx.partitions["orders", 0].topic_id == UUID(int=2)
+
+
+def test_reconciling_the_same_image_again_changes_nothing() -> None:
+    world = World()
+    world.create()
+    hosted = world.ctx.partitions["orders", 0]
+
+    reconcile(world.ctx)
+
+    assert world.ctx.partitions["orders", 0] is hosted
+
+
+def test_topic_deleted_and_made_anew_in_one_step_is_another() -> None:
+    world = World()
+    world.raft.propose(encode_change(ORDERS, ELSEWHERE), 0)
+    world.produce(batch_of(b"old"))
+    for change in (DELETED, AGAIN):
+        apply_block(world.ctx, encode_change(change, ELSEWHERE), replaying=True)
+
+    reconcile(world.ctx)
+
+    assert values_in(world.fetch(0)) == []
+    assert world.produce(batch_of(b"new")).base_offset == 0
+
+
+def test_payload_nobody_understands_is_fatal() -> None:
+    world = World()
+    before = world.ctx.image
+
+    with pytest.raises(Fatal):
+        apply_block(world.ctx, b'{"version":9}')
+
+    assert world.ctx.image is before
+
+
+def test_refused_change_leaves_image_and_partitions() -> None:
+    world = World()
+    world.create()
+    before = world.ctx.image
+
+    apply_block(world.ctx, encode_change(AGAIN, ELSEWHERE))
+
+    assert world.ctx.image is before
+
+
+def test_block_of_an_earlier_life_answers_nobody() -> None:
+    world = World()
+    world.raft.at_once = False
+    proposal = world.ctx.propose(ORDERS, 1000)
+
+    apply_block(world.ctx, encode_change(AGAIN, Origin(1, proposal.origin.number - 1)))
+    assert not proposal.settled
+    world.raft.deliver()
+
+    assert proposal.error is not None
+    assert proposal.error.code is ErrorCode.topic_already_exists
+
+
+def test_log_that_cannot_be_opened_leaves_its_partition_unserved_until_it_can() -> None:
+    world = World()
+    world.files.space_bytes = 0
+
+    world.raft.propose(encode_change(ORDERS, ELSEWHERE), 0)
+    assert world.produce().error_code == ErrorCode.kafka_storage_error
+    assert world.fetch(0).error_code == ErrorCode.kafka_storage_error
+    world.files.space_bytes = None
+    world.create("another")
+
+    assert world.produce().error_code == 0
+    assert world.ctx.unopened == {}
+
+
+def test_unopened_partition_of_a_deleted_topic_is_forgotten() -> None:
+    world = World()
+    world.files.space_bytes = 0
+    world.raft.propose(encode_change(ORDERS, ELSEWHERE), 0)
+
+    world.raft.propose(encode_change(DELETED, ELSEWHERE), 0)
+
+    assert world.ctx.unopened == {}
+    assert world.produce().error_code == ErrorCode.unknown_topic_or_partition
+
+
+def test_log_that_cannot_be_opened_stops_a_start() -> None:
+    world = World()
+    world.files.space_bytes = 0
+    apply_block(world.ctx, encode_change(ORDERS, ELSEWHERE), replaying=True)
+
+    with pytest.raises(OSError, match="space"):
+        reconcile(world.ctx)
+
+
+def test_leader_epoch_is_stored_when_it_begins() -> None:
+    world = World()
+    world.create()
+
+    assert world.ctx.partitions["orders", 0].partition.epochs.starts == ((0, 0),)
+    assert "orders-0/leader-epochs.checkpoint" in world.files.names
+
+
+def test_settings_reach_every_partition_of_their_topic() -> None:
+    world = World()
+    topic_id = world.create(partitions=2)
+    change = AlterTopicConfig(topic_id=topic_id, assign=(("min.insync.replicas", "2"),))
+
+    world.raft.propose(encode_change(change, ELSEWHERE), 0)
+
+    for partition in (0, 1):
+        assert world.produce(partition=partition).error_code == ErrorCode.not_enough_replicas
+
+
+def test_group_of_another_brokers_partition_is_not_ours() -> None:
+    world = World(brokers=2)
+    change = CreateTopic(name=OFFSETS_TOPIC, topic_id=UUID(int=3), replicas=((2,),))
+    world.raft.propose(encode_change(change, ELSEWHERE), 0)
+
+    with pytest.raises(KafkaError) as raised:
+        coordinator_of(world.ctx, "g")
+
+    assert raised.value.code is ErrorCode.not_coordinator
+
+
+def test_offsets_are_forgotten_though_the_disk_is_full() -> None:
+    world = World()
+    world.create(OFFSETS_TOPIC)
+    tp = TopicPartition("orders", 0)
+    store_offsets(world.ctx, "g", [(tp, CommittedOffset(5, -1, "", 0))])
+    world.files.space_bytes = 0
+
+    forget_missing_topics(world.ctx)
+
+    assert world.ctx.groups.group_ids == []
