@@ -1,8 +1,8 @@
 """Receive buffers of the blocking shell: a large one is used again once nobody looks at it.
 
 A fetch of 8 MiB would otherwise pay for fresh zeroed pages each time (measured against Kafka: 14 %
-less client CPU per GB). A bytearray that any
-memoryview, numpy or Arrow array still looks at cannot be resized (BufferError): that is the probe,
+less client CPU per GB). A bytearray that any memoryview,
+numpy or Arrow array still looks at cannot be resized (BufferError): that is the probe,
 so a buffer is never written to under a reader, whoever holds it.
 """
 

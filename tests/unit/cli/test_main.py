@@ -1,0 +1,125 @@
+"""The front door: verbs, exit codes, and one sentence for every error."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_cli import errors
+from josefine_cli.main import VERBS, run
+
+
+def outcome(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = run(arguments)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_help_names_every_verb_without_loading_one(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.import_module", lambda name: pytest.fail(f"loaded {name}"))
+
+    code, out, err = outcome(capsys, "--help")
+
+    assert (code, err) == (0, "")
+    assert all(f"  {verb} " in out for verb in VERBS)
+
+
+def test_no_verb_prints_the_help_and_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = outcome(capsys)
+
+    assert code == errors.EXIT_USAGE
+    assert "Commands:" in out
+
+
+def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = outcome(capsys, "--version")
+
+    assert code == 0
+    assert out.startswith("josefine ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("topcs",), "no command 'topcs': did you mean 'topics'?"),
+        (("zzz",), "no command 'zzz': there are broker, "),
+        (("--nope",), "no such option: --nope (see 'josefine --help')"),
+        (("topics", "creat", "x"), "no such command 'creat'"),
+        (("topics", "create"), "missing argument 'name' (see 'josefine topics create --help')"),
+        (("topics", "create", "t", "-p", "0"), "invalid value for '--partitions'"),
+        (("topics", "create", "t", "-c", "x"), "--config 'x' is not KEY=VALUE"),
+        (("topics", "delete", "t"), "deleting without a terminal to ask on needs --yes"),
+        (("topics", "list", "-b", "nowhere"), "'nowhere' is not a broker address"),
+        (("produce", "t", "-f", "json", "-k", ":"), "--key-separator is a text for --format lines"),
+        (("produce", "t", "-H", "x"), "--header 'x' is not NAME=VALUE"),
+        (("consume", "t", "--from", "soon"), "--from 'soon' is none of"),
+        (("consume", "t", "-F", "--to", "5"), "--follow has no end"),
+        (("consume", "t", "-p", "x"), "--partitions 'x' is not like 0,2,5-7"),
+    ],
+)
+def test_wrong_usage_is_one_sentence_and_exit_code_2(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], sentence: str
+) -> None:
+    code, out, err = outcome(capsys, *arguments)
+
+    assert (code, out) == (errors.EXIT_USAGE, "")
+    assert err.startswith(f"error: {sentence}")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("verb", [("topics", "list"), ("produce", "t"), ("consume", "t")])
+def test_an_unreachable_broker_is_one_sentence_with_its_address(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    verb: tuple[str, ...],
+) -> None:
+    monkeypatch.setattr("josefine_cli.output.BOOTSTRAP_TIMEOUT_MS", 50)
+    monkeypatch.setenv("JOSEFINE_BOOTSTRAP", "127.0.0.1:1")
+
+    code, out, err = outcome(capsys, *verb)
+
+    assert (code, out) == (errors.EXIT_FAILURE, "")
+    assert err.startswith("error: cannot reach a broker at 127.0.0.1:1 (connection refused)")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence", "code"),
+    [
+        (KafkaError(ErrorCode.message_too_large, "too large"), "too large", 1),
+        (KafkaError(ErrorCode.message_too_large), "message too large", 1),
+        (OSError(errno.ENOENT, "No such file or directory", "x.txt"),
+         "x.txt: no such file or directory", 1),
+        (ModuleNotFoundError("No module named 'pyspark'", name="pyspark"),
+         "'pyspark' is not installed: pip install 'josefine[spark]'", 1),
+        (errors.UsageError("wrong"), "wrong", 2),
+        (ZeroDivisionError("division by zero"),
+         "unexpected ZeroDivisionError: division by zero (JOSEFINE_DEBUG=1 shows where)", 1),
+    ],
+)  # fmt: skip
+def test_every_exception_becomes_a_sentence_and_a_code(
+    error: Exception, sentence: str, code: int
+) -> None:
+    assert errors.explain(error) == (sentence, code)
+
+
+def test_a_stack_trace_is_shown_only_when_asked_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors.report(ZeroDivisionError("x"))
+    assert "Traceback" not in capsys.readouterr().err
+
+    monkeypatch.setenv("JOSEFINE_DEBUG", "1")
+    errors.report(ZeroDivisionError("x"))
+
+    assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_interrupts_and_broken_pipes_are_silent(capsys: pytest.CaptureFixture[str]) -> None:
+    assert errors.report(KeyboardInterrupt()) == 130
+    assert errors.report(BrokenPipeError()) == 141
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,40 @@
+"""Places in a topic as people write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from josefine_broker.client.io_blocking import EARLIEST, LATEST
+from josefine_cli.errors import UsageError
+from josefine_cli.when import AtOffset, AtTime, Place, parse_place
+
+NOW_MS = 1_700_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("earliest", AtTime(EARLIEST)),
+        ("Latest", AtTime(LATEST)),
+        ("0", AtOffset(0)),
+        ("42", AtOffset(42)),
+        ("-5", AtOffset(-5)),
+        ("-10m", AtTime(NOW_MS - 600_000)),
+        ("-90s", AtTime(NOW_MS - 90_000)),
+        ("-2h", AtTime(NOW_MS - 7_200_000)),
+        ("-1d", AtTime(NOW_MS - 86_400_000)),
+        ("-9999w", AtTime(0)),
+        ("2013-01-01", AtTime(1_356_998_400_000)),
+        ("2013-01-01T05:00:00Z", AtTime(1_357_016_400_000)),
+        ("2013-01-01T05:00:00.25", AtTime(1_357_016_400_250)),
+        ("2013-01-01T05:00:00-05:00", AtTime(1_357_034_400_000)),
+    ],
+)
+def test_each_form_is_understood(text: str, place: Place) -> None:
+    assert parse_place(text, "--from", NOW_MS) == place
+
+
+@pytest.mark.parametrize("text", ["", "soon", "10m", "-10y", "--5", "1.5", "2013-13-01"])
+def test_another_form_is_refused_naming_the_option_and_the_forms(text: str) -> None:
+    with pytest.raises(UsageError, match=r"--to '.*' is none of: earliest, latest"):
+        parse_place(text, "--to", NOW_MS)
