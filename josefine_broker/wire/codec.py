@@ -5,7 +5,7 @@ Errors: bytes that are not what their header says → CorruptData; a key or vers
 `apis.py` → KafkaError(unsupported_version).
 """
 
-import struct
+from struct import Struct
 from typing import Any, NamedTuple, TypeAlias
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
@@ -17,11 +17,20 @@ from josefine_broker.wire.versions import request_plan, response_plan
 CONTROL_BODY_BYTES_MAX = 8 * 1024 * 1024
 """Requests other than Produce: a million one-byte elements become a gigabyte of objects."""
 
-_HEADER = struct.Struct(">hhih")
-_LENGTH_AND_CORRELATION = struct.Struct(">ii")
+_HEADER = Struct(">hhih")
+_LENGTH_AND_CORRELATION = Struct(">ii")
+_new = tuple.__new__
 
-# What running off the end of a buffer raises in the readers.
-_MALFORMED = (struct.error, IndexError)
+_SUPPORTED = frozenset(
+    (spec.key, version)
+    for spec in apis.APIS.values()
+    for version in range(spec.min_version, spec.max_version + 1)
+)
+_FLEXIBLE = frozenset(pair for pair in _SUPPORTED if apis.is_flexible(*pair))
+# Response header v1, but never for ApiVersions: its reader does not know the version yet.
+_TAGGED_RESPONSE = frozenset(pair for pair in _FLEXIBLE if pair[0] != apis.API_VERSIONS)
+# Room for length and correlation id, and the empty tagged section of response header v1.
+_RESPONSE_HEADERS = {pair: bytes(9 if pair in _TAGGED_RESPONSE else 8) for pair in _SUPPORTED}
 
 Entity: TypeAlias = Any
 """A shape of `wire.entities`, `wire.produce` or `wire.fetch`."""
@@ -44,17 +53,20 @@ def parse_request_header(frame: Buffer) -> RequestHeader:
     """
     try:
         api_key, api_version, correlation_id, size = _HEADER.unpack_from(frame)
-        pos = _HEADER.size
+        pos = 10
         client_id = None
         if size >= 0:
-            client_id, pos = p.read_text(frame, pos, size)
+            pos += size
+            if pos > len(frame):
+                raise CorruptData("request header is cut short")
+            client_id = str(frame[10:pos], "utf-8")
         elif size != -1:
             raise CorruptData("negative length of the client id")
-        if apis.is_supported(api_key, api_version) and apis.is_flexible(api_key, api_version):
-            pos = p.skip_tags(frame, pos)
-    except (struct.error, IndexError) as error:
+        if (api_key, api_version) in _FLEXIBLE:
+            pos = pos + 1 if frame[pos] == 0 else p.skip_tags(frame, pos)
+    except p.MALFORMED as error:
         raise CorruptData("request header is cut short") from error
-    return RequestHeader(api_key, api_version, correlation_id, client_id, pos)
+    return _new(RequestHeader, (api_key, api_version, correlation_id, client_id, pos))
 
 
 def decode_request(header: RequestHeader, frame: memoryview) -> Entity:
@@ -64,7 +76,8 @@ def decode_request(header: RequestHeader, frame: memoryview) -> Entity:
     Metadata request for all topics.
     """
     api_key, version = header.api_key, header.api_version
-    _require_supported(api_key, version)
+    if (api_key, version) not in _SUPPORTED:
+        raise _unsupported(api_key, version)
     pos = header.body_offset
     entity: Entity
     try:
@@ -76,7 +89,7 @@ def decode_request(header: RequestHeader, frame: memoryview) -> Entity:
             entity, _ = fetch_request.decode_request(frame, pos, version)
         else:
             entity, _ = request_plan(api_key, version).read(frame, pos)
-    except _MALFORMED as error:
+    except p.MALFORMED as error:
         raise CorruptData(f"request of key {api_key} v{version} is cut short") from error
     return entity
 
@@ -85,10 +98,10 @@ def encode_response(
     api_key: int, api_version: int, correlation_id: int, entity: Entity
 ) -> list[Buffer]:
     """The whole frame as buffers in order; those of fetched records are the caller's own."""
-    _require_supported(api_key, api_version)
-    out = bytearray(_LENGTH_AND_CORRELATION.size)
-    if _has_tagged_response_header(api_key, api_version):
-        out.append(0)
+    header = _RESPONSE_HEADERS.get((api_key, api_version))
+    if header is None:
+        raise _unsupported(api_key, api_version)
+    out = bytearray(header)
     if api_key == apis.PRODUCE:
         buffers = produce.encode_response(out, entity, api_version)
     elif api_key == apis.FETCH:
@@ -105,13 +118,14 @@ def encode_request(
     api_key: int, api_version: int, correlation_id: int, client_id: str | None, entity: Entity
 ) -> list[Buffer]:
     """The whole frame as buffers in order; those of produced records are the caller's own."""
-    _require_supported(api_key, api_version)
+    if (api_key, api_version) not in _SUPPORTED:
+        raise _unsupported(api_key, api_version)
     out = bytearray(4)
     out += _HEADER.pack(api_key, api_version, correlation_id, -1)
     if client_id is not None:
         del out[-2:]
         p.write_string(out, client_id)
-    if apis.is_flexible(api_key, api_version):
+    if (api_key, api_version) in _FLEXIBLE:
         out.append(0)
     if api_key == apis.PRODUCE:
         buffers = produce.encode_request(out, entity, api_version)
@@ -126,11 +140,12 @@ def encode_request(
 
 def decode_response(api_key: int, api_version: int, frame: memoryview) -> tuple[int, Entity]:
     """(correlation id, body in our one shape); records of a Fetch are slices of `frame`."""
-    _require_supported(api_key, api_version)
+    if (api_key, api_version) not in _SUPPORTED:
+        raise _unsupported(api_key, api_version)
     entity: Entity
     try:
         correlation_id, pos = p.read_int32(frame, 0)
-        if _has_tagged_response_header(api_key, api_version):
+        if (api_key, api_version) in _TAGGED_RESPONSE:
             pos = p.skip_tags(frame, pos)
         if api_key == apis.PRODUCE:
             entity, pos = produce.decode_response(frame, pos, api_version)
@@ -138,7 +153,7 @@ def decode_response(api_key: int, api_version: int, frame: memoryview) -> tuple[
             entity, pos = fetch_response.decode_response(frame, pos, api_version)
         else:
             entity, pos = response_plan(api_key, api_version).read(frame, pos)
-    except _MALFORMED as error:
+    except p.MALFORMED as error:
         raise CorruptData(f"response of key {api_key} v{api_version} is cut short") from error
     if pos != len(frame):
         raise CorruptData(
@@ -147,13 +162,7 @@ def decode_response(api_key: int, api_version: int, frame: memoryview) -> tuple[
     return correlation_id, entity
 
 
-def _has_tagged_response_header(api_key: int, api_version: int) -> bool:
-    """Response header v1, but never for ApiVersions: its reader does not know the version yet."""
-    return api_key != apis.API_VERSIONS and apis.is_flexible(api_key, api_version)
-
-
-def _require_supported(api_key: int, api_version: int) -> None:
-    if not apis.is_supported(api_key, api_version):
-        raise KafkaError(
-            ErrorCode.unsupported_version, f"key {api_key} version {api_version} is not known"
-        )
+def _unsupported(api_key: int, api_version: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.unsupported_version, f"key {api_key} version {api_version} is not known"
+    )

@@ -1,11 +1,13 @@
 """Kafka's primitive types: read at a position of a buffer, write to the end of a bytearray.
 
 A reader takes (buffer, position) and returns (value, next position). What is outside the buffer
-or not allowed raises CorruptData, struct.error or IndexError; the codec turns all three into
-CorruptData. No reader allocates by a count or length that it has not held against the bytes
-that remain. Types: kafka.apache.org/protocol#protocol_types, KIP-482 for the compact ones.
+or not allowed raises CorruptData or one of `MALFORMED`; the codec turns all of them into
+CorruptData. No reader allocates by a count or length that it has not held against the bytes that
+remain. Strings and counts are read without a call to another reader: most of the time of a small
+request was calls. Types: kafka.apache.org/protocol#protocol_types, KIP-482 for the compact ones.
 """
 
+import struct
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from struct import Struct
@@ -23,7 +25,9 @@ INT16 = Struct(">h")
 INT32 = Struct(">i")
 INT64 = Struct(">q")
 
-VARINT_BYTES_MAX = 5
+MALFORMED = (struct.error, IndexError, UnicodeDecodeError)
+"""What running off the end of a buffer, or a string that is not UTF-8, raises in a reader."""
+
 UUID_CACHE_MAX = 4096
 """Topic ids kept decoded: parsing one costs a microsecond, and a consumer repeats them."""
 
@@ -93,33 +97,30 @@ def read_uuid(buf: Buffer, pos: int) -> tuple[UUID | None, int]:
     return uuid_of(bytes(buf[pos:end])), end
 
 
-def read_text(buf: Buffer, pos: int, size: int) -> tuple[str, int]:
-    """`size` bytes of UTF-8."""
-    end = pos + size
-    if end > len(buf):
-        raise CorruptData("string is longer than the bytes that remain")
-    try:
-        return str(buf[pos:end], "utf-8"), end
-    except UnicodeDecodeError as error:
-        raise CorruptData("string is not UTF-8") from error
-
-
 def read_nullable_string(buf: Buffer, pos: int) -> tuple[str | None, int]:
     """A string after an int16 length; -1 is null."""
     size = INT16.unpack_from(buf, pos)[0]
-    if size >= 0:
-        return read_text(buf, pos + 2, size)
-    if size == -1:
-        return None, pos + 2
-    raise CorruptData("negative string length")
+    pos += 2
+    end = pos + size
+    if size < 0 or end > len(buf):
+        if size == -1:
+            return None, pos
+        raise CorruptData(f"string of {size} bytes in {len(buf) - pos} bytes")
+    return str(buf[pos:end], "utf-8"), end
 
 
 def read_nullable_compact_string(buf: Buffer, pos: int) -> tuple[str | None, int]:
     """A string after its length plus one as a varint; zero is null."""
-    size, pos = read_varint(buf, pos)
+    size = buf[pos]
+    pos += 1
+    if size >= 0x80:
+        size, pos = read_varint(buf, pos - 1)
     if size == 0:
         return None, pos
-    return read_text(buf, pos, size - 1)
+    end = pos + size - 1
+    if end > len(buf):
+        raise CorruptData(f"string of {size - 1} bytes in {len(buf) - pos} bytes")
+    return str(buf[pos:end], "utf-8"), end
 
 
 def read_string(buf: Buffer, pos: int) -> tuple[str, int]:
@@ -132,10 +133,10 @@ def read_string(buf: Buffer, pos: int) -> tuple[str, int]:
 
 def read_compact_string(buf: Buffer, pos: int) -> tuple[str, int]:
     """A string after its length plus one as a varint, not null."""
-    size, pos = read_varint(buf, pos)
-    if size == 0:
+    value, pos = read_nullable_compact_string(buf, pos)
+    if value is None:
         raise CorruptData("null where a string is required")
-    return read_text(buf, pos, size - 1)
+    return value, pos
 
 
 def read_nullable_count(buf: Buffer, pos: int) -> tuple[int | None, int]:
@@ -161,18 +162,22 @@ def read_nullable_compact_count(buf: Buffer, pos: int) -> tuple[int | None, int]
 
 def read_count(buf: Buffer, pos: int) -> tuple[int, int]:
     """Length of an array that is not null."""
-    count, pos = read_nullable_count(buf, pos)
-    if count is None:
-        raise CorruptData("null where an array is required")
+    count: int = INT32.unpack_from(buf, pos)[0]
+    pos += 4
+    if not 0 <= count <= len(buf) - pos:
+        raise CorruptData(f"array of {count} elements in {len(buf) - pos} bytes")
     return count, pos
 
 
 def read_compact_count(buf: Buffer, pos: int) -> tuple[int, int]:
     """Length of a compact array that is not null."""
-    count, pos = read_nullable_compact_count(buf, pos)
-    if count is None:
-        raise CorruptData("null where an array is required")
-    return count, pos
+    count = buf[pos]
+    pos += 1
+    if count >= 0x80:
+        count, pos = read_varint(buf, pos - 1)
+    if not 0 < count <= len(buf) - pos + 1:
+        raise CorruptData(f"array of {count - 1} elements in {len(buf) - pos} bytes")
+    return count - 1, pos
 
 
 def array_reader(item: Reader, *, flexible: bool, nullable: bool) -> Reader:
@@ -196,7 +201,8 @@ def array_reader(item: Reader, *, flexible: bool, nullable: bool) -> Reader:
 
 def skip_tags(buf: Buffer, pos: int) -> int:
     """Step over a tagged section; KIP-482 obliges a reader to ignore tags it does not know."""
-    if buf[pos] == 0:
+    count = buf[pos]
+    if count == 0:
         return pos + 1
     count, pos = read_varint(buf, pos)
     for _ in range(count):

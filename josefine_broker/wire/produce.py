@@ -10,6 +10,7 @@ What changed when: 5 log start offset in the response, 8 record errors (KIP-467)
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 from uuid import UUID
@@ -28,6 +29,16 @@ _ACKS_AND_TIMEOUT = Struct(">hi")
 _RESULT_V3 = Struct(">ihqq")
 _RESULT = Struct(">ihqqq")
 _LEADER = Struct(">ii")
+_ACKS_TIMEOUT_COUNT = Struct(">hii")
+_INDEX_AND_SIZE = Struct(">ii")
+# No transaction, acks, timeout, topic count, length of the name; partition count, index, length.
+_ONE_LEGACY = Struct(">hhiih")
+_ONE_PARTITION_LEGACY = Struct(">iii")
+_ONE_FLEXIBLE = Struct(">BhiBB")
+_ONE_PARTITION_FLEXIBLE = Struct(">Bi")
+ONE_BYTES_MIN = 14
+"""Less cannot hold what the two layouts above read first."""
+_new = tuple.__new__
 
 
 class ProducePartition(NamedTuple):
@@ -102,12 +113,52 @@ class ProduceResponse(NamedTuple):
 
 def decode_request(buf: Buffer, pos: int, version: int) -> tuple[ProduceRequest, int]:
     """(request, position after it); records are slices of `buf`, which must be a memoryview."""
+    if version >= ID_SINCE:
+        return _decode_request_flexible(buf, pos, True)
     if version >= FLEXIBLE_SINCE:
-        return _decode_request_flexible(buf, pos, by_id=version >= ID_SINCE)
-    return _decode_request_legacy(buf, pos)
+        return _decode_one_flexible(buf, pos) or _decode_request_flexible(buf, pos, False)
+    return _decode_one_legacy(buf, pos) or _decode_request_legacy(buf, pos)
 
 
-def _decode_request_flexible(buf: Buffer, pos: int, *, by_id: bool) -> tuple[ProduceRequest, int]:
+# Two decoders for what librdkafka always sends: one partition, no transaction. They take half the
+# time of the general ones (1.0 against 2.1 microseconds) and answer None for anything else.
+
+
+def _decode_one_flexible(buf: Buffer, pos: int) -> tuple[ProduceRequest, int] | None:
+    end = len(buf)
+    if end - pos < ONE_BYTES_MIN:
+        return None
+    transaction, acks, timeout_ms, topics, size = _ONE_FLEXIBLE.unpack_from(buf, pos)
+    name_end = pos + 8 + size
+    if transaction or topics != 2 or not 0 < size < 0x80 or name_end + 11 > end:
+        return None
+    partitions, index = _ONE_PARTITION_FLEXIBLE.unpack_from(buf, name_end)
+    size, start = p.read_varint(buf, name_end + 5)
+    # Partition, topic and request close with an empty tagged section each.
+    if partitions != 2 or size == 0 or start + size + 2 != end or buf[end - 3 :] != b"\0\0\0":
+        return None
+    part = _new(ProducePartition, (index, buf[start : end - 3]))
+    topic = _new(ProduceTopic, (str(buf[pos + 9 : name_end], "utf-8"), None, (part,)))
+    return _new(ProduceRequest, (None, acks, timeout_ms, (topic,))), end
+
+
+def _decode_one_legacy(buf: Buffer, pos: int) -> tuple[ProduceRequest, int] | None:
+    end = len(buf)
+    if end - pos < ONE_BYTES_MIN:
+        return None
+    transaction, acks, timeout_ms, topics, size = _ONE_LEGACY.unpack_from(buf, pos)
+    name_end = pos + 14 + size
+    if transaction != -1 or topics != 1 or size < 0 or name_end + 12 > end:
+        return None
+    partitions, index, size = _ONE_PARTITION_LEGACY.unpack_from(buf, name_end)
+    if partitions != 1 or size < 0 or name_end + 12 + size != end:
+        return None
+    part = _new(ProducePartition, (index, buf[name_end + 12 :]))
+    topic = _new(ProduceTopic, (str(buf[pos + 14 : name_end], "utf-8"), None, (part,)))
+    return _new(ProduceRequest, (None, acks, timeout_ms, (topic,))), end
+
+
+def _decode_request_flexible(buf: Buffer, pos: int, by_id: bool) -> tuple[ProduceRequest, int]:
     transactional_id, pos = p.read_nullable_compact_string(buf, pos)
     acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(buf, pos)
     topic_count, pos = p.read_compact_count(buf, pos + 6)
@@ -119,31 +170,45 @@ def _decode_request_flexible(buf: Buffer, pos: int, *, by_id: bool) -> tuple[Pro
         for _ in range(count):
             index = _INT32.unpack_from(buf, pos)[0]
             size, pos = p.read_varint(buf, pos + 4)
-            records, pos = slice_of(buf, pos, size - 1)
-            pos = p.skip_tags(buf, pos)
-            partitions.append(ProducePartition(index, records))
-        pos = p.skip_tags(buf, pos)
-        topics.append(ProduceTopic(name, topic_id, tuple(partitions)))
-    pos = p.skip_tags(buf, pos)
-    return ProduceRequest(transactional_id, acks, timeout_ms, tuple(topics)), pos
+            end = pos + size - 1
+            if size == 0:
+                records, pos = None, pos
+            elif end <= len(buf):
+                records, pos = buf[pos:end], end
+            else:
+                raise CorruptData(f"{size - 1} bytes of records in {len(buf) - pos} bytes")
+            pos = pos + 1 if buf[pos] == 0 else p.skip_tags(buf, pos)
+            partitions.append(_new(ProducePartition, (index, records)))
+        pos = pos + 1 if buf[pos] == 0 else p.skip_tags(buf, pos)
+        topics.append(_new(ProduceTopic, (name, topic_id, tuple(partitions))))
+    pos = pos + 1 if buf[pos] == 0 else p.skip_tags(buf, pos)
+    return _new(ProduceRequest, (transactional_id, acks, timeout_ms, tuple(topics))), pos
 
 
 def _decode_request_legacy(buf: Buffer, pos: int) -> tuple[ProduceRequest, int]:
     transactional_id, pos = p.read_nullable_string(buf, pos)
-    acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(buf, pos)
-    topic_count, pos = p.read_count(buf, pos + 6)
+    acks, timeout_ms, topic_count = _ACKS_TIMEOUT_COUNT.unpack_from(buf, pos)
+    pos += 10
+    if topic_count < 0:
+        raise CorruptData("null where an array is required")
     topics = []
     for _ in range(topic_count):
         name, pos = p.read_string(buf, pos)
         count, pos = p.read_count(buf, pos)
         partitions = []
         for _ in range(count):
-            index = _INT32.unpack_from(buf, pos)[0]
-            size = _INT32.unpack_from(buf, pos + 4)[0]
-            records, pos = slice_of(buf, pos + 8, size)
-            partitions.append(ProducePartition(index, records))
-        topics.append(ProduceTopic(name, None, tuple(partitions)))
-    return ProduceRequest(transactional_id, acks, timeout_ms, tuple(topics)), pos
+            index, size = _INDEX_AND_SIZE.unpack_from(buf, pos)
+            pos += 8
+            end = pos + size
+            if size >= 0 and end <= len(buf):
+                records, pos = buf[pos:end], end
+            elif size == -1:
+                records = None
+            else:
+                raise CorruptData(f"{size} bytes of records in {len(buf) - pos} bytes")
+            partitions.append(_new(ProducePartition, (index, records)))
+        topics.append(_new(ProduceTopic, (name, None, tuple(partitions))))
+    return _new(ProduceRequest, (transactional_id, acks, timeout_ms, tuple(topics))), pos
 
 
 def read_topic(buf: Buffer, pos: int, by_id: bool) -> tuple[str, UUID | None, int]:
@@ -198,6 +263,8 @@ def encode_request(out: bytearray, request: ProduceRequest, version: int) -> lis
 
 def encode_response(out: bytearray, response: ProduceResponse, version: int) -> list[Buffer]:
     """Append the body to `out`; returns the buffers of the whole."""
+    if 8 <= version < ID_SINCE and _encode_one(out, response, version >= FLEXIBLE_SINCE):
+        return [out]
     if version >= FLEXIBLE_SINCE:
         _encode_response_flexible(
             out, response, by_id=version >= ID_SINCE, with_leader=version >= LEADER_SINCE
@@ -207,6 +274,36 @@ def encode_response(out: bytearray, response: ProduceResponse, version: int) -> 
             out, response, with_log_start=version >= 5, with_errors=version >= 8
         )
     return [out]
+
+
+def _encode_one(out: bytearray, response: ProduceResponse, flexible: bool) -> bool:
+    """The answer to one stored batch, versions 8 to 12, in one packing; False if it is not that."""
+    topics = response.topics
+    if len(topics) != 1 or len(topics[0].partitions) != 1 or response.node_endpoints:
+        return False
+    part = topics[0].partitions[0]
+    name = topics[0].name.encode()
+    size = len(name)
+    if part[5:] != _NOTHING_MORE or size > ONE_NAME_BYTES_MAX:
+        return False
+    layout = _one_result(size, flexible)
+    if flexible:
+        out += layout.pack(2, size + 1, name, 2, *part[:5], 1, 0, 0, 0, response.throttle_ms, 0)
+    else:
+        out += layout.pack(1, size, name, 1, *part[:5], 0, -1, response.throttle_ms)
+    return True
+
+
+ONE_NAME_BYTES_MAX = 126
+"""A name's compact length then fits one byte."""
+
+
+@lru_cache(maxsize=2 * ONE_NAME_BYTES_MAX)
+def _one_result(name_bytes: int, flexible: bool) -> Struct:
+    """Topic count, name, partition count, result, errors and message, throttle (and tags)."""
+    if flexible:
+        return Struct(f">BB{name_bytes}sBihqqqBBBBiB")
+    return Struct(f">ih{name_bytes}siihqqqihi")
 
 
 def _encode_response_flexible(

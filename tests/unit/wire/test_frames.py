@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from josefine_broker.base.errors import CorruptData
-from josefine_broker.wire.frames import CHUNK_BYTES, GROWTH_MAX, FrameBuffer, FrameError
+from josefine_broker.wire.frames import (
+    CHUNK_BYTES,
+    CHUNK_BYTES_MAX,
+    GROWTH_MAX,
+    ChunkPool,
+    FrameBuffer,
+    FrameError,
+)
 
 
 def framed(payloads: list[bytes]) -> bytes:
@@ -16,13 +23,14 @@ def framed(payloads: list[bytes]) -> bytes:
 
 def receive(buffer: FrameBuffer, data: bytes, step: int) -> list[memoryview]:
     """Feed `data` in pieces of at most `step` bytes, as a socket would."""
-    frames = []
-    while data:
+    frames: list[memoryview] = []
+    rest = memoryview(data)
+    while rest:
         room = buffer.get_buffer(-1)
-        size = min(step, len(room), len(data))
-        room[:size] = data[:size]
+        size = min(step, len(room), len(rest))
+        room[:size] = rest[:size]
         frames += buffer.buffer_updated(size)
-        data = data[size:]
+        rest = rest[size:]
     return frames
 
 
@@ -100,3 +108,64 @@ def test_the_buffer_offered_is_never_empty() -> None:
         assert len(room) > 0
         room[:] = bytes(len(room))
         buffer.buffer_updated(len(room))
+
+
+def test_a_frame_that_is_kept_is_never_overwritten_by_chunks_used_again() -> None:
+    """Half of the frames are kept, half let go: only the memory of the latter may come back."""
+    pool = ChunkPool()
+    buffer = FrameBuffer(pool=pool)
+    kept = {}
+
+    for number in range(60):
+        frame = receive(buffer, framed([b"%04d" % number * 250_000]), 300_000)[0]
+        if number % 2:
+            kept[number] = frame
+        del frame
+
+    for number, frame in kept.items():
+        assert bytes(frame) == b"%04d" % number * 250_000
+
+
+def test_large_chunks_are_used_again_once_no_frame_of_them_is_left() -> None:
+    buffer = FrameBuffer()
+    chunks = set()
+
+    for _ in range(100):
+        receive(buffer, framed([b"x" * 1_000_000]), 1_000_000)
+        chunks.add(id(buffer._chunk))
+
+    assert len(chunks) <= 4
+
+
+def test_a_pool_gives_out_no_chunk_that_somebody_sees() -> None:
+    pool = ChunkPool()
+    seen, unseen = pool.take(CHUNK_BYTES_MAX), pool.take(CHUNK_BYTES_MAX)
+    view = memoryview(seen)[5:10]
+    pool.give(seen)
+    pool.give(unseen)
+
+    assert pool.take(CHUNK_BYTES_MAX) is unseen
+    assert pool.take(CHUNK_BYTES_MAX) is not seen
+    view.release()
+    assert pool.take(CHUNK_BYTES_MAX) is seen
+    assert len(seen) == CHUNK_BYTES_MAX
+
+
+def test_a_pool_keeps_no_more_than_its_bound() -> None:
+    pool = ChunkPool(bytes_max=1000)
+    first, second = bytearray(600), bytearray(600)
+    pool.give(first)
+    pool.give(second)
+
+    assert pool.take(600) is second
+    assert pool.take(600) is not first
+
+
+def test_a_connection_that_goes_back_to_small_frames_gives_its_large_chunk_away() -> None:
+    buffer = FrameBuffer()
+    receive(buffer, framed([b"x" * 1_000_000] * 8), 1_000_000)
+
+    for _ in range(12):
+        receive(buffer, framed([b"y" * 1000] * (len(buffer.get_buffer()) // 1000)), 1_000_000)
+
+    assert len(buffer._chunk) == CHUNK_BYTES
