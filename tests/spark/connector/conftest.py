@@ -83,6 +83,7 @@ class Stream:
     def frame(self, topic: str, **options: Any) -> DataFrame:
         reader = self.spark.readStream.format("josefine")
         options = {"subscribe": topic, "startingOffsets": "earliest"} | options
+        options = {name: value for name, value in options.items() if value is not None}
         return reader.option("kafka.bootstrap.servers", self.bootstrap).options(**options).load()
 
     def start(self, topic: str, *, available_now: bool = False, **options: Any) -> Any:
