@@ -1,0 +1,184 @@
+"""Where Delta's jars come from, in which order, and what is said when something is missing."""
+
+from __future__ import annotations
+
+import os
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from josefine_spark import session as package_session
+from josefine_spark.cache import cache_dir
+from josefine_spark.session import (
+    DELTA_VERSION,
+    POM,
+    SessionError,
+    check_java,
+    delta_conf,
+    prepare_environment,
+    spark_version,
+)
+
+JAR = "delta-spark_4.2_2.13-4.4.0.jar"
+
+FAKE_MAVEN = """#!/bin/sh
+echo "$@" >> "{log}"
+for argument in "$@"; do
+  case "$argument" in -DoutputDirectory=*) folder="${{argument#*=}}";; esac
+done
+{fail}
+/bin/mkdir -p "$folder" && /usr/bin/touch "$folder/{jar}" "$folder/delta-storage-4.4.0.jar"
+"""
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("JOSEFINE_SPARK_JARS", "SPARK_HOME", "PYSPARK_SUBMIT_ARGS", "JAVA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("JOSEFINE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    (tmp_path / "bin").mkdir()
+
+
+def program(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def fake_maven(tmp_path: Path, fail: str = "") -> Path:
+    log = tmp_path / "mvn.log"
+    program(tmp_path / "bin" / "mvn", FAKE_MAVEN.format(log=log, fail=fail, jar=JAR))
+    return log
+
+
+def test_a_given_folder_of_jars_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "jars"
+    folder.mkdir()
+    (folder / JAR).touch()
+    monkeypatch.setenv("JOSEFINE_SPARK_JARS", str(folder))
+
+    conf = delta_conf({"spark.jars.packages": "io.delta:delta-spark_4.2_2.13:4.4.0"})
+
+    assert conf == {"spark.jars": str(folder / JAR)}
+
+
+def test_a_given_folder_without_delta_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOSEFINE_SPARK_JARS", str(tmp_path))
+
+    with pytest.raises(SessionError, match="has no delta-spark jar"):
+        delta_conf({})
+
+
+@pytest.mark.parametrize("name", ["spark.jars", "spark.jars.packages"])
+def test_delta_that_the_caller_brings_is_left_alone(tmp_path: Path, name: str) -> None:
+    log = fake_maven(tmp_path)
+
+    assert delta_conf({name: "somewhere/delta-spark_4.2.jar"}) == {}
+    assert not log.exists()
+
+
+def test_maven_fills_the_cache_once_and_other_jars_stay(tmp_path: Path) -> None:
+    log = fake_maven(tmp_path)
+
+    first = delta_conf({"spark.jars": "mine.jar"})
+    second = delta_conf({})
+
+    folder = tmp_path / "cache" / "jars" / f"delta-{DELTA_VERSION}-spark-{spark_version()}"
+    assert first["spark.jars"].split(",")[:2] == ["mine.jar", str(folder / JAR)]
+    assert second["spark.jars"].split(",")[0] == str(folder / JAR)
+    assert len(log.read_text().splitlines()) == 1
+    assert f"-Dspark.binary.version={spark_version()}" in log.read_text()
+
+
+def test_without_maven_sparks_own_resolver_fetches_the_jar_of_this_spark() -> None:
+    package = f"io.delta:delta-spark_{spark_version()}_2.13:{DELTA_VERSION}"
+
+    assert delta_conf({}) == {"spark.jars.packages": package}
+    both = delta_conf({"spark.jars.packages": "a:b:1"})
+    assert both == {"spark.jars.packages": f"a:b:1,{package}"}
+
+
+def test_a_failing_maven_leaves_no_half_filled_cache(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_maven(tmp_path, fail="echo 'no network'; exit 1")
+
+    assert "spark.jars.packages" in delta_conf({})
+    assert "no network" in capsys.readouterr().err
+    assert list((tmp_path / "cache" / "jars").iterdir()) == []
+
+
+def test_pom_names_the_version_that_the_code_names() -> None:
+    properties = ET.parse(POM).getroot().find("{*}properties")
+
+    assert properties is not None
+    assert properties.findtext("{*}delta.version") == DELTA_VERSION
+
+
+def test_missing_java_is_one_sentence_that_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SessionError, match=r"needs a Java 17 runtime .* none on PATH: install"):
+        check_java()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(SessionError, match=f"JAVA_HOME={tmp_path} has none"):
+        check_java()
+
+
+def test_a_java_that_is_too_old_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "jdk"
+    program(home / "bin" / "java", "#!/bin/sh\n")
+    (home / "release").write_text('JAVA_VERSION="11.0.2"\n')
+    monkeypatch.setenv("JAVA_HOME", str(home))
+
+    with pytest.raises(SessionError, match="is Java 11"):
+        check_java()
+    (home / "release").write_text('JAVA_VERSION="21"\n')
+    check_java()
+
+
+def test_workers_run_this_interpreter_and_find_this_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
+
+    prepare_environment()
+    prepare_environment()
+
+    root = str(POM.resolve().parent.parent)
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    assert os.environ["PYTHONPATH"].split(os.pathsep) == [root, "/elsewhere"]
+
+
+def test_a_chosen_worker_interpreter_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "/my/python")
+    monkeypatch.setenv("PYTHONPATH", "")
+
+    prepare_environment()
+
+    assert os.environ["PYSPARK_PYTHON"] == "/my/python"
+
+
+def test_cache_falls_back_when_home_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.touch()
+    monkeypatch.delenv("JOSEFINE_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+
+    assert cache_dir("numba").is_relative_to(tmp_path)
+
+
+def test_the_package_offers_the_session() -> None:
+    assert callable(package_session)
