@@ -63,14 +63,20 @@ def reconcile(
     tip: Tip | Unreadable | None,
     trust: Trust = Trust.NEITHER,
 ) -> Start | Stop:
-    """Compare both sides. A Stop under `trust` means that the trusted side cannot be followed."""
-    verdict = _verdict(checkpoint, tip)
-    if verdict is None:
-        assert not isinstance(tip, Unreadable)
-        return Start(at=_starting(checkpoint, tip), tip=tip)
+    """Compare both sides. A Stop under `trust` means that the trusted side cannot be followed.
+
+    `trust` is obeyed also when both sides agree: a batch may have stopped later, because a topic
+    came back to the subscription that the table knows and the checkpoint has forgotten.
+    """
     if trust is Trust.TABLE and not isinstance(tip, Unreadable):
         # Without a commit of ours the table says "from the beginning": the default start.
         return Start(at=_starting(None, tip), tip=tip, set_checkpoint_aside=True)
+    verdict = _verdict(checkpoint, tip)
+    if verdict is None:
+        assert not isinstance(tip, Unreadable)
+        if trust is Trust.CHECKPOINT and tip is not None:
+            tip = _forgetting(tip, checkpoint)
+        return Start(at=_starting(checkpoint, tip), tip=tip)
     if trust is Trust.CHECKPOINT and checkpoint and checkpoint.committed and not checkpoint.damaged:
         committed = checkpoint.committed
         version = tip.txn_version if tip else 0
@@ -92,6 +98,15 @@ def _starting(checkpoint: Checkpoint | None, tip: Tip | None) -> Ends | None:
     return (checkpoint.planned.first or None) if checkpoint and checkpoint.planned else None
 
 
+def _forgetting(tip: Tip, checkpoint: Checkpoint | None) -> Tip:
+    """The tip without the partitions that the checkpoint does not know."""
+    if checkpoint is None or checkpoint.planned is None:
+        return tip
+    known = checkpoint.planned.ends
+    ends = {partition: end for partition, end in tip.ends.items() if partition in known}
+    return Tip(ends=ends, topic_ids=checkpoint.planned.topic_ids, txn_version=tip.txn_version)
+
+
 def _verdict(checkpoint: Checkpoint | None, tip: Tip | Unreadable | None) -> Verdict | None:
     if isinstance(tip, Unreadable):
         return Verdict.TABLE_UNREADABLE
@@ -110,18 +125,27 @@ def _verdict(checkpoint: Checkpoint | None, tip: Tip | Unreadable | None) -> Ver
     if committed is None:
         if _continues(tip, planned):
             return None
-        ahead = _somewhere(tip, planned, ahead=True)
+        ahead = any(d > 0 for d in _differences(tip, planned))
         return Verdict.TABLE_AHEAD if ahead else Verdict.TABLE_ELSEWHERE
-    behind = _somewhere(tip, committed, ahead=False)
-    if behind and _somewhere(tip, committed, ahead=True):
+    differences = _differences(tip, committed)
+    behind = any(d < 0 for d in differences)
+    if behind and any(d > 0 for d in differences):
         return Verdict.TABLE_ELSEWHERE
     return Verdict.TABLE_BEHIND if behind else Verdict.TABLE_AHEAD
 
 
 def _at(tip: Tip, recorded: Recorded) -> bool:
-    """Whether the table is at the batch's end. The table may know topics that have left since."""
-    same = all(tip.ends.get(partition) == end for partition, end in recorded.ends.items())
-    return same and not _recreated(tip, recorded)
+    """Whether the table is at the batch's end. The table may know topics that have left since,
+    but not more partitions of those that are read."""
+    return not _differences(tip, recorded) and not _recreated(tip, recorded)
+
+
+def _differences(tip: Tip, recorded: Recorded) -> list[int]:
+    """How far the table is ahead (above 0) or behind, in the partitions where it is not equal."""
+    topics = {topic for topic, _ in recorded.ends}
+    unknown = (p for p in tip.ends if p[0] in topics and p not in recorded.ends)
+    differences = [tip.ends.get(p, -1) - end for p, end in recorded.ends.items()]
+    return [d for d in differences if d != 0] + [1 for _ in unknown]
 
 
 def _continues(tip: Tip, planned: Recorded) -> bool:
@@ -131,9 +155,3 @@ def _continues(tip: Tip, planned: Recorded) -> bool:
 
 def _recreated(tip: Tip, recorded: Recorded) -> bool:
     return any(tip.topic_ids.get(t, i) != i for t, i in recorded.topic_ids.items())
-
-
-def _somewhere(tip: Tip, recorded: Recorded, *, ahead: bool) -> bool:
-    """Whether the table is ahead of the batch's end (or behind it) in some partition."""
-    differences = (tip.ends.get(p, 0) - end for p, end in recorded.ends.items())
-    return any(d > 0 if ahead else d < 0 for d in differences)

@@ -1,0 +1,196 @@
+"""A model of Spark, Delta and a topic, small enough to crash ten thousand times a second.
+
+It keeps the real order of writes (offsets log, tables, commits log) and Delta's real rule for a
+transaction version that is not higher: no error and no rows. The decisions, the log reader and the
+checkpoint reader are the shipped ones, over files in memory.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from random import Random
+
+from pipelines.chain import Commit, Skip, Stop, Verdict, decide, decide_by_offset, to_json
+from pipelines.checkpoint import CheckpointFiles
+from pipelines.delta_log import DeltaLogReader
+from pipelines.reconcile import Start, Trust, reconcile
+from tests.unit.pipelines.memory import MemoryFiles, offset_text, parse_offset_text, wal_text
+
+CRASH_POINTS = (
+    "after_offsets",
+    "after_dead_letters",
+    "after_commit",
+    "after_log",
+    "after_set_aside",
+)
+CHECKPOINT = "/ck/sink"
+TABLE, DEAD = "/tables/sink", "/tables/dead"
+
+
+class CrashError(Exception):
+    """The process is gone; only files are left."""
+
+
+class StoppedError(Exception):
+    """The run ended with a verdict instead of writing."""
+
+    def __init__(self, stop: Stop) -> None:
+        super().__init__(stop.verdict.name)
+        self.verdict = stop.verdict
+
+
+@dataclass
+class FakeTable:
+    """A Delta table: log entries as JSON files, rows beside them."""
+
+    files: MemoryFiles
+    path: str
+    rows: list = field(default_factory=list)
+    txn: dict = field(default_factory=dict)
+    version: int = -1
+
+    def commit(self, app_id: str, commit: Commit, rows: list) -> None:
+        if self.txn.get(app_id, 0) >= commit.txn_version:
+            return  # DeltaCommand: `current >= version` skips the write without an error
+        self.txn[app_id] = commit.txn_version
+        self.rows.extend(rows)
+        end, ids = to_json(commit.end), dict(commit.topic_ids)
+        meta = {"josefine": 1, "start": to_json(commit.start), "end": end, "topic_ids": ids}
+        info = {"operation": "WRITE", "userMetadata": json.dumps(meta)}
+        txn = {"appId": app_id, "version": commit.txn_version}
+        self._log({"commitInfo": info}, {"txn": txn})
+
+    def commit_of_others(self) -> None:
+        self._log({"commitInfo": {"operation": "OPTIMIZE"}}, {"txn": {"appId": "x", "version": 9}})
+
+    def _log(self, *actions: dict) -> None:
+        self.version += 1
+        text = "\n".join(json.dumps(action) for action in actions)
+        self.files.texts[f"{self.path}/_delta_log/{self.version:020d}.json"] = text
+
+
+class World:
+    """Everything that outlives a process. A record is (topic, partition, offset); some are bad."""
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        self.files = MemoryFiles()
+        self.table = FakeTable(self.files, TABLE)
+        self.dead = FakeTable(self.files, DEAD)
+        self.ends: dict = {("t", 0): 0}
+        self.ids = {"t": "id-t", "u": "id-u"}
+        self.subscribed = {"t"}
+        self.batch_rows = 5
+
+    def produce(self, count: int) -> None:
+        for _ in range(count):
+            self.ends[self.rng.choice(sorted(self.ends))] += 1
+
+    def is_bad(self, record: tuple) -> bool:
+        return (record[1] * 31 + record[2]) % 7 == 0
+
+    def records(self, start: dict, end: dict) -> list:
+        return [(*p, o) for p, e in sorted(end.items()) for o in range(start.get(p, 0), e)]
+
+    def visible(self) -> dict:
+        return {p: e for p, e in self.ends.items() if p[0] in self.subscribed}
+
+
+class Run:
+    """One process: reconcile, then batches in Spark's order, until the input is read or a crash."""
+
+    def __init__(self, world: World, crash_chance: float, trust: Trust = Trust.NEITHER) -> None:
+        self.world = world
+        self.crash_chance = crash_chance
+        self.checkpoint = CheckpointFiles(world.files, CHECKPOINT, parse_offset_text)
+        self.trust = trust
+
+    def go(self) -> None:
+        world = self.world
+        found, _ = DeltaLogReader(world.files, TABLE, "own").last_tip()
+        outcome = reconcile(self.checkpoint.read(), found, self.trust)
+        if isinstance(outcome, Stop):
+            raise StoppedError(outcome)
+        assert isinstance(outcome, Start)
+        if outcome.set_checkpoint_aside and self.checkpoint.read() is not None:
+            self.checkpoint.set_aside()
+            self.maybe_crash("after_set_aside")
+        self.tip = outcome.tip
+        self.dead_tip, _ = DeltaLogReader(world.files, DEAD, "dead").last_tip()
+        visible = world.visible()
+        self.at = {p: (outcome.at or {}).get(p, 0) for p in visible}
+        self.batches()
+
+    def batches(self) -> None:
+        state = self.checkpoint.read()
+        planned = state.planned if state else None
+        committed = state.committed if state else None
+        number, ends, first = 0, self.at, dict(self.at)
+        if planned is not None:
+            replay = committed is None or committed.batch != planned.batch
+            first = dict(planned.first)
+            if replay:
+                before = self.checkpoint._recorded(planned.batch - 1) if planned.batch else None
+                self.batch(planned.batch, before.ends if before else self.at, planned.ends)
+            number, ends = planned.batch + 1, planned.ends
+        while (end := self.plan(ends)) != ends:
+            for partition in end:
+                first.setdefault(partition, 0)
+            kept = {p: first[p] for p in end}
+            ids = {p[0]: self.world.ids[p[0]] for p in end}
+            text = wal_text(offset_text(end, kept, ids))
+            self.world.files.texts[f"{CHECKPOINT}/offsets/{number}"] = text
+            self.batch(number, ends, end)
+            number, ends = number + 1, end
+
+    def plan(self, ends: dict) -> dict:
+        """Up to `batch_rows` more records; topics that left drop out, new partitions come in."""
+        left = self.world.batch_rows
+        end = {}
+        for partition, last in sorted(self.world.visible().items()):
+            begin = ends.get(partition, 0)
+            take = min(left, last - begin)
+            end[partition] = begin + take
+            left -= take
+        return end
+
+    def batch(self, number: int, start: dict, end: dict) -> None:
+        self.maybe_crash("after_offsets")
+        world = self.world
+        batch = self.checkpoint.batch(number)
+        decision = decide(batch, self.tip)
+        if isinstance(decision, Stop):
+            raise StoppedError(decision)
+        dead = decide_by_offset(batch, self.dead_tip)
+        if isinstance(dead, Stop):
+            raise StoppedError(dead)
+        # The rows are those that the engine really reads, not those that the offsets promise.
+        # Where the start has no say the source begins at the recorded first offset.
+        records = world.records({p: start.get(p, batch.first[p]) for p in end}, end)
+        if isinstance(dead, Commit):
+            bad = [r for r in records if world.is_bad(r) and r[2] >= dead.skip_below.get(r[:2], 0)]
+            world.dead.commit("dead", dead, bad)
+            self.dead_tip, _ = DeltaLogReader(world.files, DEAD, "dead").last_tip()
+            self.maybe_crash("after_dead_letters")
+        if isinstance(decision, Commit):
+            good = [r for r in records if not world.is_bad(r)]
+            world.table.commit("own", decision, good)
+            self.tip, _ = DeltaLogReader(world.files, TABLE, "own").last_tip()
+        else:
+            assert isinstance(decision, Skip)
+        self.maybe_crash("after_commit")
+        world.files.texts[f"{CHECKPOINT}/commits/{number}"] = "v1\n{}"
+        self.maybe_crash("after_log")
+
+    def maybe_crash(self, point: str) -> None:
+        assert point in CRASH_POINTS
+        if self.world.rng.random() < self.crash_chance:
+            raise CrashError(point)
+
+
+STOPS_OF_LOST_LOG_ENTRIES = {
+    Verdict.TABLE_AHEAD,
+    Verdict.TABLE_ELSEWHERE,
+    Verdict.CHECKPOINT_DAMAGED,
+}

@@ -1,0 +1,129 @@
+"""Exactly once, against a model: random batches, crashes, lost checkpoints, lost log entries.
+
+A failure prints the seed; add it to REGRESSIONS with its fix.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from pipelines.chain import Verdict
+from pipelines.delta_log import DeltaLogReader
+from pipelines.reconcile import Trust
+from tests.unit.pipelines.engine import (
+    CHECKPOINT,
+    DEAD,
+    STOPS_OF_LOST_LOG_ENTRIES,
+    TABLE,
+    CrashError,
+    Run,
+    StoppedError,
+    World,
+)
+
+SEEDS = range(100)
+REGRESSIONS: tuple[int, ...] = ()
+
+
+def attempt(world: World, crash_chance: float, trust: Trust = Trust.NEITHER) -> str:
+    try:
+        Run(world, crash_chance, trust).go()
+    except CrashError:
+        return "crash"
+    except StoppedError as stopped:
+        return stopped.verdict.name
+    return "done"
+
+
+def to_the_end(world: World) -> None:
+    assert attempt(world, 0.0) == "done"
+
+
+def check(world: World) -> None:
+    """Each record once, in the right table; both chains at the topics' ends."""
+    everything = world.records({}, world.visible())
+    rows, dead = sorted(world.table.rows), sorted(world.dead.rows)
+    assert rows == [r for r in everything if not world.is_bad(r)]
+    assert dead == [r for r in everything if world.is_bad(r)]
+    for path, app_id in ((TABLE, "own"), (DEAD, "dead")):
+        tip, _ = DeltaLogReader(world.files, path, app_id).last_tip()
+        # A partition without records need not be known: it cannot be read twice.
+        assert {p: tip.ends.get(p, 0) for p in world.visible()} == world.visible()
+
+
+def disturb(world: World) -> None:
+    rng = world.rng
+    world.batch_rows = rng.randint(1, 9)
+    if rng.random() < 0.5:
+        world.produce(rng.randint(0, 12))
+    if rng.random() < 0.15:
+        world.ends.setdefault(("t", len(world.ends)), rng.randint(0, 4))
+    if rng.random() < 0.2:
+        world.table.commit_of_others()
+        world.dead.commit_of_others()
+
+
+@pytest.mark.parametrize("seed", [*SEEDS, *REGRESSIONS])
+def test_crashes_and_lost_checkpoints_neither_lose_nor_repeat_a_record(seed):
+    """Checklist row 88.
+
+    Nothing here needs a person: no run may stop with a verdict.
+    """
+    rng = Random(seed)
+    world = World(rng)
+    world.produce(20)
+
+    for _ in range(30):
+        assert attempt(world, rng.choice([0.0, 0.05, 0.3])) in ("done", "crash")
+        disturb(world)
+        if rng.random() < 0.25:
+            world.files.remove(CHECKPOINT)
+
+    to_the_end(world)
+    check(world)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_lost_log_entries_are_replayed_or_settled_by_trusting_the_table(seed):
+    rng = Random(seed)
+    world = World(rng)
+    world.produce(20)
+
+    for _ in range(20):
+        outcome = attempt(world, rng.choice([0.0, 0.1, 0.3]))
+        if outcome not in ("done", "crash"):
+            assert Verdict[outcome] in STOPS_OF_LOST_LOG_ENTRIES
+            attempt(world, 0.1, Trust.TABLE)
+        disturb(world)
+        for log in ("offsets", "commits"):
+            numbers = [int(n) for n in world.files.names(f"{CHECKPOINT}/{log}")]
+            if numbers and rng.random() < 0.3:
+                world.files.remove(f"{CHECKPOINT}/{log}/{max(numbers)}")
+
+    if attempt(world, 0.0) != "done":
+        assert attempt(world, 0.0, Trust.TABLE) == "done"
+    check(world)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_topics_that_leave_and_return_are_read_once(seed):
+    """The source begins a returned topic at its start; the table knows better and says so."""
+    rng = Random(seed)
+    world = World(rng)
+    world.ends[("u", 0)] = 0
+    world.produce(10)
+
+    for _ in range(20):
+        outcome = attempt(world, rng.choice([0.0, 0.2]))
+        if outcome not in ("done", "crash"):
+            assert outcome in ("OVERLAP", "TORN")
+            attempt(world, 0.0, Trust.TABLE)
+        disturb(world)
+        world.subscribed = rng.choice([{"t"}, {"t", "u"}])
+
+    world.subscribed = {"t", "u"}
+    if attempt(world, 0.0) != "done":
+        assert attempt(world, 0.0, Trust.TABLE) == "done"
+    check(world)
