@@ -59,6 +59,8 @@ ensure_python() {
   "$python" -c 'import venv, ensurepip' 2>/dev/null || apt_install "Python's venv module" python3-venv
   rm -rf "$VENV"
   "$python" -m venv "$VENV" || die "could not make $VENV with $python"
+  # Debian's pip is old enough to build pyspark the deprecated way and say so at length.
+  "$PY" -m pip install -q --disable-pip-version-check --upgrade pip wheel || die "pip cannot update itself"
 }
 
 java_version() { "$1" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1; }
@@ -85,7 +87,7 @@ ensure_packages() {
 }
 
 ensure_jars() {
-  "$PY" -m josefine_spark.session >/dev/null || die "Delta's jars could not be fetched; the lines above say why"
+  "$PY" -c 'from josefine_spark.session import delta_conf; delta_conf({})' || die "Delta's jars could not be fetched; the lines above say why"
 }
 
 setup() {  # setup EXTRA
