@@ -24,6 +24,7 @@ WILDCARDS = frozenset({"0.0.0.0", "::"})
 
 
 def log_config(section: LogSection) -> LogConfig:
+    """The broker's defaults of a partition's log."""
     return LogConfig(
         segment_bytes=section.segment_bytes,
         segment_ms=section.segment_ms,
@@ -39,6 +40,7 @@ def log_config(section: LogSection) -> LogConfig:
 
 
 def broker_settings(config: BrokerConfig) -> BrokerSettings:
+    """The configuration as far as handlers see it."""
     defaults = config.topic_defaults
     return BrokerSettings(
         auto_create_topics=config.broker.auto_create_topics,
@@ -52,6 +54,7 @@ def broker_settings(config: BrokerConfig) -> BrokerSettings:
 
 
 def connection_limits(config: BrokerConfig) -> ConnectionLimits:
+    """The bounds of each connection."""
     network = config.network
     return ConnectionLimits(
         frame_bytes_max=network.frame_bytes_max,

@@ -1,8 +1,7 @@
 """The partitions of this broker: a log and its deciding part, opened together and stopped together.
 
 Rules: recovery replays a log's batch headers into its producers' state, so a retry is recognized
-after a crash too; the leader epochs come from their checkpoint and from the batches themselves;
-both are stored at a clean stop.
+after a crash too; the leader epochs come from their checkpoint and from the batches themselves.
 """
 
 from __future__ import annotations
@@ -80,9 +79,7 @@ class Hosting:
             log.info("segments expired", extra={"segments": removed})
 
     def close(self) -> None:
-        """Sync and close every log with its producers' and epochs' state. Raises OSError."""
-        for partition, partition_log in self._hosted.values():
-            partition_log.state.store_leader_epochs(partition.epochs.to_bytes())
+        """Sync and close every log with its producers' state. Raises OSError."""
         self._manager.close(self._snapshot)
         self._hosted.clear()
 

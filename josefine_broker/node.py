@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 
-from josefine_broker.base.errors import ErrorCode, Fatal, KafkaError
+from josefine_broker.base.errors import CorruptData, ErrorCode, Fatal, KafkaError
 from josefine_broker.compose import (
     broker_entry,
     broker_settings,
@@ -46,7 +46,7 @@ from josefine_broker.shell.metrics import Metrics
 from josefine_broker.shell.raft_host import RaftHost, RaftTimings
 from josefine_broker.shell.server import Bound, Server, bind
 from josefine_broker.shell.ticker import Duty, Ticker
-from raft import Block, Refused
+from raft import Block, CorruptStore, Refused
 
 log = logging.getLogger(__name__)
 
@@ -161,7 +161,10 @@ class Node:
         )
         raft_host.on_failure = self._failed
         self._undo.push_async_callback(raft_host.stop)
-        await raft_host.start()
+        try:
+            await raft_host.start()
+        except CorruptStore as error:
+            raise CorruptData(f"metadata: {error}") from error
         self._replaying = False
         if raft_host.recovered is not None:
             say(f"metadata: {raft_host.recovered.report()}")

@@ -19,6 +19,8 @@ from josefine_broker.shell.server import Server
 def health_checks(
     ctx: Context, raft_host: RaftHost, server: Server, directory: Path
 ) -> Mapping[str, Callable[[], Check]]:
+    """The checks of `/health`, by name."""
+
     def listeners() -> Check:
         detail = f"{server.connection_count} connections"
         return Check(ok=server.is_listening, detail=detail)
@@ -32,7 +34,8 @@ def health_checks(
         return Check(ok=True, detail=f"raft leader {status.leader} in term {status.term}")
 
     def logs() -> Check:
-        failed = [
+        failed = [f"{topic}-{index}" for topic, index in ctx.unopened]
+        failed += [
             f"{topic}-{index}"
             for (topic, index), hosted in ctx.partitions.items()
             if hosted.log.failure

@@ -20,7 +20,8 @@ CLASS_ATTRIBUTES_MAX = 16
 
 BROAD_EXCEPT_ALLOWED = {
     "josefine_broker/shell/connection.py",
-    "josefine_broker/node.py",
+    "josefine_broker/shell/dispatch.py",  # the connection loop's part that calls handlers
+    "josefine_broker/shell/ticker.py",  # supervises the periodic duties
 }
 """`except Exception` belongs to the connection loop and the task supervisor only."""
 

@@ -18,6 +18,7 @@ from josefine_broker.shell.ticker import Ticker
 from josefine_broker.wire import entities as e
 from josefine_broker.wire.apis import APIS
 from josefine_broker.wire.codec import RequestHeader, decode_response, encode_request
+from tests.support.waiting import wait_until_async
 
 Handle = Callable[[RequestHeader, Peer, Any], Any]
 GROUPS = 16  # ListGroups: the smallest request with a text in its answer
@@ -146,8 +147,4 @@ async def serving(handle: Handle, **limits: int) -> AsyncIterator[Serving]:
 
 async def until(condition: Callable[[], Any], what: str) -> None:
     """Let the loop run until `condition`; AssertionError after ten seconds."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + 10
-    while not condition():
-        assert loop.time() < deadline, f"not within 10 s: {what}"
-        await asyncio.sleep(0.001)
+    await wait_until_async(condition, 10, what)

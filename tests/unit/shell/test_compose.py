@@ -1,0 +1,69 @@
+"""Configuration arrives where it is used, and clients are told an address they can dial."""
+
+from __future__ import annotations
+
+import socket
+
+from josefine_broker.compose import broker_entry, broker_settings, connection_limits
+from josefine_broker.config import Listener, load_config
+from josefine_broker.core.image import Endpoint
+from josefine_broker.core.log_config import LogConfig, TimestampType
+from josefine_broker.shell.server import Bound
+
+
+def test_defaults_of_the_configuration_are_those_of_the_core() -> None:
+    """Two places name Kafka's defaults; they must not drift apart."""
+    settings = broker_settings(load_config(None, {}))
+    assert settings.topic_defaults.log == LogConfig()
+
+
+def test_every_log_key_arrives() -> None:
+    values = {
+        "segment_bytes": 2_000,
+        "segment_ms": 6,
+        "segment_records": 7,
+        "index_interval_bytes": 8,
+        "message_bytes_max": 9,
+        "retention_ms": 10,
+        "retention_bytes": 11,
+        "flush_messages": 12,
+        "flush_ms": 13,
+        "timestamp_type": "LogAppendTime",
+    }
+    config = load_config(None, {}, {f"log.{key}": value for key, value in values.items()})
+    log = broker_settings(config).topic_defaults.log
+    assert log == LogConfig(**{**values, "timestamp_type": TimestampType.LOG_APPEND_TIME})  # type: ignore[arg-type]
+
+
+def test_topic_defaults_and_limits_arrive() -> None:
+    overrides: dict[str, object] = {
+        "broker.auto_create_topics": False,
+        "topic_defaults.partitions": 3,
+        "topic_defaults.replication_factor": 2,
+        "topic_defaults.min_insync_replicas": 2,
+        "network.frame_bytes_max": 4_096,
+        "network.in_flight_max": 5,
+        "network.write_buffer_bytes": 6,
+    }
+    config = load_config(None, {}, overrides)
+    settings, limits = broker_settings(config), connection_limits(config)
+    assert settings.auto_create_topics is False
+    assert (settings.default_partitions, settings.default_replication_factor) == (3, 2)
+    assert settings.topic_defaults.min_insync_replicas == 2
+    assert (limits.frame_bytes_max, limits.in_flight_max, limits.write_buffer_bytes) == (4096, 5, 6)
+
+
+def test_a_listener_advertises_what_is_configured_else_what_is_bound() -> None:
+    with socket.socket() as unused:
+        bound = [
+            Bound("IN", "10.0.0.1", 1111, unused),
+            Bound("OUT", "0.0.0.0", 2222, unused),
+            Bound("ANY", "::", 3333, unused),
+        ]
+        entry = broker_entry(4, bound, [Listener("OUT", "broker.example", 9)], "this-host")
+    assert entry.broker_id == 4
+    assert entry.endpoints == (
+        Endpoint("IN", "10.0.0.1", 1111),
+        Endpoint("OUT", "broker.example", 9),
+        Endpoint("ANY", "this-host", 3333),
+    )

@@ -1,0 +1,70 @@
+"""Timers: the earliest deadline is met, duties go on after a failure, nothing runs after stop."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from josefine_broker.base.errors import Fatal
+from josefine_broker.core.parked import ParkedRequests
+from josefine_broker.shell.clock import RealClock
+from josefine_broker.shell.ticker import Duty, Ticker
+from tests.unit.shell.serving import Held, until
+from tests.unit.shell.test_connection import on_uvloop
+
+
+def test_an_earlier_deadline_parked_later_is_met_first() -> None:
+    async def scenario() -> None:
+        clock, parked = RealClock(), ParkedRequests()
+        ticker = Ticker(clock, parked, (), lambda error: None)
+        ticker.start()
+        order: list[str] = []
+        now_ms = clock.monotonic_ms()
+        for text, wait_ms in (("late", 40), ("early", 10), ("never", 60_000)):
+            held = Held(now_ms + wait_ms, text)
+            held.on_done = lambda done: order.append(done.text)  # type: ignore[attr-defined]
+            parked.park(held, [text])
+            ticker.arm()
+        await until(lambda: len(order) == 2, "two expired")
+        assert order == ["early", "late"]
+        assert clock.monotonic_ms() >= now_ms + 40
+        ticker.stop()
+        assert len(parked) == 1
+
+    on_uvloop(scenario)
+
+
+def test_a_failed_duty_is_logged_and_runs_again(caplog: pytest.LogCaptureFixture) -> None:
+    runs: list[int] = []
+
+    def run() -> None:
+        runs.append(1)
+        raise OSError("disk is full")
+
+    async def scenario() -> None:
+        ticker = Ticker(RealClock(), ParkedRequests(), (Duty("flush", 1, run),), lambda error: None)
+        ticker.start()
+        await until(lambda: len(runs) >= 3, "three runs")
+        ticker.stop()
+
+    with caplog.at_level(logging.ERROR):
+        on_uvloop(scenario)
+    assert {record.getMessage() for record in caplog.records} == {"duty failed"}
+    assert vars(caplog.records[0])["duty"] == "flush"
+
+
+def test_a_broken_invariant_of_a_duty_reaches_the_node() -> None:
+    fatal: list[BaseException] = []
+
+    def run() -> None:
+        raise Fatal("wrong")
+
+    async def scenario() -> None:
+        ticker = Ticker(RealClock(), ParkedRequests(), (Duty("duty", 1, run),), fatal.append)
+        ticker.start()
+        await until(lambda: fatal, "told")
+        ticker.stop()
+
+    on_uvloop(scenario)
+    assert str(fatal[0]) == "wrong"
