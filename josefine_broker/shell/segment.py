@@ -60,6 +60,7 @@ class FoundRecord(NamedTuple):
 
 
 def stem_of(directory: str, base_offset: int) -> str:
+    """Path of a segment without its suffix, named as Kafka names it."""
     return f"{directory}/{base_offset:020d}"
 
 
@@ -192,6 +193,7 @@ class Segment:
         start = self._hints.get(offset)
         if start is None:
             start = self._seek(offset)
+            self._hint(offset, start)
         limit = self.size_bytes if end_offset >= self.end_offset else self._seek(end_offset)
         if start >= limit:
             return None

@@ -120,14 +120,14 @@ def run(seed: int, flush_messages: int | None = None) -> None:
     world.check(world.log)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_power_loss_with_flush_messages_1_loses_nothing_acknowledged(seed: int) -> None:
     """Checklist row 30."""
     run(seed, flush_messages=1)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_power_loss_keeps_what_was_flushed_and_a_whole_prefix_of_the_rest(seed: int) -> None:
     """Checklist rows 30 and 33."""
