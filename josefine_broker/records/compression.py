@@ -49,6 +49,8 @@ def compress(codec: int, data: Buffer) -> Buffer:
         return data
     if codec == Compression.SNAPPY:
         return _compress_xerial(memoryview(data))
+    if codec == Compression.LZ4:
+        return _compress_lz4(data)
     return bytes(_stream(codec).compress(data, level=_LEVELS[codec]))
 
 
@@ -89,6 +91,15 @@ def _decompress_stream(stream: ModuleType, data: Buffer, bytes_max: int) -> Buff
             guess = min(bytes_max, 4 * guess)
         else:
             return memoryview(output)[:size]
+
+
+def _compress_lz4(data: Buffer) -> bytes:
+    """A frame of independent blocks: Kafka's Java code refuses cramjam's default, dependent ones."""
+    frame = cramjam.lz4.Compressor(
+        level=_LEVELS[Compression.LZ4], content_checksum=False, block_linked=False
+    )
+    frame.compress(data if isinstance(data, bytes | bytearray) else bytes(data))
+    return bytes(frame.finish())
 
 
 def _compress_xerial(data: memoryview) -> bytes:

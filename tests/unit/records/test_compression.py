@@ -79,3 +79,11 @@ def test_damaged_records_are_corrupt_data_and_nothing_else(at: int, byte: int, c
     except CorruptData:
         return
     assert len(records) == 20
+
+
+def test_lz4_frames_have_independent_blocks_as_kafkas_java_code_demands() -> None:
+    """Its reader throws "Dependent block stream is unsupported"; bit 5 of the flags says which."""
+    frame = bytes(compress(3, b"some records " * 10_000))
+
+    assert frame[:4] == bytes.fromhex("04224d18")
+    assert frame[4] & 0x20
