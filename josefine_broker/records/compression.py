@@ -94,7 +94,7 @@ def _decompress_stream(stream: ModuleType, data: Buffer, bytes_max: int) -> Buff
 
 
 def _compress_lz4(data: Buffer) -> bytes:
-    """A frame of independent blocks: Kafka's Java code refuses cramjam's default, dependent ones."""
+    """A frame of independent blocks: Kafka's Java code refuses dependent ones, the default."""
     frame = cramjam.lz4.Compressor(
         level=_LEVELS[Compression.LZ4], content_checksum=False, block_linked=False
     )
