@@ -5,8 +5,8 @@ at about a million records a second, and every broker would look alike. Run as i
 
     python -m tests.bench.librdkafka produce|consume BOOTSTRAP TOPIC COUNT SIZE [KEY=VALUE ...]
 
-It prints one JSON object. `consume` passes each message to a function of librdkafka's own that
-only looks at it.
+It prints one JSON object. `produce` deals its batches out to `partitions=N` (default 1); `consume`
+reads partition 0 and passes each message to a function of librdkafka's own that only looks at it.
 """
 
 import ctypes
@@ -87,6 +87,7 @@ def produce(bootstrap: str, topic_name: str, count: int, size: int, settings: di
         "message.send.max.retries": "5",
         **settings,
     }
+    partitions = int(settings.pop("partitions", "1"))
     client = handle(lib, PRODUCER, bootstrap, settings)
     topic = lib.rd_kafka_topic_new(client, topic_name.encode(), None)
     payload = ctypes.create_string_buffer((bytes(range(33, 127)) * (size // 90 + 1))[:size], size)
@@ -96,11 +97,12 @@ def produce(bootstrap: str, topic_name: str, count: int, size: int, settings: di
     if warm_up != 1 or lib.rd_kafka_flush(client, 30_000):
         raise SystemExit("the first record was not acknowledged within 30 s")
     started = time.perf_counter()
-    left = count - 1
+    left, turn = count - 1, 0
     while left:
         wanted = min(BATCH, left)
-        done = lib.rd_kafka_produce_batch(topic, 0, 0, messages, wanted)
+        done = lib.rd_kafka_produce_batch(topic, turn % partitions, 0, messages, wanted)
         left -= done
+        turn += 1
         if done < wanted:
             # produce_batch marks what it took in place, and a full queue ends it.
             for message in messages[done:wanted]:

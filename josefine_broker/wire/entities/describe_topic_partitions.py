@@ -32,7 +32,11 @@ class DescribeTopicPartitionsRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeTopicPartitionsResponsePartition:
-    """One partition's leader and replicas."""
+    """One partition's leader and replicas.
+
+    The two lists of KIP-966 may be null on the wire, but Java's admin client fails on null: a
+    broker that keeps none sends them empty, as Kafka does.
+    """
 
     error_code: ErrorCode = ErrorCode.none
     partition_index: int
@@ -40,8 +44,8 @@ class DescribeTopicPartitionsResponsePartition:
     leader_epoch: int = -1
     replica_nodes: tuple[int, ...] = ()
     isr_nodes: tuple[int, ...] = ()
-    eligible_leader_replicas: tuple[int, ...] | None = None
-    last_known_elr: tuple[int, ...] | None = None
+    eligible_leader_replicas: tuple[int, ...] | None = ()
+    last_known_elr: tuple[int, ...] | None = ()
     offline_replicas: tuple[int, ...] = ()
 
 

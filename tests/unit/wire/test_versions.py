@@ -165,3 +165,13 @@ def test_an_error_code_nobody_knows_reads_as_unknown_server_error() -> None:
 
     assert response.error_code is ErrorCode.unknown_server_error
     assert (response.producer_id, response.producer_epoch) == (1, 2)
+
+
+def test_lists_that_java_cannot_take_as_null_are_empty_unless_given() -> None:
+    """Java's admin client (spark-sql-kafka-0-10 is one) fails on a null list of KIP-966."""
+    part = e.describe_topic_partitions.DescribeTopicPartitionsResponsePartition(
+        partition_index=0, leader_id=1
+    )
+
+    assert part.eligible_leader_replicas == ()
+    assert part.last_known_elr == ()
