@@ -243,6 +243,7 @@ class BlockFile:
         file = self._files.open(segment.name)
         self._file = file
         file.append(encode_header(self._node_id, number, self._sequence))
+        # By itself, so that no later page of this file can outlive a lost header.
         file.sync()
         self._files.sync_names()
         self._segments.append(segment)

@@ -32,6 +32,7 @@ def start_leading(core: Core) -> None:
         own_match=chain.commit.height,
     )
     core.leader = core.id
+    _match_members(core, core.leading)  # so that the first append brings the first block
     if core.history.cluster_id:
         core.grow(BlockKind.EMPTY, b"")
     else:

@@ -182,9 +182,14 @@ class RaftHost:
 
     def receive(self, message: Message) -> None:
         """A message from another node. Raises raft.CorruptBlock: drop the connection."""
-        if self._node is not None and not self._stopping and self.failure is None:
+        if self._node is None or self._stopping or self.failure is not None:
+            return
+        try:
             self._node.step(message, self._clock.monotonic_ms())
-            self._wake.set()
+        except InvariantBroken as error:
+            self._fail(error)
+            raise
+        self._wake.set()
 
     def status(self) -> Status:
         """The node's, with `applied` being what `on_block` has really seen."""
@@ -208,9 +213,9 @@ class RaftHost:
 
     async def _run(self, node: Node, store: BlockFile) -> None:
         try:
-            while not self._stopping:
+            while not self._must_end():
                 node.tick(self._clock.monotonic_ms())
-                while node.has_ready() and not self._stopping:
+                while node.has_ready() and not self._must_end():
                     await self._do(node, store, node.ready())
                     self._progressed.set()
                     node.tick(self._clock.monotonic_ms())
@@ -220,10 +225,14 @@ class RaftHost:
 
     def _fail(self, error: BaseException) -> None:
         self.failure = error
+        self._wake.set()
         self._end_tokens()
         self._progressed.set()
         if self.on_failure is not None:
             self.on_failure(error)
+
+    def _must_end(self) -> bool:
+        return self._stopping or self.failure is not None
 
     async def _do(self, node: Node, store: BlockFile, ready: Ready) -> None:
         """Write; apply; sync; send; advance. See raft.Ready."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from random import Random
 
 from raft import Config, Height, Members, Message, NodeId, Ready, Refused, Result, Role
+from raft.codec import decode, encode
 from tests.simulation.raft.faults import CALM, Faults
 from tests.simulation.raft.invariants import ALL_INVARIANTS
 from tests.simulation.raft.invariants.view import View
@@ -178,12 +179,14 @@ class World:
         rng, faults = self.rng, self.faults
         if (message.sender, message.to) in self._blocked or rng.random() < faults.message_drop:
             return
+        data = encode(message)
         for _ in range(2 if rng.random() < faults.message_duplicate else 1):
             late = rng.random() < faults.message_delay
             delay_ms = rng.randrange(1000) if late else rng.randrange(1, 10)
-            self._at(delay_ms, lambda: self._deliver(message))
+            self._at(delay_ms, lambda: self._deliver(data))
 
-    def _deliver(self, message: Message) -> None:
+    def _deliver(self, data: bytes) -> None:
+        message = decode(data)
         machine = self.machines[message.to]
         if machine.node is not None and (message.sender, message.to) not in self._blocked:
             self.note(type(message).__name__, message.sender, message.to, message.term)

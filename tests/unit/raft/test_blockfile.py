@@ -17,7 +17,7 @@ from raft.errors import CorruptStore, StoreFailed
 from raft.files import Crash, File, MemoryFiles
 from raft.ids import GENESIS, BlockId, Height, NodeId, Term
 from raft.members import Members
-from raft.segment import HEADER_BYTES
+from raft.segment import HEADER_BYTES, encode_frame, encode_header
 from raft.state import Batch, Recovered, Snapshot, State
 
 NODE = NodeId(1)
@@ -386,6 +386,38 @@ def test_a_block_id_with_two_contents_in_the_store_is_refused() -> None:
 
     with pytest.raises(CorruptStore, match="second content"):
         reopen(files)
+
+
+def test_a_frame_out_of_sequence_is_refused() -> None:
+    files = MemoryFiles()
+    file = files.open("0000000000000001.seg")
+    file.append(encode_header(NODE, 1, 0))
+    file.append(encode_frame(Batch(state=State()), number=1, position=HEADER_BYTES, sequence=1))
+
+    with pytest.raises(CorruptStore, match="frame 1 where 0 is due"):
+        reopen(files)
+
+
+def test_blocks_below_the_root_are_not_given_back() -> None:
+    files = MemoryFiles()
+    writer = Writer(files)
+    writer.extend(5, commit=Height(3))
+    writer.snapshot()
+
+    recovered = reopen(files)
+
+    assert sorted(block.id.height for block in recovered.blocks) == [4, 5]
+    assert recovered.snapshot is not None
+    assert recovered.snapshot.last == writer.state.root
+
+
+def test_a_sync_with_nothing_to_sync_touches_no_file() -> None:
+    writer = written(1)
+    before = writer.files.operations
+
+    writer.store.sync()
+
+    assert writer.files.operations == before
 
 
 def test_a_missing_snapshot_is_refused() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from josefine_broker.shell.raft_host import ProposalToken, RaftHost, RaftTimings, Result
-from raft import Block, BlockFile, CorruptStore, DiskFiles, NodeId, Refused, Role
+from raft import Batch, Block, BlockFile, CorruptStore, DiskFiles, NodeId, Refused, Role
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -227,6 +227,38 @@ def test_the_event_loop_runs_while_the_disk_is_slow(tmp_path: Path) -> None:
 
         assert (await slow).result is Result.COMMITTED
         await host.stop()
+
+    asyncio.run(main())
+
+
+def test_every_batch_that_promises_something_is_synced_before_the_next(tmp_path: Path) -> None:
+    async def main() -> None:
+        calls: list[str] = []
+        host = make_host(tmp_path)
+        await host.start()
+        store = host._store
+        assert store is not None
+        append, sync = store.append, store.sync
+
+        def recording_append(batch: Batch) -> None:
+            calls.append("promise" if batch.must_sync else "write")
+            append(batch)
+
+        def recording_sync() -> None:
+            calls.append("sync")
+            sync()
+
+        store.append, store.sync = recording_append, recording_sync  # type: ignore[method-assign]
+        waves = [propose(host, b"a")]
+        for _ in range(30):  # blocks arrive while earlier ones are being synced
+            await asyncio.wait(waves, timeout=0)
+            waves.append(propose(host, b"b"))
+        await asyncio.gather(*waves)
+        await host.stop()
+
+        text = " ".join(calls) + " "
+        assert text.count("promise") > 0
+        assert text.count("promise sync ") == text.count("promise")
 
     asyncio.run(main())
 
