@@ -57,7 +57,8 @@ def decoder_class() -> Any:
     """`Decoder`, or its pure Python twin when numba is missing or will not import."""
     try:
         load_kernels()
-    except Exception as error:  # numba fails in many ways: version, CPU, cache folder
+    except (ImportError, OSError, RuntimeError) as error:
+        # Not installed, not made for this numpy or CPU, or no folder to cache in.
         from josefine_spark.decode_oracle import PythonDecoder
 
         warnings.warn(f"numba is not usable ({error}): records are decoded slowly", stacklevel=2)
@@ -86,7 +87,7 @@ class Decoder:
         end_offset: int,
         aborted: Sequence[AbortedTransaction] = (),
     ) -> Decoded:
-        """Rows of `records` in [start_offset, end_offset). Raises CorruptData."""
+        """Rows of `records` in [start_offset, end_offset). Raises CorruptData, KafkaError."""
         batches: list[Any] = []
         next_offset = start_offset
         position = 0

@@ -93,6 +93,42 @@ def _put_bytes(out, pos, data, start, end, valid):
     return pos + end - start
 
 
+@njit(cache=True, nogil=True, inline="always")
+def _field_size(ends, valid, index):
+    """Bytes of a key, value or header value with its length."""
+    if not valid[index]:
+        return np.int64(1)
+    size = np.int64(ends[index + 1]) - np.int64(ends[index])
+    return _size(size) + size
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _put_field(out, pos, data, ends, valid, index):
+    start, end = np.int64(ends[index]), np.int64(ends[index + 1])
+    return _put_bytes(out, pos, data, start, end, valid[index])
+
+
+@njit(cache=True, nogil=True)
+def headers_size(begin, end, name_ends, value_ends, value_valid):
+    """Bytes of the headers [begin, end) and their count."""
+    size = np.int64(_size(end - begin))
+    for h in range(begin, end):
+        name_size = np.int64(name_ends[h + 1]) - np.int64(name_ends[h])
+        size += _size(name_size) + name_size + _field_size(value_ends, value_valid, h)
+    return size
+
+
+@njit(cache=True, nogil=True)
+def put_headers(out, pos, begin, end, names, name_ends, values, value_ends, value_valid):
+    """Write the headers [begin, end); returns the position behind them."""
+    pos = _put(out, pos, end - begin)
+    for h in range(begin, end):
+        start, stop = np.int64(name_ends[h]), np.int64(name_ends[h + 1])
+        pos = _put_bytes(out, pos, names, start, stop, True)
+        pos = _put_field(out, pos, values, value_ends, value_valid, h)
+    return pos
+
+
 @njit(cache=True, nogil=True)
 def encode(
     rows,
@@ -125,52 +161,23 @@ def encode(
     for i in range(first, rows.size):
         row = rows[i]
         delta = np.int64(offset_delta + taken)
-        key_size = np.int64(key_ends[row + 1] - key_ends[row])
-        value_size = np.int64(value_ends[row + 1] - value_ends[row])
-        size = 2 + _size(delta)
-        size += _size(key_size) + key_size if key_valid[row] else 1
-        size += _size(value_size) + value_size if value_valid[row] else 1
-        header_from, header_to = np.int64(0), np.int64(0)
+        begin, end = np.int64(0), np.int64(0)
         if with_headers:
-            header_from, header_to = np.int64(list_ends[row]), np.int64(list_ends[row + 1])
-        size += _size(header_to - header_from)
-        for h in range(header_from, header_to):
-            name_size = np.int64(name_ends[h + 1] - name_ends[h])
-            header_size = np.int64(header_ends[h + 1] - header_ends[h])
-            size += _size(name_size) + name_size
-            size += _size(header_size) + header_size if header_valid[h] else 1
+            begin, end = np.int64(list_ends[row]), np.int64(list_ends[row + 1])
+        size = 2 + _size(delta)
+        size += _field_size(key_ends, key_valid, row) + _field_size(value_ends, value_valid, row)
+        size += headers_size(begin, end, name_ends, header_ends, header_valid)
         whole = size + _size(size)
-        if pos + whole > bytes_max and delta > 0:
-            break
-        if pos + whole > out.size:
+        if pos + whole > out.size or (pos + whole > bytes_max and delta > 0):
             break
         pos = _put(out, pos, size)
         out[pos] = 0
         out[pos + 1] = 0
         pos = _put(out, pos + 2, delta)
-        pos = _put_bytes(
-            out, pos, keys, np.int64(key_ends[row]), np.int64(key_ends[row + 1]), key_valid[row]
+        pos = _put_field(out, pos, keys, key_ends, key_valid, row)
+        pos = _put_field(out, pos, values, value_ends, value_valid, row)
+        pos = put_headers(
+            out, pos, begin, end, names, name_ends, header_values, header_ends, header_valid
         )
-        pos = _put_bytes(
-            out,
-            pos,
-            values,
-            np.int64(value_ends[row]),
-            np.int64(value_ends[row + 1]),
-            value_valid[row],
-        )
-        pos = _put(out, pos, header_to - header_from)
-        for h in range(header_from, header_to):
-            pos = _put_bytes(
-                out, pos, names, np.int64(name_ends[h]), np.int64(name_ends[h + 1]), True
-            )
-            pos = _put_bytes(
-                out,
-                pos,
-                header_values,
-                np.int64(header_ends[h]),
-                np.int64(header_ends[h + 1]),
-                header_valid[h],
-            )
         taken += 1
     return taken, pos

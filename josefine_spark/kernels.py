@@ -134,6 +134,21 @@ def _varint(src, pos, end):
     return np.int64(0), np.int64(-1)
 
 
+@njit(cache=True, nogil=True, inline="always")
+def _take(src, pos, end, data, data_pos):
+    """Copy a length and its bytes from `src` to `data`: (position, data position, 1 or 0 for null).
+
+    The position is -1 when malformed.
+    """
+    size, pos = _varint(src, pos, end)
+    if pos < 0 or size < -1 or size > end - pos:
+        return np.int64(-1), data_pos, 0
+    if size < 0:
+        return pos, data_pos, 0
+    copy_bytes(data, data_pos, src, pos, size)
+    return pos + size, data_pos + size, 1
+
+
 @njit(cache=True, nogil=True)
 def decode(
     src,
@@ -180,28 +195,16 @@ def decode(
             if offset < start_offset or offset >= end_offset:
                 pos = end
                 continue
-            size, pos = _varint(src, pos, end)
-            if pos < 0 or size < -1 or size > end - pos:
+            pos, key_pos, valid = _take(src, pos, end, key_data, key_pos)
+            if pos < 0:
                 return row, null_keys, null_values, s
-            if size >= 0:
-                copy_bytes(key_data, key_pos, src, pos, size)
-                key_pos += size
-                pos += size
-                key_valid[row] = 1
-            else:
-                key_valid[row] = 0
-                null_keys += 1
-            size, pos = _varint(src, pos, end)
-            if pos < 0 or size < -1 or size > end - pos:
+            key_valid[row] = valid
+            null_keys += 1 - valid
+            pos, value_pos, valid = _take(src, pos, end, value_data, value_pos)
+            if pos < 0:
                 return row, null_keys, null_values, s
-            if size >= 0:
-                copy_bytes(value_data, value_pos, src, pos, size)
-                value_pos += size
-                pos += size
-                value_valid[row] = 1
-            else:
-                value_valid[row] = 0
-                null_values += 1
+            value_valid[row] = valid
+            null_values += 1 - valid
             if with_headers:
                 header_spans[row, 0] = pos
                 header_spans[row, 1] = end
@@ -252,17 +255,11 @@ def decode_headers(
             copy_bytes(name_data, name_pos, src, pos, size)
             name_pos += size
             pos += size
-            size, pos = _varint(src, pos, end)
-            if pos < 0 or size < -1 or size > end - pos:
+            pos, value_pos, valid = _take(src, pos, end, value_data, value_pos)
+            if pos < 0:
                 return null_values, row
-            if size >= 0:
-                copy_bytes(value_data, value_pos, src, pos, size)
-                value_pos += size
-                pos += size
-                value_valid[header] = 1
-            else:
-                value_valid[header] = 0
-                null_values += 1
+            value_valid[header] = valid
+            null_values += 1 - valid
             name_ends[header + 1] = name_pos
             value_ends[header + 1] = value_pos
         if pos != end:

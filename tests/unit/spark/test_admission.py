@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from josefine_broker.base.ids import TopicPartition
@@ -15,6 +15,7 @@ BACKLOGS = st.dictionaries(
 T0, T1 = PARTITIONS[:2]
 
 
+@settings(deadline=None)
 @given(backlog=BACKLOGS, limit=st.integers(min_value=1, max_value=10**7))
 def test_shares_add_up_to_the_limit_and_pass_no_backlog(
     backlog: dict[TopicPartition, int], limit: int
@@ -25,6 +26,7 @@ def test_shares_add_up_to_the_limit_and_pass_no_backlog(
     assert all(0 <= shares[tp] <= backlog[tp] for tp in backlog)
 
 
+@settings(deadline=None)
 @given(backlog=BACKLOGS, limit=st.integers(min_value=6, max_value=10**7))
 def test_every_partition_with_records_gets_one_when_the_limit_allows(
     backlog: dict[TopicPartition, int], limit: int
@@ -41,6 +43,7 @@ def test_shares_are_in_proportion_to_the_backlog() -> None:
     assert abs(shares[T1] - 100) <= 2
 
 
+@settings(deadline=None)
 @given(limit=st.integers(min_value=1, max_value=5))
 def test_no_partition_waits_for_ever_under_a_limit_below_their_number(limit: int) -> None:
     positions = dict.fromkeys(PARTITIONS, 0)
@@ -55,11 +58,12 @@ def test_no_partition_waits_for_ever_under_a_limit_below_their_number(limit: int
     assert served == set(PARTITIONS)
 
 
+@settings(deadline=None)
 @given(latest=BACKLOGS, limit=st.integers(min_value=1, max_value=10**6))
 def test_batches_never_exceed_the_limit_and_cover_everything(
     latest: dict[TopicPartition, int], limit: int
 ) -> None:
-    limit = max(limit, sum(latest.values()) // 50)
+    limit = max(limit, -(-sum(latest.values()) // 50))
     admission = Admission(offsets_max=limit)
     position = dict.fromkeys(latest, 0)
 
@@ -71,6 +75,7 @@ def test_batches_never_exceed_the_limit_and_cover_everything(
     assert position == latest
 
 
+@settings(deadline=None)
 @given(
     frozen=BACKLOGS,
     growth=st.integers(min_value=0, max_value=1000),
@@ -134,6 +139,7 @@ def ranges(sizes: list[int]) -> list[OffsetRange]:
     ]
 
 
+@settings(deadline=None)
 @given(
     sizes=st.lists(st.integers(min_value=0, max_value=1000), max_size=5),
     partitions_min=st.none() | st.integers(min_value=1, max_value=20),

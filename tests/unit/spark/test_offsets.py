@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from josefine_broker.base.ids import TopicPartition
@@ -39,6 +39,7 @@ BY_PARTITION = st.dictionaries(
 )
 
 
+@settings(deadline=None)
 @given(offsets=BY_PARTITION, ids=st.dictionaries(st.sampled_from(["a", "b"]), st.text()))
 def test_an_offset_survives_the_checkpoint(
     offsets: dict[TopicPartition, int], ids: dict[str, str]
@@ -49,6 +50,7 @@ def test_an_offset_survives_the_checkpoint(
     assert parse_offset(json.loads(offset.to_json())) == offset
 
 
+@settings(deadline=None)
 @given(offsets=BY_PARTITION)
 def test_equal_offsets_are_equal_text(offsets: dict[TopicPartition, int]) -> None:
     backwards = dict(reversed(offsets.items()))
