@@ -105,6 +105,15 @@ def test_incremental_fetch_tells_only_what_changed() -> None:
     assert sorted(answers(plan, high_watermark=5)) == [0, 1, 2]
 
 
+def test_moved_log_start_is_told() -> None:
+    sessions, session_id = opened(0)
+    plan = sessions.begin(request(session_id, 1), 0, RNG)
+    moved = Fetched("t", None, FetchPartitionResponse(0, 0, 0, log_start_offset=4))
+
+    assert list(select_answers(plan, [moved])) == [moved]
+    assert list(select_answers(plan, [moved])) == []
+
+
 def test_partition_that_sent_records_goes_to_the_end_of_the_line() -> None:
     sessions, session_id = opened(0, 1, 2)
     answers(sessions.begin(request(session_id, 1), 0, RNG), records=(0,))

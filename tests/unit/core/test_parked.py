@@ -80,6 +80,20 @@ def test_cancelled_request_is_never_answered() -> None:
     assert waiting.answers == []
 
 
+def test_request_cancelled_by_the_answer_to_another_is_not_answered() -> None:
+    """An answer may close the connection that the next one waits for."""
+    table = ParkedRequests()
+    first, second = Waiting(100), Waiting(100)
+    first.on_done = lambda parked: table.forget(second)
+    for waiting in (first, second):
+        table.park(waiting, ["a"])
+
+    table.wake("a", 0)
+
+    assert first.done
+    assert second.answers == []
+
+
 def test_second_answer_is_fatal() -> None:
     waiting = Waiting(100)
     waiting.complete(1)

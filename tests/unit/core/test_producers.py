@@ -97,6 +97,15 @@ def test_duplicate_of_an_older_epoch_is_fenced_not_answered() -> None:
     assert code_of(state, batch(0, epoch=0)) is ErrorCode.invalid_producer_epoch
 
 
+def test_batch_of_an_older_epoch_does_not_make_a_newer_one_a_duplicate() -> None:
+    state = ProducerState()
+    for sequence in range(3):
+        store(state, batch(sequence, epoch=0), sequence)
+    store(state, batch(0, epoch=1), 3)
+
+    assert code_of(state, batch(2, epoch=1)) is ErrorCode.out_of_order_sequence_number
+
+
 def test_sequence_wraps_after_two_to_the_31_minus_one() -> None:
     state = ProducerState()
     store(state, batch(SEQUENCE_MAX - 1, 2), 0)

@@ -71,6 +71,17 @@ def test_only_the_first_partition_may_pass_the_limit(world: World) -> None:
     assert (values_in(second), second.error_code, second.high_watermark) == ([], 0, 1)
 
 
+def test_max_bytes_is_shared_by_all_partitions(world: World) -> None:
+    for partition in range(3):
+        world.produce(batch_of(b"x" * 1000), partition=partition)
+    parts = tuple(FetchPartition(p, -1, 0, -1, -1, 1 << 20) for p in range(3))
+    request = FetchRequest(-1, 0, 1, 2500, 0, 0, -1, (FetchTopic("orders", None, parts),))
+
+    answers = world.ask(1, request).topics[0].partitions
+
+    assert [len(values_in(answer)) for answer in answers] == [1, 1, 0]
+
+
 def test_max_bytes_bounds_the_whole_answer(world: World) -> None:
     for _ in range(10):
         world.produce(batch_of(b"x" * 1000))

@@ -1,5 +1,6 @@
 """Produce: what is stored, what is refused, what is answered."""
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -227,6 +228,20 @@ def test_refused_write_leaves_the_partition_as_it_was(world: World) -> None:
     assert failed.error_code == ErrorCode.kafka_storage_error
     assert (again.error_code, again.base_offset) == (0, 1)
     assert values_in(world.fetch(0)) == [b"a", b"b"]
+
+
+def test_batch_is_stamped_with_its_offset_and_the_leader_epoch(world: World) -> None:
+    """KIP-101: both lie outside the CRC."""
+    world.produce(batch_of(b"a", b"b"))
+    entry = replace(world.ctx.image.topics["orders"].partitions[0], leader_epoch=5)
+    world.ctx.partitions["orders", 0].partition.lead(entry, 2)
+
+    world.produce(batch_of(b"c"))
+
+    stored = b"".join(world.fetch(2).records)
+    header = parse_header(stored)
+    verify(stored, 0, header)
+    assert (header.base_offset, header.leader_epoch) == (2, 5)
 
 
 def test_offsets_go_on_after_a_restart(world: World) -> None:
