@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import signal
 
 import uvloop
@@ -34,8 +35,15 @@ def run(config: BrokerConfig) -> None:
             "python -O removes the assertions that guard the data; run the broker without it"
         )
     configure_logging(config.logging.level)
+    _allow_many_files()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(config))
+
+
+def _allow_many_files() -> None:
+    """Logs and connections need descriptors: take all that the system allows."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _serve(config: BrokerConfig) -> None:

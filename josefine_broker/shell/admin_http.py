@@ -15,6 +15,9 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from josefine_broker.shell.metrics import Metrics
 
+STOP_SECONDS = 0.5
+"""How long a scrape under way may hold up a shutdown."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
@@ -40,9 +43,11 @@ class AdminServer:
         app = web.Application()
         app.router.add_get("/health", self._health)
         app.router.add_get("/metrics", self._exposition)
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
+        self._runner = web.AppRunner(
+            app, access_log=None, handle_signals=False, shutdown_timeout=STOP_SECONDS
+        )
         await self._runner.setup()
-        await web.SockSite(self._runner, bound, shutdown_timeout=0.5).start()
+        await web.SockSite(self._runner, bound).start()
 
     async def stop(self) -> None:
         if self._runner is not None:

@@ -187,9 +187,11 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.close()
         return True
 
-    def abort(self) -> None:
-        self._closed = True
+    def abort(self) -> bool:
+        """Close now, whatever was not sent; False when it was closing already."""
+        was_open, self._closed = not self._closed, True
         self._transport.abort()
+        return was_open
 
     # Requests and answers.
 

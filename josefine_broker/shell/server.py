@@ -117,14 +117,17 @@ class Server:
         return unanswered
 
     def close_idle(self, now_ms: int) -> None:
-        """Close connections that have sent nothing for the idle timeout and wait for nothing."""
+        """Close connections that have sent nothing for the idle timeout and wait for nothing.
+
+        Aborted, not closed: one that does not read its answers would never finish closing.
+        """
         for connection in list(self._connections):
             if connection.received != connection.received_before or connection.waits:
                 connection.received_before = connection.received
                 connection.idle_since_ms = now_ms
             elif now_ms - connection.idle_since_ms < self._idle_timeout_ms:
                 continue
-            elif connection.close():
+            elif connection.abort():
                 self._host.stats.closed_idle += 1
                 log.info("idle connection closed", extra={"client": connection.address})
 

@@ -52,6 +52,29 @@ def test_an_idle_connection_is_closed_and_a_waiting_one_is_not() -> None:
     on_uvloop(scenario)
 
 
+def test_an_idle_connection_that_does_not_read_is_ended_too() -> None:
+    """A graceful close would wait for its unread answers for ever."""
+
+    async def scenario() -> None:
+        async with serving(lambda *_: groups_answer("x" * 30_000), idle_timeout_ms=1_000) as server:
+            deaf = await server.connect()
+            for number in range(2_000):
+                deaf.ask(number)
+            stats = server.metrics.connections
+            await until(lambda: stats.bytes_out > 1_000_000, "answers under way")
+            now_ms = server.clock.monotonic_ms()
+
+            def swept() -> bool:
+                nonlocal now_ms
+                now_ms += 2_000
+                server.server.close_idle(now_ms)
+                return server.server.connection_count == 0
+
+            await until(swept, "the deaf connection ended")
+
+    on_uvloop(scenario)
+
+
 def test_stop_answers_what_is_in_flight_and_begins_nothing_new() -> None:
     """Checklist row 93."""
 
