@@ -111,6 +111,7 @@ class DeltaChain:
             _RESET: "true",
             _METADATA: metadata,
         }
+        inserted = {f"`{c}`": f"s.`{c}`" for c in frame.columns}
         condition = " AND ".join(f"t.`{key}` <=> s.`{key}`" for key in keys)
 
         def write() -> None:
@@ -120,7 +121,7 @@ class DeltaChain:
             try:
                 for name, value in confs.items():
                     session.conf.set(name, value)
-                merge.whenNotMatchedInsertAll().execute()
+                merge.whenNotMatchedInsert(values=inserted).execute()
             finally:
                 for name in confs:
                     session.conf.unset(name)

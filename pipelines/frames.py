@@ -152,19 +152,20 @@ def fail_on_bad(parsed: DataFrame, source: Source, schema: StructType | None) ->
 
 
 def check_table(table: DataFrame, rows: DataFrame, sink: Sink) -> None:
-    """Raise RunError when a table that was there before cannot take these rows as they are."""
+    """Raise RunError when a table that was there before cannot take these rows as they are.
+
+    Columns that only the table has stay null: someone widened it, which is their right.
+    """
     have = {f.name: f.dataType.simpleString() for f in table.schema.fields}
-    want = {f.name: f.dataType.simpleString() for f in rows.schema.fields}
-    if have == want:
-        return
     differences = [
-        f"{name}: the table has {have.get(name, 'no such column')}, "
-        f"the pipeline {want.get(name, 'none')}"
-        for name in [*have, *(name for name in want if name not in have)]
-        if have.get(name) != want.get(name)
+        f"{f.name} is {have.get(f.name, 'not there')}, the pipeline has {f.dataType.simpleString()}"
+        for f in rows.schema.fields
+        if have.get(f.name) != f.dataType.simpleString()
     ]
+    if not differences:
+        return
     where = sink.path or sink.table
-    raise RunError(f"sink `{sink.name}`: {where} has other columns: {'; '.join(differences)}")
+    raise RunError(f"sink `{sink.name}`: {where} has other columns: {', '.join(differences)}")
 
 
 def _complaint(place: Place, path: str, error: Exception) -> ConfigError:

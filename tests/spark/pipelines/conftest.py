@@ -1,0 +1,283 @@
+"""A real broker, a topic per test, and a pipeline over it: in this process or as a command."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client.io_blocking import LATEST, BlockingClient, NewTopic
+from josefine_broker.records.builder import Record, build_batch
+from pipelines.delta_log import DeltaLogReader
+from pipelines.hadoop import HadoopFiles
+from pipelines.reconcile import Trust
+from pipelines.run import RunResult, run_pipeline
+from pipelines.validate import read_pipeline
+from pipelines.work import BatchDone
+from tests.support.broker import BrokerProcess
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+PIPELINE = """
+version: 1
+name: ${PIPELINE:-lab}
+spark:
+  master: "local[2]"
+  conf: { spark.sql.shuffle.partitions: 2, spark.driver.memory: 1g }
+  checkpoint: ${LAB}/checkpoints
+sources:
+  events:
+    type: josefine
+    bootstrap: ${BOOTSTRAP}
+    %(topics)s
+    start: earliest
+    limit:
+      rows: ${ROWS:-40}
+    decode:
+      value: { format: json, schema: "id INT, k STRING, v INT", on_error: %(on_error)s }
+transforms:
+  rows:
+    inputs: [events]
+    sql: >
+      select value.*, topic as _topic, partition as _partition, offset as _offset from events
+      where value.id >= 0
+sinks:
+  rows: { type: delta, inputs: [rows], path: "${LAB}/tables/rows", mode: append }
+  sums:
+    type: delta
+    inputs: [rows]
+    path: ${LAB}/tables/sums
+    mode: merge
+    keys: [k]
+    aggregate:
+      records: count(*)
+      values: count(v)
+      v_sum: sum(v)
+      v_min: min(v)
+      v_max: max(v)
+dead_letter: { type: delta, path: "${LAB}/tables/dead" }
+trigger: { available_now: true }
+"""
+
+_numbers = itertools.count()
+
+NOW_MS = time.time_ns() // 1_000_000
+"""Of the records: retention by time would delete those of 1970 while a test runs."""
+
+
+@pytest.fixture(scope="session")
+def pipe_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("pipe-broker")) as process:
+        yield process
+
+
+class Quiet:
+    """A reporter that remembers."""
+
+    def __init__(self) -> None:
+        self.batches: list[BatchDone] = []
+
+    def starting(self, what: str) -> None: ...
+
+    def begun(self, sink: str, records_to_do: int | None) -> None: ...
+
+    def batch(self, done: BatchDone) -> None:
+        self.batches.append(done)
+
+
+@dataclass
+class Lab:
+    """One topic, one pipeline file, three tables; knows what went in and compares."""
+
+    directory: Path
+    client: BlockingClient
+    bootstrap: str
+    topic: str
+    spark: SparkSession | None = None
+    sent: int = 0
+    bad: list[tuple[int, int]] = field(default_factory=list)
+    reporter: Quiet = field(default_factory=Quiet)
+
+    def write_file(self, on_error: str = "dead_letter", **replace: str) -> None:
+        topics = replace.pop("topics", f"topics: [{self.topic}]")
+        text = PIPELINE % {"topics": topics, "on_error": on_error}
+        for old, new in replace.items():
+            assert old in text
+            text = text.replace(old, new)
+        self.file.write_text(text)
+
+    @property
+    def file(self) -> Path:
+        return self.directory / "lab.yaml"
+
+    def table(self, name: str) -> str:
+        return str(self.directory / "tables" / name)
+
+    # -- input ---------------------------------------------------------------------------------
+
+    def produce(self, count: int, partitions: int = 2, topic: str | None = None) -> None:
+        """Events with ids in a row, a third of them without `v`, in all partitions."""
+        records: dict[int, list[Record]] = {p: [] for p in range(partitions)}
+        for n in range(self.sent, self.sent + count):
+            event = {"id": n, "k": f"k{n % 7}", "v": None if n % 3 == 0 else n}
+            records[n % partitions].append(Record(None, json.dumps(event).encode(), (), NOW_MS + n))
+        self.sent += count
+        for partition, some in records.items():
+            if some:
+                self.append(partition, some, topic)
+
+    def append(self, partition: int, records: list[Record], topic: str | None = None) -> None:
+        batch = build_batch(records)
+        self.client.produce({TopicPartition(topic or self.topic, partition): batch})
+
+    def produce_raw(self, partition: int, *values: bytes | None) -> None:
+        self.append(partition, [Record(b"key", value, (), NOW_MS) for value in values])
+
+    def topic_ends(self, topic: str | None = None) -> dict[tuple[str, int], int]:
+        name = topic or self.topic
+        count = self.client.partition_count(name)
+        wanted = {TopicPartition(name, p): LATEST for p in range(count)}
+        listed = self.client.list_offsets(wanted)
+        return {(tp.topic, tp.partition): one.offset for tp, one in listed.items()}
+
+    # -- runs ----------------------------------------------------------------------------------
+
+    def environment(self, rows: int, **more: str) -> dict[str, str]:
+        own = {"LAB": str(self.directory), "BOOTSTRAP": self.bootstrap, "ROWS": str(rows)}
+        return {**os.environ, **own, **more}
+
+    def run(self, rows: int = 40, trust: Trust = Trust.NEITHER, **options: Any) -> RunResult:
+        """Run to the end in this process."""
+        assert self.spark is not None
+        pipeline = read_pipeline(self.file, self.environment(rows))
+        return run_pipeline(self.spark, pipeline, self.reporter, trust=trust, **options)
+
+    def command(self, *arguments: str, rows: int = 40, fail: str = "") -> subprocess.Popen[str]:
+        """`josefine pipeline run` as its own process group."""
+        more = {"JOSEFINE_FAIL": fail} if fail else {}
+        environment = self.environment(rows, PYTHONPATH=str(REPOSITORY), **more)
+        return subprocess.Popen(
+            [sys.executable, "-m", "josefine_cli.main", "pipeline", "run", str(self.file),
+             "--json", *arguments],
+            env=environment, cwd=self.directory, text=True, start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    def finish(self, process: subprocess.Popen[str], timeout_s: float = 300) -> tuple[int, str]:
+        """(exit code, stderr). The whole group is gone afterwards."""
+        try:
+            _, stderr = process.communicate(timeout=timeout_s)
+        finally:
+            self.kill(process)
+        return process.returncode, stderr
+
+    def kill(self, process: subprocess.Popen[str]) -> None:
+        """kill -9 of the driver and, as they are one group, of its JVM and workers."""
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        process.wait()
+
+    def lose_checkpoint(self) -> None:
+        shutil.rmtree(self.directory / "checkpoints", ignore_errors=True)
+
+    # -- outcome -------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Each event once in the append table, the sums right, the chains at the topic's end."""
+        rows = self.arrow("rows")
+        ids = sorted(rows["id"].to_pylist())
+        assert len(ids) == self.sent, f"{len(ids)} rows of {self.sent} events"
+        assert ids == list(range(self.sent))
+        offsets = set(zip(rows["_partition"].to_pylist(), rows["_offset"].to_pylist(), strict=True))
+        assert len(offsets) == self.sent
+        sums = sorted(self.arrow("sums").to_pylist(), key=lambda row: row["k"])
+        assert sums == expected_sums(self.sent)
+        dead = self.arrow("dead").to_pylist()
+        assert sorted((row["partition"], row["offset"]) for row in dead) == sorted(self.bad)
+        for name, app in (("rows", "rows"), ("sums", "sums"), ("dead", "dead_letter.events")):
+            assert self.chain_ends(name, app) == self.topic_ends()
+
+    def arrow(self, name: str) -> Any:
+        """The table through a reader that is not Spark."""
+        from deltalake import DeltaTable
+
+        return DeltaTable(self.table(name)).to_pyarrow_table()
+
+    def chain_ends(self, name: str, app: str) -> dict[tuple[str, int], int]:
+        """The offsets in the Delta log, read without Spark."""
+        reader = DeltaLogReader(LocalFiles(), self.table(name), f"josefine:lab:{app}")
+        tip, _ = reader.last_tip()
+        return dict(tip.ends)
+
+    def history(self, name: str) -> list[Any]:
+        """Newest first: (txn version, metadata) of the sink's own commits."""
+        app = {"dead": "dead_letter.events"}.get(name, name)
+        reader = DeltaLogReader(LocalFiles(), self.table(name), f"josefine:lab:{app}")
+        entries = (reader.entry(version) for version in reversed(reader.versions()))
+        return [e for e in entries if e is not None and e.txn_version is not None]
+
+
+def expected_sums(count: int) -> list[dict[str, Any]]:
+    sums = []
+    for k in range(min(7, count)):
+        ids = range(k, count, 7)
+        values = [n for n in ids if n % 3 != 0]
+        sums.append(
+            {
+                "k": f"k{k}",
+                "records": len(ids),
+                "values": len(values),
+                "v_sum": sum(values) if values else None,
+                "v_min": min(values, default=None),
+                "v_max": max(values, default=None),
+            }
+        )
+    return sums
+
+
+class LocalFiles:
+    """Enough of a file system for the log reader, without Spark."""
+
+    def read_text(self, path: str) -> str | None:
+        file = Path(path)
+        return file.read_text() if file.exists() else None
+
+    def names(self, folder: str) -> list[str]:
+        return os.listdir(folder) if Path(folder).is_dir() else []
+
+
+@pytest.fixture
+def lab_without_spark(pipe_broker: BrokerProcess, tmp_path: Path) -> Iterator[Lab]:
+    """For tests that start their own drivers."""
+    with BlockingClient(pipe_broker.bootstrap) as client:
+        topic = f"lab-{next(_numbers)}"
+        client.create_topics([NewTopic(topic, 2)])
+        lab = Lab(tmp_path, client, pipe_broker.bootstrap, topic)
+        lab.write_file()
+        yield lab
+
+
+@pytest.fixture
+def lab(lab_without_spark: Lab, spark: SparkSession) -> Lab:
+    lab_without_spark.spark = spark
+    return lab_without_spark
+
+
+@pytest.fixture
+def files(spark: SparkSession) -> HadoopFiles:
+    return HadoopFiles(spark)

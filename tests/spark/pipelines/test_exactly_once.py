@@ -1,0 +1,220 @@
+"""Exactly once with real Spark, Delta and broker, without kills: what is lost is lost by hand."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+
+import pytest
+
+from pipelines.errors import ChainError
+from pipelines.reconcile import Trust
+
+pytestmark = pytest.mark.spark
+
+
+def test_tables_equal_the_input_and_the_log_has_the_topics_ends(lab):
+    """Checklist row 91. Two runs; the second has nothing to do and commits nothing."""
+    lab.produce(100)
+
+    first = lab.run(rows=40)
+    commits = len(lab.history("rows"))
+    second = lab.run(rows=40)
+
+    lab.check()
+    assert first.sinks["rows"].records == first.sinks["rows"].rows == 100
+    assert first.sinks["rows"].batches == 3
+    assert second.sinks["rows"].batches == 0
+    assert len(lab.history("rows")) == commits == 3
+
+
+def test_each_commit_names_the_offsets_it_continues_from(lab):
+    lab.produce(100)
+
+    lab.run(rows=40)
+
+    entries = list(reversed(lab.history("sums")))
+    assert [entry.txn_version for entry in entries] == [1, 2, 3]
+    for before, after in zip(entries, entries[1:], strict=False):
+        assert after.metadata["start"] == before.metadata["end"]
+    assert set(entries[0].metadata["topic_ids"]) == {lab.topic}
+
+
+@pytest.mark.parametrize("rows", [40, 17])
+def test_a_lost_checkpoint_neither_repeats_nor_loses_a_row(lab, rows):
+    """Checklist row 88. Also with other batch sizes than before."""
+    lab.produce(100)
+    lab.run(rows=40)
+
+    lab.lose_checkpoint()
+    lab.produce(60)
+    lab.run(rows=rows)
+
+    lab.check()
+
+
+def test_a_removed_commits_entry_is_replayed_and_skipped(lab):
+    lab.produce(100)
+    lab.run(rows=40)
+    for sink in ("rows", "sums"):
+        commits = lab.directory / "checkpoints" / sink / "commits"
+        last = max(int(f.name) for f in commits.iterdir() if f.name.isdigit())
+        (commits / str(last)).unlink()
+
+    lab.produce(30)
+    lab.run(rows=40)
+
+    lab.check()
+
+
+def test_a_removed_offsets_entry_stops_with_both_maps_and_trusting_the_table_settles_it(lab):
+    lab.produce(100)
+    lab.run(rows=40)
+    for sink in ("rows", "sums"):
+        for log in ("offsets", "commits"):
+            folder = lab.directory / "checkpoints" / sink / log
+            last = max(int(f.name) for f in folder.iterdir() if f.name.isdigit())
+            (folder / str(last)).unlink()
+    lab.produce(30)
+
+    with pytest.raises(ChainError) as stopped:
+        lab.run(rows=40)
+
+    text = str(stopped.value)
+    assert "the table has more than the checkpoint planned" in text
+    assert f'"{lab.topic}": {{"0": 50, "1": 50}}' in text
+    assert f"josefine pipeline run {lab.file} --trust table" in text
+    lab.run(rows=40, trust=Trust.TABLE)
+    lab.check()
+    assert (lab.directory / "checkpoints" / "rows.set-aside-1" / "offsets" / "0").exists()
+
+
+def test_commits_of_others_do_not_hide_the_chain(lab):
+    """OPTIMIZE and VACUUM between runs, then a lost checkpoint: the walk back passes them."""
+    lab.produce(100)
+    lab.run(rows=20)
+
+    for table in ("rows", "sums"):
+        lab.spark.sql(f"OPTIMIZE delta.`{lab.table(table)}`")
+        lab.spark.sql(f"VACUUM delta.`{lab.table(table)}`")
+    lab.lose_checkpoint()
+    lab.produce(20)
+    lab.run()
+
+    lab.check()
+
+
+def test_a_restored_table_is_read_on_from_the_restored_offsets(lab):
+    lab.produce(80)
+    lab.run(rows=80)
+    versions = {name: lab.history(name)[0].version for name in ("rows", "sums", "dead")}
+    lab.produce(40)
+    lab.run(rows=80)
+    for name, version in versions.items():
+        lab.spark.sql(f"RESTORE TABLE delta.`{lab.table(name)}` TO VERSION AS OF {version}")
+
+    with pytest.raises(ChainError, match="the table has less than the checkpoint committed"):
+        lab.run(rows=80)
+    lab.run(rows=80, trust=Trust.TABLE)
+
+    lab.check()
+
+
+def test_a_batch_whose_rows_are_all_filtered_still_moves_the_chain(lab):
+    lab.write_file(**{"where value.id >= 0": "where value.id < 0"})
+    lab.produce(30)
+
+    lab.run(rows=40)
+
+    assert lab.arrow("rows").num_rows == 0
+    assert lab.chain_ends("rows", "rows") == lab.topic_ends()
+    assert lab.chain_ends("sums", "sums") == lab.topic_ends()
+
+
+def test_a_new_partition_is_read_from_its_first_record(lab):
+    lab.produce(40)
+    lab.run()
+
+    lab.client.create_partitions({lab.topic: 3})
+    lab.produce(60, partitions=3)
+    lab.lose_checkpoint()
+    lab.run()
+
+    lab.check()
+
+
+def test_a_recreated_topic_stops_and_trusting_the_table_reads_the_new_one(lab):
+    from josefine_broker.client.io_blocking import NewTopic
+
+    lab.produce(40)
+    lab.run()
+    lab.client.delete_topics([lab.topic])
+    lab.client.create_topics([NewTopic(lab.topic, 2)])
+    lab.produce(60)
+
+    with pytest.raises(ChainError, match="a topic was deleted and created again"):
+        lab.run()
+    lab.run(trust=Trust.TABLE)
+
+    rows = lab.arrow("rows")
+    assert sorted(rows["id"].to_pylist()) == list(range(100))
+    assert lab.chain_ends("rows", "rows") == lab.topic_ends()
+
+
+def test_a_topic_that_leaves_keeps_its_place_and_returns_without_repeats(lab):
+    from josefine_broker.client.io_blocking import NewTopic
+
+    other = f"{lab.topic}-other"
+    lab.client.create_topics([NewTopic(other, 2)])
+    lab.produce(20)
+    lab.produce(20, topic=other)
+    lab.write_file(topics=f"topics: [{lab.topic}, {other}]")
+    lab.run()
+    lab.write_file()
+    lab.lose_checkpoint()
+    lab.produce(20)
+    lab.run()
+
+    assert lab.chain_ends("rows", "rows") == lab.topic_ends() | lab.topic_ends(other)
+    lab.produce(20, topic=other)
+    lab.write_file(topics=f"topics: [{lab.topic}, {other}]")
+    with pytest.raises(ChainError, match="there twice"):
+        lab.run()
+    lab.run(trust=Trust.TABLE)
+
+    assert sorted(lab.arrow("rows")["id"].to_pylist()) == list(range(80))
+
+
+def test_of_two_runs_at_once_one_stops_and_nothing_is_written_twice(lab):
+    """Two checkpoints, one table: the second run's commit meets the first one's."""
+    lab.produce(200)
+    twin = lab.directory / "twin"
+    twin.mkdir()
+    failures = []
+
+    def other_run() -> None:
+        from pipelines.run import run_pipeline
+        from pipelines.validate import read_pipeline
+
+        pipeline = read_pipeline(lab.file, lab.environment(20))
+        import dataclasses
+
+        elsewhere = dataclasses.replace(pipeline, checkpoint=str(twin))
+        try:
+            run_pipeline(lab.spark, elsewhere, lab.reporter)
+        except ChainError as error:
+            failures.append(str(error))
+
+    thread = threading.Thread(target=other_run)
+    thread.start()
+    try:
+        lab.run(rows=20)
+    except ChainError as error:
+        failures.append(str(error))
+    thread.join()
+
+    assert any("another run of this sink" in text for text in failures), failures
+    shutil.rmtree(twin)
+    lab.lose_checkpoint()
+    lab.run(rows=50)
+    lab.check()
