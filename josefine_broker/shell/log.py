@@ -25,7 +25,7 @@ from josefine_broker.records.batch import LENGTH_OVERHEAD_BYTES, BatchHeader
 from josefine_broker.records.crc import Buffer
 from josefine_broker.shell.flusher import FlushState, Job, run_now
 from josefine_broker.shell.log_state import LogState
-from josefine_broker.shell.recovery import RecoveryReport, recover, reindex
+from josefine_broker.shell.recovery import RecoveryReport, recover, reindex, replay
 from josefine_broker.shell.segment import FoundRecord, Segment
 from josefine_broker.shell.verify import VerifyReport, verify_segments
 
@@ -188,7 +188,7 @@ class PartitionLog:
         self._flush.directory_dirty = True
         self._flush.sealing.append(old)
         self._warm.append(old)
-        self._schedule(lambda: self._seal(old))
+        self._schedule(self._seal)
         if self.snapshot_source is not None:
             payload = self.snapshot_source()
             self._schedule(lambda: self._store_snapshot(end_offset, payload))
@@ -199,18 +199,22 @@ class PartitionLog:
         if not self._flush.failure:
             self.state.store_snapshot(offset, payload)
 
-    def _seal(self, segment: Segment) -> None:
-        """Scheduled: make a full segment durable and store its index."""
+    def _seal(self) -> None:
+        """Scheduled: make full segments durable, oldest first, and store their indexes.
+
+        Where only the index cannot be stored (a full disk), the next roll or `close` tries again.
+        """
         flush = self._flush
         with flush.lock:
-            if segment not in flush.sealing:
-                return
-            try:
-                segment.seal()
-            except OSError as error:
-                flush.failure = f"{self.directory}: sync failed: {error}"
-                raise
-            flush.sealing.remove(segment)
+            while flush.sealing and not flush.failure:
+                segment = flush.sealing[0]
+                try:
+                    segment.file().sync()
+                except OSError as error:
+                    flush.failure = f"{self.directory}: sync failed: {error}"
+                    raise
+                segment.store_index()
+                flush.sealing.pop(0)
 
     def flush(self) -> None:
         """Make every appended batch durable. Raises KafkaError(kafka_storage_error)."""
@@ -381,12 +385,29 @@ class PartitionLog:
         )
         if count == 0:
             return 0
-        last = self._segments[count - 1]
-        if last is self._segments[-1]:
+        end_offset = self._segments[count - 1].end_offset
+        if count == len(self._segments):
             self._roll()
-        self.delete_before(last.end_offset)
+        try:
+            self.delete_before(end_offset)
+        except KafkaError:
+            self._remove_oldest()
+            self.delete_before(end_offset)
         self._remove_below_start()
         return count
+
+    def _remove_oldest(self) -> None:
+        """A full disk cannot take even a new log start: the oldest segment makes room for it.
+
+        Raises KafkaError(kafka_storage_error).
+        """
+        try:
+            with self._flush.lock:
+                self._drop(0)
+            self._files.sync_directory(self.directory)
+        except OSError as error:
+            raise _storage_error(f"{self.directory}: no segment could be removed") from error
+        self._log_start_offset = max(self._log_start_offset, self._base_offsets[0])
 
     def truncate_to(self, end_offset: int) -> None:
         """Cut the log so that it ends at `end_offset` or, within a batch, before that batch.
@@ -402,7 +423,7 @@ class PartitionLog:
         with self._flush.lock:
             try:
                 while self._segments[-1].base_offset >= end_offset:
-                    self._drop_last()
+                    self._drop(-1)
                 last = self._segments[-1]
                 last.truncate_to(end_offset, self.config.index_interval_bytes)
                 last.file().sync()
@@ -422,16 +443,17 @@ class PartitionLog:
         """Empty the log; its start and end become `offset`."""
         with self._flush.lock:
             while self._segments:
-                self._drop_last()
+                self._drop(-1)
             self._segments.append(Segment.create(self._files, self.directory, offset))
             self._base_offsets.append(offset)
         self.state.store_log_start_offset(offset)
         self._log_start_offset = offset
         self.state.remove_snapshots_past(offset)
 
-    def _drop_last(self) -> None:
-        segment = self._segments.pop()
-        self._base_offsets.pop()
+    def _drop(self, at: int) -> None:
+        """Remove a segment and its files. The flush lock is held."""
+        segment = self._segments.pop(at)
+        self._base_offsets.pop(at)
         if segment in self._flush.sealing:
             self._flush.sealing.remove(segment)
         if segment in self._warm:
@@ -442,20 +464,7 @@ class PartitionLog:
         self, on_snapshot: Callable[[bytes], None] | None, on_batch: Callable[[BatchHeader], None]
     ) -> None:
         """The newest producer snapshot that can be read, then each batch header behind it."""
-        offset = self._log_start_offset
-        for found in reversed(self.state.snapshot_offsets()):
-            payload = self.state.snapshot(found)
-            if payload is not None and on_snapshot is not None:
-                try:
-                    on_snapshot(payload)
-                except CorruptData:
-                    continue
-                offset = max(offset, found)
-                break
-        for segment in self._segments[bisect_right(self._base_offsets, offset) - 1 :]:
-            for _, header, _batch in segment.batches():
-                if header.last_offset >= offset:
-                    on_batch(header)
+        replay(self._segments, self.state, self._log_start_offset, on_snapshot, on_batch)
 
     def verify(self) -> VerifyReport:
         """Read every byte and compare it with its checksums."""

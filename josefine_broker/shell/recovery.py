@@ -6,13 +6,15 @@ right batch; unsynced segments behind a cut are removed, for a log has no holes.
 follow, no crash did it: opening is refused. Offsets below the recorded log start never come back.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from josefine_broker.base.errors import CorruptData
 from josefine_broker.base.ports import Files
 from josefine_broker.core.log_config import LogConfig
-from josefine_broker.records.batch import verify
+from josefine_broker.records.batch import BatchHeader, verify
 from josefine_broker.shell.index import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from josefine_broker.shell.log_state import LogState
 from josefine_broker.shell.segment import LOG_SUFFIX, Segment, stem_of, walk_batches
 
 _OFFSET_DIGITS = 20
@@ -167,6 +169,32 @@ def scan(segment: Segment, config: LogConfig, tally: _Tally, now_ms: int) -> str
         )
     tally.bytes_scanned += segment.size_bytes
     return problem
+
+
+def replay(
+    segments: Sequence[Segment],
+    state: LogState,
+    log_start_offset: int,
+    on_snapshot: Callable[[bytes], None] | None,
+    on_batch: Callable[[BatchHeader], None],
+) -> None:
+    """The newest producer snapshot that can be read, then each batch header behind it."""
+    offset = log_start_offset
+    for found in reversed(state.snapshot_offsets() if on_snapshot is not None else []):
+        payload = state.snapshot(found)
+        if payload is None or on_snapshot is None:
+            continue
+        try:
+            on_snapshot(payload)
+        except CorruptData:
+            continue
+        offset = max(offset, found)
+        break
+    for segment in segments:
+        if segment.end_offset > offset:
+            for _, header, _batch in segment.batches():
+                if header.last_offset >= offset:
+                    on_batch(header)
 
 
 def _cut(segment: Segment, tally: _Tally, problem: str) -> None:

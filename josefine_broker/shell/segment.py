@@ -269,7 +269,7 @@ class Segment:
         """The first record at or past `offset_min` that is at or past `timestamp_ms`."""
         if timestamp_ms > self.max_timestamp_ms:
             return None
-        position = self.index().position_of_timestamp(timestamp_ms)
+        position = max(self.index().position_of_timestamp(timestamp_ms), self._seek(offset_min))
         for _, header, batch in self.batches(position):
             if header.max_timestamp_ms < timestamp_ms or header.last_offset < offset_min:
                 continue
@@ -310,9 +310,12 @@ class Segment:
             )
 
     def seal(self) -> None:
-        """Sync the log, then store the index that vouches for it. Safe in another thread: a
-        sealed segment no longer changes."""
+        """Sync the log, then store its index."""
         self.file().sync()
+        self.store_index()
+
+    def store_index(self) -> None:
+        """The stored index vouches for the log: it must have been synced before."""
         store_index(self._files, self.stem, self.summary(), self.index())
 
     def cool(self) -> None:

@@ -97,3 +97,76 @@ def test_damaged_batch_header_is_an_error_of_its_partition() -> None:
         log.read(1, 10)
 
     assert caught.value.code is ErrorCode.corrupt_message
+
+
+def test_failed_sync_of_a_full_segment_stops_the_log() -> None:
+    files, jobs = MemoryFiles(), list[Job]()
+    log = open_log(files, LogConfig(segment_records=1), schedule=jobs.append)
+    append(log, [b"a"])
+    append(log, [b"b"])
+    files.failing_sync = True
+
+    with pytest.raises(OSError, match="sync failed"):
+        jobs[0]()
+
+    assert "sync failed" in log.failure
+    with pytest.raises(KafkaError):
+        append(log, [b"c"])
+    assert read_all(log) == [(0, b"a"), (1, b"b")]
+
+
+def test_close_of_a_log_whose_sync_failed_vouches_for_nothing() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    append(log, [b"a"])
+    files.failing_sync = True
+    with pytest.raises(OSError, match="sync failed"):
+        log.close()
+    files.failing_sync = False
+
+    assert open_log(files).recovery_report.batches_scanned == 1
+    assert not any(name.endswith(".index") for name in files.names)
+
+
+class FullDisk:
+    """A disk job that fails is told to the log's owner, as the flusher does; here: counted."""
+
+    def __init__(self) -> None:
+        self.failed = 0
+
+    def run(self, job: Job) -> None:
+        try:
+            job()
+        except OSError:
+            self.failed += 1
+
+
+def test_full_disk_at_a_roll_leaves_the_log_as_it_was() -> None:
+    files, disk = MemoryFiles(), FullDisk()
+    log = open_log(files, LogConfig(segment_records=1), schedule=disk.run)
+    append(log, [b"a"])
+    files.space_bytes = used(files) + 10
+
+    with pytest.raises(KafkaError):
+        append(log, [b"b"])
+    assert disk.failed == 1
+    files.space_bytes = None
+
+    assert append(log, [b"b"]) == 1
+    assert append(log, [b"c"]) == 2
+    assert sum(name.endswith(".index") for name in files.names) == 2
+    assert read_all(open_log(files)) == [(0, b"a"), (1, b"b"), (2, b"c")]
+
+
+def test_retention_makes_room_on_a_disk_that_is_full() -> None:
+    files = MemoryFiles()
+    log = open_log(files, LogConfig(segment_records=1, retention_ms=1))
+    for n in range(5):
+        append(log, [b"%d" % n])
+    files.space_bytes = used(files)
+
+    assert log.apply_retention(NOW_MS + 1000, 4) == 4
+
+    assert (log.log_start_offset, log.log_end_offset) == (4, 5)
+    assert append(log, [b"room"]) == 5
+    assert read_all(open_log(files)) == [(4, b"4"), (5, b"room")]

@@ -47,6 +47,26 @@ def test_crash_at_every_byte_of_the_last_batch_loses_only_that_batch() -> None:
         again.abandon()
 
 
+def test_batches_larger_than_a_read_are_recovered_and_cut_like_any_other() -> None:
+    """Checklist row 30. 5 MB records are allowed where a topic says so."""
+    files = MemoryFiles()
+    log = open_log(files)
+    large = [bytes([n]) * (n * 1_300_000) for n in range(1, 4)]
+    for value in large:
+        append(log, [b"small"])
+        append(log, [value], timestamps_ms=[NOW_MS + len(value)])
+    whole = read_all(log, bytes_max=3_000_000)
+    assert [value for _, value in whole[1::2]] == large
+
+    again = open_log(files)
+    assert read_all(again) == whole
+    assert again.max_timestamp() == (5, NOW_MS + len(large[-1]))
+
+    for size in (log.size_bytes - 1, log.size_bytes - len(large[-1]), log.size_bytes - 3_900_060):
+        del files.names[log_file()].data[size:]
+        assert read_all(open_log(files)) == whole[:5]
+
+
 def test_recovery_line_says_what_was_cut_and_where() -> None:
     files = MemoryFiles()
     log = open_log(files)
