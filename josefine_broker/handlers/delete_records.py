@@ -46,9 +46,8 @@ def _delete(
         offset = end if part.offset == HIGH_WATERMARK else part.offset
         if not 0 <= offset <= end:
             raise KafkaError(ErrorCode.offset_out_of_range, f"{offset} is not within 0 to {end}")
-        if offset > hosted.log.log_start_offset:
-            hosted.log.delete_before(offset)
-            hosted.partition.epochs.truncate_start(offset)
+        hosted.log.delete_before(offset)  # nothing happens below the log start
+        hosted.partition.epochs.truncate_start(offset)
     except KafkaError as error:
         return _failed(part, error.code)
     return e.DeleteRecordsPartitionResult(

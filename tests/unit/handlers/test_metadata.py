@@ -97,6 +97,16 @@ def test_unknown_topic_is_made_when_client_and_broker_allow_it() -> None:
     assert len(created[0].partitions) == 3
 
 
+def test_topic_asked_for_by_id_is_never_made() -> None:
+    world = World(BrokerSettings(auto_create_topics=True))
+    both = metadata.MetadataRequestTopic(name="orders", topic_id=UUID(int=5))
+
+    topics = world.ask(3, metadata.MetadataRequest(topics=(both,))).topics
+
+    assert [t.error_code for t in topics] == [ErrorCode.unknown_topic_id]
+    assert dict(world.ctx.image.topics) == {}
+
+
 def test_answer_waits_for_the_topic_it_makes() -> None:
     world = World(BrokerSettings(auto_create_topics=True))
     world.raft.at_once = False

@@ -141,6 +141,16 @@ def test_deleting_below_the_start_again_changes_nothing(world: World) -> None:
     delete_before(world, 4)
 
     assert delete_before(world, 1).low_watermark == 4
+    assert world.ctx.partitions["orders", 0].partition.epochs.starts == ((0, 4),)
+
+
+def test_record_past_the_high_watermark_is_not_found(world: World) -> None:
+    """Followers may still lose it."""
+    world.ctx.partitions["orders", 0].partition.high_watermark = 3
+
+    assert listed(world, 300).offset == 1
+    assert listed(world, 400).offset == -1
+    assert listed(world, -1).offset == 3
 
 
 def test_compacted_topic_keeps_its_records() -> None:
