@@ -337,6 +337,24 @@ def test_damaged_snapshot_falls_back_to_the_one_before() -> None:
     assert headers[0].base_offset == before
 
 
+def test_snapshot_that_its_reader_refuses_falls_back_to_the_one_before() -> None:
+    files = MemoryFiles()
+    log = open_log(files, SMALL)
+    log.snapshot_source = lambda: b"at %d" % log.log_end_offset
+    for n in range(20):
+        append(log, [b"%d" % n])
+    newest, before = log.state.snapshot_offsets()[:-3:-1]
+    headers: list[BatchHeader] = []
+
+    def refuse_newest(payload: bytes) -> None:
+        if payload == b"at %d" % newest:
+            raise CorruptData("a version of tomorrow")
+
+    open_log(files, SMALL).replay(refuse_newest, headers.append)
+
+    assert headers[0].base_offset == before
+
+
 def test_without_a_snapshot_everything_is_replayed() -> None:
     files = MemoryFiles()
     log = filled(files, 9)
