@@ -113,6 +113,7 @@ class Proposals:
     def place(self, number: int, block_id: BlockId) -> None:
         """It is in this block now."""
         if number in self._open:
+            self._waiting.pop(number, None)
             self._placed[number] = block_id
             self._by_block[block_id] = number
 

@@ -436,3 +436,20 @@ def test_a_missing_snapshot_is_refused() -> None:
         reopen(damaged)
     with pytest.raises(CorruptStore, match="missing"):
         reopen(missing)
+
+
+def frame_of(body: bytes) -> bytes:
+    """A segment whose one frame has this body and a right checksum."""
+    place = struct.pack(">QQQI", 1, HEADER_BYTES, 0, len(body))
+    checksum = zlib.crc32(body, zlib.crc32(place))
+    head = struct.pack(">4sIQI", b"\xc4FR\n", len(body), 0, checksum)
+    return encode_header(NODE, 1, 0) + head + body
+
+
+def test_a_frame_that_was_written_wrongly_is_refused_though_its_checksum_holds() -> None:
+    for body, reason in ((b"\x09", "unknown entry 9"), (b"\x01abc", "cut off")):
+        files = MemoryFiles()
+        files.open("0000000000000001.seg").append(frame_of(body))
+
+        with pytest.raises(CorruptStore, match=reason):
+            reopen(files)

@@ -1,0 +1,102 @@
+"""Proposals: each ends once, and "not appended" is said only by who knows."""
+
+from raft import BlockId, BlockKind, Height, NodeId, Outcome, Result, Term
+from raft.core import FORWARDED_MAX, Forwarded
+from raft.proposals import Proposals
+
+BLOCK = BlockId(Term(2), Height(9))
+
+
+def book() -> Proposals:
+    return Proposals(10, 1000, first_number=100)
+
+
+def one(proposals: Proposals, deadline_ms: int = 50) -> int:
+    return proposals.add(BlockKind.DATA, b"d", deadline_ms).number
+
+
+def ends(proposals: Proposals) -> list[tuple[int, Result]]:
+    return [(outcome.number, outcome.result) for outcome in proposals.outcomes]
+
+
+def test_a_proposal_ends_once() -> None:
+    proposals = book()
+    number = one(proposals)
+    proposals.place(number, BLOCK)
+
+    proposals.committed(BLOCK)
+    proposals.committed(BLOCK)
+    proposals.dead(BLOCK)
+    proposals.expire(1000)
+
+    assert proposals.outcomes == [Outcome(number=number, result=Result.COMMITTED, block_id=BLOCK)]
+    assert len(proposals) == 0
+    assert proposals.next_deadline_ms() is None
+
+
+def test_waiting_ends_dead_sent_or_placed_ends_unknown() -> None:
+    proposals = book()
+    waiting, sent, placed = one(proposals), one(proposals), one(proposals)
+    proposals.take_waiting()
+    proposals.sent(waiting, Term(1))
+    proposals.wait_again(waiting, Term(1))
+    proposals.sent(sent, Term(1))
+    proposals.place(placed, BLOCK)
+
+    proposals.expire(50)
+
+    assert ends(proposals) == [
+        (waiting, Result.DEAD), (sent, Result.UNKNOWN), (placed, Result.UNKNOWN),
+    ]  # fmt: skip
+
+
+def test_a_refusal_of_an_earlier_attempt_does_not_repeat_a_proposal() -> None:
+    """Simulation seed 1375: the late refusal of one attempt made a second copy of the next."""
+    proposals = book()
+    number = one(proposals)
+    proposals.take_waiting()
+    proposals.sent(number, Term(2))
+
+    proposals.wait_again(number, Term(1))
+
+    assert proposals.take_waiting() == []
+
+
+def test_a_snapshot_hides_what_became_of_a_placed_proposal() -> None:
+    proposals = book()
+    number = one(proposals)
+    proposals.place(number, BLOCK)
+
+    proposals.lose_below(Height(9))
+    proposals.dead(BLOCK)
+    proposals.expire(50)
+
+    assert ends(proposals) == [(number, Result.UNKNOWN)]
+
+
+def test_the_next_deadline_is_that_of_an_open_proposal() -> None:
+    proposals = book()
+    early = one(proposals, deadline_ms=10)
+    one(proposals, deadline_ms=20)
+    proposals.place(early, BLOCK)
+    proposals.committed(BLOCK)
+
+    assert proposals.next_deadline_ms() == 20
+
+
+def test_a_restarted_node_refuses_nothing_of_terms_it_may_have_led() -> None:
+    """Simulation seeds 1095 and 1148: it had appended what it no longer remembered."""
+    forwarded = Forwarded(known_after=Term(4))
+
+    assert not forwarded.can_refuse(Term(4))
+    assert forwarded.can_refuse(Term(5))
+
+
+def test_answers_that_are_forgotten_are_not_made_up() -> None:
+    forwarded = Forwarded(known_after=Term(0))
+    for number in range(FORWARDED_MAX + 1):
+        forwarded.remember(NodeId(1), Term(3), number, BLOCK)
+
+    assert not forwarded.knows(NodeId(1), Term(3), 0)
+    assert forwarded.answer(NodeId(1), Term(3), 1) == BLOCK
+    assert not forwarded.can_refuse(Term(3))
