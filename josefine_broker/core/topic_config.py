@@ -3,6 +3,7 @@
 Rules: the names and meanings are Kafka's (`segment.records` is ours); a name Kafka knows and this
 broker does not serve is refused, never swallowed: a setting that is accepted must have its effect.
 Batches are stored as the producer sent them, so `compression.type` is `producer` and nothing else.
+`compact` promises that the last record of each key stays; keeping all of them keeps that promise.
 """
 
 import re
@@ -119,7 +120,7 @@ TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
     ConfigKey(
         name="cleanup.policy",
         type=ConfigType.LIST,
-        meaning="delete: old segments go; compact: the last record of each key stays.",
+        meaning="delete: old segments go; compact: all records stay (no cleaner runs yet).",
         parse=_cleanup_policy,
         show=lambda settings: ",".join(sorted(settings.log.cleanup_policy)),
         store=lambda settings, value: replace(

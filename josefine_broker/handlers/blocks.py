@@ -14,7 +14,7 @@ from josefine_broker.core.changes import AllocateProducerIds, apply, decode_chan
 from josefine_broker.core.image import OFFSETS_TOPIC, TopicEntry
 from josefine_broker.core.topic_config import TopicSettings, resolve
 from josefine_broker.handlers.context import Context, HostedPartition
-from josefine_broker.handlers.groups import forget_missing_topics
+from josefine_broker.handlers.groups import forget_missing_topics, shorten_offsets_log
 from josefine_broker.records.batch import iter_batches
 from josefine_broker.records.reader import read_records
 
@@ -65,6 +65,9 @@ def reconcile(ctx: Context, *, starting: bool = True) -> None:
         _close_topic(ctx, before[name])
     if gone or previous is None:
         forget_missing_topics(ctx)
+    if starting:
+        for tp in [tp for tp in ctx.partitions if tp[0] == OFFSETS_TOPIC]:
+            shorten_offsets_log(ctx, TopicPartition(*tp), ctx.partitions[tp])
 
 
 def _host_topic(ctx: Context, topic: TopicEntry, starting: bool) -> None:

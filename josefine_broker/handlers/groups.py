@@ -19,6 +19,10 @@ from josefine_broker.handlers.batches import append_batch
 from josefine_broker.handlers.context import Context, HostedPartition
 from josefine_broker.records.builder import Record, build_batch
 
+OFFSETS_BYTES_MAX = 16 * 1024 * 1024
+"""A longer partition of the offsets topic is rewritten at a start: about 100,000 commits, read back
+in a second."""
+
 _COORDINATOR_ERRORS = {
     ErrorCode.not_leader_or_follower: ErrorCode.not_coordinator,
     ErrorCode.unknown_topic_or_partition: ErrorCode.not_coordinator,
@@ -62,6 +66,28 @@ def store_offsets(
         raise KafkaError(_COORDINATOR_ERRORS.get(error.code, error.code), error.message) from error
     for each, committed in offsets:
         ctx.groups.store(group_id, each, committed)
+
+
+def shorten_offsets_log(
+    ctx: Context, tp: TopicPartition, hosted: HostedPartition, bytes_max: int = OFFSETS_BYTES_MAX
+) -> None:
+    """Keep a partition of the offsets topic short: write what is true now, drop what came before.
+
+    Done at a start, where the whole partition was just read. A crash in between leaves both; a
+    disk that takes no more leaves it long.
+    """
+    log = hosted.log
+    if log.size_bytes <= bytes_max:
+        return
+    topic = ctx.image.topics[tp.topic]
+    first_kept = log.log_end_offset
+    try:
+        for group_id in ctx.groups.group_ids:
+            if coordinator_partition(group_id, len(topic.partitions)) == tp.partition:
+                store_offsets(ctx, group_id, list(ctx.groups.committed(group_id).items()))
+        log.delete_before(first_kept)
+    except KafkaError:
+        return
 
 
 def forget_missing_topics(ctx: Context) -> None:

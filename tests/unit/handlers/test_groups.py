@@ -8,6 +8,7 @@ import pytest
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.core.image import OFFSETS_TOPIC
 from josefine_broker.core.parked import Parked
+from josefine_broker.handlers.groups import coordinator_of, shorten_offsets_log
 from josefine_broker.wire.entities import (
     delete_topics,
     find_coordinator,
@@ -188,6 +189,39 @@ def test_full_disk_is_told_as_a_coordinator_not_available(world: World) -> None:
 
     assert commit(world, {("orders", 0): 5}) == [ErrorCode.coordinator_not_available]
     assert offsets_of(committed(world, {"orders": (0,)})) == {("orders", 0): -1}
+
+
+def test_long_offsets_log_is_shortened_and_says_the_same(world: World) -> None:
+    for offset in range(50):
+        commit(world, {("orders", 0): offset})
+    commit(world, {("orders", 1): 7, ("orders", 2): 8})
+    commit(world, {("orders", 0): 3}, group="other")
+    tp, hosted = coordinator_of(world.ctx, "g")
+
+    shorten_offsets_log(world.ctx, tp, hosted, hosted.log.size_bytes)
+    assert hosted.log.log_start_offset == 0
+    shorten_offsets_log(world.ctx, tp, hosted, hosted.log.size_bytes - 1)
+
+    assert hosted.log.log_end_offset - hosted.log.log_start_offset == 3
+    for each in (world, world.restart()):
+        assert offsets_of(committed(each, None)) == {
+            ("orders", 0): 49,
+            ("orders", 1): 7,
+            ("orders", 2): 8,
+        }
+        assert offsets_of(committed(each, None, "other")) == {("orders", 0): 3}
+
+
+def test_full_disk_leaves_the_offsets_log_long(world: World) -> None:
+    commit(world, {("orders", 0): 5})
+    tp, hosted = coordinator_of(world.ctx, "g")
+    world.files.space_bytes = 0
+
+    shorten_offsets_log(world.ctx, tp, hosted, 0)
+    world.files.space_bytes = None
+
+    assert hosted.log.log_start_offset == 0
+    assert offsets_of(committed(world.restart(), None)) == {("orders", 0): 5}
 
 
 def test_groups_with_offsets_are_listed(world: World) -> None:
