@@ -197,10 +197,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _work_off(self) -> None:
         """Serve the backlog as far as the bounds allow; then send, and read on or stop reading."""
-        if (
-            self._busy
-        ):  # a handler completed one of our own waiting requests: the outer call goes on
-            return
+        if self._busy:
+            return  # a handler completed one of our own waiting requests: the outer call goes on
         self._busy = True
         backlog, in_flight_max = self._backlog, self._host.limits.in_flight_max
         while (
@@ -232,6 +230,9 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
             self._host.on_fatal(error)
             return
+        except Exception:  # the codec failed, not a handler: there is no answer to give
+            self._fail("request not translatable")
+            return
         if answer is None:
             return
         if isinstance(answer, Waiting):
@@ -258,8 +259,7 @@ class Connection(asyncio.BufferedProtocol):
         except Exception:
             # We are called from whatever completed the request, often another connection's
             # handler: the failure is this connection's alone.
-            log.exception("answer not encodable", extra={"client": self._peer.address})
-            self.abort()
+            self._fail("answer not encodable")
             return
         pending = self._pending
         while pending:
@@ -270,6 +270,11 @@ class Connection(asyncio.BufferedProtocol):
             pending.popleft()
             self._out.extend(buffers)
         self._work_off()
+
+    def _fail(self, message: str) -> None:
+        """An error of ours: end this connection, with the trace in the log."""
+        log.exception(message, extra={"client": self._peer.address, "listener": self._listener})
+        self.abort()
 
     def _send(self) -> None:
         out = self._out

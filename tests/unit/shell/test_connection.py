@@ -300,3 +300,31 @@ def test_a_request_without_an_answer_owed_gets_none() -> None:
             assert await client.answer() == (3, "fine")
 
     on_uvloop(scenario)
+
+
+def test_an_answer_that_cannot_be_encoded_ends_its_connection_only(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def handle(header: RequestHeader, peer: Peer, body: Any) -> Any:
+        text = body.states_filter[0]
+        if text == "wrong":
+            return "not an entity"
+        if text == "later wrong":
+            held = Held(0, "")
+            held.complete("not an entity")
+            return held
+        return groups_answer("fine")
+
+    async def scenario() -> None:
+        async with serving(handle) as server:
+            for text in ("wrong", "later wrong"):
+                bad, good = await server.connect(), await server.connect()
+                bad.ask(1, text)
+                assert await bad.closed()
+                good.ask(2, "")
+                assert await good.answer() == (2, "fine")
+
+    on_uvloop(scenario)
+    ours = [record for record in caplog.records if record.name.startswith("josefine_broker")]
+    assert [r.getMessage() for r in ours] == ["request not translatable", "answer not encodable"]
+    assert all(record.exc_info for record in ours)
