@@ -7,7 +7,7 @@ the role is LEADER; the vote belongs to the current term; the clock does not go 
 
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from raft.block import BlockKind, make_block
 from raft.chain import Chain
@@ -23,10 +23,7 @@ from raft.reads import Reads
 from raft.roles import Role, RoleEvent, next_role
 from raft.state import Recovered, Snapshot, State
 
-if TYPE_CHECKING:
-    from raft.snapshots import Incoming
-
-__all__ = ["Core", "ElectionTimer", "Leading"]
+__all__ = ["Core", "ElectionTimer", "Forwarded", "Incoming", "Leading"]
 
 
 class Forwarded:
@@ -55,6 +52,16 @@ class Forwarded:
             oldest = next(iter(self._answers))
             del self._answers[oldest]
             self._known_after = max(self._known_after, oldest[1])
+
+
+class Incoming:
+    """A snapshot on its way to us, ending at block `last`: the chunks so far."""
+
+    __slots__ = ("data", "last")
+
+    def __init__(self, last: BlockId) -> None:
+        self.last = last
+        self.data = bytearray()
 
 
 class Leading:

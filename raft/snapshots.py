@@ -5,14 +5,14 @@ begun is sent to its end, even when the leader has made a newer one meanwhile.
 """
 
 from raft.chain import Chain
-from raft.core import Core, Leading
+from raft.core import Core, Incoming, Leading
 from raft.ids import NodeId
 from raft.members import MemberHistory
 from raft.messages import SnapshotAnswer, SnapshotChunk
 from raft.progress import Flow, Progress
 from raft.state import Snapshot
 
-__all__ = ["Incoming", "begin_snapshot", "on_snapshot_chunk", "send_chunk"]
+__all__ = ["begin_snapshot", "on_snapshot_chunk", "send_chunk"]
 
 
 def begin_snapshot(core: Core, progress: Progress) -> None:
@@ -44,16 +44,6 @@ def send_chunk(core: Core, leading: Leading, peer: NodeId, progress: Progress) -
     progress.probe_out = True
 
 
-class Incoming:
-    """A snapshot on its way to us: the chunks so far."""
-
-    __slots__ = ("data", "last")
-
-    def __init__(self, chunk: SnapshotChunk) -> None:
-        self.last = chunk.last
-        self.data = bytearray()
-
-
 def on_snapshot_chunk(core: Core, message: SnapshotChunk) -> None:
     """Collect; when complete, let it replace our chain, unless we have that block anyway."""
     done = message.last.height <= core.chain.commit.height
@@ -65,7 +55,7 @@ def on_snapshot_chunk(core: Core, message: SnapshotChunk) -> None:
         _answer(core, message, next_offset=0, done=True)
         return
     if core.incoming is None or core.incoming.last != message.last:
-        core.incoming = Incoming(message)
+        core.incoming = Incoming(message.last)
     data = core.incoming.data
     if message.offset == len(data):
         data += message.data

@@ -224,6 +224,9 @@ class RaftHost:
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
+        """Once: what follows from the first error is not news."""
+        if self.failure is not None:
+            return
         self.failure = error
         self._wake.set()
         self._end_tokens()
