@@ -38,6 +38,7 @@ from josefine_cli.when import FORMS, parse_place, resolve
 app = typer.Typer(
     help="Read records of a topic, by offsets or by time.",
     add_completion=False,
+    rich_markup_mode=None,
 )
 
 FETCH_WAIT_MS = 500

@@ -35,15 +35,19 @@ def report(error: BaseException) -> int:
     """Say what happened on stderr; the exit code. A bug's trace is shown with JOSEFINE_DEBUG."""
     if isinstance(error, BrokenPipeError):
         return EXIT_BROKEN_PIPE
-    if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":
+    if isinstance(error, KeyboardInterrupt):
         return EXIT_INTERRUPTED
+    if type(error).__name__ == "Abort":  # click's or typer's: a question answered with no
+        print("nothing done", file=sys.stderr)
+        return EXIT_FAILURE
+    if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help, or printed already
+        print(error)
+        return EXIT_USAGE
     if os.environ.get("JOSEFINE_DEBUG"):
         import traceback
 
         traceback.print_exception(error)
     text, code = explain(error)
-    if not text:
-        return code
     red, plain = ("\x1b[31m", "\x1b[0m") if _is_colourful() else ("", "")
     print(f"{red}error:{plain} {text}", file=sys.stderr)
     return code
@@ -76,8 +80,6 @@ def explain(error: BaseException) -> tuple[str, int]:
 def _usage(error: BaseException, message: str) -> str:
     context = getattr(error, "ctx", None)
     sentence = message.rstrip(".")
-    if not sentence:
-        return ""  # "no arguments": the help has been printed already
     sentence = sentence[:1].lower() + sentence[1:] if not sentence[:2].isupper() else sentence
     if context is None:
         return sentence

@@ -3,7 +3,7 @@
 Input is lines (one value each, or key and value around a separator) or JSON lines: objects with
 key, value, headers, partition, timestamp_ms, the shape that `josefine consume --json` writes.
 Bytes go as they are; what could not be read stops the run with its line number, and what came
-before it is written.
+before it is written. When the input pauses, what has come is written at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingProducer
 from josefine_broker.client.producing import Delivered
 from josefine_broker.records.compression import Compression
-from josefine_cli.errors import UsageError, UserError
+from josefine_cli.errors import EXIT_INTERRUPTED, UsageError, UserError
+from josefine_cli.lines import lines_and_pauses
 from josefine_cli.output import (
     BOOTSTRAP_HELP,
     DEFAULT_BOOTSTRAP,
@@ -37,6 +38,7 @@ from josefine_cli.output import (
 app = typer.Typer(
     help="Write records from a file or stdin to a topic.",
     add_completion=False,
+    rich_markup_mode=None,
 )
 
 PROGRESS_EVERY_RECORDS = 10_000
@@ -117,6 +119,7 @@ def produce(
         raise UsageError("--key-separator is a text for --format lines")
     parse = _parser(input_format, key_separator)
     extra = _parse_headers(header)
+    interrupted = False
     with connect(bootstrap) as client, _Source(file) as source:
         client.partition_count(topic)
         producer = BlockingProducer(
@@ -124,18 +127,36 @@ def produce(
             acks=ACKS_NUMBER[acks],
             compression=Compression[compression.name],
         )
+        items = _with_progress(_read(source.stream, parse), source)
         try:
-            for item in _with_progress(_read(source.stream, parse), source):
-                where = item.partition if partition is None else partition
-                producer.send(
-                    topic, item.key, item.value, item.headers + extra, where, item.timestamp_ms
-                )
+            _send_all(items, producer, topic, partition, extra)
         except UserError as error:
             producer.flush()
             written = plural(_count(producer.delivered), "record")
             raise type(error)(f"{error} ({written} before it written)") from error
+        except KeyboardInterrupt:
+            interrupted = True
         producer.flush()
     _report(topic, producer.delivered, as_json)
+    if interrupted:
+        raise typer.Exit(EXIT_INTERRUPTED)
+
+
+def _send_all(
+    items: Iterable[Input | None],
+    producer: BlockingProducer,
+    topic: str,
+    partition: int | None,
+    extra: Headers,
+) -> None:
+    """Hand every record to the producer; when the input pauses, write what is there."""
+    for item in items:
+        if item is None:
+            producer.flush()
+            continue
+        where = item.partition if partition is None else partition
+        headers = item.headers + extra
+        producer.send(topic, item.key, item.value, headers, where, item.timestamp_ms)
 
 
 class _Source:
@@ -160,15 +181,21 @@ class _Source:
             self.stream.close()
 
 
-def _read(stream: BinaryIO, parse: Callable[[bytes], Input]) -> Iterator[Input]:
-    for number, line in enumerate(stream, 1):
+def _read(stream: BinaryIO, parse: Callable[[bytes], Input]) -> Iterator[Input | None]:
+    """Records of the input, and None when it pauses."""
+    number = 0
+    for line in lines_and_pauses(stream):
+        if line is None:
+            yield None
+            continue
+        number += 1
         try:
-            yield parse(line[:-1] if line.endswith(b"\n") else line)
+            yield parse(line)
         except ValueError as error:
             raise UserError(f"line {number}: {error}") from error
 
 
-def _with_progress(items: Iterable[Input], source: _Source) -> Iterator[Input]:
+def _with_progress(items: Iterable[Input | None], source: _Source) -> Iterator[Input | None]:
     """On a terminal, a progress bar of the file (or a count of stdin) on stderr."""
     if not sys.stderr.isatty() or source.stream.isatty():
         yield from items
@@ -187,7 +214,9 @@ def _with_progress(items: Iterable[Input], source: _Source) -> Iterator[Input]:
         for count, item in enumerate(items, 1):
             yield item
             if count % PROGRESS_EVERY_RECORDS == 0:
-                position = source.stream.tell() if source.size_bytes is not None else 0
+                position = (
+                    os.lseek(source.stream.fileno(), 0, os.SEEK_CUR) if source.size_bytes else 0
+                )
                 progress.update(task, completed=position, count=count)
 
 

@@ -31,6 +31,7 @@ app = typer.Typer(
     help="Create, list, describe, alter and delete topics.",
     no_args_is_help=True,
     add_completion=False,
+    rich_markup_mode=None,
 )
 
 Bootstrap = Annotated[

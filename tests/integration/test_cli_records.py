@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.broker import BrokerProcess
 from tests.support.cli import josefine, josefine_process
+from tests.support.waiting import wait_until
 
 _NUMBERS = itertools.count(1)
 Topics = Callable[[int], str]
@@ -181,3 +182,20 @@ def test_following_shows_new_records_until_interrupted(bootstrap: str, make_topi
     assert line.startswith("1:0 20")
     assert line.endswith(" key=null h=1 hello\\x1b\n")
     assert (process.returncode, complaint) == (0, "")
+
+
+def test_lines_of_a_slow_pipe_are_written_while_it_is_open(
+    bootstrap: str, make_topic: Topics
+) -> None:
+    topic = make_topic(1)
+    process = josefine_process(bootstrap, "produce", topic)
+    assert process.stdin is not None
+
+    process.stdin.write("early\n")
+    process.stdin.flush()
+    wait_until(lambda: josefine(bootstrap, "consume", topic).out == "early\n", 30, "the first line")
+    process.send_signal(signal.SIGINT)
+    out, complaint = process.communicate(timeout=30)
+
+    assert out.startswith(f"wrote 1 record to {topic}\n")
+    assert (process.returncode, complaint) == (130, "")

@@ -61,9 +61,10 @@ def _text(stream: io.TextIOWrapper) -> str:
 
 
 def josefine_process(bootstrap: str, *arguments: str) -> subprocess.Popen[str]:
-    """A process of its own with its stdout and stderr piped."""
+    """A process of its own with its three streams piped."""
     return subprocess.Popen(
         [*COMMAND, *arguments],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 
 import pytest
+import typer
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_cli import errors
@@ -123,3 +124,18 @@ def test_interrupts_and_broken_pipes_are_silent(capsys: pytest.CaptureFixture[st
     assert errors.report(KeyboardInterrupt()) == 130
     assert errors.report(BrokenPipeError()) == 141
     assert capsys.readouterr().err == ""
+
+
+def test_a_group_without_a_command_prints_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = outcome(capsys, "topics")
+
+    assert code == errors.EXIT_USAGE
+    assert "Commands:" in out
+    assert err == ""
+
+
+def test_a_question_answered_with_no_does_nothing_and_says_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert errors.report(typer.Abort()) == errors.EXIT_FAILURE
+    assert capsys.readouterr().err == "nothing done\n"

@@ -165,3 +165,14 @@ def test_a_key_goes_to_its_own_partition_and_keyless_records_fill_one_batch_at_a
         acc._sticky.clear()
         chosen.add(acc.choose_partition("t", None, 12))
     assert len(chosen) > 1
+
+
+def test_a_batch_is_sealed_before_the_record_that_would_not_fit() -> None:
+    acc = accumulator(batch_bytes_max=1_000)
+    for _ in range(10):
+        acc.append(T0, None, b"x" * 300, (), 5)
+
+    batches = drain(acc)[T0]
+
+    assert all(len(data) <= 1_000 for data in batches)
+    assert len(batches) == 5
