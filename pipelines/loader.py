@@ -89,6 +89,9 @@ def _compose(text: str, file: str) -> yaml.Node | None:
         message = f"not YAML: {error.problem}"
         if error.context and error.problem_mark and error.context_mark:
             message += f" ({error.context} that begins at line {error.context_mark.line + 1})"
+        lines = text.splitlines()
+        if error.context == "while parsing a flow mapping" and "${" in lines[line - 1]:
+            message += '; inside { } write "${NAME}" with quotes'
     except yaml.YAMLError as error:
         line, column, message = 1, 1, f"not YAML: {str(error).splitlines()[0]}"
     place = Place(file=file, line=line, column=column)

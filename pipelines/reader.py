@@ -54,10 +54,10 @@ class Reader:
             if key in later:
                 message = f"`{key}` is not supported yet"
             else:
-                expected = ", ".join(words)
-                message = f"unknown key `{key}`{nearest(key, [*words, *later]) or ';'}"
-                message += f" expected one of: {expected}"
-                if self.section == "" and key in WORDS["spark"]:
+                misplaced = self.section == "" and key in WORDS["spark"]
+                hint = "" if misplaced else nearest(key, [*words, *later])
+                message = f"unknown key `{key}`{hint or ';'} expected one of: {', '.join(words)}"
+                if misplaced:
                     message += f" (`{key}` belongs below `spark`)"
             self.problem(self.table.key_places[key], self._below(key), message)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -186,10 +187,8 @@ class Lab:
 
     def kill(self, process: subprocess.Popen[str]) -> None:
         """kill -9 of the driver and, as they are one group, of its JVM and workers."""
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         process.wait()
 
     def lose_checkpoint(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import threading
 
@@ -35,7 +36,7 @@ def test_each_commit_names_the_offsets_it_continues_from(lab):
 
     entries = list(reversed(lab.history("sums")))
     assert [entry.txn_version for entry in entries] == [1, 2, 3]
-    for before, after in zip(entries, entries[1:], strict=False):
+    for before, after in itertools.pairwise(entries):
         assert after.metadata["start"] == before.metadata["end"]
     assert set(entries[0].metadata["topic_ids"]) == {lab.topic}
 

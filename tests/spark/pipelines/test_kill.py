@@ -1,0 +1,137 @@
+"""kill -9 of the driver: at every failpoint and at random moments, then a run to the end.
+
+Each run is a real `josefine pipeline run` process of its own; a killed one takes its JVM along.
+One table lives through all kills of a test, so that a later kill meets the leftovers of earlier
+ones. Afterwards: no row twice, none missing, the chains at the topic's ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import subprocess
+from random import Random
+
+import pytest
+from chispa import assert_df_equality
+
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+KILLED = 137
+FAILPOINTS = (
+    "after_offsets",
+    "before_commit",
+    "mid_write",
+    "mid_commit:1",
+    "mid_commit:2@2",
+    "after_commit_before_log",
+)
+SLOW = pytest.mark.slow
+
+
+def killed_at(lab, fail: str, rows: int, *arguments: str) -> None:
+    code, stderr = lab.finish(lab.command(*arguments, rows=rows, fail=fail))
+    assert code == KILLED, f"{fail}: exit {code}\n{stderr[-2000:]}"
+
+
+def run_to_the_end(lab, rows: int = 50) -> None:
+    code, stderr = lab.finish(lab.command(rows=rows))
+    assert code == 0, stderr[-4000:]
+
+
+def test_a_driver_killed_at_every_failpoint_loses_and_repeats_nothing(lab_without_spark):
+    """Checklist row 88. With the checkpoint kept."""
+    lab = lab_without_spark
+    lab.produce(60)
+    lab.produce_raw(0, b"not json")
+    lab.bad.append((0, 30))
+
+    for fail in FAILPOINTS:
+        killed_at(lab, fail, 20)
+        lab.produce(40)
+    run_to_the_end(lab)
+
+    lab.check()
+
+
+def test_a_driver_killed_and_its_checkpoint_deleted_loses_and_repeats_nothing(lab_without_spark):
+    """Checklist row 88. Batch sizes change in between; dead letters lie in every batch."""
+    lab = lab_without_spark
+    lab.produce(60)
+    sizes = itertools.cycle([20, 33, 11])
+
+    for fail in ("mid_write", "mid_commit:1", "mid_commit:2@2", "after_commit_before_log"):
+        killed_at(lab, fail, next(sizes))
+        lab.lose_checkpoint()
+        lab.bad.append((1, lab.topic_ends()[lab.topic, 1]))
+        lab.produce_raw(1, b'{"id": "text"}')
+        lab.produce(40)
+    run_to_the_end(lab)
+
+    lab.check()
+
+
+def test_a_driver_killed_after_it_set_the_checkpoint_aside_goes_on_from_the_table(
+    lab_without_spark,
+):
+    lab = lab_without_spark
+    lab.produce(60)
+    run_to_the_end(lab)
+
+    lab.produce(20)
+    killed_at(lab, "after_set_aside", 50, "--trust", "table")
+    run_to_the_end(lab)
+
+    lab.check()
+
+
+SEEDS = [pytest.param(1), *(pytest.param(seed, marks=SLOW) for seed in range(2, 12))]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_driver_killed_at_random_moments_loses_and_repeats_nothing(lab_without_spark, seed):
+    """Checklist row 88. The moment: some time after the run showed a first sign of writing."""
+    rng = Random(seed)
+    lab = lab_without_spark
+    lab.produce(100)
+
+    for _ in range(3):
+        process = lab.command(rows=rng.randint(10, 30))
+        marks = marks_of(lab)
+        wait_until(
+            lambda m=marks, p=process: marks_of(lab) > m or p.poll() is not None, 120, "work"
+        )
+        # Not a wait for something to be done but the random moment itself.
+        let_run(process, rng.random() * 4)
+        lab.kill(process)
+        lab.produce(rng.randint(10, 60))
+        if rng.random() < 0.5:
+            lab.lose_checkpoint()
+    run_to_the_end(lab)
+
+    lab.check()
+
+
+def marks_of(lab) -> int:
+    """Files written so far: the run is at work when this grows."""
+    return sum(1 for path in lab.directory.rglob("*") if path.is_file())
+
+
+def let_run(process, seconds: float) -> None:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=seconds)
+
+
+def test_the_tables_equal_the_input_frame_by_frame(lab):
+    """With chispa: the whole append table against the events as they were sent."""
+    lab.produce(50)
+    lab.run(rows=20)
+
+    assert lab.spark is not None
+    expected = lab.spark.createDataFrame(
+        [(n, f"k{n % 7}", None if n % 3 == 0 else n) for n in range(50)], "id INT, k STRING, v INT"
+    )
+    found = lab.spark.read.format("delta").load(lab.table("rows")).select("id", "k", "v")
+    assert_df_equality(found, expected, ignore_row_order=True, ignore_nullable=True)

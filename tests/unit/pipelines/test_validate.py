@@ -1,0 +1,369 @@
+"""Bad files, as a table: what is written → the exact words that a user reads."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipelines.errors import ConfigError
+from pipelines.loader import load
+from pipelines.validate import read_pipeline, validate
+
+GOOD = """\
+version: 1
+name: orders
+spark: { checkpoint: /ck }
+sources:
+  raw:
+    type: josefine
+    bootstrap: localhost:9092
+    topics: [orders]
+    decode:
+      value: { format: json, schema: "id INT", on_error: fail }
+transforms:
+  clean: { inputs: [raw], sql: select value.* from raw }
+sinks:
+  lake: { type: delta, inputs: [clean], path: /lake, mode: append }
+trigger: { available_now: true }
+"""
+
+MERGE = """\
+  lake:
+    type: delta
+    inputs: [clean]
+    path: /lake
+    mode: merge
+    keys: [id]
+    aggregate: { n: count(*), top: max(id) }
+"""
+SINK = "  lake: { type: delta, inputs: [clean], path: /lake, mode: append }\n"
+VALUE = '{ format: json, schema: "id INT", on_error: fail }'
+
+TOP_WORDS = "version, name, vars, spark, sources, transforms, sinks, dead_letter, trigger"
+SINK_WORDS = "type, inputs, path, table, mode, keys, aggregate"
+
+CASES = {
+    "unknown top word": (
+        ("trigger:", "triger:"),
+        "f.yaml:15:1: triger: unknown key `triger`; did you mean `trigger`? expected one of: "
+        f"{TOP_WORDS}\n"
+        "f.yaml:1:1: `trigger` is missing; expected a table with either available_now: true or "
+        "every: 5s",
+    ),
+    "word of a later version": (
+        ("trigger:", "checks: {}\ntrigger:"),
+        "f.yaml:15:1: checks: `checks` is not supported yet",
+    ),
+    "word in the wrong place": (
+        ("trigger:", "checkpoint: /ck\ntrigger:"),
+        "f.yaml:15:1: checkpoint: unknown key `checkpoint`; expected one of: "
+        f"{TOP_WORDS} (`checkpoint` belongs below `spark`)",
+    ),
+    "unknown word below": (
+        ("mode: append", "mod: append, mode: append"),
+        "f.yaml:14:54: sinks.lake.mod: unknown key `mod`; did you mean `mode`? expected one of: "
+        + SINK_WORDS,
+    ),
+    "key twice": (
+        ("name: orders", "name: orders\nname: again"),
+        "f.yaml:3:1: name: this key is there already, at line 2",
+    ),
+    "key twice in a flow": (
+        ("mode: append", "mode: append, mode: append"),
+        "f.yaml:14:68: sinks.lake.mode: this key is there already, at line 14",
+    ),
+    "not YAML": (
+        ("name: orders", "name: [orders"),
+        "f.yaml:3:6: not YAML: expected ',' or ']', but got ':' (while parsing a flow sequence "
+        "that begins at line 2)",
+    ),
+    "a variable in braces": (
+        ("{ checkpoint: /ck }", "{ checkpoint: /ck/${X} }"),
+        "f.yaml:3:27: not YAML: expected ',' or '}', but got '{' (while parsing a flow mapping "
+        'that begins at line 3); inside { } write "${NAME}" with quotes',
+    ),
+    "a tab": (
+        ("name: orders", "\tname: orders"),
+        "f.yaml:2:1: not YAML: found character '\\t' that cannot start any token",
+    ),
+    "version": (("version: 1", "version: 2"), "f.yaml:1:10: version: expected 1; found `2`"),
+    "version as text": (
+        ("version: 1", "version: one"),
+        "f.yaml:1:10: version: expected 1; found `one`",
+    ),
+    "no version": (
+        ("version: 1\n", ""),
+        "f.yaml:1:1: `version` is missing; expected 1",
+    ),
+    "name": (
+        ("name: orders", "name: Orders 2"),
+        "f.yaml:2:7: name: `Orders 2` is not a name: expected lower-case letters, digits and _",
+    ),
+    "no checkpoint": (
+        ("{ checkpoint: /ck }", "{}"),
+        "f.yaml:3:8: spark: `checkpoint` is missing; expected a folder; each sink keeps its "
+        "checkpoint in a folder below it",
+    ),
+    "source type of a later version": (
+        ("type: josefine", "type: kafka"),
+        "f.yaml:6:11: sources.raw.type: `kafka` is not supported yet; expected josefine",
+    ),
+    "source type with a slip": (
+        ("type: josefine", "type: josephine"),
+        "f.yaml:6:11: sources.raw.type: expected josefine; found `josephine`; did you mean "
+        "`josefine`?",
+    ),
+    "bootstrap": (
+        ("localhost:9092", "localhost"),
+        "f.yaml:7:16: sources.raw.bootstrap: expected host:port[,host:port]; found `localhost`",
+    ),
+    "topics as text": (
+        ("topics: [orders]", "topics: orders"),
+        "f.yaml:8:13: sources.raw.topics: expected a list of topic names; found `orders`",
+    ),
+    "topic twice": (
+        ("topics: [orders]", "topics: [orders, orders]"),
+        "f.yaml:8:22: sources.raw.topics[1]: `orders` is there twice",
+    ),
+    "topics and pattern": (
+        ("topics: [orders]", "topics: [orders]\n    pattern: o.*"),
+        "f.yaml:6:5: sources.raw: expected exactly one of `topics` and `pattern`",
+    ),
+    "limit not a number": (
+        ("topics: [orders]", "topics: [orders]\n    limit: { rows: many }"),
+        "f.yaml:9:20: sources.raw.limit.rows: expected the number of records of a batch, at most; "
+        "found `many`; it must be a whole number above 0",
+    ),
+    "limit of bytes": (
+        ("topics: [orders]", "topics: [orders]\n    limit: { bytes: 1 }"),
+        "f.yaml:9:14: sources.raw.limit.bytes: `bytes` is not supported yet",
+    ),
+    "headers": (
+        ("topics: [orders]", "topics: [orders]\n    headers: 1"),
+        "f.yaml:9:14: sources.raw.headers: expected true or false; found `1`",
+    ),
+    "schema file": (
+        ('schema: "id INT"', "schema: none.ddl"),
+        "f.yaml:10:38: sources.raw.decode.value.schema: none.ddl: No such file or directory",
+    ),
+    "dead letters without a table": (
+        ("on_error: fail", "on_error: dead_letter"),
+        "f.yaml:1:1: `dead_letter` is missing: source `raw` sends bad records there; expected a "
+        "table with type, path",
+    ),
+    "on_error": (
+        ("on_error: fail", "on_error: drop"),
+        "f.yaml:10:58: sources.raw.decode.value.on_error: expected dead_letter or fail; found "
+        "`drop`",
+    ),
+    "unknown input": (
+        ("inputs: [clean]", "inputs: [claen]"),
+        "f.yaml:14:32: sinks.lake.inputs: no source or transform `claen`; did you mean `clean`?",
+    ),
+    "two inputs": (
+        ("inputs: [clean]", "inputs: [clean, raw]"),
+        "f.yaml:14:32: sinks.lake.inputs: a sink has one input: join several with UNION in a "
+        "transform",
+    ),
+    "a circle": (
+        ("inputs: [raw]", "inputs: [raw, clean]"),
+        "f.yaml:12:20: transforms.clean.inputs: `clean` is its own input, directly or through "
+        "others",
+    ),
+    "transform in Python": (
+        ("sql: select value.* from raw", "sql: select 1, python: x.py"),
+        "f.yaml:12:42: transforms.clean.python: `python` is not supported yet",
+    ),
+    "path and table": (
+        ("path: /lake", "path: /lake, table: lake"),
+        "f.yaml:14:9: sinks.lake: expected exactly one of `path` and `table`",
+    ),
+    "upsert": (
+        ("mode: append", "mode: upsert"),
+        "f.yaml:14:60: sinks.lake.mode: `upsert` is not supported yet; expected append or merge",
+    ),
+    "keys of an append": (
+        ("mode: append", "mode: append, keys: [id]"),
+        "f.yaml:14:74: sinks.lake.keys: `keys` is for mode merge; this sink's mode is append",
+    ),
+    "average": (
+        (SINK, MERGE.replace("max(id)", "avg(id)")),
+        "f.yaml:20:36: sinks.lake.aggregate.top: expected count(*), count(x), sum(x), min(x) or "
+        "max(x); found `avg(id)`: averages cannot be added up, keep a sum and a count",
+    ),
+    "sum of everything": (
+        (SINK, MERGE.replace("max(id)", "sum(*)")),
+        "f.yaml:20:36: sinks.lake.aggregate.top: expected count(*), count(x), sum(x), min(x) or "
+        "max(x); found `sum(*)`",
+    ),
+    "aggregate named like a key": (
+        (SINK, MERGE.replace("top:", "id:")),
+        "f.yaml:20:35: sinks.lake.aggregate.id: `id` is a key already",
+    ),
+    "merge without keys": (
+        (SINK, MERGE.replace("    keys: [id]\n", "")),
+        "f.yaml:15:5: sinks.lake: `keys` is missing; expected a list of columns",
+    ),
+    "two sinks, one folder": (
+        (SINK, SINK + SINK.replace("lake:", "pond:")),
+        "f.yaml:15:47: sinks.pond.path: the rows of sink `lake` are written there already",
+    ),
+    "no sinks": (
+        (f"sinks:\n{SINK}", "sinks: {}\n"),
+        "f.yaml:13:8: sinks: expected at least one",
+    ),
+    "sink of a later version": (
+        ("type: delta", "type: josefine"),
+        "f.yaml:14:17: sinks.lake.type: `josefine` is not supported yet; expected delta",
+    ),
+    "a list for a table": (
+        ("trigger: { available_now: true }", "trigger: [now]"),
+        "f.yaml:15:10: trigger: expected a table with either available_now: true or every: 5s; "
+        "found a list",
+    ),
+    "both triggers": (
+        ("available_now: true", "available_now: true, every: 5s"),
+        "f.yaml:15:10: trigger: expected a table with either available_now: true or every: 5s",
+    ),
+    "never": (
+        ("available_now: true", "available_now: false"),
+        "f.yaml:15:27: trigger.available_now: expected true; leave the key out and write `every`",
+    ),
+    "duration": (
+        ("available_now: true", "every: soon"),
+        "f.yaml:15:19: trigger.every: expected a duration such as 500ms, 5s, 2m; found `soon`",
+    ),
+    "variable without a value": (
+        ("localhost:9092", "${HOST}:9092"),
+        "f.yaml:7:16: sources.raw.bootstrap: ${HOST}: neither in `vars` nor in the environment, "
+        "and without a default (${HOST:-…})",
+    ),
+    "variable further right": (
+        ("localhost:9092", '"localhost:${PORT}"'),
+        "f.yaml:7:27: sources.raw.bootstrap: ${PORT}: neither in `vars` nor in the environment, "
+        "and without a default (${PORT:-…})",
+    ),
+    "secret": (
+        ("localhost:9092", "${secret:env:HOST}"),
+        "f.yaml:7:16: sources.raw.bootstrap: ${secret:env:HOST}: secrets are not supported yet",
+    ),
+    "not a variable": (
+        ("localhost:9092", '"${1:2}"'),
+        "f.yaml:7:17: sources.raw.bootstrap: ${1:2}: expected ${NAME} or ${NAME:-default}",
+    ),
+}
+
+
+def complaint(text: str, env: dict[str, str] | None = None) -> str:
+    with pytest.raises(ConfigError) as refused:
+        validate(load(text, "f.yaml", env or {}))
+    assert refused.value.exit_code == 78
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_bad_file_is_told_with_its_place_and_what_was_expected(name):
+    (old, new), expected = CASES[name]
+    assert old in GOOD
+
+    assert sorted(complaint(GOOD.replace(old, new, 1)).splitlines()) == sorted(
+        expected.splitlines()
+    )
+
+
+def test_every_problem_is_told_at_once_in_file_order():
+    text = GOOD.replace("version: 1", "version: 3").replace("mode: append", "mode: upsert")
+
+    lines = complaint(text).splitlines()
+
+    assert [line.split(": ")[1] for line in lines] == ["version", "sinks.lake.mode"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "f.yaml:1:1: empty: expected keys such as version, name, sources, sinks, trigger"),
+        (
+            "- a\n",
+            "f.yaml:1:1: expected keys such as version, name, sources, sinks, trigger at the top",
+        ),
+        ("a: &x [*x]", "f.yaml:1:4: a[0]"),
+        ("a: b\n---\nc: d\n", "f.yaml:2:1: not YAML: but found another document"),
+    ],
+)
+def test_a_file_that_is_no_table_is_refused(text, expected):
+    assert complaint(text).startswith(expected)
+
+
+def test_aliases_of_aliases_do_not_blow_up():
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    for n in range(1, 9):
+        again = ", ".join([f"*a{n - 1}"] * 10)
+        lines.append(f"a{n}: &a{n} [{again}]")
+
+    assert "too many values" in complaint("\n".join(lines))
+
+
+def test_a_good_file_becomes_a_pipeline():
+    pipeline = validate(load(GOOD.replace(SINK, MERGE), "f.yaml", {}))
+
+    sink = pipeline.sinks["lake"]
+    assert pipeline.name == "orders"
+    assert pipeline.source_of(sink).topics == ("orders",)
+    assert pipeline.lineage("clean") == (("raw",), ("clean",))
+    assert sink.merges
+    assert [(a.column, a.function, a.argument) for a in sink.aggregates] == [
+        ("n", "count", None),
+        ("top", "max", "id"),
+    ]
+    assert pipeline.every_ms is None
+
+
+def test_variables_come_from_vars_then_the_name_then_the_environment_then_the_default():
+    text = GOOD.replace("name: orders", "name: orders\nvars: { host: '${H:-h1}', port: 1 }")
+    text = text.replace("localhost:9092", "${host}:${port}").replace(
+        "/ck", "'/${name}/${D:-d}/$${x}'"
+    )
+    text = text.replace("topics: [orders]", "topics: [orders]\n    limit:\n      rows: ${ROWS:-7}")
+
+    pipeline = validate(load(text, "f.yaml", {"ROWS": "", "D": "e", "host": "not me"}))
+
+    assert pipeline.sources["raw"].bootstrap == "h1:1"
+    assert pipeline.checkpoint == "/orders/e/${x}"
+    assert pipeline.sources["raw"].rows_max == 7
+
+
+def test_the_first_sink_of_a_source_writes_its_dead_letters():
+    text = GOOD.replace("on_error: fail", "on_error: dead_letter")
+    text = text.replace(SINK, SINK + SINK.replace("lake", "pond"))
+    text += "dead_letter: { type: delta, path: /dead }\n"
+
+    pipeline = validate(load(text, "f.yaml", {}))
+
+    assert [pipeline.writes_dead_letters(sink) for sink in pipeline.sinks.values()] == [True, False]
+
+
+def test_a_schema_file_lies_beside_the_pipeline_file(tmp_path):
+    (tmp_path / "order.ddl").write_text("id INT,\n  amount DOUBLE\n")
+    file = tmp_path / "orders.yaml"
+    file.write_text(GOOD.replace('schema: "id INT"', "schema: order.ddl"))
+
+    pipeline = read_pipeline(file, {})
+
+    decode = pipeline.sources["raw"].decode
+    assert decode is not None
+    assert decode.schema.text == "id INT, amount DOUBLE"
+
+
+def test_a_file_that_is_not_there_or_not_text_is_a_bad_file(tmp_path):
+    (tmp_path / "f.yaml").write_bytes(b"\xff\xfe")
+
+    for name, reason in (("f.yaml", "not UTF-8 text"), ("g.yaml", "cannot be read: No such file")):
+        with pytest.raises(ConfigError, match=reason):
+            read_pipeline(tmp_path / name, {})
+
+
+def test_the_shipped_pipeline_is_good():
+    pipeline = read_pipeline("conf/pipelines/flights.yaml", {"DEMO_DIR": "/demo"})
+
+    assert pipeline.sinks["flights"].path == "/demo/tables/flights"
+    assert pipeline.sinks["delays"].keys == ("carrier", "time_hour")
