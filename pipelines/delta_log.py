@@ -104,6 +104,9 @@ class DeltaLogReader:
                 if entry.restored_to is None:
                     hint = f"version {look_at} restored the table to a time, not to a version"
                     return Unreadable(txn_version=txn_version, hint=hint), newest
+                # Rows go back, transactions do not: the next version must be above all of them.
+                skipped = range(look_at - 1, entry.restored_to, -1)
+                txn_version = max(txn_version, self._newest_txn_version(skipped))
                 look_at = entry.restored_to
                 continue
             if entry.txn_version is not None:
@@ -120,6 +123,14 @@ class DeltaLogReader:
         return (
             Tip(ends={}, topic_ids={}, txn_version=txn_version) if txn_version else None
         ), newest
+
+    def _newest_txn_version(self, versions: range) -> int:
+        """The first own transaction version among descending log versions, 0 without one."""
+        for version in versions:
+            entry = self.entry(version)
+            if entry is not None and entry.txn_version is not None:
+                return entry.txn_version
+        return 0
 
 
 def parse_entry(version: int, text: str, app_id: str) -> LogEntry:

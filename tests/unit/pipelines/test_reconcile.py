@@ -1,0 +1,113 @@
+"""Checkpoint against table, as a table: the verdicts and what trusting one side does."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipelines.chain import Stop, Tip, Verdict
+from pipelines.reconcile import Checkpoint, Recorded, Start, Trust, Unreadable, reconcile
+
+A, B = ("t", 0), ("t", 1)
+
+
+def tip(ends, ids=None):
+    return Tip(ends=ends, topic_ids=ids or {"t": "id"}, txn_version=4)
+
+
+def recorded(batch, ends, first=None, ids=None):
+    return Recorded(batch=batch, ends=ends, topic_ids=ids or {"t": "id"}, first=first or {A: 0})
+
+
+def checkpoint(planned, committed=None, damaged=""):
+    return Checkpoint(planned=planned, committed=committed, damaged=damaged)
+
+
+EQUAL = checkpoint(recorded(3, {A: 9}), recorded(3, {A: 9}))
+OPEN = checkpoint(recorded(3, {A: 9}), recorded(2, {A: 5}))
+FIRST = checkpoint(recorded(0, {A: 9}, {A: 2}))
+
+
+@pytest.mark.parametrize(
+    ("state", "table", "at"),
+    [
+        (None, None, None),
+        (None, tip({A: 9}), {A: 9}),
+        (EQUAL, tip({A: 9}), {A: 9}),
+        (OPEN, tip({A: 9}), {A: 9}),
+        (OPEN, tip({A: 5}), {A: 5}),
+        (FIRST, tip({A: 9}), {A: 9}),
+        (FIRST, tip({A: 2}), {A: 2}),
+        (FIRST, None, {A: 2}),
+        (EQUAL, tip({A: 9, ("left", 0): 7}), {A: 9, ("left", 0): 7}),
+    ],
+)
+def test_sides_that_agree_go(state, table, at):
+    assert reconcile(state, table) == Start(at=at, tip=table)
+
+
+@pytest.mark.parametrize(
+    ("state", "table", "verdict"),
+    [
+        (EQUAL, tip({A: 12}), Verdict.TABLE_AHEAD),
+        (EQUAL, tip({A: 9, B: 1}), Verdict.TABLE_AHEAD),
+        (EQUAL, tip({A: 7}), Verdict.TABLE_BEHIND),
+        (EQUAL, tip({}), Verdict.TABLE_BEHIND),
+        (EQUAL, None, Verdict.TABLE_HAS_NOTHING),
+        (FIRST, tip({A: 12}), Verdict.TABLE_AHEAD),
+        (FIRST, tip({A: 1}), Verdict.TABLE_ELSEWHERE),
+        (
+            checkpoint(recorded(3, {A: 9, B: 9}), recorded(3, {A: 9, B: 9})),
+            tip({A: 12, B: 7}),
+            Verdict.TABLE_ELSEWHERE,
+        ),
+        (EQUAL, tip({A: 9}, {"t": "old"}), Verdict.TOPIC_RECREATED),
+        (EQUAL, Unreadable(txn_version=4), Verdict.TABLE_UNREADABLE),
+        (None, Unreadable(txn_version=4), Verdict.TABLE_UNREADABLE),
+        (checkpoint(None, None, "gone"), tip({A: 9}), Verdict.CHECKPOINT_DAMAGED),
+    ],
+)
+def test_sides_that_disagree_stop_with_a_verdict(state, table, verdict):
+    outcome = reconcile(state, table)
+
+    assert isinstance(outcome, Stop)
+    assert outcome.verdict is verdict
+
+
+def test_trusting_the_table_sets_the_checkpoint_aside_also_when_both_agree():
+    for state in (EQUAL, OPEN, FIRST, None, checkpoint(None, None, "gone")):
+        outcome = reconcile(state, tip({A: 12}), Trust.TABLE)
+
+        assert outcome == Start(at={A: 12}, tip=tip({A: 12}), set_checkpoint_aside=True)
+
+
+def test_trusting_the_checkpoint_continues_the_chain_from_its_offsets():
+    outcome = reconcile(EQUAL, tip({A: 12}), Trust.CHECKPOINT)
+
+    assert outcome == Start(at={A: 9}, tip=tip({A: 9}))
+
+
+def test_trusting_the_checkpoint_settles_an_unreadable_table_with_its_txn_version():
+    outcome = reconcile(EQUAL, Unreadable(txn_version=30), Trust.CHECKPOINT)
+
+    assert isinstance(outcome, Start)
+    assert outcome.tip == Tip(ends={A: 9}, topic_ids={"t": "id"}, txn_version=30)
+
+
+def test_trusting_the_checkpoint_forgets_partitions_that_it_does_not_know():
+    outcome = reconcile(EQUAL, tip({A: 9, ("left", 0): 7}), Trust.CHECKPOINT)
+
+    assert isinstance(outcome, Start)
+    assert outcome.tip == tip({A: 9})
+
+
+@pytest.mark.parametrize(
+    ("state", "table", "trust"),
+    [
+        (None, Unreadable(txn_version=4), Trust.TABLE),
+        (None, Unreadable(txn_version=4), Trust.CHECKPOINT),
+        (FIRST, tip({A: 12}), Trust.CHECKPOINT),
+        (checkpoint(None, None, "gone"), tip({A: 9}), Trust.CHECKPOINT),
+    ],
+)
+def test_a_side_that_says_nothing_cannot_be_trusted(state, table, trust):
+    assert isinstance(reconcile(state, table, trust), Stop)
