@@ -81,7 +81,7 @@ ensure_packages() {
   [ "$(cat "$stamp" 2>/dev/null || true)" = "$have" ] && return
   say "installing Python packages ($extra); the first time takes a few minutes"
   # compat mode: PySpark finds pyspark_josefine only in a real folder on sys.path.
-  "$PY" -m pip install -q --disable-pip-version-check -e ".[$extra]" --config-settings editable_mode=compat ||
+  PYTHONWARNINGS=ignore "$PY" -m pip install -q --disable-pip-version-check -e ".[$extra]" --config-settings editable_mode=compat ||
     die "pip could not install the packages; the lines above say which"
   printf '%s\n' "$have" >"$stamp"
 }

@@ -11,6 +11,7 @@ Delta's jars are looked for in this order, the first hit wins:
 4. packages through Spark's own resolver (Ivy).
 """
 
+import contextlib
 import os
 import re
 import shutil
@@ -37,6 +38,14 @@ changes its Spark version from one release to the next."""
 JAVA_MAJOR_MIN = 17
 MAVEN_TIMEOUT_S = 600
 POM = Path(__file__).with_name("pom.xml")
+IVY_SETTINGS = Path(__file__).with_name("ivysettings.xml")
+LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+
+FROM_DELTA = ("io.delta_", "io.unitycatalog_")
+"""How Ivy names the files of these organisations: `io.delta_delta-storage-4.4.0.jar`."""
+
+IN_PYSPARK = ("org.apache.hadoop:*", "org.apache.logging.log4j:*", "org.scala-lang:*")
+"""The largest of what Delta asks for and PySpark has already; Ivy would fetch 80 MB of them."""
 
 DEFAULTS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
@@ -54,6 +63,7 @@ LOCAL_DEFAULTS: Mapping[str, str] = {
     # A laptop's host name often resolves to an address that nothing listens on.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
 }
 
 
@@ -94,7 +104,10 @@ def session(
     builder = SparkSession.builder.appName(app_name)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    if settings.get("spark.jars.ivySettings") == str(IVY_SETTINGS):
+        _keep_resolved(spark)
+    return spark
 
 
 def prepare_environment() -> None:
@@ -144,12 +157,38 @@ def delta_conf(settings: Mapping[str, str]) -> dict[str, str]:
     if _delta_on_classpath(settings):
         return {}
     spark = spark_version()
-    folder = cache_dir("jars") / f"delta-{DELTA_VERSION}-spark-{spark}"
+    folder = _jars_folder(spark)
     if not folder.is_dir() and not fill_with_maven(folder, spark):
         package = f"io.delta:delta-spark_{spark}_2.13:{DELTA_VERSION}"
         packages = [p for p in settings.get("spark.jars.packages", "").split(",") if p]
-        return {"spark.jars.packages": ",".join([*packages, package])}
+        return {
+            "spark.jars.packages": ",".join([*packages, package]),
+            "spark.jars.excludes": settings.get("spark.jars.excludes", ",".join(IN_PYSPARK)),
+            "spark.jars.ivySettings": settings.get("spark.jars.ivySettings", str(IVY_SETTINGS)),
+        }
     return _with_jars(settings, jars_in(folder))
+
+
+def _jars_folder(spark: str) -> Path:
+    return cache_dir("jars") / f"delta-{DELTA_VERSION}-spark-{spark}"
+
+
+def _keep_resolved(spark: "SparkSession") -> None:
+    """Copy what Ivy resolved into the cached folder, so that it is not asked again."""
+    folder = _jars_folder(spark_version())
+    resolved = [
+        Path(jar.removeprefix("file:"))
+        for jar in spark.sparkContext.getConf().get("spark.jars", "").split(",")
+        if jar
+    ]
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="filling-") as scratch:
+        target = Path(scratch) / "jars"
+        target.mkdir()
+        for jar in resolved:
+            if jar.name.startswith(FROM_DELTA) and jar.is_file():
+                shutil.copy(jar, target / jar.name.split("_", 1)[1])
+        with contextlib.suppress(OSError):  # another session was first
+            target.rename(folder)
 
 
 def spark_version() -> str:
