@@ -39,8 +39,8 @@ DESCRIBE_CLUSTER = 60
 DESCRIBE_TOPIC_PARTITIONS = 75
 
 _SPECS = (
-    # 0 to 2 carry record formats v0 and v1, which Kafka 4 dropped too (KIP-724).
-    ApiSpec(PRODUCE, "Produce", 3, 13),
+    # Record formats v0 and v1, which 0 to 2 are for, are refused by the broker (KIP-724).
+    ApiSpec(PRODUCE, "Produce", 0, 13),
     ApiSpec(FETCH, "Fetch", 4, 18),
     ApiSpec(LIST_OFFSETS, "ListOffsets", 1, 11),
     ApiSpec(METADATA, "Metadata", 0, 13),

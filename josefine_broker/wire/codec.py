@@ -9,7 +9,13 @@ from struct import Struct
 from typing import Any, NamedTuple, TypeAlias
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
-from josefine_broker.wire import apis, fetch_request, fetch_response, produce
+from josefine_broker.wire import (
+    apis,
+    fetch_request,
+    fetch_response,
+    produce_request,
+    produce_response,
+)
 from josefine_broker.wire import primitives as p
 from josefine_broker.wire.primitives import Buffer
 from josefine_broker.wire.versions import request_plan, response_plan
@@ -82,7 +88,7 @@ def decode_request(header: RequestHeader, frame: memoryview) -> Entity:
     entity: Entity
     try:
         if api_key == apis.PRODUCE:
-            entity, _ = produce.decode_request(frame, pos, version)
+            entity, _ = produce_request.decode_request(frame, pos, version)
         elif len(frame) - pos > CONTROL_BODY_BYTES_MAX:
             raise CorruptData(f"request of key {api_key} with a body of {len(frame) - pos} bytes")
         elif api_key == apis.FETCH:
@@ -103,7 +109,7 @@ def encode_response(
         raise _unsupported(api_key, api_version)
     out = bytearray(header)
     if api_key == apis.PRODUCE:
-        buffers = produce.encode_response(out, entity, api_version)
+        buffers = produce_response.encode_response(out, entity, api_version)
     elif api_key == apis.FETCH:
         buffers = fetch_response.encode_response(out, entity, api_version)
     else:
@@ -128,7 +134,7 @@ def encode_request(
     if (api_key, api_version) in _FLEXIBLE:
         out.append(0)
     if api_key == apis.PRODUCE:
-        buffers = produce.encode_request(out, entity, api_version)
+        buffers = produce_request.encode_request(out, entity, api_version)
     elif api_key == apis.FETCH:
         buffers = fetch_request.encode_request(out, entity, api_version)
     else:
@@ -148,7 +154,7 @@ def decode_response(api_key: int, api_version: int, frame: memoryview) -> tuple[
         if (api_key, api_version) in _TAGGED_RESPONSE:
             pos = p.skip_tags(frame, pos)
         if api_key == apis.PRODUCE:
-            entity, pos = produce.decode_response(frame, pos, api_version)
+            entity, pos = produce_response.decode_response(frame, pos, api_version)
         elif api_key == apis.FETCH:
             entity, pos = fetch_response.decode_response(frame, pos, api_version)
         else:

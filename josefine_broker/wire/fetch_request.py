@@ -15,7 +15,7 @@ from josefine_broker.wire.fetch import (
     ForgottenTopic,
 )
 from josefine_broker.wire.primitives import Buffer
-from josefine_broker.wire.produce import read_topic
+from josefine_broker.wire.shared import read_topic
 
 REPLICA_STATE_SINCE = 15
 DIRECTORY_SINCE = 17

@@ -15,7 +15,7 @@ from josefine_broker.wire.fetch import (
     FetchTopicResponse,
 )
 from josefine_broker.wire.primitives import Buffer
-from josefine_broker.wire.produce import (
+from josefine_broker.wire.shared import (
     read_node_endpoints,
     read_topic,
     slice_of,

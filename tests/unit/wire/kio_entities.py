@@ -18,10 +18,14 @@ from kio.serial import entity_reader, entity_writer
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.wire.apis import APIS
 
+KIO_HAS_NOT = {(0, 0), (0, 1), (0, 2)}
+"""Produce before record batches: Kafka 4 has no schema of it any more."""
+
 KEY_VERSIONS = [
     (spec.key, version)
     for spec in APIS.values()
     for version in range(spec.min_version, spec.max_version + 1)
+    if (spec.key, version) not in KIO_HAS_NOT
 ]
 GENERIC_KEY_VERSIONS = [(key, version) for key, version in KEY_VERSIONS if key > 1]
 

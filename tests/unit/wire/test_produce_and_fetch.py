@@ -15,6 +15,8 @@ from josefine_broker.wire import (
     fetch_request,
     fetch_response,
     produce,
+    produce_request,
+    produce_response,
 )
 from tests.unit.wire.kio_entities import entities, from_bytes, plain, schema, to_bytes
 
@@ -183,7 +185,11 @@ def test_produce_request_equals_kio(version: int, data: st.DataObject) -> None:
     theirs = data.draw(entities(schema(apis.PRODUCE, version, "request")))
 
     assert_equal_to_kio(
-        theirs, version, produce.decode_request, produce.encode_request, produce_request_of
+        theirs,
+        version,
+        produce_request.decode_request,
+        produce_request.encode_request,
+        produce_request_of,
     )
 
 
@@ -195,7 +201,11 @@ def test_produce_response_equals_kio(version: int, data: st.DataObject) -> None:
     theirs = data.draw(entities(schema(apis.PRODUCE, version, "response")))
 
     assert_equal_to_kio(
-        theirs, version, produce.decode_response, produce.encode_response, produce_response_of
+        theirs,
+        version,
+        produce_response.decode_response,
+        produce_response.encode_response,
+        produce_response_of,
     )
 
 
@@ -282,11 +292,13 @@ def test_an_older_produce_response_drops_what_it_cannot_carry(version: int) -> N
     topic = produce.ProduceTopicResponse("t", UUID(int=1), [part])
     response = produce.ProduceResponse([topic], 7, ENDPOINTS)
 
-    body = b"".join(produce.encode_response(bytearray(), response, version))
+    body = b"".join(produce_response.encode_response(bytearray(), response, version))
 
     theirs = from_bytes(schema(apis.PRODUCE, version, "response"), body)
     assert theirs.responses[0].partition_responses[0].base_offset == 2
-    assert b"".join(produce.encode_response(bytearray(), response, version)) == to_bytes(theirs)
+    assert b"".join(produce_response.encode_response(bytearray(), response, version)) == to_bytes(
+        theirs
+    )
 
 
 @each_message(FETCH_VERSIONS)
@@ -325,3 +337,34 @@ def test_an_older_fetch_request_drops_what_it_cannot_carry(version: int) -> None
 
     theirs = from_bytes(schema(apis.FETCH, version, "request"), body)
     assert theirs.topics[0].partitions[0].fetch_offset == 3
+
+
+def test_produce_before_record_batches_has_no_transaction_and_less_of_an_answer() -> None:
+    """Versions 0 to 2, by hand from the protocol guide, for kio has no schema of them."""
+    request = b"\x00\x01" + b"\x00\x00\x03\xe8" + b"\x00\x00\x00\x01\x00\x01t"
+    request += b"\x00\x00\x00\x01" + b"\x00\x00\x00\x05" + b"\x00\x00\x00\x02ab"
+    numbers = b"\x00\x00\x00\x05\x00\x07" + bytes(7) + b"\x09"
+    topics = b"\x00\x00\x00\x01\x00\x01t\x00\x00\x00\x01"
+    append_time, throttle = bytes(7) + b"\x08", b"\x00\x00\x00\x06"
+    answers = [
+        topics + numbers,
+        topics + numbers + throttle,
+        topics + numbers + append_time + throttle,
+    ]
+
+    for version, answer in enumerate(answers):
+        decoded, end = produce_request.decode_request(memoryview(request), 0, version)
+        part = produce.ProducePartition(5, memoryview(b"ab"))
+        topic = produce.ProduceTopic("t", None, (part,))
+        assert decoded == produce.ProduceRequest(None, 1, 1000, (topic,))
+        assert end == len(request)
+        out = produce_request.encode_request(bytearray(), decoded, version)
+        assert b"".join(out) == request
+
+        result = produce.ProducePartitionResponse(5, 7, 9, 8 if version == 2 else -1)
+        response = produce.ProduceResponse(
+            (produce.ProduceTopicResponse("t", None, (result,)),), 6 if version else 0
+        )
+        written = produce_response.encode_response(bytearray(), response, version)
+        assert b"".join(written) == answer
+        assert produce_response.decode_response(answer, 0, version) == (response, len(answer))
