@@ -46,6 +46,8 @@ FETCH_BYTES_MAX = 4 * 1024 * 1024
 
 
 class OutputFormat(StrEnum):
+    """What one line of the output is."""
+
     VALUE = "value"
     KEY_VALUE = "key-value"
     JSON = "json"

@@ -73,6 +73,7 @@ def josefine(
     context: typer.Context,
     version: bool = typer.Option(False, "--version", help="Print the version and exit."),
 ) -> None:
+    """Answer `--version`, or print the help where no command is named."""
     if version:
         print(f"josefine {_version()}")
     elif context.invoked_subcommand is None:

@@ -50,6 +50,8 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Acks(StrEnum):
+    """Who must have a record before it counts as written."""
+
     ALL = "all"
     LEADER = "1"
     NONE = "0"
@@ -59,11 +61,15 @@ ACKS_NUMBER = {Acks.ALL: -1, Acks.LEADER: 1, Acks.NONE: 0}
 
 
 class InputFormat(StrEnum):
+    """What one line of the input is."""
+
     LINES = "lines"
     JSON = "json"
 
 
 class CompressionName(StrEnum):
+    """Compressions as they are named on the command line."""
+
     NONE = "none"
     GZIP = "gzip"
     SNAPPY = "snappy"

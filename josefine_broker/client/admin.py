@@ -29,6 +29,8 @@ SOURCE_TOPIC = 1
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
+    """A topic to be made; what is BROKER_DEFAULT the broker's configuration decides."""
+
     name: str
     partitions: int = BROKER_DEFAULT
     replication_factor: int = BROKER_DEFAULT
@@ -47,6 +49,8 @@ class CreatedTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
+    """One configuration of a topic; `is_default`: not set on the topic itself."""
+
     name: str
     value: str | None
     is_default: bool
@@ -57,6 +61,8 @@ class ConfigEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterDescription:
+    """The answer of DescribeCluster; `controller_id` -1: none is known."""
+
     cluster_id: str
     controller_id: int
     brokers: tuple[Broker, ...]
@@ -88,6 +94,7 @@ def create_topics(
     now_ms: int,
     deadline_ms: int,
 ) -> Operation[dict[str, CreatedTopic]]:
+    """Make topics, or only check whether they could be made."""
     request = e.create_topics.CreateTopicsRequest(
         topics=tuple(
             e.create_topics.CreatableTopic(
@@ -123,6 +130,7 @@ def create_topics(
 def delete_topics(
     session: Session, names: Sequence[str], now_ms: int, deadline_ms: int
 ) -> Operation[None]:
+    """Delete topics by name, and forget what was known of them."""
     request = e.delete_topics.DeleteTopicsRequest(
         topics=tuple(e.delete_topics.DeleteTopicState(name=name) for name in names),
         timeout_ms=deadline_ms - now_ms,
@@ -223,6 +231,7 @@ def alter_configs(
 def describe_cluster(
     session: Session, now_ms: int, deadline_ms: int
 ) -> Operation[ClusterDescription]:
+    """Ask any broker who else there is."""
     attempts = session.start(now_ms, deadline_ms, "describe cluster")
     request = e.describe_cluster.DescribeClusterRequest()
     call = Call(node=ANY_BROKER, api_key=apis.DESCRIBE_CLUSTER, request=request)

@@ -16,6 +16,8 @@ NO_LEADER = -1
 
 @dataclass(frozen=True, slots=True)
 class Address:
+    """Where a broker listens; shown as `host:port`."""
+
     host: str
     port: int
 
@@ -25,6 +27,8 @@ class Address:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
+    """One broker as metadata names it."""
+
     broker_id: int
     address: Address
     rack: str | None
@@ -32,6 +36,8 @@ class Broker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionMetadata:
+    """One partition: who leads it, at which epoch, and who copies it."""
+
     partition: int
     leader: int
     """Broker id, or NO_LEADER."""
@@ -43,6 +49,8 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicMetadata:
+    """One topic that was asked for, whether it exists or not."""
+
     name: str
     topic_id: UUID | None
     is_internal: bool
@@ -53,6 +61,8 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterMetadata:
+    """Everything known of a cluster at one time."""
+
     cluster_id: str | None = None
     controller_id: int = -1
     brokers: dict[int, Broker] = field(default_factory=dict)
@@ -94,6 +104,7 @@ class ClusterMetadata:
 
 
 def from_response(response: e.metadata.MetadataResponse) -> ClusterMetadata:
+    """What one Metadata response says; topics without a name (asked for by id) are left out."""
     topics = {t.name: _topic(t.name, t) for t in response.topics if t.name is not None}
     return ClusterMetadata(
         cluster_id=response.cluster_id,

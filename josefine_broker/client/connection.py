@@ -22,6 +22,8 @@ Buffers = list[Any]
 
 
 class ConnectionState(Enum):
+    """How far the conversation has come."""
+
     OPENED = "opened"  # connected, nothing said yet
     NEGOTIATING = "negotiating"  # ApiVersions is on its way
     READY = "ready"  # versions are known
@@ -29,6 +31,8 @@ class ConnectionState(Enum):
 
 
 class Event(Enum):
+    """What moves it."""
+
     HELLO_SENT = "hello sent"
     VERSIONS_REFUSED = "versions refused"
     VERSIONS_KNOWN = "versions known"

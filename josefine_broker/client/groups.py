@@ -40,6 +40,7 @@ class ProducerIdentity:
 def init_producer_id(
     session: Session, now_ms: int, deadline_ms: int
 ) -> Operation[ProducerIdentity]:
+    """A producer id nobody had before, for an idempotent producer."""
     attempts = session.start(now_ms, deadline_ms, "producer id")
     request = e.init_producer_id.InitProducerIdRequest(
         transaction_timeout_ms=TRANSACTION_TIMEOUT_MS

@@ -424,4 +424,5 @@ class BlockingProducer:
 
 
 def monotonic_ms() -> int:
+    """Milliseconds that never go back: what deadlines are made of."""
     return time.monotonic_ns() // 1_000_000

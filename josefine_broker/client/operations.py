@@ -229,6 +229,7 @@ def route(
 
 
 def unroutable(cluster: ClusterMetadata, tp: TopicPartition, code: ErrorCode) -> KafkaError:
+    """Why no broker can be asked about `tp`, with the partitions that its topic does have."""
     topic = cluster.topics.get(tp.topic)
     exists = topic is not None and topic.error_code is ErrorCode.none and bool(topic.partitions)
     if topic is not None and exists and tp.partition not in topic.partitions:

@@ -27,4 +27,5 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partition_count: int) -> int:
+    """The partition of a key, the one Kafka's default partitioner chooses."""
     return (murmur2(key) & 0x7FFFFFFF) % partition_count

@@ -32,6 +32,8 @@ SEQUENCE_MASK = 0x7FFFFFFF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedBatch:
+    """A batch that takes no more records and waits for its turn."""
+
     partition: TopicPartition
     data: bytearray
     record_count: int

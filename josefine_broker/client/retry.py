@@ -10,6 +10,8 @@ from josefine_broker.base.errors import ErrorCode
 
 
 class Action(Enum):
+    """What an error asks for."""
+
     SUCCEED = "succeed"  # the broker did it already
     RETRY = "retry"  # the same request to the same broker
     REFRESH = "refresh"  # ask for metadata first: the leader may be another one
@@ -52,6 +54,7 @@ are over in tens of milliseconds."""
 
 
 def action_for(code: ErrorCode) -> Action:
+    """The action of an error code; FAIL for all that the table does not list."""
     return ACTIONS.get(code, Action.FAIL)
 
 

@@ -228,11 +228,14 @@ def test_close_from_another_thread_ends_a_wait() -> None:
 
 def test_two_tasks_share_one_connection_and_a_cancelled_one_harms_nobody() -> None:
     connections: list[int] = []
+    first_arrived = threading.Event()
 
     def patient(connection: socket.socket) -> None:
         connections.append(1)
         greet(connection)
-        headers = [codec.parse_request_header(read_frame(connection)) for _ in range(2)]
+        headers = [codec.parse_request_header(read_frame(connection))]
+        first_arrived.set()
+        headers.append(codec.parse_request_header(read_frame(connection)))
         for header in headers:
             response = e.describe_cluster.DescribeClusterResponse(cluster_id="c", brokers=())
             buffers = codec.encode_response(
@@ -244,9 +247,7 @@ def test_two_tasks_share_one_connection_and_a_cancelled_one_harms_nobody() -> No
     async def scenario(address: str) -> str:
         async with AsyncClient(address) as client:
             first = asyncio.ensure_future(client.describe_cluster())
-            while not connections or not client._connections:
-                await asyncio.sleep(0)
-            await asyncio.sleep(0)
+            assert await asyncio.to_thread(first_arrived.wait, 5)
             first.cancel()
             return (await client.describe_cluster()).cluster_id
 
