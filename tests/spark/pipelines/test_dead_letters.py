@@ -1,0 +1,66 @@
+"""Records that are no events: in the dead letters with place and reason, or a clear stop."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipelines.errors import RunError
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+BAD: list[tuple[bytes | None, str]] = [
+    (b"not json", "not JSON"),
+    (None, "the value is null"),
+    (b"", "not JSON"),
+    (b"   ", "not JSON"),
+    (b"null", "JSON, but not an object"),
+    (b"5", "JSON, but not an object"),
+    (b'[{"id": 1}, {"id": 2}]', "JSON, but not an object"),
+    (b'{"id": 1} rubbish', "not JSON"),
+    (b'{"id": 1}{"id": 2}', "not JSON"),
+    (b"{'id': 1}", "not JSON"),
+    (b'{"id": "one"}', "does not fit the schema: id INT"),
+    (b'{"id": 3000000000}', "does not fit the schema: id INT"),
+    (b'{"id": 1.5, "v": true}', "does not fit the schema: id INT, v INT"),
+    (b'{"id": 1, "k": "\xff"}', "not UTF-8 text"),
+]
+
+GOOD: list[tuple[bytes, dict]] = [
+    (b'{"id": 900, "k": "}", "v": 1}', {"id": 900, "k": "}", "v": 1}),
+    (b'{"id": 901, "more": {"a": [1, {"b": 2}]}}\n', {"id": 901, "k": None, "v": None}),
+    (b' {"v": null, "id": 902, "k": 7} ', {"id": 902, "k": "7", "v": None}),
+    ('{"id": 903, "k": "ü€"}'.encode(), {"id": 903, "k": "ü€", "v": None}),
+]
+
+
+def test_bad_records_go_to_the_dead_letters_with_place_reason_and_bytes(lab):
+    lab.produce(10)
+    base = lab.topic_ends()[lab.topic, 1]
+    lab.produce_raw(1, *(value for value, _ in BAD), *(value for value, _ in GOOD))
+
+    lab.run(rows=7)
+
+    dead = sorted(lab.arrow("dead").to_pylist(), key=lambda row: row["offset"])
+    assert [(row["value"], row["reason"]) for row in dead] == BAD
+    assert [row["offset"] for row in dead] == [base + n for n in range(len(BAD))]
+    assert {(row["source"], row["topic"], row["partition"], row["key"]) for row in dead} == {
+        ("events", lab.topic, 1, b"key")
+    }
+    rows = [row for row in lab.arrow("rows").to_pylist() if row["id"] >= 900]
+    found = [{name: row[name] for name in ("id", "k", "v")} for row in rows]
+    assert sorted(found, key=lambda row: row["id"]) == [event for _, event in GOOD]
+
+
+def test_with_on_error_fail_the_first_bad_record_stops_the_run_before_anything_is_written(lab):
+    lab.write_file(on_error="fail")
+    lab.produce(4)
+    lab.produce_raw(1, b"not json")
+
+    with pytest.raises(RunError) as stopped:
+        lab.run()
+
+    assert str(stopped.value) == (
+        f"source `events`: {lab.topic}-1 offset 2: not JSON; nothing of this batch was written "
+        "(on_error: fail)"
+    )
+    assert lab.arrow("rows").num_rows == 0

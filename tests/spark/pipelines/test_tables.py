@@ -1,0 +1,63 @@
+"""The tables as others see them: readers that are not Spark, older versions, wider schemas."""
+
+from __future__ import annotations
+
+import pytest
+from deltalake import DeltaTable
+
+from pipelines.errors import RunError
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+def test_the_tables_are_read_by_spark_and_by_a_reader_that_is_not_spark(lab):
+    """Checklist row 89: both readers, versions of the past, vacuum, a schema that grew."""
+    lab.produce(60)
+    lab.run(rows=30)
+
+    versions = [entry.version for entry in lab.history("rows")]
+    table = DeltaTable(lab.table("rows"))
+    assert table.to_pyarrow_table().num_rows == 60
+    assert DeltaTable(lab.table("rows"), version=versions[-1]).to_pyarrow_table().num_rows == 30
+    spark = lab.spark.read.format("delta")
+    assert spark.load(lab.table("rows")).count() == 60
+    assert spark.option("versionAsOf", versions[-1]).load(lab.table("rows")).count() == 30
+
+    lab.spark.sql(f"ALTER TABLE delta.`{lab.table('rows')}` ADD COLUMN note STRING")
+    lab.spark.sql(f"ALTER TABLE delta.`{lab.table('sums')}` ADD COLUMN note STRING")
+    lab.spark.sql(f"VACUUM delta.`{lab.table('rows')}`")
+    lab.produce(40)
+    lab.run(rows=30)
+
+    assert DeltaTable(lab.table("rows")).to_pyarrow_table().column("note").null_count == 100
+    assert lab.arrow("sums").to_pylist()[0].keys() >= {"k", "records", "note"}
+    assert sum(lab.arrow("sums")["records"].to_pylist()) == 100
+
+
+def test_a_table_with_other_columns_stops_before_anything_is_written(lab):
+    lab.spark.createDataFrame([], "id STRING, other INT").write.format("delta").save(
+        lab.table("rows")
+    )
+    lab.produce(5)
+
+    with pytest.raises(RunError) as stopped:
+        lab.run()
+
+    assert str(stopped.value).startswith(
+        f"sink `rows`: {lab.table('rows')} has other columns: id is string, the pipeline has int, "
+        "k is not there, the pipeline has string"
+    )
+
+
+def test_a_table_of_the_catalog_is_written_like_one_of_a_path(lab):
+    lab.spark.sql(f"CREATE DATABASE IF NOT EXISTS lab_{lab.topic.replace('-', '_')}")
+    name = f"lab_{lab.topic.replace('-', '_')}.rows"
+    lab.write_file(**{'path: "${LAB}/tables/rows"': f"table: {name}"})
+    lab.produce(10)
+
+    first = lab.run()
+    lab.lose_checkpoint()
+    lab.run()
+
+    assert lab.spark.table(name).count() == 10
+    assert first.sinks["rows"].path.endswith("/rows")
