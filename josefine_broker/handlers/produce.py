@@ -19,6 +19,8 @@ from josefine_broker.wire.produce import (
 ACKS = (-1, 0, 1)
 ZSTD = 4
 ZSTD_SINCE_VERSION = 7
+RECORD_BATCH = 2
+MAGIC_AT = 16
 ATTRIBUTES_AT = 22
 """Low byte of the attributes in a batch: its low three bits are the compression codec."""
 
@@ -31,7 +33,7 @@ def handle(ctx: Context, info: RequestInfo, request: ProduceRequest) -> ProduceR
     if request.transactional_id is not None:
         raise KafkaError(ErrorCode.invalid_txn_state, "transactions are not served yet")
     now_ms = ctx.clock.now_ms()
-    append = _append if info.header.api_version >= ZSTD_SINCE_VERSION else _append_but_zstd
+    append = _append if info.header.api_version >= ZSTD_SINCE_VERSION else _append_of_old_client
     topics = []
     for name, topic_id, partitions in request.topics:
         topic = name if topic_id is None else ctx.topic_name(name, topic_id)
@@ -86,11 +88,18 @@ def _append(
     )
 
 
-def _append_but_zstd(
+def _append_of_old_client(
     ctx: Context, topic: str, part: ProducePartition, acks: int, now_ms: int
 ) -> ProducePartitionResponse:
-    """For clients that may not know the codec they send (KIP-110)."""
+    """For clients that may not know the codec they send (KIP-110), or that send message sets.
+
+    Versions 0 to 2 are for message formats 0 and 1 (KIP-724). They are listed because librdkafka
+    before 2.11 compresses for no broker without version 0 (KAFKA-18659), and are never used by it.
+    """
     records = part.records
+    if records and len(records) > MAGIC_AT and records[MAGIC_AT] < RECORD_BATCH:
+        code = ErrorCode.unsupported_for_message_format
+        return _refuse(ctx, part.index, code, "only record batches (message format 2) are stored")
     if records and len(records) > ATTRIBUTES_AT and records[ATTRIBUTES_AT] & 7 == ZSTD:
         code = ErrorCode.unsupported_compression_type
         return _refuse(ctx, part.index, code, "zstd needs Produce v7")

@@ -49,7 +49,7 @@ class Api(NamedTuple):
 
 
 _CLIENT_APIS = (
-    Api(0, "Produce", 3, 13, produce.handle, produce.refuse),
+    Api(0, "Produce", 0, 13, produce.handle, produce.refuse),
     Api(1, "Fetch", 4, 18, fetch.handle, fetch.refuse),
     Api(2, "ListOffsets", 1, 11, list_offsets.handle, list_offsets.refuse),
     Api(3, "Metadata", 0, 13, metadata.handle, metadata.refuse),

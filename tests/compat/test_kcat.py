@@ -47,6 +47,26 @@ def test_lines_come_back_as_kcat_sent_them(
     assert output.splitlines() == lines
 
 
+@pytest.mark.parametrize("compression", [name for name in COMPRESSIONS if name != "none"])
+def test_kcat_does_compress_when_asked(
+    bootstrap: str, make_topic: Topics, compression: str
+) -> None:
+    """librdkafka before 2.11 sends plain batches to a broker without Produce 0 (KAFKA-18659)."""
+    arguments = ["-P", "-t", make_topic(), "-p", "0", "-z", compression, "-d", "msg"]
+
+    done = subprocess.run(
+        [str(KCAT), "-b", bootstrap, *arguments],
+        input="a line that compresses well\n" * 500,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+
+    assert "does not support compression" not in done.stderr
+    assert compression in done.stderr
+
+
 def test_null_values_are_sent_and_shown(bootstrap: str, make_topic: Topics) -> None:
     topic = make_topic()
 

@@ -131,6 +131,18 @@ def test_topic_is_found_by_id(world: World) -> None:
     assert (answer.error_code, answer.base_offset) == (0, 0)
 
 
+@pytest.mark.parametrize("magic", [0, 1])
+def test_message_sets_from_before_record_batches_are_refused(world: World, magic: int) -> None:
+    """Produce 0 to 2 are listed for old librdkafka's sake (KAFKA-18659); their formats are not
+    stored (KIP-724)."""
+    message_set = bytearray(batch_of(b"x" * 100))
+    message_set[16] = magic
+
+    for version in (0, 1, 2, 3):
+        result = world.produce(bytes(message_set), version=version)
+        assert result.error_code == ErrorCode.unsupported_for_message_format
+
+
 def test_zstd_needs_version_seven(world: World) -> None:
     zstd = batch_of(b"x" * 100, compression=4)
 
