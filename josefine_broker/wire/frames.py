@@ -147,7 +147,7 @@ class FrameBuffer:
         chunk[:pending] = self._view[self._start : self._end]
         # Ours was one of the views that keep a retired chunk from being taken again.
         self._view = memoryview(chunk)
-        if len(self._chunk) == _usual_size(self._largest) > CHUNK_BYTES:
+        if len(self._chunk) == _usual_size(self._largest):
             self._pool.give(self._chunk)
         self._chunk = chunk
         self._start, self._end = 0, pending
