@@ -20,6 +20,7 @@ from typing import Annotated, Any, BinaryIO, NamedTuple
 
 import typer
 
+from josefine_broker.base.errors import KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingProducer
 from josefine_broker.client.producing import Delivered
@@ -125,7 +126,6 @@ def produce(
         raise UsageError("--key-separator is a text for --format lines")
     parse = _parser(input_format, key_separator)
     extra = _parse_headers(header)
-    interrupted = False
     with connect(bootstrap) as client, _Source(file) as source:
         client.partition_count(topic)
         producer = BlockingProducer(
@@ -134,18 +134,33 @@ def produce(
             compression=Compression[compression.name],
         )
         items = _with_progress(_read(source.stream, parse), source)
-        try:
-            _send_all(items, producer, topic, partition, extra)
-        except UserError as error:
-            producer.flush()
-            written = plural(_count(producer.delivered), "record")
-            raise type(error)(f"{error} ({written} before it written)") from error
-        except KeyboardInterrupt:
-            interrupted = True
-        producer.flush()
+        interrupted = _write_all(items, producer, topic, partition, extra)
     _report(topic, producer.delivered, as_json)
     if interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)
+
+
+def _write_all(
+    items: Iterable[Input | None],
+    producer: BlockingProducer,
+    topic: str,
+    partition: int | None,
+    extra: Headers,
+) -> bool:
+    """Send everything and wait for it; whether Ctrl-C ended the input. Errors say how far it got."""
+    interrupted = False
+    try:
+        try:
+            _send_all(items, producer, topic, partition, extra)
+        except KeyboardInterrupt:
+            interrupted = True
+        except UserError as error:
+            producer.flush()
+            raise type(error)(f"{error} ({_written(producer)} before it)") from error
+        producer.flush()
+    except KafkaError as error:
+        raise KafkaError(error.code, f"{error.message} ({_written(producer)})") from error
+    return interrupted
 
 
 def _send_all(
@@ -307,6 +322,10 @@ def _parse_headers(pairs: list[str] | None) -> Headers:
             raise UsageError(f"--header '{pair}' is not NAME=VALUE")
         headers.append((name, value.encode()))
     return tuple(headers)
+
+
+def _written(producer: BlockingProducer) -> str:
+    return f"{plural(_count(producer.delivered), 'record')} written"
 
 
 def _count(delivered: dict[TopicPartition, Delivered]) -> int:

@@ -95,7 +95,7 @@ def test_a_bad_line_is_named_and_what_came_before_is_written(
     consumed = josefine(bootstrap, "consume", topic)
 
     assert done.code == 1
-    assert done.err == "error: line 3: no key separator ':' (2 records before it written)\n"
+    assert done.err == "error: line 3: no key separator ':' (2 records written before it)\n"
     assert consumed.out == "1\n2\n"
 
 
@@ -199,3 +199,18 @@ def test_lines_of_a_slow_pipe_are_written_while_it_is_open(
 
     assert out.startswith(f"wrote 1 record to {topic}\n")
     assert (process.returncode, complaint) == (130, "")
+
+
+def test_a_refused_record_is_told_with_how_many_were_written(
+    bootstrap: str, make_topic: Topics
+) -> None:
+    topic = make_topic(1)
+    lines = "small\n" * 80_000 + "x" * 2_000_000 + "\n"
+
+    done = josefine(bootstrap, "produce", topic, stdin=lines)
+    stored = josefine(bootstrap, "consume", topic).out.count("\n")
+
+    assert done.code == 1
+    assert done.err.startswith(f"error: partition {topic}-0: ")
+    assert "max.message.bytes is 1048588" in done.err
+    assert f"({stored:,} records written)" in done.err

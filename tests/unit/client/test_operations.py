@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client import admin, groups, offsets, operations, produce
 from josefine_broker.client.effects import ANY_BROKER, CONTROLLER, Call
 from josefine_broker.client.offsets import LATEST
+from josefine_broker.client.retry import ACTIONS
 from josefine_broker.client.session import Policy
 from josefine_broker.records.builder import Record, build_batch
 from josefine_broker.wire import apis
@@ -222,3 +226,34 @@ def test_bootstrap_addresses_stay_candidates_behind_known_brokers() -> None:
     assert addresses == ["host1:1", "host2:2", "boot:1"]
     assert [str(a) for a in driver.session.candidates(2)] == ["host2:2"]
     assert [str(a) for a in driver.session.candidates(CONTROLLER)] == ["host1:1"]
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_whatever_brokers_answer_every_partition_has_an_outcome_by_the_deadline(
+    data: st.DataObject,
+) -> None:
+    codes = st.sampled_from([ErrorCode.none, *ACTIONS, ErrorCode.message_too_large])
+    leaders = st.lists(st.integers(-1, 2), min_size=2, max_size=2)
+
+    def answer(call: Call) -> Any:
+        if data.draw(st.integers(0, 3), "lost") == 0:
+            return unreachable()
+        if is_metadata(call):
+            gone = data.draw(st.integers(0, 4), "unknown topic") == 0
+            return unknown_topic("t") if gone else metadata({"t": data.draw(leaders, "leaders")})
+        drawn = {p: data.draw(codes, "code") for p in range(2)}
+        return listed(call, drawn)
+
+    driver = Driver(answer)
+    kind = operations.Spread(
+        api_key=apis.LIST_OFFSETS,
+        build=partial(offsets._list_request, {T0: LATEST, T1: LATEST}, 0, 1_000),
+        parse=offsets._list_answers,
+    )
+    attempts = driver.session.start(driver.now_ms, driver.now_ms + 2_000, "offsets")
+    outcomes = driver.run(lambda t, d: operations.spread(driver.session, attempts, kind, [T0, T1]))
+
+    assert set(outcomes) == {T0, T1}
+    assert all((o.error is None) != (o.result is None) for o in outcomes.values())
+    assert driver.paused_ms <= 2_000
