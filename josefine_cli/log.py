@@ -1,0 +1,81 @@
+"""`josefine log`: what can be asked of a stopped broker's files, without changing them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from josefine_cli.errors import EXIT_FAILURE, UserError
+from josefine_cli.output import JSON_HELP, plural, print_json
+
+app = typer.Typer(
+    help="Look at a stopped broker's files.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+
+@app.callback()
+def log() -> None:
+    """Look at a stopped broker's files."""
+
+
+@app.command()
+def verify(
+    data_dir: Annotated[
+        Path, typer.Option("--data-dir", help="The broker's data directory.", metavar="DIRECTORY")
+    ] = Path("data/broker-1"),
+    topic: Annotated[str | None, typer.Option(help="Only this topic's partitions.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+) -> None:
+    """Read every byte of the partition logs and hold it against its checksums; change nothing."""
+    from josefine_broker.shell.data_dir import DataDirError, DataDirLock
+
+    directories = _partition_directories(data_dir, topic)
+    try:
+        lock = DataDirLock(data_dir)
+    except DataDirError as error:
+        raise UserError(f"{error}; stop it first") from error
+    try:
+        results = {name: _verify(data_dir, name) for name in directories}
+    finally:
+        lock.release()
+    if as_json:
+        print_json(results)
+    else:
+        for name, result in results.items():
+            _say(name, result)
+    if any(result["problems"] for result in results.values()):
+        raise typer.Exit(EXIT_FAILURE)
+
+
+def _partition_directories(data_dir: Path, topic: str | None) -> list[str]:
+    names = sorted(path.parent.name for path in data_dir.glob("*/partition.json"))
+    if topic is not None:
+        names = [name for name in names if name.rpartition("-")[0] == topic]
+    if not names:
+        what = f"partition of topic '{topic}'" if topic else "partition"
+        raise UserError(f"{data_dir} has no {what}")
+    return names
+
+
+def _verify(data_dir: Path, name: str) -> dict[str, object]:
+    from josefine_broker.core.log_config import LogConfig
+    from josefine_broker.shell.files import RealFiles
+    from josefine_broker.shell.verify import verify_directory
+
+    return asdict(verify_directory(RealFiles(data_dir), name, LogConfig()))
+
+
+def _say(name: str, result: dict[str, object]) -> None:
+    problems = result["problems"]
+    assert isinstance(problems, tuple)
+    segments, batches = int(str(result["segments"])), int(str(result["batches"]))
+    verdict = plural(len(problems), "problem") if problems else "ok"
+    print(f"{name}: {plural(segments, 'segment')}, {batches:,} record batches, {verdict}")
+    for problem in problems:
+        print(f"  {problem['file']} from byte {problem['position']}: {problem['reason']}")
