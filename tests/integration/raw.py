@@ -5,8 +5,9 @@ from __future__ import annotations
 import socket
 import struct
 
-API_VERSIONS = 18
+FETCH = 1
 METADATA = 3
+API_VERSIONS = 18
 
 
 def connect(bootstrap: str, timeout_s: float = 10.0) -> socket.socket:
@@ -30,6 +31,16 @@ def metadata_request(correlation_id: int, *topics: str) -> bytes:
         return request(METADATA, 1, correlation_id, struct.pack(">i", -1))
     names = b"".join(struct.pack(">h", len(name)) + name.encode() for name in topics)
     return request(METADATA, 1, correlation_id, struct.pack(">i", len(topics)) + names)
+
+
+def fetch_body(topic: str, *, offset: int = 0, wait_ms: int = 500, bytes_max: int) -> bytes:
+    """Fetch v4 of partition 0."""
+    return (
+        struct.pack(">iiiib", -1, wait_ms, 1, bytes_max, 0)
+        + struct.pack(">ih", 1, len(topic))
+        + topic.encode()
+        + struct.pack(">iiqi", 1, 0, offset, bytes_max)
+    )
 
 
 def read_exactly(connection: socket.socket, size: int) -> bytes:

@@ -116,10 +116,10 @@ def test_a_client_that_does_not_read_does_not_slow_the_others(broker: BrokerProc
     for _ in range(1_000):
         producer.produce("slow", b"x" * 10_000, partition=0)
     assert producer.flush(30) == 0
-    fetch_from_start = _fetch_v4("slow", 0, 0, 10_000_000)
+    fetch_from_start = raw.fetch_body("slow", bytes_max=10_000_000)
     with raw.connect(broker.bootstrap) as slow:
         for number in range(20):
-            slow.sendall(raw.request(1, 4, number, fetch_from_start))
+            slow.sendall(raw.request(raw.FETCH, 4, number, fetch_from_start))
         consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "other"})
         consumer.assign([TopicPartition("slow", 0, 0)])
         read = 0
@@ -132,16 +132,6 @@ def test_a_client_that_does_not_read_does_not_slow_the_others(broker: BrokerProc
         slow.settimeout(30)
         for number in range(20):
             assert raw.read_response(slow)[0] == number
-
-
-def _fetch_v4(topic: str, partition: int, offset: int, bytes_max: int) -> bytes:
-    name = struct.pack(">h", len(topic)) + topic.encode()
-    return (
-        struct.pack(">iiiib", -1, 500, 1, bytes_max, 0)
-        + struct.pack(">i", 1)
-        + name
-        + struct.pack(">iiqi", 1, partition, offset, bytes_max)
-    )
 
 
 def _resident_bytes(pid: int) -> int:

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,23 @@ def test_restart_keeps_port_cluster_and_topics(broker: BrokerProcess) -> None:
     with raw.connect(broker.bootstrap) as connection:
         connection.sendall(raw.metadata_request(2))
         assert b"kept" in raw.read_response(connection)[1]
+
+
+def test_stop_answers_long_polls_at_once(broker: BrokerProcess) -> None:
+    """Checklist row 93. A consumer that waits a minute for records does not hold up a shutdown."""
+    with raw.connect(broker.bootstrap) as connection:
+        connection.sendall(raw.metadata_request(1, "polled"))
+        raw.read_response(connection)
+        poll = raw.fetch_body("polled", wait_ms=60_000, bytes_max=1_000)
+        connection.sendall(raw.request(raw.FETCH, 4, 2, poll))
+        wait_until(
+            lambda: "josefine_parked_requests 1.0" in broker.get("/metrics")[1], 10, "the long poll"
+        )
+        began = time.monotonic()
+        assert broker.stop() == 0
+        assert time.monotonic() - began < 4
+        assert raw.read_response(connection)[0] == 2
+        assert raw.is_closed(connection)
 
 
 def test_health_and_metrics_answer(broker: BrokerProcess) -> None:

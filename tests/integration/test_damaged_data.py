@@ -1,0 +1,80 @@
+"""A data directory that is not what was written: a start that refuses says so in one sentence."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from confluent_kafka import Producer
+
+from tests.support.broker import BrokerProcess
+
+
+def produced(broker: BrokerProcess, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    producer.produce(topic, b"value")
+    assert producer.flush(30) == 0
+
+
+def refusal(broker: BrokerProcess) -> str:
+    """Start it, expecting that it does not; its last line."""
+    said = len(broker.output)
+    broker.spawn()
+    assert broker.process is not None
+    assert broker.process.wait(30) == 1
+    output = broker.output[said:]
+    assert "Traceback" not in output
+    assert "listening on" not in output
+    return output.strip().splitlines()[-1]
+
+
+def flip_byte(path: Path, position: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= 0xFF
+    path.write_bytes(data)
+
+
+def test_damaged_metadata_and_identities_stop_the_start_with_file_and_reason(
+    broker: BrokerProcess,
+) -> None:
+    produced(broker, "orders")
+    assert broker.stop() == 0
+    whole = broker.directory / "whole"
+    shutil.copytree(broker.data_dir, whole)
+
+    segment = min(broker.data_dir.glob("raft/*.seg"))
+    flip_byte(segment, segment.stat().st_size // 2)
+    message = refusal(broker)
+    assert "cannot start: metadata: " in message
+    assert segment.name in message
+
+    shutil.rmtree(broker.data_dir)
+    shutil.copytree(whole, broker.data_dir)
+    (broker.data_dir / "orders-0" / "partition.json").write_text("{")
+    assert "orders-0/partition.json" in refusal(broker)
+
+    shutil.rmtree(broker.data_dir)
+    shutil.copytree(whole, broker.data_dir)
+    (broker.data_dir / "broker.json").write_text('{"version": 9, "broker_id": 1, "cluster_id": ""}')
+    assert "broker.json has version 9, known is 1" in refusal(broker)
+
+    shutil.rmtree(broker.data_dir)
+    shutil.copytree(whole, broker.data_dir)
+    broker.start()
+    produced(broker, "orders")
+
+
+def test_a_log_that_cannot_be_made_is_told_by_health_and_leaves_others_served(
+    broker: BrokerProcess,
+) -> None:
+    produced(broker, "orders")
+    (broker.data_dir / "blocked-0").write_text("a file where the directory should be")
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "message.timeout.ms": 2_000})
+    producer.produce("blocked", b"value")
+    producer.flush(10)
+    status, body = broker.get("/health")
+    assert status == 503
+    check = json.loads(body)["checks"]["logs"]
+    assert check == {"ok": False, "detail": "storage failed: blocked-0"}
+    produced(broker, "orders")
