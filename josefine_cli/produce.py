@@ -147,7 +147,7 @@ def _write_all(
     partition: int | None,
     extra: Headers,
 ) -> bool:
-    """Send everything and wait for it; whether Ctrl-C ended the input. Errors say how far it got."""
+    """Send all and wait for it; whether Ctrl-C ended the input. Errors say how far it went."""
     interrupted = False
     try:
         try:
