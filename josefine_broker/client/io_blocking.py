@@ -271,6 +271,7 @@ class BlockingClient:
                 while True:
                     effect = steps.send(self._perform(effect))
                     if self._closed.is_set():
+                        self.close()  # also what was opened while another thread closed
                         raise KafkaError(ErrorCode.network_exception, "the client is closed")
             except StopIteration as stop:
                 result: T = stop.value
