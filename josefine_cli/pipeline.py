@@ -93,7 +93,8 @@ def run(
     from pipelines.run import arm_failpoints, run_pipeline, start_session
 
     stop = threading.Event()
-    with reporter_for(Console(stderr=True)) as reporter:
+    # A descriptor of its own: while Spark starts, the process's stderr is lent to the JVM.
+    with os.fdopen(os.dup(2), "w") as err, reporter_for(Console(file=err)) as reporter:
         reporter.starting("Spark")
         spark = start_session(pipeline)
         try:

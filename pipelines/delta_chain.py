@@ -19,7 +19,7 @@ from pipelines.hadoop import HadoopFiles
 from pipelines.reconcile import Unreadable
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 ATTEMPTS_MAX = 4
 """Of one commit. Others' OPTIMIZE or DELETE may collide with a MERGE; a collision moved nothing."""
@@ -111,7 +111,7 @@ class DeltaChain:
             _RESET: "true",
             _METADATA: metadata,
         }
-        inserted = {f"`{c}`": f"s.`{c}`" for c in frame.columns}
+        inserted: dict[str, str | Column] = {f"`{c}`": f"s.`{c}`" for c in frame.columns}
         condition = " AND ".join(f"t.`{key}` <=> s.`{key}`" for key in keys)
 
         def write() -> None:

@@ -8,8 +8,12 @@ error that a user sees is ours, not Spark's pages around it.
 from __future__ import annotations
 
 import os
+import sys
+import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
@@ -199,12 +203,36 @@ def start_session(pipeline: Pipeline) -> SparkSession:
         raise SetupError(
             f"PySpark cannot be loaded ({error}): install josefine with its `spark` extra"
         ) from error
-    try:
-        spark = session(f"josefine {pipeline.name}", dict(pipeline.conf), pipeline.master)
-    except SessionError as error:
-        raise SetupError(str(error)) from error
-    except Exception as error:
-        raise SetupError(f"Spark does not start: {clear_reason(error)}") from error
+    with tempfile.TemporaryFile() as said:
+        try:
+            with _stderr_to(said.fileno()):
+                spark = session(f"josefine {pipeline.name}", dict(pipeline.conf), pipeline.master)
+        except SessionError as error:
+            raise SetupError(str(error)) from error
+        except Exception as error:
+            said.seek(0)
+            last = said.read().decode(errors="replace").strip().splitlines()[-1:]
+            reason = "; ".join([clear_reason(error), *last])
+            raise SetupError(f"Spark does not start: {reason}") from error
     # Failures reach the user in our words; Spark's log would bury them.
     spark.sparkContext.setLogLevel("OFF")
     return spark
+
+
+@contextmanager
+def _stderr_to(file: int) -> Iterator[None]:
+    """Give the JVM that starts meanwhile another stderr: its chatter would break the bars.
+
+    JOSEFINE_DEBUG leaves it where it is.
+    """
+    if os.environ.get("JOSEFINE_DEBUG"):
+        yield
+        return
+    sys.stderr.flush()
+    ours = os.dup(2)
+    try:
+        os.dup2(file, 2)
+        yield
+    finally:
+        os.dup2(ours, 2)
+        os.close(ours)

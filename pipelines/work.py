@@ -87,7 +87,8 @@ class SinkWork:
     def prepare(self, trust: Trust) -> DataFrame:
         """Check schemas, make sure of the tables, settle where to start; return the stream."""
         self._schema = frames.value_schema(self._spark, self.source)
-        empty = frames.empty_source(self._spark, self.source)
+        # In a session of its own: the views of a transform must not meet the caller's.
+        empty = frames.empty_source(self._spark.newSession(), self.source)
         parsed = frames.parse(empty, self._schema)
         good = frames.good_rows(parsed, self._schema)
         frames.refuse_stateful(self._pipeline, good, self.sink)

@@ -160,7 +160,7 @@ class Lab:
         own = {"LAB": str(self.directory), "BOOTSTRAP": self.bootstrap, "ROWS": str(rows)}
         return {**os.environ, **own, **more}
 
-    def run(self, rows: int = 40, trust: Trust = Trust.NEITHER, **options: Any) -> RunResult:
+    def run(self, rows: int = 1000, trust: Trust = Trust.NEITHER, **options: Any) -> RunResult:
         """Run to the end in this process."""
         assert self.spark is not None
         pipeline = read_pipeline(self.file, self.environment(rows))
