@@ -6,11 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from josefine_spark.options import SINK_OPTIONS, SOURCE_OPTIONS
+from pipelines import failpoints
+from pipelines.validate import read_pipeline
 from tests import generate_docs
 from tests.checklist import claimed_rows, rows
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = ("README.md", "ARCHITECTURE.md", "COMPATIBILITY.md", "raft/README.md")
+INTERNAL_OPTIONS = ("kafka.security.protocol", "checkpointLocation")
+"""Taken so that they can be refused or ignored with reason; nothing a user sets for us."""
+
 PATH_WORD = re.compile(r"`((?:[a-z_]+/)+[a-zA-Z_.-]*\.?[a-z]*)`")
 
 
@@ -66,3 +72,20 @@ def test_committed_files_name_no_machine_and_no_registry() -> None:
 
 def _mentions(content: bytes, words: tuple[str, ...]) -> bool:
     return any(word.encode() in content for word in words)
+
+
+def test_pipeline_in_the_readme_is_a_good_pipeline(tmp_path: Path) -> None:
+    text = (ROOT / "README.md").read_text()
+    file = tmp_path / "orders.yaml"
+    file.write_text(text.partition("```yaml\n")[2].partition("```")[0])
+
+    assert read_pipeline(file, {}).name == "orders_to_lake"
+
+
+def test_every_option_and_failpoint_is_documented() -> None:
+    spark, pipelines = (ROOT / "docs" / name for name in ("spark.md", "pipelines.md"))
+
+    missing = [word for word in (*SOURCE_OPTIONS, *SINK_OPTIONS) if word not in spark.read_text()]
+    missing += [name for name in failpoints.NAMES if name not in pipelines.read_text()]
+
+    assert [word for word in missing if word not in INTERNAL_OPTIONS] == []

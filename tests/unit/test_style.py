@@ -12,7 +12,9 @@ PACKAGES = (
     "pyspark_josefine", "pipelines",
 )  # fmt: skip
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
-TEST_FILES = sorted((ROOT / "tests").rglob("*.py"))
+TEST_FILES = sorted(
+    path for path in (ROOT / "tests").rglob("*.py") if "bench" not in path.relative_to(ROOT).parts
+)
 
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
