@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from tests.bench.brokers import BROKERS, TOPIC, Running, client, idle_until_quiet
+from tests.bench.brokers import BROKERS, TOPIC, Running, client, wait_until_quiet
 
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
 SCALE = float(os.environ.get("BENCH_SCALE", "1"))
@@ -41,7 +41,7 @@ def measure_stream(broker: Running, size: int, count: int) -> Iterator[tuple[str
         cpu = broker.cpu_seconds()
         arguments = (verb, broker.bootstrap, TOPIC, count, size, *settings)
         done = json.loads(client("librdkafka", *arguments))
-        idle_until_quiet(broker)
+        wait_until_quiet(broker)
         gigabytes = done["bytes"] / 1e9
         yield f"{name}/records_per_s", done["records"] / done["seconds"]
         yield f"{name}/cpu_s_per_gb", (broker.cpu_seconds() - cpu) / gigabytes

@@ -11,6 +11,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.broker import BrokerProcess
+from tests.support.waiting import wait_until
 
 TOPIC = "bench"
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
@@ -75,12 +76,19 @@ def client(module: str, *arguments: object) -> str:
     return done.stdout.strip().splitlines()[-1]
 
 
-def idle_until_quiet(broker: Running, seconds: float = 0.2) -> None:
+QUIET_SECONDS = 0.2
+
+
+def wait_until_quiet(broker: Running) -> None:
     """Let the broker finish what it does after its last answer, so that its CPU time is whole."""
-    before = broker.cpu_seconds()
-    while True:
-        time.sleep(seconds)
-        after = broker.cpu_seconds()
-        if after - before <= 0.05 * seconds + 0.011:
-            return
-        before = after
+    samples = [(time.monotonic(), broker.cpu_seconds())]
+
+    def quiet() -> bool:
+        now = time.monotonic()
+        then, before = samples[-1]
+        if now - then < QUIET_SECONDS:
+            return False
+        samples.append((now, broker.cpu_seconds()))
+        return samples[-1][1] - before <= 2 / CLOCK_TICKS
+
+    wait_until(quiet, 30, "the broker is idle")

@@ -38,8 +38,10 @@ def frame(topic: str, size: int) -> bytes:
 class Loop(asyncio.Protocol):
     """One connection."""
 
-    def __init__(self, request: bytes, round_trips: list[int]) -> None:
-        self.request, self.round_trips = request, round_trips
+    def __init__(
+        self, request: bytes, round_trips: list[int], failed: "asyncio.Future[str]"
+    ) -> None:
+        self.request, self.round_trips, self.failed = request, round_trips, failed
         self.received = b""
         self.sent_ns = 0
         self.stopping = False
@@ -60,29 +62,38 @@ class Loop(asyncio.Protocol):
         self.received = b""
         code = data[-ERROR_CODE_FROM_END:][:2]
         if code != b"\x00\x00":
-            raise SystemExit(f"the broker answered error {int.from_bytes(code, 'big')}")
+            self.fail(f"the broker answered error {int.from_bytes(code, 'big')}")
         self.round_trips.append(time.perf_counter_ns() - self.sent_ns)
         if not self.stopping:
             self.send()
 
     def connection_lost(self, error: Exception | None) -> None:
         if not self.stopping:
-            raise SystemExit("the broker closed the connection")
+            self.fail("the broker closed the connection")
+
+    def fail(self, reason: str) -> None:
+        if not self.failed.done():
+            self.failed.set_result(reason)
 
 
 async def run(bootstrap: str, topic: str, connections: int, seconds: float, size: int) -> None:
     host, port = bootstrap.rsplit(":", 1)
     loop = asyncio.get_running_loop()
     round_trips: list[int] = []
+    failed: asyncio.Future[str] = loop.create_future()
     request = frame(topic, size)
     clients = [
-        (await loop.create_connection(lambda: Loop(request, round_trips), host, int(port)))[1]
+        (await loop.create_connection(lambda: Loop(request, round_trips, failed), host, int(port)))[
+            1
+        ]
         for _ in range(connections)
     ]
     started = time.perf_counter()
     for client in clients:
         client.send()
-    await asyncio.sleep(seconds)
+    await asyncio.wait([failed], timeout=seconds)
+    if failed.done():
+        raise SystemExit(failed.result())
     elapsed = time.perf_counter() - started
     done = sorted(round_trips)
     for client in clients:
