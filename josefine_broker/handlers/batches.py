@@ -5,13 +5,17 @@ place and written, in that order; its records are never looked at. After a refus
 (a full disk) among them, nothing has changed.
 """
 
-from josefine_broker.base.errors import ErrorCode, KafkaError
+from typing import NoReturn
+
+from josefine_broker.base.errors import ErrorCode, Fatal, KafkaError
 from josefine_broker.core.log_config import TimestampType
+from josefine_broker.core.topic_config import TopicSettings
 from josefine_broker.handlers.context import Context, HostedPartition
 from josefine_broker.records.batch import (
     NO_TIMESTAMP_MS,
     BatchHeader,
     check_produced,
+    is_sound,
     parse_header,
     stamp,
     stamp_log_append_time,
@@ -19,6 +23,7 @@ from josefine_broker.records.batch import (
 )
 
 NO_APPEND_TIME = -1
+_LOG_APPEND_TIME = TimestampType.LOG_APPEND_TIME
 
 
 def append_batch(
@@ -34,22 +39,14 @@ def append_batch(
     `batch` must be writable. Raises KafkaError and CorruptData; then nothing was stored.
     """
     header = parse_header(batch)
-    size = header.batch_length + 12
     settings = hosted.settings
-    if len(batch) > size:
-        raise KafkaError(ErrorCode.invalid_record, "more than one record batch for one partition")
-    if size > settings.log.message_bytes_max:
-        raise KafkaError(
-            ErrorCode.message_too_large,
-            f"a batch of {size} bytes, max.message.bytes is {settings.log.message_bytes_max}",
-        )
-    verify(batch, 0, header)
-    check_produced(header)
-    if header.is_transactional:
-        raise KafkaError(ErrorCode.invalid_txn_state, "transactions are not served yet")
-    partition = hosted.partition
+    log_config = settings.log
+    size = len(batch)
+    if size > log_config.message_bytes_max or not is_sound(batch, header):
+        _refuse(batch, header, log_config.message_bytes_max)
+    partition, log = hosted.partition, hosted.log
     duplicate = partition.check_append(header, acks)
-    stamps_time = settings.log.timestamp_type is TimestampType.LOG_APPEND_TIME
+    stamps_time = log_config.timestamp_type is _LOG_APPEND_TIME
     if duplicate is not None:
         ctx.counters.duplicate_batches += 1
         return duplicate.base_offset, duplicate.max_timestamp_ms if stamps_time else NO_APPEND_TIME
@@ -57,10 +54,10 @@ def append_batch(
         # The one change inside the CRC: attribute bit and max timestamp (KIP-32).
         header = stamp_log_append_time(batch, 0, now_ms)
     else:
-        _check_timestamps(header, hosted, now_ms)
-    base_offset = hosted.log.log_end_offset
+        _check_timestamps(header, settings, now_ms)
+    base_offset = log.log_end_offset
     stamp(batch, 0, base_offset, partition.leader_epoch)
-    hosted.log.append(batch, header, now_ms)
+    log.append(batch, header, now_ms)
     partition.appended(header, base_offset, now_ms)
     counters = ctx.counters
     counters.produced_batches += 1
@@ -70,9 +67,25 @@ def append_batch(
     return base_offset, now_ms if stamps_time else NO_APPEND_TIME
 
 
-def _check_timestamps(header: BatchHeader, hosted: HostedPartition, now_ms: int) -> None:
+def _refuse(batch: memoryview, header: BatchHeader, message_bytes_max: int) -> NoReturn:
+    """Say what is wrong with a batch that is too large or not sound. Raises."""
+    size = header.size_bytes
+    if len(batch) > size:
+        raise KafkaError(ErrorCode.invalid_record, "more than one record batch for one partition")
+    if size > message_bytes_max:
+        raise KafkaError(
+            ErrorCode.message_too_large,
+            f"a batch of {size} bytes, max.message.bytes is {message_bytes_max}",
+        )
+    verify(batch, 0, header)
+    check_produced(header)
+    if header.is_transactional:
+        raise KafkaError(ErrorCode.invalid_txn_state, "transactions are not served yet")
+    raise Fatal(f"a batch was refused that nothing is wrong with: {header}")
+
+
+def _check_timestamps(header: BatchHeader, settings: TopicSettings, now_ms: int) -> None:
     """The bounds of KIP-937, judged by the batch's first and largest timestamp."""
-    settings = hosted.settings
     newest_ms, oldest_ms = header.max_timestamp_ms, header.base_timestamp_ms
     if newest_ms - now_ms > settings.timestamp_after_max_ms:
         raise KafkaError(

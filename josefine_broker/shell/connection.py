@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 from josefine_broker.base.errors import CorruptData, Fatal
@@ -27,7 +27,7 @@ from josefine_broker.shell.dispatch import (
 )
 from josefine_broker.shell.metrics import ConnectionStats
 from josefine_broker.wire.apis import FETCH
-from josefine_broker.wire.frames import FrameBuffer
+from josefine_broker.wire.frames import ChunkPool, FrameBuffer
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +59,8 @@ class Host:
     on_fatal: Callable[[BaseException], None]
     """An invariant of ours broke; the broker must stop."""
     monotonic_ms: Callable[[], int]
+    chunks: ChunkPool = field(default_factory=ChunkPool)
+    """Receive memory that connections have done with, for the next one that needs it."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -97,7 +99,7 @@ class Connection(asyncio.BufferedProtocol):
         self._listener = listener
         self._on_open = on_open
         self._on_close = on_close
-        self._frames = FrameBuffer(host.limits.frame_bytes_max)
+        self._frames = FrameBuffer(host.limits.frame_bytes_max, host.chunks)
         self._backlog: deque[memoryview] = deque()  # frames read, not yet begun
         self._pending: deque[Waiting | Buffers] = deque()  # in request order; the first one waits
         self._out: list[Buffer] = []

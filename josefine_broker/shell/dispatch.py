@@ -94,8 +94,9 @@ class Dispatcher:
         started_ns = perf_counter_ns()
         try:
             header = parse_request_header(frame)
-            route = self._routes.get(header.api_key)
-            if route is None or not route.min_version <= header.api_version <= route.max_version:
+            api_key, api_version, correlation_id, _, _ = header
+            route = self._routes.get(api_key)
+            if route is None or not route.min_version <= api_version <= route.max_version:
                 return self._refuse_version(header)
             body = decode_request(header, frame)
         except CorruptData as error:
@@ -116,7 +117,7 @@ class Dispatcher:
         route.stats.record(perf_counter_ns() - started_ns)
         if answer is None:
             return None
-        return encode_response(header.api_key, header.api_version, header.correlation_id, answer)
+        return encode_response(api_key, api_version, correlation_id, answer)
 
     def finish(self, waiting: Waiting) -> Buffers:
         """Encode the answer of a parked request that is done; nothing when none is owed."""
