@@ -6,7 +6,6 @@
 from pathlib import Path
 
 from josefine_broker.handlers.table import APIS
-
 from tests.checklist import Row, rows
 
 ROOT = Path(__file__).resolve().parents[1]

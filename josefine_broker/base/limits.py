@@ -1,7 +1,7 @@
 """Every bound of the broker that is not configuration, named once, with unit and reason."""
 
 FRAME_BYTES_MAX = 100 * 1024 * 1024
-"""Default of `socket.request.max.bytes` in Kafka: a larger length prefix is garbage or an attack."""
+"""Kafka's default `socket.request.max.bytes`: a longer frame is garbage or an attack."""
 
 CONNECTION_IN_FLIGHT_MAX = 32
 """Requests of one connection being worked on; past that the connection stops reading."""
