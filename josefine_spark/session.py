@@ -187,8 +187,9 @@ def _keep_resolved(spark: "SparkSession") -> None:
         for jar in resolved:
             if jar.name.startswith(FROM_DELTA) and jar.is_file():
                 shutil.copy(jar, target / jar.name.split("_", 1)[1])
-        with contextlib.suppress(OSError):  # another session was first
-            target.rename(folder)
+        if any(target.glob("delta-spark*.jar")):
+            with contextlib.suppress(OSError):  # another session was first
+                target.rename(folder)
 
 
 def spark_version() -> str:

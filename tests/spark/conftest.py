@@ -26,7 +26,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
             "spark.default.parallelism": "2",
             "spark.sql.warehouse.dir": str(warehouse),
             "spark.driver.memory": "1g",
-            "spark.driver.extraJavaOptions": f"-Dderby.system.home={warehouse}",
         },
         master="local[2]",
     )

@@ -100,9 +100,10 @@ def test_maven_fills_the_cache_once_and_other_jars_stay(tmp_path: Path) -> None:
 def test_without_maven_sparks_own_resolver_fetches_the_jar_of_this_spark() -> None:
     package = f"io.delta:delta-spark_{spark_version()}_2.13:{DELTA_VERSION}"
 
-    assert delta_conf({}) == {"spark.jars.packages": package}
-    both = delta_conf({"spark.jars.packages": "a:b:1"})
-    assert both == {"spark.jars.packages": f"a:b:1,{package}"}
+    assert delta_conf({})["spark.jars.packages"] == package
+    both = delta_conf({"spark.jars.packages": "a:b:1", "spark.jars.ivySettings": "mine.xml"})
+    assert both["spark.jars.packages"] == f"a:b:1,{package}"
+    assert both["spark.jars.ivySettings"] == "mine.xml"
 
 
 def test_a_failing_maven_leaves_no_half_filled_cache(
