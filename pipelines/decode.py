@@ -61,10 +61,12 @@ def bad_rows(frame: DataFrame, schema: StructType, source: str) -> DataFrame:
 
     text = F.col("value").cast("string")
     misfits = F.array_compact(F.array(*[_misfit(text, field) for field in schema.fields]))
+    # Two readers: one reads to the end but takes single quotes, the other the reverse.
+    is_json = (F.coalesce(_json_values(text), F.lit(0)) == 1) & F.try_parse_json(text).isNotNull()
     reason = (
         F.when(F.col("value").isNull(), "the value is null")
         .when(~F.expr("is_valid_utf8(value)"), "not UTF-8 text")
-        .when(F.coalesce(_json_values(text), F.lit(0)) != 1, "not JSON")
+        .when(~is_json, "not JSON")
         .when(F.json_object_keys(text).isNull(), "JSON, but not an object")
         .otherwise(F.concat(F.lit("does not fit the schema: "), F.array_join(misfits, ", ")))
     )

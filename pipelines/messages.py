@@ -14,6 +14,7 @@ _RECREATED = "keep the old topic's rows and read the new topic from its beginnin
 
 
 def offsets(ends: Ends | None) -> str:
+    """The map as JSON, or the word for none."""
     return "nothing" if not ends else json.dumps(to_json(ends))
 
 

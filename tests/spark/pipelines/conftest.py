@@ -37,7 +37,11 @@ version: 1
 name: ${PIPELINE:-lab}
 spark:
   master: "local[2]"
-  conf: { spark.sql.shuffle.partitions: 2, spark.driver.memory: 1g }
+  conf:
+    spark.sql.shuffle.partitions: 2
+    spark.driver.memory: 1g
+    # A run of seconds on two cores: the optimizing compiler would take more than it gives.
+    spark.driver.extraJavaOptions: -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
   checkpoint: ${LAB}/checkpoints
 sources:
   events:
