@@ -45,10 +45,9 @@ def lint(file: Path = FILE, as_json: bool = JSON) -> None:
     if as_json:
         _print_json({"ok": True, "name": pipeline.name, "sinks": sinks})
         return
-    print(
-        f"{file}: good ({len(pipeline.sources)} sources, {len(pipeline.transforms)} transforms, "
-        f"{len(sinks)} sinks)"
-    )
+    counts = {"source": pipeline.sources, "transform": pipeline.transforms, "sink": sinks}
+    said = (f"{len(them)} {word}{'s' if len(them) != 1 else ''}" for word, them in counts.items())
+    print(f"{file}: good ({', '.join(said)})")
 
 
 @app.command()

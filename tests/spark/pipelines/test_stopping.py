@@ -1,0 +1,50 @@
+"""A run that goes on until it is told to stop: between batches, with nothing lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+
+def test_a_stop_request_ends_a_run_between_batches_and_the_next_run_goes_on(lab):
+    lab.write_file(**{"available_now: true": "every: 200ms"})
+    lab.produce(20)
+    stop = threading.Event()
+    results = []
+    thread = threading.Thread(target=lambda: results.append(lab.run(stop=stop)))
+    thread.start()
+
+    try:
+        wait_until(lambda: {d.sink for d in lab.reporter.batches} == {"rows", "sums"}, 300, "rows")
+        lab.produce(20)
+    finally:
+        stop.set()
+        thread.join()
+
+    assert results[0].interrupted
+    lab.write_file()
+    lab.run()
+    lab.check()
+
+
+def test_ctrl_c_ends_the_command_well_between_batches(lab_without_spark):
+    lab = lab_without_spark
+    lab.write_file(**{"available_now: true": "every: 200ms"})
+    lab.produce(20)
+    process = lab.command()
+    log = lab.directory / "tables" / "sums" / "_delta_log" / f"{1:020d}.json"
+    wait_until(lambda: log.exists() or process.poll() is not None, 300, "the first merge")
+
+    os.kill(process.pid, signal.SIGINT)
+    code, stderr = lab.finish(process)
+
+    assert code == 0, stderr[-2000:]
+    assert "Traceback" not in stderr
+    assert sum(lab.arrow("sums")["records"].to_pylist()) == 20

@@ -1,0 +1,74 @@
+"""What a stopped run says: both offset maps and the commands that settle it."""
+
+from __future__ import annotations
+
+from pipelines.chain import Batch, Stop, Tip, Verdict
+from pipelines.messages import clear_reason, stopped_at_start, stopped_in_batch
+from pipelines.reconcile import Checkpoint, Recorded, Unreadable
+
+A = ("t", 0)
+STATE = Checkpoint(
+    planned=Recorded(batch=3, ends={A: 9}, topic_ids={}),
+    committed=Recorded(batch=2, ends={A: 5}, topic_ids={}),
+)
+
+
+def at_start(verdict, tip, checkpoint=STATE, detail=""):
+    stop = Stop(verdict=verdict, detail=detail)
+    return stopped_at_start("f.yaml", "lake", "/lake", "/ck/lake", stop, checkpoint, tip)
+
+
+def test_a_stop_at_the_start_shows_both_sides_and_both_ways_out():
+    text = at_start(Verdict.TABLE_AHEAD, Tip(ends={A: 12}, topic_ids={}, txn_version=4))
+
+    assert text.splitlines() == [
+        "sink `lake` stopped, nothing was written: the table has more than the checkpoint planned",
+        '  table /lake ends at {"t": {"0": 12}}',
+        '  checkpoint /ck/lake: committed {"t": {"0": 5}}, planned {"t": {"0": 9}}',
+        "Decide which side is right:",
+        "  josefine pipeline run f.yaml --trust table       "
+        "# set the checkpoint aside and continue at the table's offsets",
+        "  josefine pipeline run f.yaml --trust checkpoint  # keep the table's rows and continue "
+        "at the checkpoint's offsets",
+    ]
+
+
+def test_an_unreadable_table_is_never_offered_as_the_side_to_trust():
+    text = at_start(Verdict.TABLE_UNREADABLE, Unreadable(txn_version=4, hint="gone"), detail="gone")
+
+    assert "--trust table" not in text
+    assert "--trust checkpoint" in text
+    assert at_start(Verdict.TABLE_UNREADABLE, Unreadable(txn_version=4), None).endswith(
+        "Neither side can be followed: restore the table's log or write to a new path."
+    )
+
+
+def test_a_stop_in_a_batch_names_partitions_and_both_maps():
+    stop = Stop(verdict=Verdict.GAP, partitions=(A,))
+    batch = Batch(start={A: 5}, end={A: 9})
+
+    text = stopped_in_batch("f.yaml", "lake", "/lake", stop, 7, batch, None)
+
+    assert "would be missing (t-0)" in text
+    assert '  batch 7 reads from {"t": {"0": 5}} to {"t": {"0": 9}}' in text
+
+
+def test_a_recreated_topic_offers_to_read_the_new_one():
+    text = at_start(Verdict.TOPIC_RECREATED, Tip(ends={A: 12}, topic_ids={}, txn_version=4))
+
+    assert "keep the old topic's rows and read the new topic from its beginning" in text
+    assert "--trust checkpoint" not in text
+
+
+def test_the_reason_is_the_innermost_python_error_not_sparks_pages():
+    pages = (
+        "[STREAM_FAILED] Query [id = 1] terminated with exception: boom\n"
+        "Traceback (most recent call last):\n"
+        "  File x\n"
+        "josefine_spark.errors.DataLossError: records are lost: t-0 offsets [0, 5)\n\n"
+        "At org.apache.spark...\n"
+    )
+
+    assert clear_reason(Exception(pages)) == "records are lost: t-0 offsets [0, 5)"
+    assert clear_reason(Exception("\nfirst\nsecond")) == "first"
+    assert clear_reason(Exception("")) == "Exception"
