@@ -7,6 +7,7 @@ error that a user sees is ours, not Spark's pages around it.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import tempfile
@@ -214,8 +215,10 @@ def start_session(pipeline: Pipeline) -> SparkSession:
             last = said.read().decode(errors="replace").strip().splitlines()[-1:]
             reason = "; ".join([clear_reason(error), *last])
             raise SetupError(f"Spark does not start: {reason}") from error
-    # Failures reach the user in our words; Spark's log would bury them.
+    # Failures reach the user in our words; Spark's log and PySpark's (a page of JSON on stderr for
+    # each refused query) would bury them.
     spark.sparkContext.setLogLevel("OFF")
+    logging.getLogger("SQLQueryContextLogger").disabled = True
     return spark
 
 

@@ -38,7 +38,7 @@ def test_bad_records_go_to_the_dead_letters_with_place_reason_and_bytes(lab):
     base = lab.topic_ends()[lab.topic, 1]
     lab.produce_raw(1, *(value for value, _ in BAD), *(value for value, _ in GOOD))
 
-    lab.run(rows=7)
+    lab.run(rows=15)
 
     dead = sorted(lab.arrow("dead").to_pylist(), key=lambda row: row["offset"])
     assert [(row["value"], row["reason"]) for row in dead] == BAD

@@ -203,7 +203,8 @@ def test_of_two_runs_at_once_one_stops_and_nothing_is_written_twice(lab):
     class Interrupted(Quiet):
         def batch(self, done):
             if not other.batches:
-                thread = threading.Thread(target=run_pipeline, args=(lab.spark, twin, other))
+                session = lab.spark.newSession()
+                thread = threading.Thread(target=run_pipeline, args=(session, twin, other))
                 thread.start()
                 thread.join()
 
@@ -236,11 +237,9 @@ def test_an_own_transaction_whose_log_entries_are_gone_is_a_stop_not_a_fresh_sta
     lab.produce(10)
     lab.run()
     spark, path = lab.spark, lab.table("rows")
-    log = lab.spark._jvm.org.apache.spark.sql.delta.DeltaLog
-    spark.sql(f"OPTIMIZE delta.`{path}`")
-    spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('note' = 'x')")
-    delta_log = log.forTable(spark._jsparkSession, path)
-    delta_log.checkpoint(delta_log.unsafeVolatileSnapshot())
+    for value in ("'delta.checkpointInterval' = '1'", "'note' = 'x'"):
+        spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ({value})")
+    assert list(lab.directory.glob("tables/rows/_delta_log/*.checkpoint*.parquet"))
     newest = max(lab.directory.glob("tables/rows/_delta_log/*.json"))
     for file in lab.directory.glob("tables/rows/_delta_log/*.json"):
         if file != newest:

@@ -44,18 +44,18 @@ def test_the_plan_has_every_tables_columns(lab):
         (
             "select value.*",
             "select value.*, nothing",
-            r"lab.yaml:21:10: transforms.rows.sql: .*nothing",
+            r"lab.yaml:25:10: transforms.rows.sql: .*nothing",
         ),
         (
             "select value.*",
             "selec value.*",
-            r"lab.yaml:21:10: transforms.rows.sql: .*[Ss]yntax error",
+            r"lab.yaml:25:10: transforms.rows.sql: .*[Ss]yntax error",
         ),
         ("from events\n", "from elsewhere\n", r"transforms.rows.sql: .*elsewhere"),
         (
             "id INT, k",
             "id INTEGERS, k",
-            r"lab.yaml:17:38: sources.events.decode.value.schema: .*INTEGERS",
+            r"lab.yaml:21:38: sources.events.decode.value.schema: .*INTEGERS",
         ),
         ("id INT, k", "id INT, ID INT, k", r"column id is there twice"),
         ("where value.id >= 0", "group by all", r"Aggregate needs more than one batch"),
