@@ -44,13 +44,14 @@ def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
 
 @contextmanager
 def josefine(directory: Path, partitions: int = 1) -> Iterator[Running]:
-    with BrokerProcess(directory / "josefine") as broker:
+    with BrokerProcess(directory) as broker:
         create_topic(broker.bootstrap, TOPIC, partitions)
         yield Running("josefine", broker.bootstrap, broker.pid)
 
 
 @contextmanager
 def bare(directory: Path) -> Iterator[Running]:
+    directory.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "tests.bench.bare", str(directory), TOPIC]
     process = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
     try:
