@@ -126,6 +126,16 @@ def test_arbitrary_bytes_are_refused_or_ignored(data: bytes) -> None:
     assert decoded.batches == [] or len(data) >= 61
 
 
+@pytest.mark.parametrize(("start", "end"), [(0, 10), (2, 5), (0, 1), (9, 10), (4, 4), (10, 20)])
+def test_only_records_of_the_window_come_out(start: int, end: int) -> None:
+    batch = build_batch([Record(b"k", b"v")] * 10)
+
+    for decoder in both(False):
+        rows = table(decoder.decode(memoryview(batch), start, end), False)
+
+        assert rows.column("offset").to_pylist() == list(range(start, min(end, 10)))
+
+
 def test_wrong_checksum_is_refused_and_named() -> None:
     batch = build_batch([Record(b"k", b"v")], base_offset=41)
     batch[-1] ^= 1
@@ -195,7 +205,8 @@ def test_a_record_count_that_cannot_be_true_is_refused_before_memory_is_sized_by
     decoder = Decoder("orders", 7, include_headers=False, check_crcs=False)
 
     with pytest.raises(CorruptData, match="malformed"):
-        decoder.decode(memoryview(batch), 0, 100)
+        # Together they claim more rows than there is address space for.
+        decoder.decode(memoryview(batch * 4000), 0, 100)
 
 
 def test_an_unknown_compression_is_named() -> None:

@@ -122,3 +122,16 @@ def test_rows_go_to_the_topic_and_partition_they_name() -> None:
         TopicPartition("b", 0): [b"3"],
         TopicPartition("b", 1): [b"1", b"5"],
     }
+
+
+def test_many_rows_of_one_partition_keep_their_order() -> None:
+    encoder = Encoder(Identity(producer_id=9, producer_epoch=0), batch_bytes=64 * 1024)
+    count = 5_000
+    keys, values, _ = columns([(None, b"%d" % n, []) for n in range(count)])
+    rows = np.arange(count, dtype=np.int64)
+
+    encoder.add(keys, values, None, rows % 3, {"t": (rows, 3)}, NOW_MS)
+
+    for tp, records in drain(encoder).items():
+        found = [int(r.value or b"") for r in records]
+        assert found == list(range(tp.partition, count, 3))
