@@ -1,7 +1,9 @@
 """The checkers can fail: each mutant breaks one rule of the library, and a few seeds catch it.
 
-Committing an older term's block by counting needs the paper's figure 8, which these worlds meet
-too rarely; tests/unit/raft/test_node_among_others.py plays that figure instead.
+Three rules are broken too rarely by chance in these worlds (60 seeds do not notice), so unit tests
+play them instead: committing an older term's block by counting (the paper's figure 8) and a
+leader's own copy that is not durable, in tests/unit/raft/test_node_among_others.py; branches above
+the commit that GC must spare, in tests/unit/raft/test_chain.py.
 """
 
 import inspect
@@ -16,7 +18,6 @@ import pytest
 
 from raft import InvariantBroken
 from raft import core as core_rules
-from raft.chain import Chain
 from raft.election import on_vote_request
 from raft.forwarding import on_propose
 from raft.members import Members
@@ -24,7 +25,6 @@ from raft.outbox import _promises
 from raft.replication import (
     _answer,
     _probe_back,
-    advance_commit,
     on_append,
 )
 from raft.segment import _encode_state
@@ -84,12 +84,6 @@ MUTANTS = [
         new="max(1, len(self.voters) // 2)",
     ),
     Mutant(
-        breaks="the leader's own copy counts when it is durable",
-        function=advance_commit,
-        old="chain.id_at(Height(own + 1)) not in unsynced",
-        new="True",
-    ),
-    Mutant(
         breaks="the acknowledgement is for the message's last block",
         function=_answer,
         old="last = message.last if accepted",
@@ -112,12 +106,6 @@ MUTANTS = [
         function=_probe_back,
         old="progress.probe_from(Height(meeting.height + 1))",
         new="pass",
-    ),
-    Mutant(
-        breaks="GC spares the branches above the commit",
-        function=Chain.advance_commit,
-        old=": to - base]",
-        new=": to - base + 1]",
     ),
     Mutant(
         breaks="dead is told only of a block off the committed path",
