@@ -74,7 +74,8 @@ class JosefineKind:
             bounds = all_bounds(client, found.partitions, read_committed=False)
         except (OptionError, KafkaError, OSError) as error:
             drop_client(connection)
-            raise SetupError(f"source `{source.name}` at {source.bootstrap}: {error}") from error
+            reason = error.message if isinstance(error, KafkaError) else str(error)
+            raise SetupError(f"source `{source.name}` at {source.bootstrap}: {reason}") from error
         return Topics(
             ids=found.topic_ids,
             earliest=_plain({tp: bound.earliest for tp, bound in bounds.items()}),
