@@ -144,7 +144,7 @@ def test_subscribe_pattern_takes_whole_names(topics: Topics, read: Read) -> None
     topics.fill(two, 0, 2, first=2)
 
     assert values(read(subscribePattern=f"{one}|{two}")) == [0, 1, 2, 3]
-    assert values(read(subscribePattern=f"{one[:-1]}")) == []
+    assert values(read(subscribePattern=one[1:])) == []
 
 
 def test_assign_reads_the_partitions_named(two_partitions: str, read: Read) -> None:
