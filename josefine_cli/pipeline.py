@@ -176,7 +176,8 @@ def _summary(pipeline: Pipeline, result: RunResult, as_json: bool) -> None:
         rate = totals.records / totals.seconds if totals.seconds else 0.0
         wrote = "rows merged" if pipeline.sinks[name].merges else "rows appended"
         line = f"  {name}: {totals.records:,} records read, {totals.rows:,} {wrote}"
-        line += f" in {totals.batches} batches, {rate:,.0f} records/s"
+        batches = "1 batch" if totals.batches == 1 else f"{totals.batches} batches"
+        line += f" in {batches}, {rate:,.0f} records/s"
         print(line)
         if totals.dead_letters:
             print(f"    {totals.dead_letters:,} dead letters in {pipeline.dead_letter_path}")

@@ -158,6 +158,11 @@ class Lab:
         listed = self.client.list_offsets(wanted)
         return {(tp.topic, tp.partition): one.offset for tp, one in listed.items()}
 
+    def committed(self, group: str) -> dict[tuple[str, int], int]:
+        wanted = [TopicPartition(*partition) for partition in self.topic_ends()]
+        found = self.client.committed_offsets(group, wanted)
+        return {(tp.topic, tp.partition): offset for tp, offset in found.items()}
+
     # -- runs ----------------------------------------------------------------------------------
 
     def environment(self, rows: int, **more: str) -> dict[str, str]:

@@ -41,6 +41,8 @@ def test_tables_equal_the_input_and_the_log_has_the_topics_ends(lab):
     assert first.sinks["rows"].batches == 3
     assert second.sinks["rows"].batches == 0
     assert len(lab.history("rows")) == commits == 3
+    # The group on the broker followed, for lag tools.
+    assert lab.committed("lab.rows") == lab.topic_ends()
 
 
 def test_each_commit_names_the_offsets_it_continues_from(lab):
