@@ -98,7 +98,16 @@ class FrameBuffer:
 
     def get_buffer(self, size_hint: int = -1) -> memoryview:
         """Where to receive; never empty. The hint is ignored, as asyncio allows."""
-        if len(self._chunk) - self._end < ROOM_BYTES_MIN and not self._fits():
+        pending, room = self._end - self._start, len(self._chunk) - self._end
+        if pending >= _PREFIX:
+            frame_end = self._start + _PREFIX + _LENGTH.unpack_from(self._view, self._start)[0]
+            if frame_end > len(self._chunk):
+                if room < ROOM_BYTES_MIN or frame_end - self._start <= _usual_size(self._largest):
+                    self._make_room()
+            elif frame_end - self._end > CHUNK_BYTES:
+                # The next large frame shall begin in a chunk that has room for all of it.
+                return self._view[self._end : frame_end]
+        elif room < ROOM_BYTES_MIN or (pending == 0 and room <= self._largest):
             self._make_room()
         return self._view[self._end :]
 
@@ -128,13 +137,6 @@ class FrameBuffer:
     def pending_bytes(self) -> int:
         """Bytes of an incomplete frame: not zero at the end of a stream means it was cut."""
         return self._end - self._start
-
-    def _fits(self) -> bool:
-        """Whether the incomplete frame ends within its chunk, so that it need not move."""
-        if self._end - self._start < _PREFIX or self._end == len(self._chunk):
-            return False
-        length: int = _LENGTH.unpack_from(self._view, self._start)[0]
-        return self._start + _PREFIX + length <= len(self._chunk)
 
     def _make_room(self) -> None:
         """Move to another chunk, with what is pending of an incomplete frame."""

@@ -3,7 +3,7 @@
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from josefine_broker.base.errors import CorruptData
@@ -169,3 +169,23 @@ def test_a_connection_that_goes_back_to_small_frames_gives_its_large_chunk_away(
         receive(buffer, framed([b"y" * 1000] * (len(buffer.get_buffer()) // 1000)), 1_000_000)
 
     assert len(buffer._chunk) == CHUNK_BYTES
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.integers(0, 700_000), min_size=1, max_size=12),
+    st.sampled_from([1500, 65_536, 300_000, 10_000_000]),
+)
+def test_large_and_small_frames_mixed_arrive_whole(sizes: list[int], step: int) -> None:
+    payloads = [bytes((number,)) * size for number, size in enumerate(sizes)]
+
+    assert [bytes(frame) for frame in receive(FrameBuffer(), framed(payloads), step)] == payloads
+
+
+def test_a_large_frame_is_received_to_its_end_and_no_further() -> None:
+    """So the next one begins where it fits: frames of 8 MB were copied half a time on average."""
+    buffer = FrameBuffer()
+    receive(buffer, framed([b"x" * 8_000_000]), 1_000_000)
+    receive(buffer, struct.pack(">i", 8_000_000) + b"x" * 1000, 10_000)
+
+    assert len(buffer.get_buffer()) == 8_000_000 - 1000
