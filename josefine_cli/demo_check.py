@@ -207,8 +207,8 @@ def _print_throughput(console: Console, outcome: Outcome) -> None:
     for name, sink in outcome.pipeline.get("sinks", {}).items():
         seconds = max(float(sink["seconds"]), 1e-9)
         console.print(
-            f"{name:<11} {sink['rows']:,} rows in {seconds:.1f} s: "
-            f"{sink['rows'] / seconds:,.0f} rows/s"
+            f"{name:<11} {sink['records']:,} events in {seconds:.1f} s: "
+            f"{sink['records'] / seconds:,.0f} events/s, {sink['rows']:,} rows written"
         )
 
 
