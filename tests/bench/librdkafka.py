@@ -13,6 +13,7 @@ import ctypes
 import json
 import sys
 import time
+from ctypes.util import find_library
 from pathlib import Path
 
 import confluent_kafka
@@ -40,9 +41,17 @@ class Message(ctypes.Structure):
     )
 
 
-def load() -> ctypes.CDLL:
+def library() -> str:
+    """The wheel's own library, else the system's (confluent-kafka was built from source)."""
     folder = Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs"
-    lib = ctypes.CDLL(str(next(folder.glob("librdkafka*"))))
+    found = next((str(path) for path in folder.glob("librdkafka*")), find_library("rdkafka"))
+    if found is None:
+        raise SystemExit("no librdkafka: neither in confluent-kafka's wheel nor on the system")
+    return found
+
+
+def load() -> ctypes.CDLL:
+    lib = ctypes.CDLL(library())
     pointer, text = ctypes.c_void_p, ctypes.c_char_p
     lib.rd_kafka_conf_new.restype = pointer
     lib.rd_kafka_conf_set.argtypes = [pointer, text, text, text, ctypes.c_size_t]
