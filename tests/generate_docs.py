@@ -18,6 +18,9 @@ NOT_SERVED: dict[str, str] = {
         "transactions come with their coordinator; InitProducerId with a transactional id is "
         "refused with a clear error"
     ),
+    "log compaction": (
+        "cleanup.policy=compact is taken and described, and everything is kept until it is built"
+    ),
     "SaslHandshake, SaslAuthenticate, ACL APIs": "security is a later issue; listen on loopback",
     "AlterPartitionReassignments, ElectLeaders, ListPartitionReassignments": (
         "one broker has nothing to reassign"
