@@ -142,7 +142,7 @@ case $verb in
   test) run_test "$@" ;;
   demo) setup demo; exec "$PY" -m josefine_cli.main demo "$@" ;;
   bench) setup dev; exec "$PY" -m tests.bench "$@" ;;
-  docs) setup_light; "$PY" -m tests.generate_docs ;;
+  docs) setup_light; "$PY" -m tests.generate_docs; "$PY" -m conf.generate ;;
   ''|-h|--help|help) usage ;;
   *) usage >&2; die "unknown verb '$verb'" ;;
 esac

@@ -285,7 +285,7 @@ class AdminSection(Section):
 
 
 class LoggingSection(Section):
-    """What the broker says on stderr."""
+    """What the broker logs to stderr; the lines of its start and stop go to stdout."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe event to log."
