@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from pipelines.errors import ConfigError
+from pipelines.folders import refuse_unwritable
 from pipelines.model import Pipeline
 from pipelines.reconcile import Trust
 from pipelines.validate import read_pipeline
@@ -86,6 +87,7 @@ def run(
 ) -> None:
     """Run a pipeline: until everything there now is read, or until Ctrl-C when it says `every`."""
     pipeline = _read(file, as_json)
+    refuse_unwritable(pipeline, os.environ)
     from rich.console import Console
 
     from pipelines.progress import reporter_for

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 from pipelines.chain import Batch, Ends, Stop, Tip, Verdict, to_json
 from pipelines.reconcile import Checkpoint, Unreadable
@@ -81,11 +82,28 @@ def _commands(file: str, stop: Stop, table_readable: bool, checkpoint_usable: bo
 _PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
 
 
+_JAVA_CAUSE = re.compile(r"^(?:Caused by)?: ((?:[\w$]+\.)+[\w$]+(?:: .+)?)$", re.MULTILINE)
+_PACKAGE = re.compile(r"^(?:[\w$]+\.)+(?=[A-Z])")
+
+
 def clear_reason(error: BaseException) -> str:
-    """One line out of Spark's pages: the innermost Python error, else the first line."""
+    """One line out of Spark's pages: the innermost Python error, else Java's, else the first."""
     text = str(error)
     found = [m for m in _PYTHON_ERROR.findall(text) if m[0] not in ("PythonException",)]
     if found:
         return str(found[-1][1]).strip()
-    first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
-    return first.strip()
+    java = _innermost_java(error) or next(iter(_JAVA_CAUSE.findall(text)[::-1]), "")
+    lines = (line.strip() for line in (java or text).splitlines())
+    first = next((line for line in lines if line), type(error).__name__)
+    return _PACKAGE.sub("", first) if java else first
+
+
+def _innermost_java(error: BaseException) -> str:
+    """What Java says at the bottom of Py4J's error; nothing when Java cannot be asked any more."""
+    java: Any = getattr(error, "java_exception", None)
+    try:
+        while java is not None and (below := java.getCause()) is not None:
+            java = below
+        return "" if java is None else str(java.toString())
+    except Exception:
+        return ""

@@ -72,3 +72,34 @@ def test_the_reason_is_the_innermost_python_error_not_sparks_pages():
     assert clear_reason(Exception(pages)) == "records are lost: t-0 offsets [0, 5)"
     assert clear_reason(Exception("\nfirst\nsecond")) == "first"
     assert clear_reason(Exception("")) == "Exception"
+
+
+class Java:
+    """A Java exception as Py4J hands it over."""
+
+    def __init__(self, text, cause=None):
+        self.text, self.cause = text, cause
+
+    def getCause(self):  # noqa: N802
+        return self.cause
+
+    def toString(self):  # noqa: N802
+        return self.text
+
+
+def test_the_reason_of_a_java_failure_is_its_innermost_cause():
+    said = "An error occurred while calling o162.execute.\n: org.x.Outer: no\n\tat a.b(C.java:1)\n"
+    error = Exception(said)
+    error.java_exception = Java("org.x.Outer: no", Java("java.io.IOException: Mkdirs failed"))
+
+    assert clear_reason(error) == "IOException: Mkdirs failed"
+    assert clear_reason(Exception(said)) == "Outer: no"
+    deeper = said + "Caused by: java.nio.file.NotDirectoryException: /afile\n\tat d.e(F.java:2)\n"
+    assert clear_reason(Exception(deeper)) == "NotDirectoryException: /afile"
+
+
+def test_a_java_that_is_gone_leaves_the_text():
+    error = Exception("An error occurred while calling o1.x.\n: org.x.Gone\n\tat a.b(C.java:1)")
+    error.java_exception = object()
+
+    assert clear_reason(error) == "Gone"
