@@ -12,8 +12,10 @@ import sys
 
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
-EXIT_INTERRUPTED = 128 + signal.SIGINT
-EXIT_BROKEN_PIPE = 128 + signal.SIGPIPE
+EXIT_SIGNAL = 128
+"""Plus the number of the signal that ended a command, as in a shell."""
+EXIT_INTERRUPTED = EXIT_SIGNAL + signal.SIGINT
+EXIT_BROKEN_PIPE = EXIT_SIGNAL + signal.SIGPIPE
 
 OUR_PACKAGES = ("josefine_", "pipelines", "pyspark_josefine", "raft")
 """Exceptions of these say in one sentence what the user should know."""

@@ -1,8 +1,9 @@
 """Lines of an input as they come, and a sign when it pauses.
 
 A pipe may give a line a minute: whoever collects lines into batches wants to know that no more is
-there now. Rules: lines come without their newline, the last one also when it had none; memory
-holds one line and one read.
+there now, or that the oldest of them waits for long. Rules: lines come without their newline, the
+last one also when it had none; memory holds one line and one read; a stop ends the input after
+the lines that were read.
 """
 
 from __future__ import annotations
@@ -10,31 +11,41 @@ from __future__ import annotations
 import io
 import os
 import select
+import time
 from collections.abc import Iterator
 from typing import BinaryIO
 
 READ_BYTES = 64 * 1024
 PAUSE_SECONDS = 0.1
 """Longer without input is a pause: short for a person, long for a batch."""
+WAIT_SECONDS_MAX = 1.0
+"""No line waits longer for a pause, when lines come slowly but without one."""
 
 
-def lines_and_pauses(stream: BinaryIO) -> Iterator[bytes | None]:
-    """Each line of `stream`, and None once whenever no input came for PAUSE_SECONDS."""
+def lines_and_pauses(stream: BinaryIO, stop: int | None = None) -> Iterator[bytes | None]:
+    """Each line of `stream`; None when no input came for PAUSE_SECONDS or lines wait for long.
+
+    `stop` is a descriptor: once it is readable, no more is read and half a line is left out.
+    """
     try:
         descriptor = stream.fileno()
     except (OSError, io.UnsupportedOperation):
         yield from _lines(stream)
         return
     rest: list[bytes] = []
-    has_paused = True
+    oldest: float | None = None
     while True:
-        if not has_paused and not select.select([descriptor], [], [], PAUSE_SECONDS)[0]:
-            has_paused = True
+        ready = _ready(descriptor, stop, oldest)
+        if stop in ready:
+            return
+        if not ready:
+            oldest = None
             yield None
+            continue
         chunk = os.read(descriptor, READ_BYTES)
         if not chunk:
             break
-        has_paused = False
+        oldest = time.monotonic() if oldest is None else oldest
         first, *others = chunk.split(b"\n")
         rest.append(first)
         if others:
@@ -43,6 +54,15 @@ def lines_and_pauses(stream: BinaryIO) -> Iterator[bytes | None]:
             yield from others
     if any(rest):
         yield b"".join(rest)
+
+
+def _ready(descriptor: int, stop: int | None, oldest: float | None) -> list[int]:
+    """Which of the two can be read; none when what came at `oldest` should wait no longer."""
+    watched = [descriptor] if stop is None else [descriptor, stop]
+    if oldest is None:
+        return select.select(watched, [], [])[0]
+    left = oldest + WAIT_SECONDS_MAX - time.monotonic()
+    return select.select(watched, [], [], min(PAUSE_SECONDS, left))[0] if left > 0 else []
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:

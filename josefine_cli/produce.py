@@ -3,7 +3,8 @@
 Input is lines (one value each, or key and value around a separator) or JSON lines: objects with
 key, value, headers, partition, timestamp_ms, the shape that `josefine consume --json` writes.
 Bytes go as they are; what could not be read stops the run with its line number, and what came
-before it is written. When the input pauses, what has come is written at once.
+before it is written. When the input pauses, what has come is written at once, and no line waits
+longer than a second. Ctrl-C and SIGTERM end the input: what was read is written and told.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingProducer
 from josefine_broker.client.producing import Delivered
 from josefine_broker.records.compression import Compression
-from josefine_cli.errors import EXIT_INTERRUPTED, UsageError, UserError
+from josefine_cli.errors import EXIT_SIGNAL, UsageError, UserError
 from josefine_cli.lines import lines_and_pauses
 from josefine_cli.output import (
     BOOTSTRAP_HELP,
@@ -35,6 +36,7 @@ from josefine_cli.output import (
     plural,
     print_json,
 )
+from josefine_cli.signals import StopSignals
 
 app = typer.Typer(
     help="Write records from a file or stdin to a topic.",
@@ -121,23 +123,27 @@ def produce(
         bool, typer.Option("--json", help="Print JSON for scripts; input is --format's.")
     ] = False,
 ) -> None:
-    """Write records to a topic, and say how many and where."""
+    """Write records to a topic, and say how many and where.
+
+    Lines of a pipe reach the broker when it pauses, at the latest a second after they came.
+    Ctrl-C and SIGTERM end the input: what was read is written and counted.
+    """
     if key_separator is not None and (input_format is InputFormat.JSON or not key_separator):
         raise UsageError("--key-separator is a text for --format lines")
     parse = _parser(input_format, key_separator)
     extra = _parse_headers(header)
-    with connect(bootstrap) as client, _Source(file) as source:
+    with connect(bootstrap) as client, _Source(file) as source, StopSignals() as stop:
         client.partition_count(topic)
         producer = BlockingProducer(
             client,
             acks=ACKS_NUMBER[acks],
             compression=Compression[compression.name],
         )
-        items = _with_progress(_read(source.stream, parse), source)
-        interrupted = _write_all(items, producer, topic, partition, extra)
+        items = _with_progress(_read(source.stream, parse, stop.descriptor), source)
+        _write_all(items, producer, topic, partition, extra)
     _report(topic, producer.delivered, as_json)
-    if interrupted:
-        raise typer.Exit(EXIT_INTERRUPTED)
+    if stop.number is not None:
+        raise typer.Exit(EXIT_SIGNAL + stop.number)
 
 
 def _write_all(
@@ -146,21 +152,17 @@ def _write_all(
     topic: str,
     partition: int | None,
     extra: Headers,
-) -> bool:
-    """Send all and wait for it; whether Ctrl-C ended the input. Errors say how far it went."""
-    interrupted = False
+) -> None:
+    """Send all and wait for it. Errors say how far it went."""
     try:
         try:
             _send_all(items, producer, topic, partition, extra)
-        except KeyboardInterrupt:
-            interrupted = True
         except UserError as error:
             producer.flush()
             raise type(error)(f"{error} ({_written(producer)} before it)") from error
         producer.flush()
     except KafkaError as error:
         raise KafkaError(error.code, f"{error.message} ({_written(producer)})") from error
-    return interrupted
 
 
 def _send_all(
@@ -202,10 +204,10 @@ class _Source:
             self.stream.close()
 
 
-def _read(stream: BinaryIO, parse: Callable[[bytes], Input]) -> Iterator[Input | None]:
-    """Records of the input, and None when it pauses."""
+def _read(stream: BinaryIO, parse: Callable[[bytes], Input], stop: int) -> Iterator[Input | None]:
+    """Records of the input until `stop` is readable, and None when it pauses."""
     number = 0
-    for line in lines_and_pauses(stream):
+    for line in lines_and_pauses(stream, stop):
         if line is None:
             yield None
             continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -199,6 +200,47 @@ def test_lines_of_a_slow_pipe_are_written_while_it_is_open(
 
     assert out.startswith(f"wrote 1 record to {topic}\n")
     assert (process.returncode, complaint) == (130, "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_writes_and_tells_every_line_that_was_read(
+    bootstrap: str, make_topic: Topics, number: signal.Signals
+) -> None:
+    topic = make_topic(1)
+    process = josefine_process(bootstrap, "produce", topic)
+    assert process.stdin is not None
+    process.stdin.write("first\n")
+    process.stdin.flush()
+    wait_until(lambda: josefine(bootstrap, "consume", topic).out == "first\n", 30, "the first")
+
+    process.stdin.write("second\n")
+    process.stdin.flush()
+    time.sleep(0.05)  # read, but its pause has not come yet
+    process.send_signal(number)
+    out, complaint = process.communicate(timeout=30)
+
+    assert out.startswith(f"wrote 2 records to {topic}\n")
+    assert (process.returncode, complaint) == (128 + number, "")
+    assert josefine(bootstrap, "consume", topic).out == "first\nsecond\n"
+
+
+def test_lines_that_come_without_a_pause_wait_no_longer_than_a_second(
+    bootstrap: str, make_topic: Topics
+) -> None:
+    topic = make_topic(1)
+    process = josefine_process(bootstrap, "produce", topic)
+    assert process.stdin is not None
+
+    deadline = time.monotonic() + 30
+    has_arrived = False
+    while not has_arrived and time.monotonic() < deadline:
+        process.stdin.write("x\n")
+        process.stdin.flush()
+        time.sleep(0.03)
+        has_arrived = josefine(bootstrap, "consume", topic).out != ""
+    process.communicate(timeout=30)
+
+    assert has_arrived
 
 
 def test_a_refused_record_is_told_with_how_many_were_written(

@@ -50,3 +50,33 @@ def test_a_pause_is_told_once_and_half_a_line_waits_for_its_end() -> None:
 
         assert [first, pause, second] == [b"one", None, b"two"]
         assert list(items) in ([], [None])
+
+
+@pytest.mark.timeout(10)
+def test_lines_without_a_pause_between_them_wait_no_longer_than_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("josefine_cli.lines.WAIT_SECONDS_MAX", 0.05)
+    monkeypatch.setattr("josefine_cli.lines.PAUSE_SECONDS", 60)
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as pipe:
+        items = lines_and_pauses(pipe)
+        os.write(writing, b"one\n")
+
+        assert [next(items), next(items)] == [b"one", None]
+        os.close(writing)
+
+
+@pytest.mark.timeout(10)
+def test_a_stop_ends_the_input_after_what_was_read() -> None:
+    reading, writing = os.pipe()
+    stop, stopping = os.pipe()
+    with os.fdopen(reading, "rb") as pipe:
+        items = lines_and_pauses(pipe, stop)
+        os.write(writing, b"one\ntwo\nhal")
+        first = next(items)
+        os.write(stopping, b"x")
+
+        assert [first, *items] == [b"one", b"two"]
+    for descriptor in (writing, stop, stopping):
+        os.close(descriptor)

@@ -1,0 +1,47 @@
+"""Ctrl-C and SIGTERM as something to look at, so that what was read before them is not lost.
+
+Rules: the first signal raises nothing, it makes `descriptor` readable and is remembered; a second
+one acts as if nobody listened, so a command that waits for a dead broker can still be ended. A
+signal that was ignored before (a shell's background job) stays ignored.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from types import FrameType
+from typing import Any
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopSignals:
+    """Listens while it is entered; `number` is the signal that came, or None."""
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self.descriptor, self._wake = os.pipe()
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> StopSignals:
+        if threading.current_thread() is threading.main_thread():
+            for number in STOP_SIGNALS:
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    self._before[number] = signal.signal(number, self._come)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._restore()
+        os.close(self.descriptor)
+        os.close(self._wake)
+
+    def _come(self, number: int, _: FrameType | None) -> None:
+        self.number = number
+        os.write(self._wake, b"\0")
+        self._restore()
+
+    def _restore(self) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before)
+        self._before.clear()
