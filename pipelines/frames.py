@@ -34,6 +34,10 @@ _STATEFUL = re.compile(
     re.MULTILINE,
 )
 
+_NO_TABLE = re.compile(r"^\[TABLE_OR_VIEW_NOT_FOUND\] The table or view (`\S+`) cannot be found")
+_CONDITION = re.compile(r"^\[[A-Z0-9_.]+\] ")
+_SENTENCE_END = re.compile(r"\.\s+(?=[A-Z])")
+
 
 def value_schema(spark: SparkSession, source: Source) -> StructType | None:
     """The schema that a source's values are decoded with; None: they stay bytes."""
@@ -100,7 +104,8 @@ def _transformed(pipeline: Pipeline, sink: Sink, good: DataFrame) -> DataFrame:
             frames[name] = session.sql(transform.sql.text)
             _ = frames[name].schema
         except PySparkException as error:
-            raise _complaint(transform.sql.place, transform.sql.path, error) from error
+            sql = transform.sql
+            raise _complaint(sql.place, sql.path, error, transform.inputs) from error
     return frames[sink.input]
 
 
@@ -168,9 +173,23 @@ def check_table(table: DataFrame, rows: DataFrame, sink: Sink) -> None:
     raise RunError(f"sink `{sink.name}`: {where} has other columns: {', '.join(differences)}")
 
 
-def _complaint(place: Place, path: str, error: Exception) -> ConfigError:
-    text = str(error).split("\nJVM stacktrace")[0].split("; line ")[0].split("\n\n== SQL")[0]
-    return _problem(place, path, " ".join(text.split()).rstrip(";").strip())
+def _complaint(
+    place: Place, path: str, error: Exception, tables: tuple[str, ...] = ()
+) -> ConfigError:
+    return _problem(place, path, _in_short(str(error), tables))
+
+
+def _in_short(text: str, tables: tuple[str, ...]) -> str:
+    """What Spark says, without its pages, codes and advice: one sentence and its suggestion."""
+    text = " ".join(re.split(r"\nJVM stacktrace|; line |\n\n== SQL", text)[0].split())
+    missing = _NO_TABLE.search(text)
+    if missing and tables:
+        there = ", ".join(f"`{name}`" for name in tables)
+        return f"no table {missing[1]}; there {'is' if len(tables) == 1 else 'are'} {there}"
+    text = _CONDITION.sub("", text.split(" SQLSTATE: ")[0])
+    first, *more = _SENTENCE_END.split(text)
+    suggestion = next((one for one in more if one.startswith("Did you mean")), "")
+    return (f"{first}. {suggestion}" if suggestion else first).rstrip(";. ")
 
 
 def _problem(place: Place, path: str, message: str) -> ConfigError:
