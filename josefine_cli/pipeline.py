@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import threading
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,22 +26,33 @@ if TYPE_CHECKING:
     from pipelines.run import RunResult
 
 app = typer.Typer(
-    help="Check and run pipelines written in YAML.", no_args_is_help=True, rich_markup_mode=None
+    help="Check and run pipelines written in YAML.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
 )
+
+
+class Side(Enum):
+    """What --trust takes."""
+
+    TABLE = Trust.TABLE.value
+    CHECKPOINT = Trust.CHECKPOINT.value
+
 
 FILE = typer.Argument(help="The pipeline's YAML file.", show_default=False)
 JSON = typer.Option(False, "--json", help="Print JSON for scripts.")
 TRUST = typer.Option(
     None,
     "--trust",
-    help="Which side is right when table and checkpoint disagree: table or checkpoint.",
+    help="Which side is right when table and checkpoint disagree.",
     show_default=False,
 )
 
 
 @app.command()
 def lint(file: Path = FILE, as_json: bool = JSON) -> None:
-    """Check a file offline: words, types, references. Starts neither Spark nor a connection."""
+    """Check a file's words and references offline. SQL and columns are checked by `plan`."""
     pipeline = _read(file, as_json)
     sinks = {s.name: "merge" if s.merges else "append" for s in pipeline.sinks.values()}
     if as_json:
@@ -82,7 +94,7 @@ def plan(file: Path = FILE, as_json: bool = JSON) -> None:
 @app.command()
 def run(
     file: Path = FILE,
-    trust: Trust | None = TRUST,
+    trust: Side | None = TRUST,
     as_json: bool = JSON,
 ) -> None:
     """Run a pipeline: until everything there now is read, or until Ctrl-C when it says `every`."""
@@ -102,7 +114,7 @@ def run(
             arm_failpoints(spark)
             # After Spark, which takes SIGINT for itself when its context starts.
             _stop_on_signals(stop)
-            side = trust or Trust.NEITHER
+            side = Trust(trust.value) if trust else Trust.NEITHER
             result = run_pipeline(spark, pipeline, reporter, trust=side, stop=stop)
         finally:
             spark.stop()

@@ -43,7 +43,12 @@ def test_lint_for_scripts_puts_problems_on_stdout_as_one_line_of_json(tmp_path, 
 
 
 @pytest.mark.parametrize(
-    "arguments", [["pipeline", "run"], ["pipeline", "run", "f.yaml", "--trust", "both"]]
+    "arguments",
+    [
+        ["pipeline", "run"],
+        ["pipeline", "run", "f.yaml", "--trust", "both"],
+        ["pipeline", "run", "f.yaml", "--trust", "neither"],
+    ],
 )
 def test_a_wrong_command_line_returns_2(arguments):
     assert run(arguments) == 2
@@ -52,3 +57,10 @@ def test_a_wrong_command_line_returns_2(arguments):
 def test_a_missing_file_returns_78(capsys):
     assert run(["pipeline", "run", "none.yaml"]) == 78
     assert "none.yaml:1:1: cannot be read: No such file or directory" in capsys.readouterr().err
+
+
+def test_the_help_offers_two_sides_to_trust_and_no_completion(capsys):
+    assert run(["pipeline", "run", "--help"]) == 0
+    assert "--trust <table|checkpoint>" in capsys.readouterr().out
+    assert run(["pipeline", "--help"]) == 0
+    assert "completion" not in capsys.readouterr().out
