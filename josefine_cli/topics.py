@@ -5,7 +5,9 @@ Deleting asks on a terminal and wants `--yes` without one.
 
 from __future__ import annotations
 
+import difflib
 import sys
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -22,6 +24,7 @@ from josefine_cli.output import (
     DEFAULT_BOOTSTRAP,
     JSON_HELP,
     connect,
+    note,
     plural,
     print_json,
     print_table,
@@ -78,6 +81,8 @@ def create(
                 raise
             created = False
         count = client.partition_count(name)
+    if created:
+        _note_compaction(name, topic.configs)
     if as_json:
         print_json({"topic": name, "created": created, "partitions": count})
     else:
@@ -148,8 +153,10 @@ def alter(
     if partitions is None and not changes:
         raise UsageError("nothing to alter: give --partitions, --config or --reset-config")
     with connect(bootstrap) as client:
+        _check_names(client, name, reset_config or ())
         if changes:
             client.alter_configs({name: changes})
+            _note_compaction(name, changes)
         if partitions is not None:
             client.create_partitions({name: partitions})
         count = client.partition_count(name)
@@ -180,7 +187,13 @@ def delete(
                 deleted.append(name)
             except KafkaError as error:
                 if error.code is not ErrorCode.unknown_topic_or_partition or not if_exists:
+                    if deleted:
+                        _tell_deleted(deleted, as_json)
                     raise
+    _tell_deleted(deleted, as_json)
+
+
+def _tell_deleted(deleted: list[str], as_json: bool) -> None:
     if as_json:
         print_json({"deleted": deleted})
     else:
@@ -201,6 +214,26 @@ def _parse_configs(pairs: list[str] | None) -> dict[str, str]:
             raise UsageError(f"--config '{pair}' is not KEY=VALUE")
         configs[key.strip()] = value.strip()
     return configs
+
+
+def _note_compaction(name: str, configs: Mapping[str, str | None]) -> None:
+    """The broker takes the policy and does not act on it: whoever sets it should know."""
+    policies = {policy.strip() for policy in (configs.get("cleanup.policy") or "").split(",")}
+    if "compact" in policies:
+        does = "deletes by retention only" if "delete" in policies else "keeps everything"
+        note(f"compaction is not built yet: topic '{name}' {does}")
+
+
+def _check_names(client: BlockingClient, name: str, resets: Sequence[str]) -> None:
+    """A reset of what no topic has changes nothing, so the broker does not complain."""
+    if not resets:
+        return
+    known = client.describe_configs([name])[name]
+    for key in resets:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)
+            hint = f"; the nearest known key is {near[0]}" if near else ""
+            raise UsageError(f"--reset-config '{key}' is no topic configuration{hint}")
 
 
 def _replication(topic: TopicMetadata) -> int:

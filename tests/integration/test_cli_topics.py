@@ -81,3 +81,37 @@ def test_deleting_what_is_not_there_can_be_allowed(bootstrap: str) -> None:
     done = josefine(bootstrap, "topics", "delete", "absent", "--yes", "--if-exists")
 
     assert (done.code, done.out) == (0, "nothing to delete\n")
+
+
+def test_what_was_deleted_is_told_before_what_is_not_there(bootstrap: str) -> None:
+    josefine(bootstrap, "topics", "create", "gone")
+
+    done = josefine(bootstrap, "topics", "delete", "gone", "absent", "-y")
+
+    assert (done.code, done.out) == (1, "deleted gone\n")
+    assert done.err == "error: topic 'absent' does not exist\n"
+
+
+def test_a_compacted_topic_is_told_that_it_keeps_everything(bootstrap: str) -> None:
+    made = josefine(bootstrap, "topics", "create", "compacted", "-c", "cleanup.policy=compact")
+    altered = josefine(
+        bootstrap, "topics", "alter", "compacted", "-c", "cleanup.policy=compact,delete"
+    )
+    plain = josefine(bootstrap, "topics", "alter", "compacted", "-c", "cleanup.policy=delete")
+
+    sentence = "compaction is not built yet: topic 'compacted'"
+    assert (made.code, made.err) == (0, f"{sentence} keeps everything\n")
+    assert (altered.code, altered.err) == (0, f"{sentence} deletes by retention only\n")
+    assert (plain.code, plain.err) == (0, "")
+
+
+def test_a_reset_of_an_unknown_configuration_names_the_nearest(bootstrap: str) -> None:
+    josefine(bootstrap, "topics", "create", "reset")
+
+    done = josefine(bootstrap, "topics", "alter", "reset", "--reset-config", "retention.mss")
+
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        "error: --reset-config 'retention.mss' is no topic configuration; "
+        "the nearest known key is retention.ms\n"
+    )
