@@ -18,6 +18,7 @@ import typer
 
 from pipelines.errors import ConfigError
 from pipelines.folders import refuse_unwritable
+from pipelines.messages import counted
 from pipelines.model import Pipeline
 from pipelines.reconcile import Trust
 from pipelines.validate import read_pipeline
@@ -59,7 +60,7 @@ def lint(file: Path = FILE, as_json: bool = JSON) -> None:
         _print_json({"ok": True, "name": pipeline.name, "sinks": sinks})
         return
     counts = {"source": pipeline.sources, "transform": pipeline.transforms, "sink": sinks}
-    said = (f"{len(them)} {word}{'s' if len(them) != 1 else ''}" for word, them in counts.items())
+    said = (counted(len(them), word) for word, them in counts.items())
     print(f"{file}: good ({', '.join(said)})")
 
 
@@ -188,13 +189,14 @@ def _summary(pipeline: Pipeline, result: RunResult, as_json: bool) -> None:
     print(f"{pipeline.name}: {how} after {result.seconds:.1f} s")
     for name, totals in result.sinks.items():
         rate = totals.records / totals.seconds if totals.seconds else 0.0
-        wrote = "rows merged" if pipeline.sinks[name].merges else "rows appended"
-        line = f"  {name}: {totals.records:,} records read, {totals.rows:,} {wrote}"
-        batches = "1 batch" if totals.batches == 1 else f"{totals.batches} batches"
-        line += f" in {batches}, {rate:,.0f} records/s"
+        wrote = "merged" if pipeline.sinks[name].merges else "appended"
+        line = f"  {name}: {counted(totals.records, 'record')} read"
+        line += f", {counted(totals.rows, 'row')} {wrote}"
+        line += f" in {counted(totals.batches, 'batch', 'batches')}, {rate:,.0f} records/s"
         print(line)
         if totals.dead_letters:
-            print(f"    {totals.dead_letters:,} dead letters in {pipeline.dead_letter_path}")
+            dead = counted(totals.dead_letters, "dead letter")
+            print(f"    {dead} in {pipeline.dead_letter_path}")
         print(f"    {totals.path}{_reached(to_json(totals.ends))}")
 
 

@@ -16,6 +16,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from pipelines.messages import counted
 from pipelines.work import BatchDone
 
 
@@ -33,7 +34,9 @@ class LineReporter:
 
     def begun(self, sink: str, records_to_do: int | None) -> None:
         self._to_do[sink] = records_to_do
-        so_many = "waiting for records" if records_to_do is None else f"{records_to_do:,} records"
+        so_many = (
+            "waiting for records" if records_to_do is None else counted(records_to_do, "record")
+        )
         self._say(f"sink {sink}: {so_many}")
 
     def batch(self, done: BatchDone) -> None:
@@ -41,10 +44,12 @@ class LineReporter:
             so_far = self._done.get(done.sink, 0) + done.records
             self._done[done.sink] = so_far
         total = self._to_do.get(done.sink)
-        of = f" of {total:,}" if total is not None else ""
-        line = f"sink {done.sink}: batch {done.batch}, {so_far:,}{of} records"
+        of = f"{so_far:,} of " if total is not None else ""
+        records = of + counted(so_far if total is None else total, "record")
+        what = ": already in the table" if done.already_there else f", {records}"
+        line = f"sink {done.sink}: batch {done.batch}{what}"
         if done.dead_letters:
-            line += f", {done.dead_letters:,} dead letters"
+            line += f", {counted(done.dead_letters, 'dead letter')}"
         self._say(line)
 
     def __enter__(self) -> LineReporter:

@@ -45,7 +45,10 @@ class InterruptedBatchError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchDone:
-    """One batch that is in the tables. Counts of rows come from the Delta commits."""
+    """One batch that is in the tables. Counts of rows come from the Delta commits.
+
+    `already_there`: an earlier run had committed it to the sink's table.
+    """
 
     sink: str
     batch: int
@@ -53,6 +56,7 @@ class BatchDone:
     rows: int
     dead_letters: int
     ends: Ends
+    already_there: bool = False
 
 
 class SinkWork:
@@ -239,6 +243,7 @@ class SinkWork:
             rows=rows,
             dead_letters=dead_letters,
             ends=tip.ends,
+            already_there=not isinstance(decision, Commit),
         )
         self._on_batch(done)
 

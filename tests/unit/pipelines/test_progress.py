@@ -1,0 +1,71 @@
+"""What the lines of a run say."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from josefine_cli.pipeline import _summary
+from pipelines.progress import LineReporter
+from pipelines.run import RunResult, SinkTotals
+from pipelines.validate import read_pipeline
+from pipelines.work import BatchDone
+
+
+def done(batch, records, dead_letters=0, **more):
+    return BatchDone(
+        sink="lake",
+        batch=batch,
+        records=records,
+        rows=records,
+        dead_letters=dead_letters,
+        ends={},
+        **more,
+    )
+
+
+def lines(to_do, *batches):
+    out = io.StringIO()
+    reporter = LineReporter(Console(file=out))
+    reporter.begun("lake", to_do)
+    for batch in batches:
+        reporter.batch(batch)
+    return out.getvalue().splitlines()
+
+
+def test_a_batch_says_how_far_the_run_is():
+    assert lines(1200, done(0, 1, dead_letters=1)) == [
+        "sink lake: 1,200 records",
+        "sink lake: batch 0, 1 of 1,200 records, 1 dead letter",
+    ]
+    assert lines(None, done(0, 1), done(1, 2, dead_letters=2)) == [
+        "sink lake: waiting for records",
+        "sink lake: batch 0, 1 record",
+        "sink lake: batch 1, 3 records, 2 dead letters",
+    ]
+
+
+def test_a_skipped_batch_is_called_that():
+    assert lines(1, done(1, 0, already_there=True)) == [
+        "sink lake: 1 record",
+        "sink lake: batch 1: already in the table",
+    ]
+
+
+def test_the_summary_counts_in_singular_and_plural(capsys):
+    pipeline = read_pipeline("conf/pipelines/flights.yaml", {"DEMO_DIR": "/demo"})
+    one = SinkTotals(records=1, rows=1, dead_letters=1, batches=1, seconds=1.0, path="/f")
+    more = SinkTotals(records=2000, rows=3, dead_letters=0, batches=2, seconds=1.0, path="/d")
+    sinks = {"flights": one, "delays": more}
+
+    _summary(pipeline, RunResult(sinks=sinks, seconds=1.0, interrupted=False), as_json=False)
+
+    assert [line.strip() for line in capsys.readouterr().out.splitlines()] == [
+        "flights: done after 1.0 s",
+        "flights: 1 record read, 1 row appended in 1 batch, 1 records/s",
+        f"1 dead letter in {pipeline.dead_letter_path}",
+        "/f: nothing new",
+        "delays: 2,000 records read, 3 rows merged in 2 batches, 2,000 records/s",
+        "/d: nothing new",
+    ]
