@@ -7,6 +7,7 @@ compressed, transactional and control batches are understood, control batches no
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
@@ -16,7 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
-from josefine_broker.base.errors import ErrorCode
+from josefine_broker.base.errors import CorruptData, ErrorCode
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.fetch import FetchedPartition, Positions
 from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient
@@ -33,7 +34,7 @@ from josefine_cli.output import (
     printable,
     put_bytes,
 )
-from josefine_cli.when import FORMS, parse_place, resolve
+from josefine_cli.when import FORMS, is_after, parse_place, resolve
 
 app = typer.Typer(
     help="Read records of a topic, by offsets or by time.",
@@ -88,6 +89,10 @@ def consume(
     now_ms = time.time_ns() // 1_000_000
     first = parse_place(start, "--from", now_ms)
     last = parse_place(end, "--to", now_ms) if end is not None else None
+    if last is not None and is_after(first, last):
+        raise UsageError(f"--from {start} is after --to {end}")
+    if sys.stdout is None:  # closed by whoever started this: typeshed does not know
+        raise UserError("stdout is closed: there is nowhere to print records to")
     write = _writer(OutputFormat.JSON if as_json else output_format)
     with connect(bootstrap) as client:
         tps = _partitions(client, topic, chosen)
@@ -113,6 +118,8 @@ def parse_partitions(text: str) -> list[int]:
         low, dash, high = part.strip().partition("-")
         if not low.isdecimal() or (dash and not high.isdecimal()):
             raise UsageError(f"--partitions '{text}' is not like 0,2,5-7")
+        if high and int(high) < int(low):
+            raise UsageError(f"--partitions '{text}': {low} is after {high}")
         numbers.update(range(int(low), int(high or low) + 1))
     return sorted(numbers)
 
@@ -164,15 +171,28 @@ def _copy(
         for tp, part in fetched.items():
             if part.error_code is not ErrorCode.none:
                 raise partition_error(tp, part.error_code, None)
-            for record in _records(tp, part, positions):
-                write(tp, record)
-                if left is not None:
-                    left -= 1
-                    if left == 0:
-                        return
-            positions.advance(tp, part.records)
+            with _named_when_damaged(tp):
+                for record in _records(tp, part, positions):
+                    write(tp, record)
+                    if left is not None:
+                        left -= 1
+                        if left == 0:
+                            return
+                positions.advance(tp, part.records)
         if flush_each:
             sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def _named_when_damaged(tp: TopicPartition) -> Iterator[None]:
+    """Bytes do not know where they lie: add it, and what finds the place in the files."""
+    try:
+        yield
+    except CorruptData as error:
+        raise UserError(
+            f"partition {tp} is damaged: {error}; "
+            "'josefine log verify' finds the place once the broker is stopped"
+        ) from error
 
 
 def _records(tp: TopicPartition, part: FetchedPartition, positions: Positions) -> Iterator[Record]:

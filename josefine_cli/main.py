@@ -111,12 +111,17 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _after_flushing(code: int) -> int:
-    """Flush stdout now, while a reader that went away can still be passed over in silence."""
+    """Flush stdout now, while its errors can still be told, or passed over in silence.
+
+    It is None when whoever started this closed it, though typeshed does not know.
+    """
+    if sys.stdout is None:
+        return code
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return errors.EXIT_BROKEN_PIPE
+        return code or errors.report(error)
     return code
 
 

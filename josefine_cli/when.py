@@ -6,6 +6,7 @@ s, m, h, d, w) · `2013-01-01`, `2013-01-01T05:00:00Z` (UTC unless it names anot
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -56,6 +57,19 @@ def parse_place(text: str, option: str, now_ms: int) -> Place:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return AtTime(round(moment.timestamp() * 1000))
+
+
+def is_after(first: Place, last: Place) -> bool:
+    """Whether `first` lies after `last` in every topic, as far as the two can be compared."""
+    if isinstance(first, AtTime) and isinstance(last, AtTime):
+        return _moment(first) > _moment(last)
+    if isinstance(first, AtOffset) and isinstance(last, AtOffset):
+        return (first.offset < 0) == (last.offset < 0) and first.offset > last.offset
+    return first == AtTime(LATEST) and isinstance(last, AtOffset) and last.offset < 0
+
+
+def _moment(place: AtTime) -> float:
+    return {EARLIEST: -math.inf, LATEST: math.inf}.get(place.timestamp_ms, place.timestamp_ms)
 
 
 def resolve(

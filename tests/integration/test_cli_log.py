@@ -9,6 +9,7 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from josefine_broker.records.builder import Record, build_batch
 from tests.support.broker import BrokerProcess
+from tests.support.cli import josefine
 
 
 def run_verify(data_dir: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -58,3 +59,22 @@ def test_a_directory_without_partitions_is_refused(tmp_path: Path) -> None:
 
     assert done.returncode == 1
     assert "has no partition" in done.stderr
+
+
+def test_consume_names_the_partition_that_is_damaged_and_what_finds_the_place(
+    tmp_path: Path,
+) -> None:
+    with BrokerProcess(tmp_path) as broker:
+        write_some(broker.bootstrap)
+        segment = next((broker.data_dir / "orders-0").glob("*.log"))
+        with segment.open("r+b") as file:
+            file.seek(-1, 2)
+            last = file.read(1)
+            file.seek(-1, 2)
+            file.write(bytes([last[0] ^ 1]))
+
+        done = josefine(broker.bootstrap, "consume", "orders")
+
+    assert done.code == 1
+    assert done.err.startswith("error: partition orders-0 is damaged: record batch at offset 19: ")
+    assert "'josefine log verify' finds the place once the broker is stopped" in done.err

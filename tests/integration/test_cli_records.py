@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import shlex
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.broker import BrokerProcess
-from tests.support.cli import josefine, josefine_process
+from tests.support.cli import COMMAND, environment, josefine, josefine_process
 from tests.support.waiting import wait_until
 
 _NUMBERS = itertools.count(1)
@@ -256,3 +258,23 @@ def test_a_refused_record_is_told_with_how_many_were_written(
     assert done.err.startswith(f"error: partition {topic}-0: ")
     assert "max.message.bytes is 1048588" in done.err
     assert f"({stored:,} records written)" in done.err
+
+
+@pytest.mark.parametrize(
+    ("redirection", "sentence"),
+    [
+        (">&-", "error: stdout is closed: there is nowhere to print records to\n"),
+        ("> /dev/full", "error: no space left on device\n"),
+    ],
+)
+def test_a_stdout_that_takes_nothing_is_one_sentence(
+    bootstrap: str, ten_seconds: str, redirection: str, sentence: str
+) -> None:
+    command = shlex.join([*COMMAND, "consume", ten_seconds])
+
+    done = subprocess.run(
+        ["sh", "-c", f"{command} {redirection}"],
+        env=environment(bootstrap), stderr=subprocess.PIPE, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+    assert (done.returncode, done.stderr) == (1, sentence)

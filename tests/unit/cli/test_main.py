@@ -60,6 +60,11 @@ def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
         (("consume", "t", "--from", "soon"), "--from 'soon' is none of"),
         (("consume", "t", "-F", "--to", "5"), "--follow has no end"),
         (("consume", "t", "-p", "x"), "--partitions 'x' is not like 0,2,5-7"),
+        (("consume", "t", "-p", "3-1"), "--partitions '3-1': 3 is after 1"),
+        (
+            ("consume", "t", "--from", "latest", "--to", "earliest"),
+            "--from latest is after --to earliest",
+        ),
     ],
 )
 def test_wrong_usage_is_one_sentence_and_exit_code_2(

@@ -6,7 +6,7 @@ import pytest
 
 from josefine_broker.client.io_blocking import EARLIEST, LATEST
 from josefine_cli.errors import UsageError
-from josefine_cli.when import AtOffset, AtTime, Place, parse_place
+from josefine_cli.when import AtOffset, AtTime, Place, is_after, parse_place
 
 NOW_MS = 1_700_000_000_000
 
@@ -38,3 +38,28 @@ def test_each_form_is_understood(text: str, place: Place) -> None:
 def test_another_form_is_refused_naming_the_option_and_the_forms(text: str) -> None:
     with pytest.raises(UsageError, match=r"--to '.*' is none of: earliest, latest"):
         parse_place(text, "--to", NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "expected"),
+    [
+        ("latest", "earliest", True),
+        ("-1m", "-10m", True),
+        ("2013-01-02", "2013-01-01", True),
+        ("7", "5", True),
+        ("-3", "-5", True),
+        ("latest", "-5", True),
+        ("5", "5", False),
+        ("5", "-3", False),
+        ("-10m", "-1m", False),
+        ("earliest", "2013-01-01", False),
+        ("2013-01-01", "latest", False),
+        ("2013-01-01", "5", False),
+    ],
+)
+def test_a_place_is_after_another_where_that_can_be_known(
+    first: str, last: str, expected: bool
+) -> None:
+    places = [parse_place(text, "--from", NOW_MS) for text in (first, last)]
+
+    assert is_after(*places) is expected
