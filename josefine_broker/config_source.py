@@ -31,11 +31,12 @@ class Source:
     places: dict[KeyPath, str] = field(default_factory=dict)
 
     def place(self, path: KeyPath) -> str:
-        """Place of a key or of the nearest parent that has one."""
+        """Place of a key, of the nearest parent that has one, or of the first key below it."""
         for end in range(len(path), 0, -1):
             if path[:end] in self.places:
                 return self.places[path[:end]]
-        return self.name
+        below = (place for key, place in self.places.items() if key[: len(path)] == path)
+        return next(below, self.name)
 
     def set(self, path: KeyPath, value: object, place: str) -> None:
         node = self.values

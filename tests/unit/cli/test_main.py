@@ -144,3 +144,14 @@ def test_a_question_answered_with_no_does_nothing_and_says_so(
 ) -> None:
     assert errors.report(typer.Abort()) == errors.EXIT_FAILURE
     assert capsys.readouterr().err == "nothing done\n"
+
+
+def test_an_unknown_section_in_the_environment_names_its_variable(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOSEFINE__LOGG__SEGMENT_BYTES", "5")
+
+    code, out, err = outcome(capsys, "broker")
+
+    assert (code, out) == (errors.EXIT_FAILURE, "")
+    assert err.startswith("error: environment JOSEFINE__LOGG__SEGMENT_BYTES: unknown key logg")
