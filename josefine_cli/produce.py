@@ -21,7 +21,7 @@ from typing import Annotated, Any, BinaryIO, NamedTuple
 
 import typer
 
-from josefine_broker.base.errors import KafkaError
+from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingProducer
 from josefine_broker.client.producing import Delivered
@@ -48,6 +48,11 @@ PROGRESS_EVERY_RECORDS = 10_000
 JSON_FIELDS = ("key", "value", "headers", "partition", "timestamp_ms")
 IGNORED_FIELDS = ("topic", "offset", "time")
 """Written by `josefine consume --json`; the broker decides them anew."""
+
+FORMAT_HELP = (
+    "What a line of the input is; a json one is an object with "
+    "any of key, value (or key_base64, value_base64), headers, partition, timestamp_ms."
+)
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -97,7 +102,7 @@ def produce(
         Path | None, typer.Argument(help="Input file; stdin without one, or with '-'.")
     ] = None,
     input_format: Annotated[
-        InputFormat, typer.Option("--format", "-f", help="What a line of the input is.")
+        InputFormat, typer.Option("--format", "-f", help=FORMAT_HELP)
     ] = InputFormat.LINES,
     key_separator: Annotated[
         str | None,
@@ -154,15 +159,39 @@ def _write_all(
     extra: Headers,
 ) -> None:
     """Send all and wait for it. Errors say how far it went."""
+    largest = _Largest()
     try:
         try:
-            _send_all(items, producer, topic, partition, extra)
+            _send_all(largest.watch(items), producer, topic, partition, extra)
         except UserError as error:
             producer.flush()
             raise type(error)(f"{error} ({_written(producer)} before it)") from error
         producer.flush()
     except KafkaError as error:
-        raise KafkaError(error.code, f"{error.message} ({_written(producer)})") from error
+        where = f"; {largest}" if error.code is ErrorCode.message_too_large else ""
+        raise KafkaError(error.code, f"{error.message}{where} ({_written(producer)})") from error
+
+
+class _Largest:
+    """The largest line so far: when a single line is too large for the topic, this one is."""
+
+    def __init__(self) -> None:
+        self.line = 0
+        self.size_bytes = -1
+
+    def watch(self, items: Iterable[Input | None]) -> Iterator[Input | None]:
+        """The same items; every line of the input is one."""
+        line = 0
+        for item in items:
+            if item is not None:
+                line += 1
+                size_bytes = len(item.key or b"") + len(item.value or b"")
+                if size_bytes > self.size_bytes:
+                    self.line, self.size_bytes = line, size_bytes
+            yield item
+
+    def __str__(self) -> str:
+        return f"the largest record is line {self.line:,}, with {self.size_bytes:,} bytes"
 
 
 def _send_all(

@@ -257,6 +257,7 @@ def test_a_refused_record_is_told_with_how_many_were_written(
     assert done.code == 1
     assert done.err.startswith(f"error: partition {topic}-0: ")
     assert "max.message.bytes is 1048588" in done.err
+    assert "; the largest record is line 80,001, with 2,000,000 bytes (" in done.err
     assert f"({stored:,} records written)" in done.err
 
 
