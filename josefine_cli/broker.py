@@ -8,7 +8,9 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(add_completion=False)
+from josefine_cli.errors import UsageError
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command()
@@ -38,6 +40,8 @@ def broker(
 def _overrides(data_dir: Path | None, listen: str | None) -> dict[str, object]:
     overrides: dict[str, object] = {}
     if data_dir is not None:
+        if data_dir.is_file():
+            raise UsageError(f"--data-dir {data_dir} is a file, not a directory")
         overrides["broker.data_dir"] = str(data_dir)
     if listen is not None:
         overrides["broker.listeners"] = [f"PLAINTEXT://{listen}"]

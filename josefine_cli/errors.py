@@ -7,6 +7,7 @@ Rules: the user never sees a stack trace unless JOSEFINE_DEBUG is set; a reader 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 
@@ -19,6 +20,9 @@ EXIT_BROKEN_PIPE = EXIT_SIGNAL + signal.SIGPIPE
 
 OUR_PACKAGES = ("josefine_", "pipelines", "pyspark_josefine", "raft")
 """Exceptions of these say in one sentence what the user should know."""
+
+_TWICE = re.compile(r"^(topic '[^']*'): (?=\1 )")
+"""The client names the topic, and so do some of the broker's sentences."""
 
 
 class UserError(Exception):
@@ -60,7 +64,8 @@ def explain(error: BaseException) -> tuple[str, int]:
     from josefine_broker.base.errors import KafkaError
 
     if isinstance(error, KafkaError):
-        return error.message or error.code.name.replace("_", " "), EXIT_FAILURE
+        text = error.message or error.code.name.replace("_", " ")
+        return _TWICE.sub("", text), EXIT_FAILURE
     format_message = getattr(error, "format_message", None)
     if format_message is not None:
         # click's own, or the copy of click that newer typers carry: no common importable name.

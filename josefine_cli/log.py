@@ -54,6 +54,9 @@ def verify(
 
 
 def _partition_directories(data_dir: Path, topic: str | None) -> list[str]:
+    if not data_dir.is_dir():
+        what = "is not a directory" if data_dir.exists() else "does not exist"
+        raise UserError(f"data directory {data_dir} {what}")
     names = sorted(path.parent.name for path in data_dir.glob("*/partition.json"))
     if topic is not None:
         names = [name for name in names if name.rpartition("-")[0] == topic]
@@ -76,6 +79,8 @@ def _say(name: str, result: dict[str, object]) -> None:
     assert isinstance(problems, tuple)
     segments, batches = int(str(result["segments"])), int(str(result["batches"]))
     verdict = plural(len(problems), "problem") if problems else "ok"
-    print(f"{name}: {plural(segments, 'segment')}, {batches:,} record batches, {verdict}")
+    print(
+        f"{name}: {plural(segments, 'segment')}, {plural(batches, 'record batch', 'es')}, {verdict}"
+    )
     for problem in problems:
         print(f"  {problem['file']} from byte {problem['position']}: {problem['reason']}")

@@ -28,6 +28,7 @@ UNKNOWN_TOPIC_TIMEOUT_MS = 500
 
 def connect(bootstrap: str) -> BlockingClient:
     """A client with the patience of a person. Raises UsageError for a malformed address."""
+    _check_addresses(bootstrap)
     try:
         return BlockingClient(
             bootstrap,
@@ -37,6 +38,17 @@ def connect(bootstrap: str) -> BlockingClient:
         )
     except ValueError as error:
         raise UsageError(str(error)) from error
+
+
+def _check_addresses(bootstrap: str) -> None:
+    """The mistakes of people that the client would only call no address."""
+    for address in bootstrap.split(","):
+        scheme, found, rest = address.strip().partition("://")
+        if found:
+            raise UsageError(f"'{address.strip()}' has a scheme: drop '{scheme}://', say '{rest}'")
+        host, _, port = scheme.rpartition(":")
+        if host and port.isdecimal() and not 0 < int(port) < 65_536:
+            raise UsageError(f"port {port} of '{scheme}' is out of range: it is 1 to 65535")
 
 
 def print_json(value: Any) -> None:
@@ -70,9 +82,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: st
     console.print(table)
 
 
-def plural(count: int, noun: str) -> str:
+def plural(count: int, noun: str, ending: str = "s") -> str:
     """`1 record`, `2,000 records`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}{ending}"
 
 
 def printable(data: bytes | None) -> str:

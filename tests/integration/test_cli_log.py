@@ -78,3 +78,10 @@ def test_consume_names_the_partition_that_is_damaged_and_what_finds_the_place(
     assert done.code == 1
     assert done.err.startswith("error: partition orders-0 is damaged: record batch at offset 19: ")
     assert "'josefine log verify' finds the place once the broker is stopped" in done.err
+
+
+def test_a_directory_that_is_not_there_is_told_as_such(tmp_path: Path) -> None:
+    done = run_verify(tmp_path / "nope")
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"error: data directory {tmp_path / 'nope'} does not exist\n"

@@ -10,6 +10,7 @@ import typer
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_cli import errors
 from josefine_cli.main import VERBS, run
+from josefine_cli.produce import JSON_FIELDS
 
 
 def outcome(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -55,6 +56,12 @@ def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
         (("topics", "create", "t", "-c", "x"), "--config 'x' is not KEY=VALUE"),
         (("topics", "delete", "t"), "deleting without a terminal to ask on needs --yes"),
         (("topics", "list", "-b", "nowhere"), "'nowhere' is not a broker address"),
+        (
+            ("topics", "list", "-b", "http://h:9092"),
+            "'http://h:9092' has a scheme: drop 'http://', say 'h:9092'",
+        ),
+        (("topics", "list", "-b", "h:99999"), "port 99999 of 'h:99999' is out of range"),
+        (("broker", "--data-dir", __file__), f"--data-dir {__file__} is a file, not a directory"),
         (("produce", "t", "-f", "json", "-k", ":"), "--key-separator is a text for --format lines"),
         (("produce", "t", "-H", "x"), "--header 'x' is not NAME=VALUE"),
         (("consume", "t", "--from", "soon"), "--from 'soon' is none of"),
@@ -98,6 +105,8 @@ def test_an_unreachable_broker_is_one_sentence_with_its_address(
     [
         (KafkaError(ErrorCode.message_too_large, "too large"), "too large", 1),
         (KafkaError(ErrorCode.message_too_large), "message too large", 1),
+        (KafkaError(ErrorCode.invalid_partitions, "topic 'a': topic 'a' has 2"),
+         "topic 'a' has 2", 1),
         (OSError(errno.ENOENT, "No such file or directory", "x.txt"),
          "x.txt: no such file or directory", 1),
         (ModuleNotFoundError("No module named 'pyspark'", name="pyspark"),
@@ -155,3 +164,17 @@ def test_an_unknown_section_in_the_environment_names_its_variable(
 
     assert (code, out) == (errors.EXIT_FAILURE, "")
     assert err.startswith("error: environment JOSEFINE__LOGG__SEGMENT_BYTES: unknown key logg")
+
+
+def test_help_is_plain_for_every_verb_of_the_broker(capsys: pytest.CaptureFixture[str]) -> None:
+    for verb in ("broker", "topics", "produce", "consume", "log"):
+        code, out, _ = outcome(capsys, verb, "--help")
+
+        assert code == 0
+        assert "─" not in out, verb
+
+
+def test_produce_help_lists_the_fields_of_a_json_record(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = outcome(capsys, "produce", "--help")
+
+    assert all(name in out for name in JSON_FIELDS)
