@@ -53,7 +53,7 @@ TRUST = typer.Option(
 
 @app.command()
 def lint(file: Path = FILE, as_json: bool = JSON) -> None:
-    """Check a file's words and references offline. SQL and columns are checked by `plan`."""
+    """Check a file's words, types and references offline. SQL and columns are checked by `plan`."""
     pipeline = _read(file, as_json)
     sinks = {s.name: "merge" if s.merges else "append" for s in pipeline.sinks.values()}
     if as_json:

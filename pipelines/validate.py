@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from pipelines.ddl import TYPES, unknown_types
 from pipelines.errors import ConfigError, Place, Problem
 from pipelines.loader import Scalar, Table, load
 from pipelines.model import Aggregate, Decode, Pipeline, Placed, Sink, Source, Transform
@@ -129,6 +130,9 @@ def _decode(source: Reader) -> Decode | None:
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
             value.wrong_at("schema", f"{file}: {reason}")
+    for word in unknown_types(text):
+        hint = nearest(word.upper(), TYPES) or f"; expected one of: {', '.join(sorted(TYPES))}"
+        value.wrong_at("schema", f"no type `{word}`{hint}")
     on_error = value.choice("on_error", ("dead_letter", "fail"), required=False)
     path = f"{value.table.path}.schema"
     schema = Placed(text=" ".join(text.split()), place=place, path=path)

@@ -116,6 +116,10 @@ CASES = {
         ("localhost:9092", "localhost"),
         "f.yaml:7:16: sources.raw.bootstrap: expected host:port[,host:port]; found `localhost`",
     ),
+    "type in a schema": (
+        ('"id INT"', '"id BIGIN"'),
+        "f.yaml:10:38: sources.raw.decode.value.schema: no type `BIGIN`; did you mean `BIGINT`?",
+    ),
     "topics as text": (
         ("topics: [orders]", "topics: orders"),
         "f.yaml:8:13: sources.raw.topics: expected a list of topic names; found `orders`",

@@ -1,0 +1,99 @@
+"""The type names of a DDL schema, checked without Spark.
+
+Only what is certain is told: a word where a type belongs that Spark has no type for. Whatever else
+looks odd is left to Spark, which `plan` asks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+
+TYPES = frozenset(
+    """
+    BOOLEAN TINYINT BYTE SMALLINT SHORT INT INTEGER BIGINT LONG FLOAT REAL DOUBLE
+    DECIMAL DEC NUMERIC STRING CHARACTER CHAR VARCHAR BINARY VOID VARIANT
+    DATE TIME TIMESTAMP TIMESTAMP_NTZ TIMESTAMP_LTZ INTERVAL GEOMETRY GEOGRAPHY
+    ARRAY MAP STRUCT
+    """.split()  # noqa: SIM905 - a list of literals would take one line for each
+)
+"""What the data type rule of Spark 4's SQL grammar knows."""
+
+_TOKEN = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|`(?:``|[^`])*`|\w+|\S")
+_OPEN, _CLOSE = ("(", "<"), (")", ">")
+
+
+def unknown_types(schema: str) -> list[str]:
+    """The words that stand where a type belongs and are none, as written."""
+    if "--" in schema or "/*" in schema:
+        return []
+    walk = _Walk(_TOKEN.findall(schema))
+    with contextlib.suppress(_NotOursError):
+        walk.columns()
+    return walk.unknown
+
+
+class _NotOursError(Exception):
+    """Something that this walk does not know: Spark's to judge."""
+
+
+class _Walk:
+    def __init__(self, tokens: list[str]) -> None:
+        self._rest = tokens[::-1]
+        self.unknown: list[str] = []
+
+    def columns(self) -> None:
+        """`name type ..., name: type ...` up to the end or the `>` that closes it."""
+        while True:
+            name = self._take()
+            if not (_is_word(name) or name.startswith("`")):
+                raise _NotOursError
+            if self._next() == ":":
+                self._take()
+            self._type()
+            self._skip_rest_of_column()
+            if self._next() != ",":
+                return
+            self._take()
+
+    def _type(self) -> None:
+        word = self._take()
+        if not _is_word(word):
+            raise _NotOursError
+        name = word.upper()
+        if name not in TYPES:
+            self.unknown.append(word)
+        if self._next() != "<":
+            return
+        self._take()
+        if name == "STRUCT":
+            if self._next() != ">":
+                self.columns()
+        elif name in ("ARRAY", "MAP"):
+            self._type()
+            self._skip_rest_of_column()
+            if self._next() == ",":
+                self._take()
+                self._type()
+                self._skip_rest_of_column()
+        if self._take() != ">":
+            raise _NotOursError
+
+    def _skip_rest_of_column(self) -> None:
+        """Over `(10, 2)`, NOT NULL, COMMENT '...' to the comma or bracket that ends it."""
+        depth = 0
+        while (token := self._next()) and (depth or token not in (",", ">")):
+            depth += (token in _OPEN) - (token in _CLOSE)
+            self._take()
+
+    def _next(self) -> str:
+        return self._rest[-1] if self._rest else ""
+
+    def _take(self) -> str:
+        if not self._rest:
+            raise _NotOursError
+        return self._rest.pop()
+
+
+def _is_word(token: str) -> bool:
+    return token.replace("_", "a").isalnum()
