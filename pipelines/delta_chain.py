@@ -195,12 +195,26 @@ class DeltaChain:
 def ensure_table(spark: SparkSession, path: str | None, table: str | None, schema: Any) -> str:
     """Create the Delta table when it is not there; return its folder."""
     from delta.tables import DeltaTable
+    from pyspark.errors import PySparkException
 
-    builder = DeltaTable.createIfNotExists(spark)
-    builder = builder.location(path) if path else builder.tableName(str(table))
-    builder.addColumns(schema).execute()
-    if path:
-        return path
-    detail = DeltaTable.forName(spark, str(table)).detail().select("location").first()
+    builder = DeltaTable.createIfNotExists(spark).addColumns(schema)
+    if path is None:
+        builder.tableName(str(table)).execute()
+        return _folder_of(spark, str(table))
+    try:
+        builder.location(path).execute()
+    except PySparkException as error:
+        if "DELTA_TABLE_NOT_FOUND" not in str(error):
+            raise
+        # A kill came between the making of `_delta_log` and the first commit: CREATE takes the
+        # folder for a table, only a write sees that there is none.
+        spark.createDataFrame([], schema).write.format("delta").mode("append").save(path)
+    return path
+
+
+def _folder_of(spark: SparkSession, table: str) -> str:
+    from delta.tables import DeltaTable
+
+    detail = DeltaTable.forName(spark, table).detail().select("location").first()
     assert detail is not None
     return str(detail[0])

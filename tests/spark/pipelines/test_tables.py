@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from deltalake import DeltaTable
 
@@ -32,6 +34,17 @@ def test_the_tables_are_read_by_spark_and_by_a_reader_that_is_not_spark(lab):
     assert DeltaTable(lab.table("rows")).to_pyarrow_table().column("note").null_count == 100
     assert lab.arrow("sums").to_pylist()[0].keys() >= {"k", "records", "note"}
     assert sum(lab.arrow("sums")["records"].to_pylist()) == 100
+
+
+def test_a_folder_that_a_kill_left_without_its_first_commit_becomes_the_table(lab):
+    """Found by a random kill: Delta takes a folder with an empty `_delta_log` for a table."""
+    for sink in ("rows", "sums"):
+        Path(lab.table(sink), "_delta_log").mkdir(parents=True)
+    lab.produce(20)
+
+    lab.run(rows=30)
+
+    assert DeltaTable(lab.table("rows")).to_pyarrow_table().num_rows == 20
 
 
 def test_a_table_with_other_columns_stops_before_anything_is_written(lab):
