@@ -11,7 +11,7 @@ import pytest
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
-from josefine_broker.client.fetch import Positions
+from josefine_broker.client.fetch import FetchOptions, Positions
 from josefine_broker.client.io_asyncio import AsyncClient
 from josefine_broker.client.io_blocking import (
     EARLIEST,
@@ -174,7 +174,8 @@ def test_tasks_of_one_asyncio_client_work_at_the_same_time(
 
     async def scenario() -> None:
         async with AsyncClient(bootstrap) as shared, asyncio.timeout(30):
-            waiting = asyncio.ensure_future(shared.fetch({T1: 0}))
+            patient = FetchOptions(max_wait_ms=20_000)
+            waiting = asyncio.ensure_future(shared.fetch({T1: 0}, patient))
             written = await asyncio.gather(
                 *(shared.produce({TopicPartition("t", n % 2): one_record(b"v")}) for n in range(40))
             )
