@@ -75,7 +75,8 @@ def test_a_driver_killed_and_its_checkpoint_deleted_loses_and_repeats_nothing(la
     lab.check()
 
 
-SEEDS = [pytest.param(1), *(pytest.param(seed, marks=SLOW) for seed in range(2, 12))]
+SEEDS = [pytest.param(2), *(pytest.param(s, marks=SLOW) for s in (1, *range(3, 12)))]
+"""Seed 2 once left a table's folder without its first commit."""
 
 
 @pytest.mark.parametrize("seed", SEEDS)
