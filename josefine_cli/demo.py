@@ -36,7 +36,11 @@ PARTITIONS = 4
 BROKER_START_SECONDS = 60.0
 BROKER_STOP_SECONDS = 30.0
 
-app = typer.Typer(help="Run the main job on real data: flights, a broker, a pipeline, two tables.")
+app = typer.Typer(
+    help="Run the main job on real data: flights, a broker, a pipeline, two tables.",
+    add_completion=False,
+    rich_markup_mode=None,
+)
 err = Console(stderr=True, highlight=False)
 
 
