@@ -105,12 +105,10 @@ def clear_reason(error: BaseException) -> str:
 
 def _innermost_java(error: BaseException) -> str:
     """What Java says at the bottom of Py4J's error; nothing when Java cannot be asked any more."""
-    from py4j.protocol import Py4JError
-
     java: Any = getattr(error, "java_exception", None)
     try:
         while java is not None and (below := java.getCause()) is not None:
             java = below
         return "" if java is None else str(java.toString())
-    except (Py4JError, OSError):
+    except Exception:
         return ""
