@@ -14,28 +14,22 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from josefine_broker.client.io_blocking import BlockingClient
+from josefine_broker.client.io_blocking import BlockingClient, Policy
 from josefine_cli.errors import UsageError
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 BOOTSTRAP_HELP = "Broker addresses, host:port[,host:port …]."
 JSON_HELP = "Print JSON for scripts."
 
-BOOTSTRAP_TIMEOUT_MS = 2_000
+PATIENCE = Policy(bootstrap_timeout_ms=2_000, unknown_topic_timeout_ms=500)
 """A person waits; a wrong address should be told at once, a broker just starting still be found."""
-UNKNOWN_TOPIC_TIMEOUT_MS = 500
 
 
 def connect(bootstrap: str) -> BlockingClient:
     """A client with the patience of a person. Raises UsageError for a malformed address."""
     _check_addresses(bootstrap)
     try:
-        return BlockingClient(
-            bootstrap,
-            client_id="josefine-cli",
-            bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS,
-            unknown_topic_timeout_ms=UNKNOWN_TOPIC_TIMEOUT_MS,
-        )
+        return BlockingClient(bootstrap, client_id="josefine-cli", policy=PATIENCE)
     except ValueError as error:
         raise UsageError(str(error)) from error
 

@@ -6,7 +6,7 @@ failed in any way is dropped and closed: the next one starts from the bootstrap 
 
 import os
 
-from josefine_broker.client.io_blocking import BlockingClient
+from josefine_broker.client.io_blocking import BlockingClient, Policy
 from josefine_spark.options import Connection
 
 _clients: dict[tuple[int, Connection], BlockingClient] = {}
@@ -21,7 +21,7 @@ def client_for(connection: Connection) -> BlockingClient:
         client = BlockingClient(
             connection.bootstrap,
             client_id=connection.client_id,
-            request_timeout_ms=connection.request_timeout_ms,
+            policy=Policy(request_timeout_ms=connection.request_timeout_ms),
         )
         _clients[key] = client
     return client

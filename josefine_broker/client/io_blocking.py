@@ -34,7 +34,7 @@ from josefine_broker.client.producing import (
     Delivered,
     Headers,
 )
-from josefine_broker.client.session import Policy, Session
+from josefine_broker.client.session import DEFAULT_POLICY, Policy, Session
 
 __all__ = [
     "EARLIEST",
@@ -45,6 +45,7 @@ __all__ = [
     "FetchedPartition",
     "ListedOffset",
     "NewTopic",
+    "Policy",
 ]
 
 T = TypeVar("T")
@@ -58,19 +59,10 @@ class BlockingClient:
         bootstrap: str,
         *,
         client_id: str = "josefine",
-        request_timeout_ms: int = 30_000,
-        connect_timeout_ms: int = 5_000,
-        bootstrap_timeout_ms: int = 10_000,
-        unknown_topic_timeout_ms: int = 1_500,
+        policy: Policy = DEFAULT_POLICY,
         rng: Random | None = None,
     ) -> None:
         """Opens nothing yet. Raises ValueError for a bootstrap that is no list of host:port."""
-        policy = Policy(
-            request_timeout_ms=request_timeout_ms,
-            connect_timeout_ms=connect_timeout_ms,
-            bootstrap_timeout_ms=bootstrap_timeout_ms,
-            unknown_topic_timeout_ms=unknown_topic_timeout_ms,
-        )
         self._session = Session(parse_bootstrap(bootstrap), policy, rng or Random())
         self._client_id = client_id
         self._connections: dict[Address, SocketConnection] = {}

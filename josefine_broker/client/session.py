@@ -30,6 +30,9 @@ class Policy:
     """A topic may have been created an instant ago on another broker; after this it is unknown."""
 
 
+DEFAULT_POLICY = Policy()
+
+
 class Session:
     """State of one client; `rng` only spreads retries."""
 

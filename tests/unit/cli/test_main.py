@@ -8,6 +8,7 @@ import pytest
 import typer
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.client.session import Policy
 from josefine_cli import errors
 from josefine_cli.main import VERBS, run
 from josefine_cli.produce import JSON_FIELDS
@@ -90,7 +91,7 @@ def test_an_unreachable_broker_is_one_sentence_with_its_address(
     monkeypatch: pytest.MonkeyPatch,
     verb: tuple[str, ...],
 ) -> None:
-    monkeypatch.setattr("josefine_cli.output.BOOTSTRAP_TIMEOUT_MS", 50)
+    monkeypatch.setattr("josefine_cli.output.PATIENCE", Policy(bootstrap_timeout_ms=50))
     monkeypatch.setenv("JOSEFINE_BOOTSTRAP", "127.0.0.1:1")
 
     code, out, err = outcome(capsys, *verb)

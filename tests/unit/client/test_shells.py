@@ -8,13 +8,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.client.io_asyncio import AsyncClient
-from josefine_broker.client.io_blocking import BlockingClient
+from josefine_broker.client.io_blocking import BlockingClient, Policy
 from josefine_broker.wire import apis, codec
 from josefine_broker.wire import entities as e
 from tests.support.waiting import wait_until
@@ -76,14 +75,14 @@ def greet(connection: socket.socket) -> None:
     connection.sendall(b"".join(bytes(b) for b in buffers))
 
 
-def describe_blocking(address: str, **options: Any) -> None:
-    with BlockingClient(address, **options) as client:
+def describe_blocking(address: str, **waits: int) -> None:
+    with BlockingClient(address, policy=Policy(**waits)) as client:
         client.describe_cluster()
 
 
-def describe_asyncio(address: str, **options: Any) -> None:
+def describe_asyncio(address: str, **waits: int) -> None:
     async def run() -> None:
-        async with AsyncClient(address, **options) as client:
+        async with AsyncClient(address, policy=Policy(**waits)) as client:
             await client.describe_cluster()
 
     asyncio.run(run())
