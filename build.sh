@@ -20,7 +20,7 @@ usage: ./build.sh VERB [ARGUMENTS]
   test [KIND] [PYTEST ARGUMENTS]
                         KIND: unit, sim, integration, compat, spark, all (default: all)
   lint                  ruff, mypy, import contracts, style rules
-  bench [NAME ...]      one JSON line per measure: broker, spark (default: both)
+  bench [NAME ...]      one JSON line per measure: broker, raft, spark (default: all)
   docs                  write the generated pages again (COMPATIBILITY.md, docs/checklist.md, conf/)
 TEXT
 }
@@ -141,7 +141,8 @@ case $verb in
   lint) run_lint ;;
   test) run_test "$@" ;;
   demo) setup demo; exec "$PY" -m josefine_cli.main demo "$@" ;;
-  bench) setup dev; exec "$PY" -m tests.bench "$@" ;;
+  bench) case "$*" in raft) setup_light ;; *) setup dev ;; esac  # raft needs no Java
+         exec "$PY" -m tests.bench "$@" ;;
   docs) setup_light; "$PY" -m tests.generate_docs; "$PY" -m conf.generate ;;
   ''|-h|--help|help) usage ;;
   *) usage >&2; die "unknown verb '$verb'" ;;

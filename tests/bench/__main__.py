@@ -1,4 +1,4 @@
-"""`python -m tests.bench [broker] [spark]`: a JSON line per measure on stdout, progress on stderr.
+"""`python -m tests.bench [broker] [raft] [spark]`: one JSON line per measure, progress on stderr.
 
 BENCH_ROUNDS (default 3) and BENCH_SCALE (default 1, of the record counts) make it shorter.
 """
@@ -6,13 +6,17 @@ BENCH_ROUNDS (default 3) and BENCH_SCALE (default 1, of the record counts) make 
 import sys
 from importlib import import_module
 
-NAMES = {"broker": "tests.bench.broker_bench", "spark": "tests.bench.spark_bench"}
+NAMES = {
+    "broker": "tests.bench.broker_bench",
+    "raft": "tests.bench.raft_bench",
+    "spark": "tests.bench.spark_bench",
+}
 
 
 def main(names: list[str]) -> None:
     unknown = [name for name in names if name not in NAMES]
     if unknown:
-        raise SystemExit(f"bench knows {' and '.join(NAMES)}, not {unknown[0]!r}")
+        raise SystemExit(f"bench knows {', '.join(NAMES)}, not {unknown[0]!r}")
     for name in names or NAMES:
         import_module(NAMES[name]).main()
 

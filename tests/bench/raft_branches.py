@@ -1,0 +1,86 @@
+"""What a dead branch costs: leaving it, walking back along it, collecting it.
+
+Each cost is measured behind a short committed chain and a long one: it may grow with the branch,
+and must not with what is committed.
+"""
+
+from collections.abc import Callable, Iterator
+from statistics import median
+from time import perf_counter
+
+from raft import GENESIS, BlockId, Config, NodeId
+from raft.chain import Chain
+from raft.ids import Height
+from tests.bench.raft_store import run_of_blocks
+
+__all__ = ["measure_branches"]
+
+BRANCHES = (10, 1_000, 100_000)
+ROUNDS_OF = {10: 101, 1_000: 21, 100_000: 3}
+COLLECT_BLOCKS = Config(node_id=NodeId(1)).collect_blocks_max
+
+
+def timed(work: Callable[[], object]) -> float:
+    start = perf_counter()
+    work()
+    return perf_counter() - start
+
+
+def collect_all(chain: Chain) -> float:
+    """Remove all that is dead; the longest single step."""
+    longest = 0.0
+    while chain.has_dead:
+        longest = max(longest, timed(lambda: chain.collect(COLLECT_BLOCKS)))
+    return longest
+
+
+def one_branch(chain: Chain, length: int, term: int) -> dict[str, float]:
+    """Follow a branch of `length` blocks, leave it for a newer leader's block, and collect it."""
+    fork = chain.commit
+    branch = run_of_blocks(fork, length, term)
+    chain.extend(branch)
+    tip = branch[-1].id
+    walk = timed(lambda: chain.is_live(tip))  # off the head path, pointer by pointer to the fork
+    follow = timed(lambda: chain.move_head(tip))
+    (newer,) = run_of_blocks(fork, 1, term + 1)
+    chain.extend([newer])
+    leave = timed(lambda: chain.move_head(newer.id))
+    commit = timed(lambda: chain.advance_commit(Height(newer.id.height)))
+    before = len(chain)
+    longest = 0.0
+
+    def collect() -> None:
+        nonlocal longest
+        longest = collect_all(chain)
+
+    collected = timed(collect)
+    assert before - len(chain) == length, (before, len(chain), length)
+    return {
+        "walk_back": walk,
+        "follow": follow,
+        "leave": leave,
+        "commit": commit,
+        "collect": collected,
+        "longest_collect_step": longest,
+    }
+
+
+def committed_chain(length: int) -> Chain:
+    blocks = run_of_blocks(GENESIS, length)
+    last: BlockId = blocks[-1].id
+    return Chain.restore(root=GENESIS, head=last, commit=last, blocks=blocks)
+
+
+def measure_branches(committed: tuple[int, ...]) -> Iterator[tuple[str, float]]:
+    """(measure/unit, value) for every branch behind every committed chain."""
+    for behind in committed:
+        chain = committed_chain(behind)
+        term = 2
+        for length in BRANCHES:
+            rounds = []
+            for _ in range(ROUNDS_OF[length]):
+                rounds.append(one_branch(chain, length, term))
+                term += 2
+            for part in rounds[0]:
+                value = median(round_[part] for round_ in rounds)
+                yield f"branch_{length}_behind_{behind}_{part}/us", value * 1e6
