@@ -20,6 +20,9 @@ from raft.ids import GENESIS, BlockId, Height, Term
 
 __all__ = ["Chain"]
 
+VISITS_PER_BLOCK = 4
+"""Of those that one `collect` may look at, for each that it may remove: bounds its time."""
+
 
 class Chain:
     """Mutable tree of immutable blocks. Times: branch length, never the committed length."""
@@ -216,9 +219,15 @@ class Chain:
         self._commit_height = to
 
     def collect(self, blocks_max: int) -> list[BlockId]:
-        """Remove at most `blocks_max` dead blocks, children before parents; return their ids."""
+        """Remove at most `blocks_max` dead blocks, children before parents; return their ids.
+
+        The way down to the leaf of a long branch is taken in steps too: an answer may be empty
+        while there still is something dead.
+        """
         removed: list[BlockId] = []
-        while self._dead and len(removed) < blocks_max:
+        for _ in range(VISITS_PER_BLOCK * blocks_max):
+            if not self._dead or len(removed) == blocks_max:
+                break
             top = self._dead[-1]
             children = self._branches.get(top)
             if children:

@@ -21,7 +21,7 @@ def start_election(core: Core, event: RoleEvent) -> None:
 
 def _stand(core: Core, *, forced: bool) -> None:
     core.enter_term(Term(core.term + 1), vote=core.id)
-    core.timer.reset(core.now_ms)
+    core.timer.retry_soon(core.now_ms)
     _ask(core, pre=False, term=core.term, forced=forced)
 
 
