@@ -1,0 +1,165 @@
+"""The raft listener on real sockets: delivery, refusal, peers that come back or do not read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from josefine_broker.config_values import HostPort
+from josefine_broker.shell.address_book import AddressBook
+from josefine_broker.shell.raft_frames import Frame, Hello, Kind
+from josefine_broker.shell.raft_transport import PeerError, RaftTransport, Reply
+from josefine_broker.shell.server import bind
+from tests.support.waiting import wait_until_async
+
+
+class End:
+    """One broker's end of the transport; what it gets is kept."""
+
+    def __init__(self, node_id: int, cluster: str = "c") -> None:
+        self.node_id = node_id
+        self.got: list[tuple[int, bytes]] = []
+        self.address = HostPort("127.0.0.1", 0)
+        self.cluster = cluster
+        self.transport = RaftTransport(
+            hello=self._hello,
+            book=AddressBook(None),
+            rng=Random(node_id),
+            handlers={Kind.RAFT: self._take, Kind.DISCOVER: self._answer},
+            timeout_ms=2_000,
+            queue_bytes_max=1_000_000,
+        )
+
+    def _hello(self, to: int) -> Hello:
+        address = str(self.address) if self.address.port else ""
+        return Hello(node_id=self.node_id, to=to, cluster_id=self.cluster, address=address)
+
+    def _take(self, peer: Hello, frame: Frame, _reply: Reply) -> None:
+        self.got.append((peer.node_id, frame.body))
+
+    def _answer(self, peer: Hello, _frame: Frame, reply: Reply) -> None:
+        reply(Kind.DISCOVERED, b'{"asked_by": %d}' % peer.node_id)
+
+    async def start(self) -> End:
+        bound = bind("raft", "127.0.0.1", self.address.port)
+        self.address = HostPort("127.0.0.1", bound.port)
+        await self.transport.start(bound)
+        return self
+
+    def knows(self, other: End) -> None:
+        self.transport.book.learn(other.node_id, other.address)
+
+
+def run(scenario: Callable[[], Coroutine[object, object, None]]) -> None:
+    asyncio.run(scenario())
+
+
+def test_frames_arrive_in_order_and_the_dialed_one_learns_the_way_back() -> None:
+    async def scenario() -> None:
+        one, two = await End(1).start(), await End(2).start()
+        one.knows(two)
+        for number in range(100):
+            one.transport.send(2, Kind.RAFT, b"%d" % number)
+        await wait_until_async(lambda: len(two.got) == 100, 10, "100 frames")
+        assert two.got == [(1, b"%d" % number) for number in range(100)]
+        two.transport.send(1, Kind.RAFT, b"back")
+        await wait_until_async(lambda: one.got == [(2, b"back")], 10, "the way back")
+        await one.transport.stop()
+        await two.transport.stop()
+
+    run(scenario)
+
+
+def test_peer_that_comes_back_is_dialed_again() -> None:
+    async def scenario() -> None:
+        one, two = await End(1).start(), await End(2).start()
+        one.knows(two)
+        one.transport.send(2, Kind.RAFT, b"a")
+        await wait_until_async(lambda: two.got == [(1, b"a")], 10, "the first frame")
+        await two.transport.stop()
+        await wait_until_async(lambda: not one.transport.is_connected(2), 10, "the loss")
+        again = End(2)
+        again.address = two.address
+        await again.start()
+        one.transport.send(2, Kind.RAFT, b"b")
+        await wait_until_async(lambda: (1, b"b") in again.got, 10, "a frame after the return")
+        await one.transport.stop()
+        await again.transport.stop()
+
+    run(scenario)
+
+
+def test_foreign_cluster_is_refused_with_one_line_on_both_sides(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        one, two = await End(1, "red").start(), await End(2, "blue").start()
+        one.knows(two)
+        one.transport.send(2, Kind.RAFT, b"a")
+        refusals = (one.transport.stats, two.transport.stats)
+        await wait_until_async(lambda: all(s.refused >= 3 for s in refusals), 10, "refusals")
+        assert two.got == []
+        await one.transport.stop()
+        await two.transport.stop()
+
+    run(scenario)
+    reasons = [r.__dict__["reason"] for r in caplog.records if "not accepted" in r.message]
+    expected = "broker 1 belongs to cluster red, broker 2 to cluster blue"
+    assert len(reasons) == 2, reasons
+    assert all(reason.endswith(expected) for reason in reasons)
+
+
+def test_peer_that_does_not_read_costs_a_bounded_queue() -> None:
+    async def scenario() -> None:
+        one = await End(1).start()
+        deaf = socket.create_server(("127.0.0.1", 0))
+        one.transport.book.learn(2, HostPort("127.0.0.1", deaf.getsockname()[1]))
+        for _ in range(40):
+            one.transport.send(2, Kind.RAFT, bytes(100_000))
+        assert one.transport.stats.frames_dropped >= 30
+        assert not one.transport.is_connected(2)
+        deaf.close()
+        await one.transport.stop()
+
+    run(scenario)
+
+
+def test_question_over_a_connection_of_its_own_is_answered_or_refused() -> None:
+    async def scenario() -> None:
+        one, two = await End(1).start(), await End(2).start()
+        frame = await one.transport.ask(two.address, Kind.DISCOVER, b"{}", 5)
+        assert frame.fields() == {"asked_by": 1}
+        stranger = await End(3, "other").start()
+        with pytest.raises(PeerError, match="refused: broker 3 belongs to cluster other"):
+            await stranger.transport.ask(two.address, Kind.DISCOVER, b"{}", 5)
+        await two.transport.stop()
+        with pytest.raises(PeerError):
+            await one.transport.ask(two.address, Kind.DISCOVER, b"{}", 5)
+        await one.transport.stop()
+        await stranger.transport.stop()
+
+    run(scenario)
+
+
+def test_address_book_survives_and_tries_the_newest_first(tmp_path: Path) -> None:
+    path = tmp_path / "raft.peers.json"
+    book = AddressBook(path)
+    for port in (1, 2, 1):
+        book.learn(7, HostPort("a", port))
+    book.store()
+
+    again = AddressBook(path)
+    again.learn(7, HostPort("configured", 9))
+    again.load()
+
+    assert again.addresses(7) == (HostPort("a", 1), HostPort("a", 2), HostPort("configured", 9))
+    path.write_text(json.dumps({"version": 2, "nodes": {}}))
+    ignoring = AddressBook(path)
+    ignoring.load()
+    assert ignoring.addresses(7) == ()
