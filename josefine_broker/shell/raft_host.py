@@ -25,6 +25,7 @@ from raft import (
     Config,
     DiskFiles,
     InvariantBroken,
+    Members,
     Message,
     Node,
     NodeId,
@@ -34,6 +35,7 @@ from raft import (
     Role,
     Status,
 )
+from raft.codec import decode, encode
 
 __all__ = ["ProposalToken", "RaftHost", "RaftTimings", "Result"]
 
@@ -84,13 +86,18 @@ class RaftHost:
         on_snapshot: Callable[[bytes], None] | None = None,
         take_snapshot: Callable[[], bytes] | None = None,
         snapshot_blocks: int = 10_000,
-        send: Callable[[Message], None] | None = None,
+        send: Callable[[int, bytes], None] | None = None,
+        on_birth: Callable[[str], None] | None = None,
+        on_progress: Callable[[], None] | None = None,
         timings: RaftTimings | None = None,
     ) -> None:
         """`cluster_id` is what a new cluster will be called; an old one keeps its own.
 
         `on_block` gets every committed DATA block, `on_snapshot` the state machine to start from;
         `take_snapshot` is asked for it after every `snapshot_blocks` applied (never, if None).
+        `send` takes a message to a node; it may be lost. `on_birth` gets the cluster id when the
+        block that carries it is applied; `on_progress` comes after each round of work, when role,
+        term, members or applied may be others.
         """
         timings = timings or RaftTimings()
         self._data_dir = data_dir
@@ -108,6 +115,8 @@ class RaftHost:
         self._take_snapshot = take_snapshot
         self._snapshot_blocks = snapshot_blocks
         self._send = send
+        self._on_birth = on_birth
+        self._on_progress = on_progress
         self._disk = ThreadPoolExecutor(max_workers=1, thread_name_prefix="raft-disk")
         self._store: BlockFile | None = None
         self._node: Node | None = None
@@ -180,6 +189,24 @@ class RaftHost:
         self._wake.set()
         return token
 
+    def change_members(self, members: Members, deadline_ms: int) -> ProposalToken:
+        """Propose other members. Raises raft.Refused when this node does not lead, or not now."""
+        assert self._node is not None, "start() first"
+        proposal = self._node.change_members(members, self._clock.monotonic_ms(), deadline_ms)
+        token = self._tokens[proposal.number] = ProposalToken()
+        self._wake.set()
+        return token
+
+    def transfer_leadership(self, to: int) -> None:
+        """Let another voter lead. Raises raft.Refused."""
+        assert self._node is not None, "start() first"
+        self._node.transfer_leadership(NodeId(to), self._clock.monotonic_ms())
+        self._wake.set()
+
+    def receive_bytes(self, data: bytes) -> None:
+        """A message as `send` gave it to another host. Raises raft.CorruptBlock."""
+        self.receive(decode(data))
+
     def receive(self, message: Message) -> None:
         """A message from another node. Raises raft.CorruptBlock: drop the connection."""
         if self._node is None or self._stopping or self.failure is not None:
@@ -251,8 +278,10 @@ class RaftHost:
             await loop.run_in_executor(self._disk, store.sync)
         if self._send is not None:
             for message in ready.messages:
-                self._send(message)
+                self._send(message.to, encode(message))
         node.advance()
+        if self._on_progress is not None:
+            self._on_progress()
         status = node.status()
         due = status.applied.height - status.root.height >= self._snapshot_blocks
         if due and self._take_snapshot is not None:
@@ -266,6 +295,8 @@ class RaftHost:
         for block in ready.committed:
             if block.kind is BlockKind.DATA:
                 self._on_block(block)
+            elif block.kind is BlockKind.BIRTH and self._on_birth is not None:
+                self._on_birth(self.status().cluster_id)
             self._applied = block.id
         for outcome in ready.outcomes:
             token = self._tokens.pop(outcome.number, None)
