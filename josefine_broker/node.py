@@ -148,8 +148,8 @@ class Node:
         config = self.config.raft
         raft_host = RaftHost(
             self.config.broker.data_dir / "raft",
-            node_id=self.config.broker.id,
-            voters=[self.config.broker.id],
+            node_id=self.config.raft_id,
+            voters=[self.config.raft_id],
             cluster_id=cluster_id,
             clock=self._clock,
             rng=random.Random(),
