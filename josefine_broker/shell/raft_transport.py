@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from random import Random
 
-from josefine_broker.config_values import HostPort, parse_host_port
+from josefine_broker.config import HostPort, parse_host_port
 from josefine_broker.shell.address_book import AddressBook
 from josefine_broker.shell.raft_frames import (
     Frame,

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from josefine_broker.config_values import HostPort
+from josefine_broker.config import HostPort
 from josefine_broker.shell.address_book import AddressBook
 from josefine_broker.shell.raft_frames import Frame, Hello, Kind
 from josefine_broker.shell.raft_transport import PeerError, RaftTransport, Reply
