@@ -19,6 +19,8 @@ usage: ./build.sh VERB [ARGUMENTS]
   demo [--keep]         the main job: flights -> broker -> pipeline -> two Delta tables
   test [KIND] [PYTEST ARGUMENTS]
                         KIND: unit, sim, integration, compat, spark, all (default: all)
+  test sim --seeds N [--seed S] [--nodes N] [--jobs N]
+                        lives of a simulated Raft cluster from seed S (0) on, instead of the tests
   lint                  ruff, mypy, import contracts, style rules
   bench [NAME ...]      one JSON line per measure: broker, raft, spark (default: all)
   docs                  write the generated pages again (COMPATIBILITY.md, docs/checklist.md, conf/)
@@ -116,7 +118,11 @@ run_test() {
   [ $# -gt 0 ] && shift
   case $kind in
     unit) setup_light; pytest_in tests/unit "$@" ;;
-    sim) setup_light; pytest_in tests/simulation "$@" ;;
+    sim) setup_light
+         case " $* " in
+           *" --seed"*) run_seeds "$@" ;;
+           *) pytest_in tests/simulation "$@" ;;
+         esac ;;
     integration) setup_light; pytest_in tests/integration "$@" ;;
     compat) setup_light; ensure_kcat; pytest_in tests/compat "$@" ;;
     spark) setup dev; pytest_in tests/spark "$@" ;;
@@ -124,6 +130,19 @@ run_test() {
          pytest_in tests/unit tests/simulation tests/integration tests/compat tests/spark "$@" ;;
     *) die "test knows unit, sim, integration, compat, spark and all, not '$kind'" ;;
   esac
+}
+
+# run_seeds --seeds N --seed S ... : the simulator by itself; each violation names its replay.
+run_seeds() {
+  local first=0 rest=()
+  while [ $# -gt 0 ]; do
+    case $1 in
+      --seed) first=${2:?--seed needs a number}; shift 2 ;;
+      --seed=*) first=${1#*=}; shift ;;
+      *) rest+=("$1"); shift ;;
+    esac
+  done
+  "$PY" -m tests.simulation.raft.run "$first" ${rest[@]+"${rest[@]}"}
 }
 
 # kcat is one of the foreign clients of the compatibility tests; without it they are skipped and say so.

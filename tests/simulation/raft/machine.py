@@ -4,13 +4,15 @@ It is a host in the sense of raft/README.md, with a disk that takes its time: me
 `advance` is said only when the sync is over.
 """
 
+import hashlib
 import json
+import math
 import zlib
+from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
 
 from raft import (
-    Batch,
     Block,
     BlockFile,
     BlockId,
@@ -18,12 +20,17 @@ from raft import (
     MemoryFiles,
     Node,
     NodeId,
-    Outcome,
     Ready,
-    State,
+    Recovered,
+    Role,
+    Term,
 )
+from tests.simulation.raft.faults import CALM, Faults
 
-__all__ = ["Machine"]
+__all__ = ["Facts", "Machine"]
+
+Facts = tuple[Role, Term, BlockId, BlockId]
+"""Role, term, head, commit: what the checkers look at when it has changed."""
 
 
 @dataclass
@@ -38,55 +45,58 @@ class Machine:
     store: BlockFile | None = None
     node: Node | None = None
     life: int = 0
-    """Counts the starts: events of an earlier life are ignored."""
+    """Counts the crashes: events of an earlier life are ignored."""
     busy: Ready | None = None
-    clock_ms: float = 0.0
-    clock_at_ms: int = 0
+    paused_until_ms: int = 0
+    wake_ms: int | None = None
+    """World time of the tick that is planned."""
+    facts: Facts | None = None
+    """As the checkers saw them last."""
     applied: int = 0
     """Height of the last block in the state machine."""
     digest: int = 0
     """The state machine: a checksum over the ids and payloads applied so far."""
-    may_recover: list[State] = field(default_factory=lambda: [State()])
-    """The state that was synced last, and those written since: one of them survives a crash."""
 
     def now_ms(self, world_ms: int) -> int:
-        """This machine's clock, which runs at its own rate and never back."""
-        self.clock_ms += (world_ms - self.clock_at_ms) * self.clock_rate
-        self.clock_at_ms = world_ms
-        return int(self.clock_ms)
+        """This machine's clock, which runs at its own rate."""
+        return int(world_ms * self.clock_rate)
 
-    def start(self, world_ms: int) -> None:
+    def world_ms(self, clock_ms: int) -> int:
+        """When this machine's clock shows at least `clock_ms`."""
+        return math.ceil(clock_ms / self.clock_rate)
+
+    def start(self, world_ms: int) -> Recovered:
         self.store, recovered = BlockFile.open(self.disk, self.id, segment_bytes=4096)
-        assert recovered.state in self.may_recover, (
-            f"node {self.id} recovered {recovered.state}, not one of {self.may_recover}"
-        )
-        self.may_recover = [recovered.state]
         self.applied = self.digest = 0
-        now_ms = self.now_ms(world_ms)
-        self.node = Node(self.config, recovered, now_ms=now_ms, rng=self.rng)
+        self.node = Node(self.config, recovered, now_ms=self.now_ms(world_ms), rng=self.rng)
+        return recovered
 
-    def crash(self) -> None:
-        style = self.rng.randrange(3)
-        kept = [
-            lambda _, unsynced: 0,
-            lambda _, unsynced: unsynced,
-            lambda _, unsynced: self.rng.randint(0, unsynced),
-        ][style]
+    def crash(self, faults: Faults = CALM) -> Counter[str]:
+        """Lose power; say what became of the unsynced writes."""
+        met: Counter[str] = Counter()
+        style = self.rng.random()
+
+        def kept(_: str, unsynced: int) -> int:
+            if style < faults.lost_writes:
+                met["unsynced writes lost"] += unsynced > 0
+                return 0
+            if style < faults.lost_writes + faults.torn_write:
+                size = self.rng.randint(0, unsynced)
+                met["last write torn"] += 0 < size < unsynced
+                return size
+            return unsynced
+
         self.disk = self.disk.crash(kept, names_kept=self.rng.random() < 0.5)
-        self.node = self.store = self.busy = None
+        self.node = self.store = self.busy = self.facts = self.wake_ms = None
+        self.paused_until_ms = 0
         self.life += 1
+        return met
 
-    def write(self, batch: Batch) -> None:
-        assert self.store is not None
-        self.may_recover.append(batch.state)
-        self.store.append(batch)
-
-    def sync(self, batch: Batch) -> None:
-        """The disk is done; from now on this batch's state is promised."""
-        assert self.store is not None
-        if batch.must_sync:
-            self.store.sync()
-            del self.may_recover[: self.may_recover.index(batch.state)]
+    def look(self) -> Facts:
+        """The node from inside, without making a Status after every event."""
+        assert self.node is not None
+        core = self.node._core
+        return core.role, core.term, core.chain.head, core.chain.commit
 
     def apply(self, block: Block) -> None:
         assert block.id.height == self.applied + 1, f"node {self.id} skipped before {block.id}"
@@ -94,14 +104,23 @@ class Machine:
         self.digest = zlib.crc32(block.payload, zlib.crc32(b"%d:%d" % block.id, self.digest))
 
     def snapshot(self) -> bytes:
-        return json.dumps([self.applied, self.digest]).encode()
+        """The state, and so much more that it takes a while to send."""
+        return json.dumps([self.applied, self.digest, _ballast(self.digest)]).encode()
 
     def install(self, data: bytes) -> None:
-        self.applied, self.digest = json.loads(data)
+        self.applied, self.digest, ballast = json.loads(data)
+        assert ballast == _ballast(self.digest), f"node {self.id} got a damaged snapshot"
 
-    def told(self, outcomes: tuple[Outcome, ...]) -> dict[int, Outcome]:
-        return {outcome.number: outcome for outcome in outcomes}
+    def is_receiving_snapshot(self) -> bool:
+        return self.node is not None and self.node._core.incoming is not None
 
-    def head_of(self) -> BlockId:
-        assert self.node is not None
-        return self.node.status().head
+    def is_changing_members(self) -> bool:
+        """It knows of a change of members that it does not know to be committed."""
+        if self.node is None:
+            return False
+        core = self.node._core
+        return core.history.height > core.chain.commit.height
+
+
+def _ballast(digest: int) -> str:
+    return 2 * hashlib.sha512(b"%d" % digest).hexdigest()

@@ -29,7 +29,7 @@ from raft.replication import (
 )
 from raft.segment import _encode_state
 from raft.snapshots import on_snapshot_chunk
-from tests.simulation.raft.test_seeds import simulate
+from tests.simulation.raft.run import simulate
 
 SEEDS_MAX = 60
 

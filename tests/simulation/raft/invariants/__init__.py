@@ -1,6 +1,5 @@
-"""The rules that must hold after every event: one file each. Number 8, that a restarted node has
-exactly what it had promised, is checked where a machine starts (machine.py); number 9, progress
-once faults stop, where a world settles (world.py)."""
+"""The rules that must hold after every event: one file each, numbered as in the manual of proof.
+Linearizable reads, which are no block of anybody's, are checked where they end (view.py)."""
 
 from tests.simulation.raft.invariants.answers_are_true import AnswersAreTrue
 from tests.simulation.raft.invariants.commits_on_one_path import CommitsOnOnePath
@@ -8,9 +7,13 @@ from tests.simulation.raft.invariants.gc_spares_the_living import GcSparesTheLiv
 from tests.simulation.raft.invariants.leaders_are_complete import LeadersAreComplete
 from tests.simulation.raft.invariants.one_leader_per_term import OneLeaderPerTerm
 from tests.simulation.raft.invariants.one_vote_per_term import OneVotePerTerm
+from tests.simulation.raft.invariants.progress_returns import ProgressReturns
+from tests.simulation.raft.invariants.restart_keeps_promises import RestartKeepsPromises
 from tests.simulation.raft.invariants.same_blocks_applied import SameBlocksApplied
 
 ALL_INVARIANTS = (
+    RestartKeepsPromises,  # first: it fills in what others look up
+    ProgressReturns,  # first when a world settles: the others look at the settled one
     OneLeaderPerTerm,
     CommitsOnOnePath,
     LeadersAreComplete,

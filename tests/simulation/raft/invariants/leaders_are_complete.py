@@ -1,23 +1,18 @@
 """3. A committed block is in every later leader's chain (5.4.3)."""
 
-from raft import NodeId, Role, Status, Term
+from raft import Role
 from tests.simulation.raft.invariants.base import Invariant
-from tests.simulation.raft.invariants.view import View
-from tests.simulation.raft.machine import Machine
+from tests.simulation.raft.machine import Facts, Machine
 
 
 class LeadersAreComplete(Invariant):
-    def __init__(self, view: View) -> None:
-        super().__init__(view)
-        self.seen: set[tuple[NodeId, Term]] = set()
-
-    def changed(self, machine: Machine, status: Status) -> None:
-        if status.role is not Role.LEADER or (machine.id, status.term) in self.seen:
+    def changed(self, machine: Machine, facts: Facts, before: Facts | None) -> None:
+        role, term, _, _ = facts
+        if role is not Role.LEADER or (before is not None and before[:2] == facts[:2]):
             return
-        self.seen.add((machine.id, status.term))
         assert machine.node is not None
         chain = machine.node.chain
         for height, id_ in self.view.committed.items():
             # Late votes may make a leader of an old term after a newer one has committed.
-            if id_.term < status.term and height >= chain.root.height:
-                assert chain.on_head_path(id_), f"leader of term {status.term} lacks {id_}"
+            if id_.term < term and height >= chain.root.height:
+                assert chain.on_head_path(id_), f"leader of term {term} lacks {id_}"

@@ -1,9 +1,9 @@
 """1. At most one leader per term (5.2)."""
 
-from raft import NodeId, Role, Status, Term
+from raft import NodeId, Role, Term
 from tests.simulation.raft.invariants.base import Invariant
 from tests.simulation.raft.invariants.view import View
-from tests.simulation.raft.machine import Machine
+from tests.simulation.raft.machine import Facts, Machine
 
 
 class OneLeaderPerTerm(Invariant):
@@ -11,7 +11,8 @@ class OneLeaderPerTerm(Invariant):
         super().__init__(view)
         self.leaders: dict[Term, NodeId] = {}
 
-    def changed(self, machine: Machine, status: Status) -> None:
-        if status.role is Role.LEADER:
-            first = self.leaders.setdefault(status.term, machine.id)
-            assert first == machine.id, f"{first} and {machine.id} both led term {status.term}"
+    def changed(self, machine: Machine, facts: Facts, before: Facts | None) -> None:
+        role, term, _, _ = facts
+        if role is Role.LEADER:
+            first = self.leaders.setdefault(term, machine.id)
+            assert first == machine.id, f"{first} and {machine.id} both led term {term}"

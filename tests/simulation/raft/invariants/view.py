@@ -1,35 +1,62 @@
 """What the checkers know of the whole world: who proposed what, and what was committed where."""
 
-from raft import BlockId, NodeId, Outcome, Result
+from raft import BlockId, NodeId, Outcome, ReadDone, Result
 
 __all__ = ["View"]
 
 
 class View:
-    """Mutable; filled by the world and by the checkers."""
+    """Mutable; filled by the cluster and by the checkers."""
 
     def __init__(self) -> None:
         self.committed: dict[int, BlockId] = {}
         """Height → the block that some node committed there first."""
+        self.committed_max = 0
         self.payload_at: dict[int, bytes] = {}
         """Height → the payload applied there first."""
-        self.removed: set[BlockId] = set()
-        """Blocks that some node's GC removed as dead."""
+        self.parents: dict[BlockId, BlockId] = {}
+        """Every block that any node ever wrote."""
+        self.durable: dict[NodeId, set[BlockId]] = {}
+        """What each node has synced and not removed since."""
+        self.durable_root: dict[NodeId, int] = {}
+        """Height of the snapshot that each node has synced."""
         self.ended: dict[bytes, Outcome] = {}
-        self._open: dict[tuple[NodeId, int], bytes] = {}
+        self.told_max = 0
+        """Height of the highest block that any client was told to be committed."""
+        self.reads_done = 0
+        self.open: dict[tuple[NodeId, int], tuple[bytes, int]] = {}
+        """(node, number) → (payload, deadline on that node's clock)."""
+        self._reads: dict[tuple[NodeId, int], int] = {}
         self._proposals = 0
 
     def next_proposal(self) -> int:
         self._proposals += 1
         return self._proposals
 
-    def begin(self, node: NodeId, number: int, payload: bytes) -> None:
-        self._open[node, number] = payload
+    def begin(self, node: NodeId, number: int, payload: bytes, deadline_ms: int) -> None:
+        self.open[node, number] = payload, deadline_ms
 
     def end(self, node: NodeId, outcome: Outcome) -> None:
-        payload = self._open.pop((node, outcome.number), None)
+        payload, _ = self.open.pop((node, outcome.number), (None, 0))
         if payload is not None:  # a change of members has no payload of ours
             self.ended[payload] = outcome
+
+    def begin_read(self, node: NodeId, number: int) -> None:
+        self._reads[node, number] = self.told_max
+
+    def end_read(self, node: NodeId, read: ReadDone) -> None:
+        """Section 8: a read sees every write that was answered before it was asked."""
+        needed = self._reads.pop((node, read.number))
+        if read.commit is not None:
+            self.reads_done += 1
+            assert read.commit.height >= needed, f"node {node} read {read.commit}, not {needed}"
+
+    def forget_client(self, node: NodeId) -> None:
+        """The node crashed: nobody will be told."""
+        for key in [key for key in self.open if key[0] == node]:
+            del self.open[key]
+        for key in [key for key in self._reads if key[0] == node]:
+            del self._reads[key]
 
     def committed_payloads(self) -> set[bytes]:
         return set(self.payload_at.values())
