@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from josefine_spark.cache import cache_dir
+from josefine_spark.environment import settle_environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,6 +89,7 @@ def session(
         for key, value in (conf or {}).items():
             if running.conf.isModifiable(key):
                 running.conf.set(key, value)
+        settle_environment(running)
         return running
     settings = dict(DEFAULTS)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
@@ -107,6 +109,7 @@ def session(
     spark = builder.getOrCreate()
     if settings.get("spark.jars.ivySettings") == str(IVY_SETTINGS):
         _keep_resolved(spark)
+    settle_environment(spark)
     return spark
 
 

@@ -86,6 +86,10 @@ class JosefineKind:
         self, spark: SparkSession, source: Source, at: Ends | None, topic_ids: TopicIds
     ) -> DataFrame:
         """The stream. `at` is given also with a checkpoint: Spark asks while batch 0 is open."""
+        from josefine_spark.environment import settle_environment
+
+        # The sinks' streams start at once, also in a session that is not ours.
+        settle_environment(spark)
         options = {"bootstrapServers": source.bootstrap, "startingOffsets": source.start}
         if source.pattern is not None:
             options["subscribePattern"] = source.pattern

@@ -1,0 +1,63 @@
+"""The environment map that all streams of a JVM share must keep its shape while they start."""
+
+from __future__ import annotations
+
+import pytest
+
+from josefine_spark import session
+from josefine_spark.environment import NAMES, settle_environment, shared_environment
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+def names(spark) -> set[str]:
+    return set(shared_environment(spark))
+
+
+def forget(spark) -> None:
+    """As in a fresh JVM. No stream runs meanwhile."""
+    for name in NAMES:
+        shared_environment(spark).remove(name)
+
+
+@pytest.fixture
+def topic(topics) -> str:
+    name = topics.create()
+    topics.fill(name, 0, 3)
+    return name
+
+
+def test_a_session_has_all_names_before_a_stream_starts(spark):
+    forget(spark)
+
+    session()
+
+    assert set(NAMES) <= names(spark)
+
+
+def test_a_starting_stream_puts_in_exactly_the_names_that_are_settled(spark, stream, topic):
+    forget(spark)
+    before = names(spark)
+
+    stream.run(topic)
+
+    assert names(spark) - before == set(NAMES)
+
+
+def test_after_settling_a_starting_stream_adds_no_name(spark, stream, topic):
+    forget(spark)
+    settle_environment(spark)
+    settled = names(spark)
+
+    stream.run(topic)
+
+    assert names(spark) == settled
+    assert stream.values == [0, 1, 2]
+
+
+def test_settling_leaves_values_that_are_there(spark):
+    shared_environment(spark).put(NAMES[0], "/somewhere")
+
+    settle_environment(spark)
+
+    assert shared_environment(spark).get(NAMES[0]) == "/somewhere"
