@@ -19,6 +19,8 @@ from raft.messages import (
     Message,
     Propose,
     ProposeAnswer,
+    ReadAnswer,
+    ReadRequest,
     SnapshotAnswer,
     SnapshotChunk,
     TakeOver,
@@ -177,6 +179,8 @@ _KINDS: dict[int, tuple[type[Message], tuple[_Field, ...]]] = {
         (_number("number"), _number("asked"), ("block_id", _put_maybe_id, _get_maybe_id)),
     ),
     9: (TakeOver, ()),
+    10: (ReadRequest, (_number("number"),)),
+    11: (ReadAnswer, (_number("number"), _id("commit"))),
 }
 """Number on the wire → message and its fields in order. A number is never used again."""
 

@@ -32,6 +32,8 @@ class Config:
     """Outstanding proposals made here; past that `propose` is refused."""
     proposals_bytes_max: int = 64 * 1024 * 1024
     """Their payloads together: bounds one batch, one frame of the block file, and memory."""
+    reads_max: int = 100_000
+    """Linearizable reads open here; past that `read_index` is refused."""
     apply_blocks_max: int = 1024
     """Blocks to apply in one Ready, so that a long chain is applied in steps."""
     collect_blocks_max: int = 256

@@ -146,10 +146,11 @@ class Core:
         self.leader: NodeId | None = None
         self.votes: dict[NodeId, bool] = {}
         self.leading: Leading | None = None
+        first_number = rng.getrandbits(40)
         self.proposals = Proposals(
-            config.proposals_max, config.proposals_bytes_max, first_number=rng.getrandbits(40)
+            config.proposals_max, config.proposals_bytes_max, first_number=first_number
         )
-        self.reads = Reads()
+        self.reads = Reads(config.reads_max, first_number=first_number)
         self.outbox = Outbox(state, self.snapshot, apply_blocks_max=config.apply_blocks_max)
         self.timer = ElectionTimer(config.election_timeout_ms, rng, now_ms)
         if not self.is_sole_voter():  # which has nobody to wait for
@@ -219,7 +220,7 @@ class Core:
         if self.role is not Role.LEADER:
             self.leading = None
             self.leader = None
-            self.reads.refuse_all()
+            self.reads.start_over()
 
     def enter_term(self, term: Term, vote: NodeId | None) -> None:
         """A newer term: the vote of the old one does not count in it."""

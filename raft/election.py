@@ -58,6 +58,8 @@ def on_vote_request(core: Core, message: VoteRequest) -> None:
         granted = up_to_date and message.term > core.term and not core.hears_leader()
         term = message.term if granted else core.term
         core.send(VoteAnswer, message.sender, term=term, pre=True, granted=granted)
+        if granted and core.role is Role.PRE_CANDIDATE and message.sender > core.id:
+            core.change_role(RoleEvent.GAVE_WAY)  # or two that ask at once split the vote
         return
     free = core.vote is None or core.vote == message.sender
     granted = up_to_date and free and core.leader is None

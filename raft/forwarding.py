@@ -1,10 +1,20 @@
-"""From a proposal to a block: here if we lead, else through the leader, else wait."""
+"""What is asked of us and only a leader can do: here if we lead, else by the leader, else later.
+
+A proposal becomes a block; a read learns the block that must be applied before it may look.
+"""
 
 from raft.block import BlockKind
 from raft.core import Core
-from raft.messages import Propose, ProposeAnswer
+from raft.messages import Propose, ProposeAnswer, ReadAnswer, ReadRequest
 
-__all__ = ["on_propose", "on_propose_answer", "place_waiting"]
+__all__ = [
+    "on_propose",
+    "on_propose_answer",
+    "on_read_answer",
+    "on_read_request",
+    "place_waiting",
+    "send_reads",
+]
 
 
 def place_waiting(core: Core) -> None:
@@ -55,3 +65,20 @@ def on_propose_answer(core: Core, message: ProposeAnswer) -> None:
         core.proposals.dead(block_id)
     elif block_id.height <= core.outbox.applied.height:
         core.proposals.committed(block_id)
+
+
+def send_reads(core: Core) -> None:
+    """Queued reads go to the leader, all with one question; on the leader, replication asks."""
+    if core.leading is None and core.leader is not None and core.reads.has_queued:
+        core.send(ReadRequest, core.leader, number=core.reads.send(core.now_ms))
+
+
+def on_read_request(core: Core, message: ReadRequest) -> None:
+    """As for a read of our own; if we do not lead, the sender finds out and asks who does."""
+    if core.leading is not None:
+        core.reads.add_for(message.sender, message.number)
+
+
+def on_read_answer(core: Core, message: ReadAnswer) -> None:
+    """It was said by one who led after our question, so it holds whoever leads now."""
+    core.reads.answered(message.number, message.commit)

@@ -16,6 +16,8 @@ __all__ = [
     "Message",
     "Propose",
     "ProposeAnswer",
+    "ReadAnswer",
+    "ReadRequest",
     "SnapshotAnswer",
     "SnapshotChunk",
     "TakeOver",
@@ -116,6 +118,21 @@ class ProposeAnswer(Message):
     asked: Term
     """The term in which it was sent: an answer to an earlier attempt says nothing of this one."""
     block_id: BlockId | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadRequest(Message):
+    """ "Up to which block must I have applied to read what is committed now?" """
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadAnswer(Message):
+    """The leader's commit after it was asked; it led still, a majority says."""
+
+    number: int
+    commit: BlockId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,8 @@ from raft.messages import (
     Message,
     Propose,
     ProposeAnswer,
+    ReadAnswer,
+    ReadRequest,
     SnapshotAnswer,
     SnapshotChunk,
     TakeOver,
@@ -74,7 +76,7 @@ class Node:
     def wake_at_ms(self) -> int | None:
         """When `tick` next has something to do, if nothing else happens before."""
         core = self._core
-        times = [core.proposals.next_deadline_ms()]
+        times = [core.proposals.next_deadline_ms(), core.reads.next_deadline_ms()]
         if core.leading is not None:
             if len(core.members.all) > 1:
                 times += [core.leading.heartbeat_due_ms, core.leading.quorum_due_ms]
@@ -109,6 +111,7 @@ class Node:
         core = self._core
         core.advance_clock(now_ms)
         core.proposals.expire(now_ms)
+        core.reads.expire(now_ms)
         if core.leading is not None:
             replication.tick_leader(core, core.leading)
         elif core.is_electable() and now_ms >= core.timer.due_ms:
@@ -128,17 +131,17 @@ class Node:
         forwarding.place_waiting(core)
         return proposal
 
-    def read_index(self, now_ms: int) -> int:
-        """Start a linearizable read (section 8) on the leader; its ReadDone comes in a Ready.
+    def read_index(self, now_ms: int, deadline_ms: int | None = None) -> int:
+        """Start a linearizable read (section 8); the ReadDone of its number comes in a Ready.
 
-        Elsewhere it ends at once without a commit: ask the leader.
+        Elsewhere than on the leader it asks the leader, or waits for one; at its deadline (if None,
+        after an election timeout) it ends without a commit. Raises Refused when too many are open.
         """
         core = self._core
         core.advance_clock(now_ms)
-        number = core.reads.add()
-        if core.leading is None:
-            core.reads.refuse_all()
-        return number
+        if deadline_ms is None:
+            deadline_ms = now_ms + core.config.election_timeout_ms
+        return core.reads.add(deadline_ms)
 
     def transfer_leadership(self, to: NodeId, now_ms: int) -> None:
         """Let `to` lead as soon as it has our head (thesis 3.10). Raises Refused.
@@ -196,7 +199,7 @@ class Node:
         core = self._core
         if core.outbox.in_hand is not None:
             return False
-        replication.replicate(core)
+        self._put_out()
         core.reads.applied(core.outbox.applied)
         return bool(
             core.outbox.has_work(core.durable(), core.chain)
@@ -209,7 +212,7 @@ class Node:
         """The next work. The node goes on taking input meanwhile; `advance` says it is done."""
         core = self._core
         assert core.outbox.in_hand is None, "advance() the last Ready first"
-        replication.replicate(core)
+        self._put_out()
         removed = tuple(core.chain.collect(core.config.collect_blocks_max))
         for id_ in removed:
             core.proposals.dead(id_)
@@ -226,6 +229,11 @@ class Node:
             outcomes=outcomes,
             reads=reads,
         )
+
+    def _put_out(self) -> None:
+        """Messages that are due because of what came in."""
+        replication.replicate(self._core)
+        forwarding.send_reads(self._core)
 
     def advance(self) -> None:
         """The last Ready is done: its batch is durable, its blocks applied, its messages sent."""
@@ -274,5 +282,7 @@ _STEPS: dict[type[Message], Callable[[Core, Any], None]] = {
     SnapshotAnswer: replication.on_snapshot_answer,
     Propose: forwarding.on_propose,
     ProposeAnswer: forwarding.on_propose_answer,
+    ReadRequest: forwarding.on_read_request,
+    ReadAnswer: forwarding.on_read_answer,
 }
 """Message → rule. Literal, so that it can be grepped."""

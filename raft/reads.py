@@ -1,59 +1,157 @@
-"""Linearizable reads without writing (section 8, thesis 6.4), on the leader.
+"""Linearizable reads without writing (section 8, thesis 6.4), begun on any node.
 
-A read takes the commit of its time, waits until a majority answered a round that began after it,
-and then until that commit is applied. A loss of leadership ends it without a result.
+A read is queued, asked, confirmed, done. The leader takes the commit of its time and waits until a
+majority answered a round that began after it; another node asks the leader, whose answer is that
+commit. Then the read waits until the commit is applied here. A read changes nothing, so it may be
+asked again and again, and is: after a loss of leadership, and while an answer is overdue. What has
+no result at its deadline ends without one.
 """
 
-from raft.ids import BlockId
+import heapq
+from collections import deque
+
+from raft.errors import Refused
+from raft.ids import BlockId, NodeId
 from raft.ready import ReadDone
 
 __all__ = ["Reads"]
+
+_Asker = tuple[NodeId | None, int]
+"""Whose read it is (None: ours) and its number there."""
 
 
 class Reads:
     """Mutable queue of reads on their way."""
 
-    __slots__ = ("_asked", "_confirmed", "_next_number", "_queued", "done")
+    __slots__ = (
+        "_asked",
+        "_confirmed",
+        "_deadlines",
+        "_next_number",
+        "_open",
+        "_outstanding_max",
+        "_queued",
+        "_sent",
+        "_sent_ms",
+        "done",
+    )
 
-    def __init__(self) -> None:
-        self._next_number = 1
-        self._queued: list[int] = []  # until this leader has committed a block of its own
-        self._asked: list[tuple[int, int, BlockId]] = []  # number, round it needs, commit
+    def __init__(self, outstanding_max: int, *, first_number: int) -> None:
+        """A random `first_number` keeps answers to an earlier life from being taken for ours."""
+        self._outstanding_max = outstanding_max
+        self._next_number = first_number
+        self._open: set[int] = set()  # ours, not told yet
+        self._deadlines: list[tuple[int, int]] = []
+        self._queued: list[_Asker] = []
+        self._asked: deque[tuple[_Asker, int, BlockId]] = deque()  # as leader: round, commit
+        self._sent: dict[int, list[_Asker]] = {}  # to our leader: number of the last of them → all
+        self._sent_ms = 0
         self._confirmed: list[tuple[int, BlockId]] = []  # until applied
         self.done: list[ReadDone] = []
 
-    def add(self) -> int:
+    def add(self, deadline_ms: int) -> int:
+        """A read of ours. Raises Refused when too many are open."""
+        if len(self._open) >= self._outstanding_max:
+            raise Refused(f"{self._outstanding_max} reads are open already")
         number = self._next_number
         self._next_number += 1
-        self._queued.append(number)
+        self._open.add(number)
+        heapq.heappush(self._deadlines, (deadline_ms, number))
+        self._queued.append((None, number))
         return number
+
+    def add_for(self, sender: NodeId, number: int) -> None:
+        """A read that another node asks us for. Past the bound it is dropped: it asks again."""
+        if len(self._queued) + len(self._asked) < self._outstanding_max:
+            self._queued.append((sender, number))
 
     @property
     def has_queued(self) -> bool:
         return bool(self._queued)
 
+    # -- on the leader
+
     def ask(self, round_: int, commit: BlockId) -> None:
         """Every queued read is answered by this round, as of this commit."""
-        self._asked += [(number, round_, commit) for number in self._queued]
+        self._asked.extend((asker, round_, commit) for asker in self._queued)
         self._queued.clear()
 
-    def confirm(self, round_: int) -> None:
-        """A majority answered this round."""
-        self._confirmed += [
-            (number, commit) for number, asked, commit in self._asked if asked <= round_
+    def confirm(self, round_: int) -> list[tuple[NodeId, int, BlockId]]:
+        """A majority answered this round; return what others are to be told."""
+        answers: list[tuple[NodeId, int, BlockId]] = []
+        while self._asked and self._asked[0][1] <= round_:
+            (sender, number), _, commit = self._asked.popleft()
+            if sender is None:
+                self._confirmed.append((number, commit))
+            else:
+                answers.append((sender, number, commit))
+        return answers
+
+    # -- elsewhere
+
+    def send(self, now_ms: int) -> int:
+        """All queued reads go to the leader under the number of the last, which is returned."""
+        number = self._queued[-1][1]
+        self._sent[number] = self._queued
+        self._sent_ms = now_ms
+        self._queued = []
+        return number
+
+    def send_again(self, sent_until_ms: int) -> None:
+        """The question or its answer was lost, if it left that long ago."""
+        if self._sent and self._sent_ms <= sent_until_ms:
+            self._requeue()
+
+    def answered(self, number: int, commit: BlockId) -> None:
+        """The leader's word for the reads that were sent under this number."""
+        for _, read in self._sent.pop(number, ()):
+            self._confirmed.append((read, commit))
+
+    # -- everywhere
+
+    def start_over(self) -> None:
+        """The leader is another one, or none: ours wait for the next; others ask again."""
+        self._queued = [asker for asker in self._queued if asker[0] is None]
+        self._queued += [asker for asker, _, _ in self._asked if asker[0] is None]
+        self._asked.clear()
+        self._requeue()
+
+    def _requeue(self) -> None:
+        for askers in self._sent.values():
+            self._queued += askers
+        self._sent.clear()
+        self._forget_ended()
+
+    def _forget_ended(self) -> None:
+        self._queued = [
+            (sender, n) for sender, n in self._queued if sender is not None or n in self._open
         ]
-        self._asked = [read for read in self._asked if read[1] > round_]
 
     def applied(self, applied: BlockId) -> None:
         """The state machine stands here: which reads may look at it?"""
-        ready = [read for read in self._confirmed if read[1].height <= applied.height]
-        if ready:
-            self.done += [ReadDone(number=number, commit=commit) for number, commit in ready]
-            self._confirmed = [r for r in self._confirmed if r[1].height > applied.height]
+        if not self._confirmed:
+            return
+        for number, commit in self._confirmed:
+            if commit.height <= applied.height and number in self._open:
+                self._end(number, commit)
+        self._confirmed = [r for r in self._confirmed if r[1].height > applied.height]
 
-    def refuse_all(self) -> None:
-        """This node does not lead (any more)."""
-        numbers = self._queued + [read[0] for read in self._asked]
-        self.done += [ReadDone(number=number, commit=None) for number in numbers]
-        self._queued.clear()
-        self._asked.clear()
+    def expire(self, now_ms: int) -> None:
+        """End what is past its deadline, without a result."""
+        ended = False
+        while self._deadlines and self._deadlines[0][0] <= now_ms:
+            number = heapq.heappop(self._deadlines)[1]
+            if number in self._open:
+                self._end(number, None)
+                ended = True
+        if ended:  # so that the queue stays bounded while nobody leads
+            self._forget_ended()
+
+    def next_deadline_ms(self) -> int | None:
+        while self._deadlines and self._deadlines[0][1] not in self._open:
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def _end(self, number: int, commit: BlockId | None) -> None:
+        self._open.remove(number)
+        self.done.append(ReadDone(number=number, commit=commit))

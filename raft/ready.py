@@ -15,7 +15,7 @@ __all__ = ["ReadDone", "Ready", "Status"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadDone:
-    """A linearizable read may look at the state machine now; None: ask again, no leader led."""
+    """A linearizable read may look at the state machine now; None: no leader answered in time."""
 
     number: int
     commit: BlockId | None

@@ -6,7 +6,7 @@ from raft.errors import CorruptBlock, InvariantBroken
 from raft.forwarding import place_waiting
 from raft.ids import GENESIS, BlockId, Height, NodeId
 from raft.members import encode_members
-from raft.messages import Append, AppendAnswer, SnapshotAnswer, SnapshotChunk, TakeOver
+from raft.messages import Append, AppendAnswer, ReadAnswer, SnapshotAnswer, SnapshotChunk, TakeOver
 from raft.progress import Flow, Progress
 from raft.roles import Role, RoleEvent
 from raft.snapshots import begin_snapshot, on_snapshot_chunk, send_chunk
@@ -104,7 +104,8 @@ def _ask_round(core: Core, leading: Leading) -> None:
 def _confirm_rounds(core: Core, leading: Leading) -> None:
     rounds = {peer: p.round for peer, p in leading.progress.items()} | {core.id: leading.round}
     answered = sorted((rounds.get(voter, 0) for voter in core.members.voters), reverse=True)
-    core.reads.confirm(answered[core.members.majority - 1])
+    for asker, number, commit in core.reads.confirm(answered[core.members.majority - 1]):
+        core.send(ReadAnswer, asker, number=number, commit=commit)
 
 
 def _send(
@@ -181,6 +182,7 @@ def _heed_leader(core: Core, leader: NodeId) -> None:
     elif core.leader != leader:
         raise InvariantBroken(f"{core.leader} and {leader} both lead term {core.term}")
     core.timer.hear_leader(core.now_ms)
+    core.reads.send_again(core.now_ms - core.config.heartbeat_ms)
     place_waiting(core)
 
 

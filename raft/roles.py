@@ -23,6 +23,7 @@ class RoleEvent(Enum):
     PRE_VOTE_WON = auto()  # a majority would vote for us
     VOTE_WON = auto()  # a majority did
     VOTE_REFUSED = auto()  # a majority did not
+    GAVE_WAY = auto()  # another asks at the same time, could win too, and has the higher id
     TRANSFER = auto()  # the leader asked us to take over at once
     LEADER_FOUND = auto()  # an append or snapshot of this very term
     NEWER_TERM = auto()  # a message of a newer term
@@ -38,6 +39,7 @@ TRANSITIONS: dict[tuple[Role, RoleEvent], Role] = {
     (Role.PRE_CANDIDATE, RoleEvent.ELECTION_TIMEOUT): Role.PRE_CANDIDATE,
     (Role.PRE_CANDIDATE, RoleEvent.PRE_VOTE_WON): Role.CANDIDATE,
     (Role.PRE_CANDIDATE, RoleEvent.VOTE_REFUSED): Role.FOLLOWER,
+    (Role.PRE_CANDIDATE, RoleEvent.GAVE_WAY): Role.FOLLOWER,
     (Role.PRE_CANDIDATE, RoleEvent.TRANSFER): Role.CANDIDATE,
     (Role.PRE_CANDIDATE, RoleEvent.LEADER_FOUND): Role.FOLLOWER,
     (Role.PRE_CANDIDATE, RoleEvent.NEWER_TERM): Role.FOLLOWER,

@@ -17,6 +17,8 @@ from raft.messages import (
     Message,
     Propose,
     ProposeAnswer,
+    ReadAnswer,
+    ReadRequest,
     SnapshotAnswer,
     SnapshotChunk,
     TakeOver,
@@ -55,7 +57,7 @@ BY_NAME = {
 } | dict.fromkeys(["pre", "forced", "granted", "accepted", "done"], st.booleans())
 KINDS = [
     VoteRequest, VoteAnswer, Append, AppendAnswer, SnapshotChunk, SnapshotAnswer,
-    Propose, ProposeAnswer, TakeOver,
+    Propose, ProposeAnswer, TakeOver, ReadRequest, ReadAnswer,
 ]  # fmt: skip
 
 

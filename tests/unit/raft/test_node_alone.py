@@ -271,9 +271,12 @@ def test_a_read_waits_for_what_is_committed_to_be_applied() -> None:
     assert [(read.number, read.commit) for read in ready.reads] == [(number, commit)]
 
 
-def test_a_read_elsewhere_than_on_the_leader_ends_without_result() -> None:
+def test_a_read_without_a_leader_ends_at_its_deadline_without_result() -> None:
     host = Host(MemoryFiles(), config(initial_voters=(ONE, NodeId(2))))
-    number = host.node.read_index(0)
+    number = host.node.read_index(0, deadline_ms=20)
+    assert not host.node.has_ready()
+    assert host.node.wake_at_ms() == 20
+    host.node.tick(20)
 
     assert [(r.number, r.commit) for r in host.node.ready().reads] == [(number, None)]
 
