@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from josefine_broker.config import BrokerConfig, Listener, LogSection
-from josefine_broker.core.image import BrokerEntry, Endpoint
+from josefine_broker.core.changes import RegisterBroker
+from josefine_broker.core.image import Endpoint
 from josefine_broker.core.log_config import LogConfig, TimestampType
 from josefine_broker.core.topic_config import TopicSettings
 from josefine_broker.handlers.context import BrokerSettings, Context, RequestInfo
@@ -63,9 +64,9 @@ def connection_limits(config: BrokerConfig) -> ConnectionLimits:
     )
 
 
-def broker_entry(
+def registration(
     broker_id: int, bound: Iterable[Bound], advertised: Iterable[Listener], this_host: str
-) -> BrokerEntry:
+) -> RegisterBroker:
     """What the cluster is told of this broker: per listener the advertised address, else the bound
     one (with `this_host` for a wildcard, which only the binder understands)."""
     named = {listener.name: listener for listener in advertised}
@@ -77,7 +78,7 @@ def broker_entry(
         else:
             host = this_host if listener.host in WILDCARDS else listener.host
             endpoints.append(Endpoint(listener.name, host, listener.port))
-    return BrokerEntry(broker_id=broker_id, endpoints=tuple(endpoints))
+    return RegisterBroker(broker_id=broker_id, incarnation="", endpoints=tuple(endpoints))
 
 
 _new = tuple.__new__

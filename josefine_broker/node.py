@@ -16,16 +16,18 @@ import socket
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, Fatal, KafkaError
 from josefine_broker.compose import (
-    broker_entry,
     broker_settings,
     connection_limits,
+    registration,
     routes,
 )
 from josefine_broker.config import BrokerConfig, HostPort
-from josefine_broker.core.changes import RegisterBroker
+from josefine_broker.core.changes import At, Change
+from josefine_broker.core.controller import Controller, ControllerConfig, Heartbeat
 from josefine_broker.core.image import MetadataImage
 from josefine_broker.core.parked import Parked
 from josefine_broker.handlers.blocks import apply_block, reconcile
@@ -89,7 +91,7 @@ class Node:
         raft_port.host = raft_host
         reconcile(ctx)
         _say_recovered(manager, say)
-        await self._register(ctx, bound)
+        await self._register(ctx, raft_host, bound, clean=manager.clean_shutdown)
         await self._serve(ctx, hosting, bound)
         await self._start_admin(ctx, manager, raft_host, admin_bound)
         self._announce(bound, admin_bound, say)
@@ -172,20 +174,42 @@ class Node:
 
     def _apply(self, ctx: Context, block: Block) -> None:
         try:
-            apply_block(ctx, block.payload, replaying=self._replaying)
+            apply_block(ctx, block.payload, At(*block.id), replaying=self._replaying)
         except Fatal as error:  # the task that calls us would only keep it for whoever awaits it
             self._failed(error)
             raise
 
-    async def _register(self, ctx: Context, bound: Sequence[Bound]) -> None:
-        """Tell the cluster where this broker is, if it does not know it already."""
+    async def _register(
+        self, ctx: Context, raft_host: RaftHost, bound: Sequence[Bound], *, clean: bool
+    ) -> None:
+        """Register this incarnation; as the sole voter, unfence it too."""
         config = self.config.broker
-        entry = broker_entry(config.id, bound, config.advertised_listeners, socket.gethostname())
-        if ctx.image.brokers.get(config.id) == entry:
-            return
+        known = ctx.image.brokers.get(config.id)
+        register = registration(config.id, bound, config.advertised_listeners, socket.gethostname())
+        register = replace(
+            register,
+            incarnation=uuid.uuid4().hex,
+            clean=clean,
+            previous_epoch=-1 if known is None else known.epoch,
+        )
+        await self._commit(ctx, register)
+        controller = Controller(config.id, ControllerConfig())
+        status = raft_host.status()
+        controller.lead(status.term, ctx.image, self._clock.monotonic_ms())
+        while not ctx.image.is_live(config.id):
+            now_ms = self._clock.monotonic_ms()
+            epoch = ctx.image.brokers[config.id].epoch
+            beat = Heartbeat(broker_id=config.id, broker_epoch=epoch, applied_height=epoch)
+            controller.heartbeat(beat, ctx.image, now_ms)
+            decision = controller.decide(ctx.image, now_ms)
+            assert decision is not None, "a fenced broker that is heard is unfenced"
+            await self._commit(ctx, decision)
+
+    async def _commit(self, ctx: Context, change: Change) -> None:
+        """Propose and wait. Raises OSError."""
         timeout_ms = self.config.raft.proposal_timeout_ms
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        proposal = ctx.propose(RegisterBroker(broker=entry), deadline_ms)
+        proposal = ctx.propose(change, deadline_ms)
         waiting = ctx.answer_when_settled([proposal], deadline_ms, lambda: None)
         if isinstance(waiting, Parked):
             settled = asyncio.Event()

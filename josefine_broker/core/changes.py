@@ -1,29 +1,16 @@
-"""The changes of the cluster's metadata: values, their bytes (the Raft payloads), and `apply`.
+"""The changes of the cluster's metadata, as values. `apply.py` applies them, `change_codec.py`
+turns them into Raft payloads.
 
-Rules: `apply` is pure: equal images and changes give equal images on every broker. A change that
-no longer fits (two creations of one name raced) raises KafkaError, on every broker alike, and the
-image stays. Bytes are JSON with a version: a block is read by people, and rarely written. A change
-this broker does not know is CorruptData, and its host must stop: skipping it would fork the image.
+Rules: a change carries its effects, chosen by its proposer; nothing is elected or placed when it is
+applied, so brokers of two versions cannot disagree. Whatever a change depends on is named in it
+(an id, an epoch, a count) and is compared when it is applied.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
-from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
-from josefine_broker.core.image import (
-    BrokerEntry,
-    MetadataImage,
-    PartitionEntry,
-    TopicEntry,
-    broker_from_plain,
-    broker_to_plain,
-    canonical_json,
-    read_json,
-)
-
-CHANGE_VERSION = 1
+from josefine_broker.core.image import Address, Endpoint, FeatureRange, PartitionEntry
 
 Replicas = tuple[tuple[int, ...], ...]
 """Broker ids per partition; the first is the preferred leader."""
@@ -36,21 +23,128 @@ class Origin(NamedTuple):
     number: int
 
 
+class At(NamedTuple):
+    """The Raft block that carries a change."""
+
+    term: int
+    height: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterBroker:
-    """A broker started: add it, or replace what is known of it."""
+    """A broker started: a new incarnation, fenced until the controller hears it.
 
-    broker: BrokerEntry
+    `clean`: its data directory was closed by the incarnation of `previous_epoch` (-1: by none).
+    """
+
+    broker_id: int
+    incarnation: str
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+    raft: Address | None = None
+    admin: str | None = None
+    features: tuple[FeatureRange, ...] = ()
+    clean: bool = True
+    previous_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisterBroker:
+    """A broker left for good; refused while it holds replicas."""
+
+    broker_id: int
+
+
+class BrokerState(NamedTuple):
+    """What the controller says of one incarnation of a broker."""
+
+    broker_id: int
+    epoch: int
+    fenced: bool
+    shutting_down: bool
+    unclean: bool
+
+
+class PartitionState(NamedTuple):
+    """What the controller makes of one partition, if it still is at `partition_epoch`."""
+
+    topic_id: UUID
+    partition: int
+    partition_epoch: int
+    leader: int
+    leader_epoch: int
+    """That of the partition now, or one more: a new leader, or the old one elected again."""
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    elr: tuple[int, ...] = ()
+
+    @classmethod
+    def of(
+        cls, topic_id: UUID, partition: int, old: PartitionEntry, new: PartitionEntry
+    ) -> "PartitionState":
+        """From `old` to `new`; the partition epoch is the old one's."""
+        return cls(
+            topic_id,
+            partition,
+            old.partition_epoch,
+            new.leader,
+            new.leader_epoch,
+            new.isr,
+            new.replicas,
+            new.adding,
+            new.removing,
+            new.elr,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What the controller of `controller_term` decided. Refused as a whole in a block of another
+    term; entries that no longer fit are skipped, the controller looks again."""
+
+    controller_term: int
+    reason: str
+    """For people who read the chain."""
+    brokers: tuple[BrokerState, ...] = ()
+    partitions: tuple[PartitionState, ...] = ()
+
+
+class IsrItem(NamedTuple):
+    """The in-sync replicas of one partition as its leader wants them."""
+
+    topic_id: UUID
+    partition: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[int, ...]
+    elr: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterIsr:
+    """A partition leader changes its ISRs (KIP-497). Items that no longer fit are skipped: the
+    proposer reads in the image what came of each."""
+
+    broker_id: int
+    broker_epoch: int
+    items: tuple[IsrItem, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopic:
-    """A topic with all its partitions, in one change."""
+    """A topic with all its partitions, in one change.
+
+    Replicas in `offline` are not in sync at birth; the first that is leads. Where all are offline,
+    all are in sync (an empty log has every record) and nobody leads yet.
+    """
 
     name: str
     topic_id: UUID
     replicas: Replicas
     config: tuple[tuple[str, str], ...] = ()
+    offline: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +156,12 @@ class DeleteTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatePartitions:
-    """More partitions; `first_partition` is how many its proposer saw."""
+    """More partitions; `first_partition` is how many its proposer saw. `offline` as CreateTopic."""
 
     topic_id: UUID
     first_partition: int
     replicas: Replicas
+    offline: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,190 +184,12 @@ class AllocateProducerIds:
 
 Change = (
     RegisterBroker
+    | UnregisterBroker
+    | Decision
+    | AlterIsr
     | CreateTopic
     | DeleteTopic
     | CreatePartitions
     | AlterTopicConfig
     | AllocateProducerIds
 )
-
-C = TypeVar("C")
-
-
-def apply(image: MetadataImage, change: Change) -> MetadataImage:
-    """The image after `change`. Raises KafkaError when the change no longer fits."""
-    match change:
-        case RegisterBroker(broker=broker):
-            return replace(image, brokers={**image.brokers, broker.broker_id: broker})
-        case CreateTopic():
-            return _create_topic(image, change)
-        case DeleteTopic(topic_id=topic_id):
-            topic = _topic(image, topic_id)
-            topics = {name: each for name, each in image.topics.items() if name != topic.name}
-            names = {key: name for key, name in image.topic_names.items() if key != topic_id}
-            return replace(image, topics=topics, topic_names=names)
-        case CreatePartitions():
-            return _create_partitions(image, change)
-        case AlterTopicConfig(topic_id=topic_id, assign=assign, remove=remove):
-            topic = _topic(image, topic_id)
-            config = {name: value for name, value in topic.config if name not in remove}
-            config.update(assign)
-            return _with_topic(image, replace(topic, config=tuple(sorted(config.items()))))
-        case AllocateProducerIds(first_id=first_id, count=count):
-            if first_id != image.next_producer_id:
-                raise KafkaError(
-                    ErrorCode.coordinator_load_in_progress,
-                    f"producer ids from {first_id} are taken, next is {image.next_producer_id}",
-                )
-            return replace(image, next_producer_id=first_id + count)
-
-
-def _topic(image: MetadataImage, topic_id: UUID) -> TopicEntry:
-    topic = image.topic_by_id(topic_id)
-    if topic is None:
-        raise KafkaError(ErrorCode.unknown_topic_or_partition, f"no topic with id {topic_id}")
-    return topic
-
-
-def _with_topic(image: MetadataImage, topic: TopicEntry) -> MetadataImage:
-    return replace(image, topics={**image.topics, topic.name: topic})
-
-
-def _create_topic(image: MetadataImage, change: CreateTopic) -> MetadataImage:
-    if change.name in image.topics or change.topic_id in image.topic_names:
-        raise KafkaError(ErrorCode.topic_already_exists, f"topic '{change.name}' already exists")
-    topic = TopicEntry(
-        name=change.name,
-        topic_id=change.topic_id,
-        partitions=_new_partitions(change.replicas),
-        config=tuple(sorted(change.config)),
-    )
-    names = {**image.topic_names, topic.topic_id: topic.name}
-    return replace(_with_topic(image, topic), topic_names=names)
-
-
-def _create_partitions(image: MetadataImage, change: CreatePartitions) -> MetadataImage:
-    topic = _topic(image, change.topic_id)
-    if len(topic.partitions) != change.first_partition:
-        raise KafkaError(
-            ErrorCode.invalid_partitions,
-            f"topic '{topic.name}' has {len(topic.partitions)} partitions by now, "
-            f"not {change.first_partition}",
-        )
-    partitions = topic.partitions + _new_partitions(change.replicas)
-    return _with_topic(image, replace(topic, partitions=partitions))
-
-
-def _new_partitions(replicas: Replicas) -> tuple[PartitionEntry, ...]:
-    return tuple(
-        PartitionEntry(leader=ids[0], leader_epoch=0, partition_epoch=0, replicas=ids, isr=ids)
-        for ids in replicas
-    )
-
-
-def encode_change(change: Change, origin: Origin) -> bytes:
-    """The Raft payload of a change."""
-    kind = _KIND_OF[type(change)]
-    plain = {
-        "version": CHANGE_VERSION,
-        "kind": kind.name,
-        "origin": list(origin),
-        "change": kind.to_plain(change),
-    }
-    return canonical_json(plain)
-
-
-def decode_change(payload: bytes | memoryview) -> tuple[Change, Origin]:
-    """Raises CorruptData for bytes that are no change, or one of a newer broker's."""
-    plain = read_json(payload, "metadata change")
-    version, name = plain.get("version"), plain.get("kind")
-    if version != CHANGE_VERSION:
-        raise CorruptData(f"metadata change of version {version}, known is {CHANGE_VERSION}")
-    kind = _KINDS.get(str(name))
-    if kind is None:
-        raise CorruptData(f"metadata change of unknown kind {name!r}")
-    try:
-        broker_id, number = plain["origin"]
-        return kind.from_plain(plain["change"]), Origin(broker_id, number)
-    except (KeyError, TypeError, ValueError) as error:
-        raise CorruptData(f"metadata change {name!r}: {error!r}") from error
-
-
-class _Kind(NamedTuple):
-    name: str
-    change_type: type[Change]
-    to_plain: Callable[[Any], dict[str, Any]]
-    from_plain: Callable[[dict[str, Any]], Change]
-
-
-def _replicas(plain: list[list[int]]) -> Replicas:
-    return tuple(tuple(ids) for ids in plain)
-
-
-def _pairs(plain: list[list[str]]) -> tuple[tuple[str, str], ...]:
-    return tuple((name, value) for name, value in plain)
-
-
-def _create_topic_plain(c: CreateTopic) -> dict[str, Any]:
-    config = [list(pair) for pair in c.config]
-    return {"name": c.name, "id": c.topic_id.hex, "replicas": c.replicas, "config": config}
-
-
-def _create_topic_change(p: dict[str, Any]) -> CreateTopic:
-    return CreateTopic(
-        name=p["name"],
-        topic_id=UUID(p["id"]),
-        replicas=_replicas(p["replicas"]),
-        config=_pairs(p["config"]),
-    )
-
-
-def _create_partitions_plain(c: CreatePartitions) -> dict[str, Any]:
-    return {"id": c.topic_id.hex, "first": c.first_partition, "replicas": c.replicas}
-
-
-def _create_partitions_change(p: dict[str, Any]) -> CreatePartitions:
-    return CreatePartitions(
-        topic_id=UUID(p["id"]),
-        first_partition=p["first"],
-        replicas=_replicas(p["replicas"]),
-    )
-
-
-def _alter_config_plain(c: AlterTopicConfig) -> dict[str, Any]:
-    return {"id": c.topic_id.hex, "assign": c.assign, "remove": c.remove}
-
-
-def _alter_config_change(p: dict[str, Any]) -> AlterTopicConfig:
-    return AlterTopicConfig(
-        topic_id=UUID(p["id"]), assign=_pairs(p["assign"]), remove=tuple(p["remove"])
-    )
-
-
-_TABLE = (
-    _Kind(
-        "register_broker",
-        RegisterBroker,
-        lambda c: broker_to_plain(c.broker),
-        lambda p: RegisterBroker(broker=broker_from_plain(p)),
-    ),
-    _Kind("create_topic", CreateTopic, _create_topic_plain, _create_topic_change),
-    _Kind(
-        "delete_topic",
-        DeleteTopic,
-        lambda c: {"id": c.topic_id.hex},
-        lambda p: DeleteTopic(topic_id=UUID(p["id"])),
-    ),
-    _Kind(
-        "create_partitions", CreatePartitions, _create_partitions_plain, _create_partitions_change
-    ),
-    _Kind("alter_topic_config", AlterTopicConfig, _alter_config_plain, _alter_config_change),
-    _Kind(
-        "allocate_producer_ids",
-        AllocateProducerIds,
-        lambda c: {"broker": c.broker_id, "first": c.first_id, "count": c.count},
-        lambda p: AllocateProducerIds(broker_id=p["broker"], first_id=p["first"], count=p["count"]),
-    ),
-)
-_KINDS = {kind.name: kind for kind in _TABLE}
-_KIND_OF = {kind.change_type: kind for kind in _TABLE}

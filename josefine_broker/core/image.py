@@ -30,13 +30,47 @@ class Endpoint(NamedTuple):
     port: int
 
 
+class Address(NamedTuple):
+    """Where other brokers dial this one's Raft."""
+
+    host: str
+    port: int
+
+
+class FeatureRange(NamedTuple):
+    """The levels of one feature that a broker's code understands, both inclusive."""
+
+    name: str
+    min_level: int
+    max_level: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerEntry:
-    """A registered broker."""
+    """A registered broker: one incarnation (one process) of it."""
 
     broker_id: int
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
+    epoch: int = 0
+    """Height of the block that registered this incarnation: a later one has a larger epoch."""
+    incarnation: str = ""
+    """What the process called itself; a broker that reads another name here was superseded."""
+    fenced: bool = True
+    """The controller does not hear it: it leads nothing and joins no ISR."""
+    shutting_down: bool = False
+    """It asked to stop: its leaderships move away, it joins no ISR."""
+    unclean: bool = False
+    """Its data directory was not closed: it may lack records it confirmed (KIP-966), until the
+    controller has taken it out of every ISR that has another member."""
+    raft: Address | None = None
+    admin: str | None = None
+    """URL of its health and metrics."""
+    features: tuple[FeatureRange, ...] = ()
+
+    @property
+    def is_live(self) -> bool:
+        return not self.fenced and not self.shutting_down
 
     def endpoint(self, listener: str) -> Endpoint | None:
         return next((each for each in self.endpoints if each.listener == listener), None)
@@ -50,7 +84,24 @@ class PartitionEntry:
     leader_epoch: int
     partition_epoch: int
     replicas: tuple[int, ...]
+    """The first is the preferred leader; those of `adding` and `removing` are among them."""
     isr: tuple[int, ...]
+    """Never empty but after an unclean shutdown with `elr`; kept as it was while nobody leads."""
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    """Replicas that come and go by the reassignment under way (KIP-455)."""
+    elr: tuple[int, ...] = ()
+    """Eligible leader replicas (KIP-966): they left an ISR below `min.insync.replicas`, when
+    nothing was confirmed any more, so they have every committed record."""
+
+    @property
+    def is_reassigning(self) -> bool:
+        return bool(self.adding or self.removing)
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """The replicas when the reassignment under way is complete."""
+        return tuple(each for each in self.replicas if each not in self.removing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +131,16 @@ class MetadataImage:
     topics: Mapping[str, TopicEntry] = field(default_factory=_nothing)
     topic_names: Mapping[UUID, str] = field(default_factory=_nothing)
     next_producer_id: int = 0
+    features: Mapping[str, int] = field(default_factory=_nothing)
+    """Finalized levels (KIP-584): every registered broker understands them."""
+
+    def is_live(self, broker_id: int) -> bool:
+        """Registered, heard by the controller, not about to stop."""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and broker.is_live
+
+    def live_brokers(self) -> frozenset[int]:
+        return frozenset(key for key, broker in self.brokers.items() if broker.is_live)
 
     def topic_by_id(self, topic_id: UUID) -> TopicEntry | None:
         name = self.topic_names.get(topic_id)
@@ -99,6 +160,7 @@ class MetadataImage:
             "brokers": [broker_to_plain(self.brokers[key]) for key in sorted(self.brokers)],
             "topics": [topic_to_plain(self.topics[name]) for name in sorted(self.topics)],
             "next_producer_id": self.next_producer_id,
+            "features": dict(self.features),
         }
         return canonical_json(plain)
 
@@ -120,8 +182,9 @@ class MetadataImage:
                 topics=topics,
                 topic_names={topic.topic_id: name for name, topic in topics.items()},
                 next_producer_id=plain["next_producer_id"],
+                features={str(name): int(level) for name, level in plain["features"].items()},
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CorruptData(f"metadata image: {error!r}") from error
 
 
@@ -147,43 +210,82 @@ def broker_to_plain(broker: BrokerEntry) -> dict[str, Any]:
         "id": broker.broker_id,
         "endpoints": [list(each) for each in broker.endpoints],
         "rack": broker.rack,
+        "epoch": broker.epoch,
+        "incarnation": broker.incarnation,
+        "fenced": broker.fenced,
+        "shutting_down": broker.shutting_down,
+        "unclean": broker.unclean,
+        "raft": broker.raft,
+        "admin": broker.admin,
+        "features": [list(each) for each in broker.features],
     }
 
 
 def broker_from_plain(plain: dict[str, Any]) -> BrokerEntry:
     """The broker of `broker_to_plain`. Raises KeyError, TypeError, ValueError."""
-    endpoints = tuple(Endpoint(*each) for each in plain["endpoints"])
-    return BrokerEntry(broker_id=plain["id"], endpoints=endpoints, rack=plain["rack"])
+    return BrokerEntry(
+        broker_id=plain["id"],
+        endpoints=tuple(Endpoint(*each) for each in plain["endpoints"]),
+        rack=plain["rack"],
+        epoch=plain["epoch"],
+        incarnation=plain["incarnation"],
+        fenced=plain["fenced"],
+        shutting_down=plain["shutting_down"],
+        unclean=plain["unclean"],
+        raft=None if plain["raft"] is None else Address(*plain["raft"]),
+        admin=plain["admin"],
+        features=tuple(FeatureRange(*each) for each in plain["features"]),
+    )
 
 
 def topic_to_plain(topic: TopicEntry) -> dict[str, Any]:
-    """A topic as JSON values; a partition is a list, its fields in order."""
+    """A topic as JSON values."""
     return {
         "name": topic.name,
         "id": topic.topic_id.hex,
         "config": [list(pair) for pair in topic.config],
-        "partitions": [
-            [each.leader, each.leader_epoch, each.partition_epoch, [*each.replicas], [*each.isr]]
-            for each in topic.partitions
-        ],
+        "partitions": [partition_to_plain(each) for each in topic.partitions],
     }
 
 
 def topic_from_plain(plain: dict[str, Any]) -> TopicEntry:
     """The topic of `topic_to_plain`. Raises KeyError, TypeError, ValueError."""
-    partitions = tuple(
-        PartitionEntry(
-            leader=leader,
-            leader_epoch=leader_epoch,
-            partition_epoch=partition_epoch,
-            replicas=tuple(replicas),
-            isr=tuple(isr),
-        )
-        for leader, leader_epoch, partition_epoch, replicas, isr in plain["partitions"]
-    )
     return TopicEntry(
         name=plain["name"],
         topic_id=UUID(plain["id"]),
-        partitions=partitions,
+        partitions=tuple(partition_from_plain(each) for each in plain["partitions"]),
         config=tuple((name, value) for name, value in plain["config"]),
     )
+
+
+def partition_to_plain(entry: PartitionEntry) -> list[Any]:
+    """A partition as a list, its fields in order; the rarely used ones only when they say more."""
+    plain: list[Any] = [
+        entry.leader,
+        entry.leader_epoch,
+        entry.partition_epoch,
+        entry.replicas,
+        entry.isr,
+    ]
+    if entry.adding or entry.removing or entry.elr:
+        plain += [entry.adding, entry.removing, entry.elr]
+    return plain
+
+
+def partition_from_plain(plain: list[Any]) -> PartitionEntry:
+    """The partition of `partition_to_plain`. Raises TypeError, ValueError."""
+    leader, leader_epoch, partition_epoch, *lists = plain
+    replicas, isr, adding, removing, elr = map(tuple, lists if len(lists) > 2 else [*lists, *_NONE])
+    return PartitionEntry(
+        leader=leader,
+        leader_epoch=leader_epoch,
+        partition_epoch=partition_epoch,
+        replicas=replicas,
+        isr=isr,
+        adding=adding,
+        removing=removing,
+        elr=elr,
+    )
+
+
+_NONE: tuple[tuple[int, ...], ...] = ((), (), ())

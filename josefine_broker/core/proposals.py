@@ -8,7 +8,8 @@ whose proposer gave up may still be applied later, as in Kafka.
 from collections.abc import Callable, Hashable, Sequence
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.core.changes import Change, Origin, encode_change
+from josefine_broker.core.change_codec import encode_change
+from josefine_broker.core.changes import Change, Origin
 from josefine_broker.core.parked import Parked
 
 

@@ -10,7 +10,9 @@ KAFKA_STORAGE_ERROR, and the next change tries again.
 
 from josefine_broker.base.errors import CorruptData, Fatal, KafkaError
 from josefine_broker.base.ids import TopicPartition
-from josefine_broker.core.changes import AllocateProducerIds, apply, decode_change
+from josefine_broker.core.apply import apply
+from josefine_broker.core.change_codec import decode_change
+from josefine_broker.core.changes import AllocateProducerIds, At
 from josefine_broker.core.image import OFFSETS_TOPIC, TopicEntry
 from josefine_broker.core.topic_config import TopicSettings, resolve
 from josefine_broker.handlers.context import Context, HostedPartition
@@ -21,15 +23,17 @@ from josefine_broker.records.reader import read_records
 REPLAY_BYTES = 1 << 20
 
 
-def apply_block(ctx: Context, payload: bytes | memoryview, *, replaying: bool = False) -> None:
-    """Apply the payload of one block. Raises Fatal."""
+def apply_block(
+    ctx: Context, payload: bytes | memoryview, at: At, *, replaying: bool = False
+) -> None:
+    """Apply the payload of the block at `at`. Raises Fatal."""
     try:
         change, origin = decode_change(payload)
     except CorruptData as unknown:
         raise Fatal(f"a committed block that this broker cannot apply: {unknown}") from unknown
     error: KafkaError | None = None
     try:
-        ctx.image = apply(ctx.image, change)
+        ctx.image = apply(ctx.image, change, at)
     except KafkaError as refused:
         error = refused
     if replaying:

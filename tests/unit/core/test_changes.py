@@ -8,22 +8,37 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
+from josefine_broker.core.apply import apply
+from josefine_broker.core.change_codec import decode_change, encode_change
 from josefine_broker.core.changes import (
     AllocateProducerIds,
+    AlterIsr,
     AlterTopicConfig,
+    At,
+    BrokerState,
     Change,
     CreatePartitions,
     CreateTopic,
+    Decision,
     DeleteTopic,
+    IsrItem,
     Origin,
+    PartitionState,
     RegisterBroker,
-    apply,
-    decode_change,
-    encode_change,
+    UnregisterBroker,
 )
-from josefine_broker.core.image import BrokerEntry, Endpoint, MetadataImage
+from josefine_broker.core.image import (
+    Address,
+    BrokerEntry,
+    Endpoint,
+    FeatureRange,
+    MetadataImage,
+)
 
-EMPTY = MetadataImage(cluster_id="c")
+TERM = 1
+NOW = At(TERM, 100)
+BROKERS = {n: BrokerEntry(broker_id=n, endpoints=(), epoch=n, fenced=False) for n in range(1, 7)}
+EMPTY = MetadataImage(cluster_id="c", brokers=BROKERS)
 ORDERS = CreateTopic(name="orders", topic_id=UUID(int=1), replicas=((1, 2), (2, 1)))
 
 ids = st.integers(1, 6).map(lambda n: UUID(int=n))
@@ -36,17 +51,78 @@ pairs = st.lists(
     max_size=2,
     unique_by=lambda pair: pair[0],
 ).map(tuple)
+members = st.lists(st.integers(1, 6), max_size=3, unique=True).map(tuple)
 changes = st.one_of(
     st.builds(
         RegisterBroker,
-        broker=st.builds(
-            BrokerEntry,
-            broker_id=st.integers(1, 3),
-            endpoints=st.just((Endpoint("PLAINTEXT", "h", 1),)),
-            rack=st.none() | st.just("r"),
-        ),
+        broker_id=st.integers(1, 7),
+        incarnation=st.sampled_from(["a", "b"]),
+        endpoints=st.just((Endpoint("PLAINTEXT", "h", 1),)),
+        rack=st.none() | st.just("r"),
+        raft=st.none() | st.just(Address("h", 2)),
+        admin=st.none() | st.just("http://h:3"),
+        features=st.just(()) | st.just((FeatureRange("f", 1, 2),)),
+        clean=st.booleans(),
+        previous_epoch=st.integers(-1, 3),
     ),
-    st.builds(CreateTopic, name=names, topic_id=ids, replicas=replicas, config=pairs),
+    st.builds(UnregisterBroker, broker_id=st.integers(1, 7)),
+    st.builds(
+        Decision,
+        controller_term=st.sampled_from([TERM, TERM, TERM + 1]),
+        reason=st.just("test"),
+        brokers=st.lists(
+            st.builds(
+                BrokerState,
+                st.integers(1, 7),
+                st.integers(1, 8),
+                st.booleans(),
+                st.booleans(),
+                st.booleans(),
+            ),
+            max_size=2,
+        ).map(tuple),
+        partitions=st.lists(
+            st.builds(
+                PartitionState,
+                ids,
+                st.integers(0, 3),
+                st.integers(0, 2),
+                st.integers(-1, 6),
+                st.integers(0, 2),
+                members,
+                members,
+                members,
+                members,
+                members,
+            ),
+            max_size=2,
+        ).map(tuple),
+    ),
+    st.builds(
+        AlterIsr,
+        broker_id=st.integers(1, 3),
+        broker_epoch=st.integers(1, 3),
+        items=st.lists(
+            st.builds(
+                IsrItem,
+                ids,
+                st.integers(0, 3),
+                st.integers(0, 2),
+                st.integers(0, 2),
+                members,
+                members,
+            ),
+            max_size=2,
+        ).map(tuple),
+    ),
+    st.builds(
+        CreateTopic,
+        name=names,
+        topic_id=ids,
+        replicas=replicas,
+        config=pairs,
+        offline=members,
+    ),
     st.builds(DeleteTopic, topic_id=ids),
     st.builds(CreatePartitions, topic_id=ids, first_partition=st.integers(1, 3), replicas=replicas),
     st.builds(
@@ -66,9 +142,9 @@ changes = st.one_of(
 
 def after(history: list[Change]) -> MetadataImage:
     image = EMPTY
-    for change in history:
+    for height, change in enumerate(history, 10):
         try:
-            image = apply(image, change)
+            image = apply(image, change, At(TERM, height))
         except KafkaError:
             continue
     return image
@@ -101,7 +177,7 @@ def test_apply_leaves_the_image_it_was_given(history: list[Change], change: Chan
 
     after([*history, change])
     with suppress(KafkaError):
-        apply(image, change)
+        apply(image, change, NOW)
 
     assert image.to_bytes() == before
 
@@ -115,7 +191,7 @@ def test_topics_by_id_and_by_name_are_the_same(history: list[Change]) -> None:
 
 def test_topic_comes_with_all_partitions_led_by_the_first_replica() -> None:
     """Checklist row 20: one atomic metadata command."""
-    topic = apply(EMPTY, ORDERS).topics["orders"]
+    topic = apply(EMPTY, ORDERS, NOW).topics["orders"]
 
     assert [p.leader for p in topic.partitions] == [1, 2]
     assert [p.isr for p in topic.partitions] == [(1, 2), (2, 1)]
@@ -126,49 +202,49 @@ def test_second_creation_of_a_name_is_refused() -> None:
     other = CreateTopic(name="orders", topic_id=UUID(int=2), replicas=((1,),))
 
     with pytest.raises(KafkaError) as raised:
-        apply(apply(EMPTY, ORDERS), other)
+        apply(after([ORDERS]), other, NOW)
 
     assert raised.value.code is ErrorCode.topic_already_exists
 
 
 def test_deletion_by_id_spares_the_topic_made_anew() -> None:
     anew = CreateTopic(name="orders", topic_id=UUID(int=2), replicas=((1,),))
-    image = apply(apply(apply(EMPTY, ORDERS), DeleteTopic(topic_id=UUID(int=1))), anew)
+    image = after([ORDERS, DeleteTopic(topic_id=UUID(int=1)), anew])
 
     with pytest.raises(KafkaError) as raised:
-        apply(image, DeleteTopic(topic_id=UUID(int=1)))
+        apply(image, DeleteTopic(topic_id=UUID(int=1)), NOW)
 
     assert raised.value.code is ErrorCode.unknown_topic_or_partition
     assert image.topics["orders"].topic_id == UUID(int=2)
 
 
 def test_partitions_are_added_only_to_as_many_as_were_seen() -> None:
-    image = apply(EMPTY, ORDERS)
+    image = apply(EMPTY, ORDERS, NOW)
     grow = CreatePartitions(topic_id=UUID(int=1), first_partition=2, replicas=((1, 2),))
 
-    grown = apply(image, grow)
+    grown = apply(image, grow, NOW)
 
     assert len(grown.topics["orders"].partitions) == 3
     with pytest.raises(KafkaError):
-        apply(grown, grow)
+        apply(grown, grow, NOW)
 
 
 def test_producer_ids_are_given_out_once() -> None:
     take = AllocateProducerIds(broker_id=1, first_id=0, count=1000)
 
-    image = apply(EMPTY, take)
+    image = apply(EMPTY, take, NOW)
 
     assert image.next_producer_id == 1000
     with pytest.raises(KafkaError):
-        apply(image, take)
+        apply(image, take, NOW)
 
 
 def test_config_is_set_and_removed() -> None:
-    image = apply(EMPTY, ORDERS)
+    image = apply(EMPTY, ORDERS, NOW)
     both = AlterTopicConfig(topic_id=UUID(int=1), assign=(("b", "1"), ("a", "2")))
 
-    image = apply(image, both)
-    image = apply(image, AlterTopicConfig(topic_id=UUID(int=1), remove=("b",)))
+    image = apply(image, both, NOW)
+    image = apply(image, AlterTopicConfig(topic_id=UUID(int=1), remove=("b",)), NOW)
 
     assert image.topics["orders"].config == (("a", "2"),)
 

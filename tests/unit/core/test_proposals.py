@@ -3,7 +3,8 @@
 from uuid import UUID
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.core.changes import DeleteTopic, Origin, decode_change
+from josefine_broker.core.change_codec import decode_change
+from josefine_broker.core.changes import DeleteTopic, Origin
 from josefine_broker.core.parked import ParkedRequests
 from josefine_broker.core.producer_ids import ProducerIds
 from josefine_broker.core.proposals import AwaitProposals, Proposal, Proposals

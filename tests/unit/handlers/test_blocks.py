@@ -6,16 +6,16 @@ import pytest
 
 from josefine_broker.base.errors import ErrorCode, Fatal, KafkaError
 from josefine_broker.base.ids import TopicPartition
+from josefine_broker.core.change_codec import encode_change
 from josefine_broker.core.changes import (
     AlterTopicConfig,
     CreateTopic,
     DeleteTopic,
     Origin,
-    encode_change,
 )
 from josefine_broker.core.group_offsets import CommittedOffset
 from josefine_broker.core.image import OFFSETS_TOPIC
-from josefine_broker.handlers.blocks import apply_block, reconcile
+from josefine_broker.handlers.blocks import reconcile
 from josefine_broker.handlers.groups import coordinator_of, forget_missing_topics, store_offsets
 from tests.unit.handlers.world import ELSEWHERE, World, batch_of, values_in
 
@@ -27,7 +27,7 @@ DELETED = DeleteTopic(topic_id=UUID(int=1))
 def test_replayed_blocks_open_nothing_until_the_end() -> None:
     world = World()
     for change in (ORDERS, DELETED, AGAIN):
-        apply_block(world.ctx, encode_change(change, ELSEWHERE), replaying=True)
+        world.apply(encode_change(change, ELSEWHERE), replaying=True)
     assert world.ctx.partitions == {}
     assert world.files.names == {}
 
@@ -52,7 +52,7 @@ def test_topic_deleted_and_made_anew_in_one_step_is_another() -> None:
     world.raft.propose(encode_change(ORDERS, ELSEWHERE), 0)
     world.produce(batch_of(b"old"))
     for change in (DELETED, AGAIN):
-        apply_block(world.ctx, encode_change(change, ELSEWHERE), replaying=True)
+        world.apply(encode_change(change, ELSEWHERE), replaying=True)
 
     reconcile(world.ctx)
 
@@ -65,7 +65,7 @@ def test_payload_nobody_understands_is_fatal() -> None:
     before = world.ctx.image
 
     with pytest.raises(Fatal):
-        apply_block(world.ctx, b'{"version":9}')
+        world.apply(b'{"version":9}')
 
     assert world.ctx.image is before
 
@@ -75,7 +75,7 @@ def test_refused_change_leaves_image_and_partitions() -> None:
     world.create()
     before = world.ctx.image
 
-    apply_block(world.ctx, encode_change(AGAIN, ELSEWHERE))
+    world.apply(encode_change(AGAIN, ELSEWHERE))
 
     assert world.ctx.image is before
 
@@ -85,7 +85,7 @@ def test_block_of_an_earlier_life_answers_nobody() -> None:
     world.raft.at_once = False
     proposal = world.ctx.propose(ORDERS, 1000)
 
-    apply_block(world.ctx, encode_change(AGAIN, Origin(1, proposal.origin.number - 1)))
+    world.apply(encode_change(AGAIN, Origin(1, proposal.origin.number - 1)))
     assert not proposal.settled
     world.raft.deliver()
 
@@ -121,7 +121,7 @@ def test_unopened_partition_of_a_deleted_topic_is_forgotten() -> None:
 def test_log_that_cannot_be_opened_stops_a_start() -> None:
     world = World()
     world.files.space_bytes = 0
-    apply_block(world.ctx, encode_change(ORDERS, ELSEWHERE), replaying=True)
+    world.apply(encode_change(ORDERS, ELSEWHERE), replaying=True)
 
     with pytest.raises(OSError, match="space"):
         reconcile(world.ctx)

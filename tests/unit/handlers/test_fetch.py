@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from josefine_broker.base.errors import ErrorCode
-from josefine_broker.core.changes import DeleteTopic, encode_change
+from josefine_broker.core.change_codec import encode_change
+from josefine_broker.core.changes import DeleteTopic
 from josefine_broker.core.parked import Parked
 from josefine_broker.wire.fetch import (
     FetchPartition,

@@ -6,7 +6,8 @@ from uuid import UUID
 import pytest
 
 from josefine_broker.base.errors import ErrorCode
-from josefine_broker.core.changes import CreateTopic, encode_change
+from josefine_broker.core.change_codec import encode_change
+from josefine_broker.core.changes import CreateTopic
 from josefine_broker.handlers.context import BrokerSettings
 from josefine_broker.records.batch import parse_header, verify
 from josefine_broker.records.builder import Record, build_batch

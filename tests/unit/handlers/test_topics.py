@@ -6,7 +6,8 @@ from uuid import UUID
 import pytest
 
 from josefine_broker.base.errors import ErrorCode
-from josefine_broker.core.changes import CreateTopic, decode_change
+from josefine_broker.core.change_codec import decode_change
+from josefine_broker.core.changes import CreateTopic
 from josefine_broker.core.parked import Parked
 from josefine_broker.handlers.context import BrokerSettings
 from josefine_broker.wire.entities import create_partitions, create_topics, delete_topics

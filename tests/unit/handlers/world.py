@@ -7,8 +7,16 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from josefine_broker.base.errors import KafkaError
-from josefine_broker.core.changes import CreateTopic, Origin, RegisterBroker, apply, encode_change
-from josefine_broker.core.image import BrokerEntry, Endpoint, MetadataImage
+from josefine_broker.core.change_codec import encode_change
+from josefine_broker.core.changes import (
+    At,
+    BrokerState,
+    CreateTopic,
+    Decision,
+    Origin,
+    RegisterBroker,
+)
+from josefine_broker.core.image import Endpoint, MetadataImage
 from josefine_broker.core.parked import Parked
 from josefine_broker.handlers.blocks import apply_block, reconcile
 from josefine_broker.handlers.context import BrokerSettings, Context, RequestInfo, new_context
@@ -36,6 +44,8 @@ from tests.simulation.memory_files import MemoryFiles
 
 NOW_MS = 1_700_000_000_000
 LISTENER = "PLAINTEXT"
+TERM = 1
+"""That of every block."""
 ELSEWHERE = Origin(99, 1)
 """An origin that is no open proposal of ours."""
 
@@ -72,7 +82,7 @@ class QueueRaft:
         while self.waiting:
             payload = self.waiting.pop(0)
             self.committed.append(payload)
-            apply_block(self.world.ctx, payload)
+            self.world.apply(payload)
 
 
 class Produced(NamedTuple):
@@ -95,6 +105,7 @@ class World:
     ) -> None:
         self.settings = settings or BrokerSettings(auto_create_topics=False)
         self.files = files or MemoryFiles()
+        self.height = 0
         self.clock = ManualClock()
         self.raft = QueueRaft()
         self.raft.world = self
@@ -111,14 +122,32 @@ class World:
         )
         if history is None:
             for broker_id in range(1, brokers + 1):
-                at = Endpoint(LISTENER, f"host{broker_id}", 9090 + broker_id)
-                entry = BrokerEntry(broker_id=broker_id, endpoints=(at,))
-                self.raft.propose(encode_change(RegisterBroker(broker=entry), ELSEWHERE), 0)
+                self.start_broker(broker_id)
         else:
             for payload in history:
-                apply_block(self.ctx, payload, replaying=True)
+                self.apply(payload, replaying=True)
             self.raft.committed = list(history)
             reconcile(self.ctx)
+
+    def apply(self, payload: bytes, *, replaying: bool = False) -> None:
+        """The next committed block."""
+        self.height += 1
+        apply_block(self.ctx, payload, At(TERM, self.height), replaying=replaying)
+
+    def start_broker(self, broker_id: int) -> None:
+        """A new incarnation, registered and unfenced."""
+        at = Endpoint(LISTENER, f"host{broker_id}", 9090 + broker_id)
+        name = f"{broker_id}-{self.height}"
+        register = RegisterBroker(broker_id=broker_id, incarnation=name, endpoints=(at,))
+        self.raft.propose(encode_change(register, ELSEWHERE), 0)
+        self.fence(broker_id, fenced=False)
+
+    def fence(self, broker_id: int, *, fenced: bool = True) -> None:
+        """As the controller does, but for elections."""
+        epoch = self.ctx.image.brokers[broker_id].epoch
+        state = BrokerState(broker_id, epoch, fenced, False, False)
+        decision = Decision(controller_term=TERM, reason="test", brokers=(state,))
+        self.raft.propose(encode_change(decision, ELSEWHERE), 0)
 
     def restart(self, *, clean: bool = False) -> World:
         if clean:
@@ -147,7 +176,6 @@ class World:
             replicas=((1,),) * partitions,
             config=tuple((key.replace("_", "."), value) for key, value in config.items()),
         )
-        apply(self.ctx.image, change)
         self.raft.propose(encode_change(change, ELSEWHERE), 0)
         return change.topic_id
 

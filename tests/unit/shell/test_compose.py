@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from josefine_broker.compose import broker_entry, broker_settings, connection_limits
+from josefine_broker.compose import broker_settings, connection_limits, registration
 from josefine_broker.config import Listener, load_config
 from josefine_broker.core.image import Endpoint
 from josefine_broker.core.log_config import LogConfig, TimestampType
@@ -60,7 +60,7 @@ def test_a_listener_advertises_what_is_configured_else_what_is_bound() -> None:
             Bound("OUT", "0.0.0.0", 2222, unused),
             Bound("ANY", "::", 3333, unused),
         ]
-        entry = broker_entry(4, bound, [Listener("OUT", "broker.example", 9)], "this-host")
+        entry = registration(4, bound, [Listener("OUT", "broker.example", 9)], "this-host")
     assert entry.broker_id == 4
     assert entry.endpoints == (
         Endpoint("IN", "10.0.0.1", 1111),

@@ -1,0 +1,317 @@
+"""`apply`: the image after a change. Pure: equal images and blocks give equal images everywhere.
+
+Rules: it checks and sets values, it never elects or places. A change that no longer fits (two
+creations of one name raced) raises KafkaError, on every broker alike, and the image stays; single
+entries of a Decision or an AlterIsr that no longer fit are skipped. The one effect no block spells
+out: a registration ends every leadership of the incarnation before, so that no leader epoch is ever
+shared by two processes, of which the first may have written what the second has lost.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+from uuid import UUID
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.core.changes import (
+    AllocateProducerIds,
+    AlterIsr,
+    AlterTopicConfig,
+    At,
+    Change,
+    CreatePartitions,
+    CreateTopic,
+    Decision,
+    DeleteTopic,
+    IsrItem,
+    PartitionState,
+    RegisterBroker,
+    Replicas,
+    UnregisterBroker,
+)
+from josefine_broker.core.image import (
+    NO_LEADER,
+    BrokerEntry,
+    MetadataImage,
+    PartitionEntry,
+    TopicEntry,
+)
+
+Item = TypeVar("Item", PartitionState, IsrItem)
+
+
+def apply(image: MetadataImage, change: Change, at: At) -> MetadataImage:
+    """The image after the block at `at`. Raises KafkaError when the change no longer fits."""
+    match change:
+        case AlterIsr():
+            return _alter_isr(image, change)
+        case Decision():
+            return _decision(image, change, at)
+        case CreateTopic():
+            return _create_topic(image, change)
+        case DeleteTopic(topic_id=topic_id):
+            topic = _topic(image, topic_id)
+            topics = {name: each for name, each in image.topics.items() if name != topic.name}
+            names = {key: name for key, name in image.topic_names.items() if key != topic_id}
+            return replace(image, topics=topics, topic_names=names)
+        case CreatePartitions():
+            return _create_partitions(image, change)
+        case AlterTopicConfig(topic_id=topic_id, assign=assign, remove=remove):
+            topic = _topic(image, topic_id)
+            config = {name: value for name, value in topic.config if name not in remove}
+            config.update(assign)
+            return _with_topic(image, replace(topic, config=tuple(sorted(config.items()))))
+        case AllocateProducerIds(first_id=first_id, count=count):
+            if first_id != image.next_producer_id:
+                raise KafkaError(
+                    ErrorCode.coordinator_load_in_progress,
+                    f"producer ids from {first_id} are taken, next is {image.next_producer_id}",
+                )
+            return replace(image, next_producer_id=first_id + count)
+        case RegisterBroker():
+            return _register(image, change, at)
+        case UnregisterBroker(broker_id=broker_id):
+            return _unregister(image, broker_id)
+
+
+# -- brokers
+
+
+def _register(image: MetadataImage, change: RegisterBroker, at: At) -> MetadataImage:
+    broker_id = change.broker_id
+    known = image.brokers.get(broker_id)
+    if known is not None and known.incarnation == change.incarnation:
+        return image  # the same process asked twice, not knowing what came of the first time
+    _check_features(image, change)
+    unclean = known is not None and not (change.clean and change.previous_epoch == known.epoch)
+    broker = BrokerEntry(
+        broker_id=broker_id,
+        endpoints=change.endpoints,
+        rack=change.rack,
+        epoch=at.height,
+        incarnation=change.incarnation,
+        unclean=unclean,
+        raft=change.raft,
+        admin=change.admin,
+        features=change.features,
+    )
+    image = replace(image, brokers={**image.brokers, broker_id: broker})
+    return _end_leaderships(image, broker_id)
+
+
+def _check_features(image: MetadataImage, change: RegisterBroker) -> None:
+    ranges = {each.name: each for each in change.features}
+    for name, level in sorted(image.features.items()):
+        known = ranges.get(name)
+        if known is None or not known.min_level <= level <= known.max_level:
+            understood = "none" if known is None else f"{known.min_level} to {known.max_level}"
+            raise KafkaError(
+                ErrorCode.unsupported_version,
+                f"the cluster is at {name} {level}, broker {change.broker_id} understands "
+                f"{understood}",
+            )
+
+
+def _end_leaderships(image: MetadataImage, broker_id: int) -> MetadataImage:
+    def ended(entry: PartitionEntry) -> PartitionEntry:
+        if entry.leader != broker_id:
+            return entry
+        return replace(
+            entry,
+            leader=NO_LEADER,
+            leader_epoch=entry.leader_epoch + 1,
+            partition_epoch=entry.partition_epoch + 1,
+        )
+
+    return _with_topics(
+        image,
+        (
+            _with_partitions(t, [ended(each) for each in t.partitions])
+            for t in image.topics.values()
+        ),
+    )
+
+
+def _unregister(image: MetadataImage, broker_id: int) -> MetadataImage:
+    if broker_id not in image.brokers:
+        raise KafkaError(ErrorCode.broker_id_not_registered, f"no broker {broker_id}")
+    held = sum(
+        broker_id in entry.replicas for topic in image.topics.values() for entry in topic.partitions
+    )
+    if held:
+        raise KafkaError(
+            ErrorCode.invalid_request,
+            f"broker {broker_id} holds replicas of {held} partitions: reassign them first",
+        )
+    brokers = {key: broker for key, broker in image.brokers.items() if key != broker_id}
+    return replace(image, brokers=brokers)
+
+
+# -- partitions: decisions of the controller and of partition leaders
+
+
+def _decision(image: MetadataImage, change: Decision, at: At) -> MetadataImage:
+    if change.controller_term != at.term:
+        raise KafkaError(
+            ErrorCode.not_controller,
+            f"decided in term {change.controller_term}, now is term {at.term}",
+        )
+    brokers = dict(image.brokers)
+    for state in change.brokers:
+        known = brokers.get(state.broker_id)
+        if known is not None and known.epoch == state.epoch:
+            brokers[state.broker_id] = replace(
+                known,
+                fenced=state.fenced,
+                shutting_down=state.shutting_down,
+                unclean=state.unclean,
+            )
+    image = replace(image, brokers=brokers)
+
+    def decided(entry: PartitionEntry, state: PartitionState) -> PartitionEntry:
+        if not _decision_fits(image, entry, state):
+            return entry
+        return PartitionEntry(
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            partition_epoch=entry.partition_epoch + 1,
+            replicas=state.replicas,
+            isr=state.isr,
+            adding=state.adding,
+            removing=state.removing,
+            elr=state.elr,
+        )
+
+    return _with_items(image, change.partitions, decided)
+
+
+def _decision_fits(image: MetadataImage, entry: PartitionEntry, state: PartitionState) -> bool:
+    if state.partition_epoch != entry.partition_epoch:
+        return False
+    if state.leader_epoch != entry.leader_epoch:
+        # Elected without a look at a registration that came in between: it may lead nothing yet.
+        return state.leader == NO_LEADER or image.is_live(state.leader)
+    return state.leader == entry.leader
+
+
+def _alter_isr(image: MetadataImage, change: AlterIsr) -> MetadataImage:
+    proposer = image.brokers.get(change.broker_id)
+    if proposer is None or proposer.epoch != change.broker_epoch:
+        raise KafkaError(
+            ErrorCode.stale_broker_epoch,
+            f"broker {change.broker_id} of epoch {change.broker_epoch} is not the current one",
+        )
+
+    def altered(entry: PartitionEntry, item: IsrItem) -> PartitionEntry:
+        if not _isr_fits(image, change.broker_id, entry, item):
+            return entry
+        return replace(entry, isr=item.isr, elr=item.elr, partition_epoch=entry.partition_epoch + 1)
+
+    return _with_items(image, change.items, altered)
+
+
+def _isr_fits(image: MetadataImage, broker_id: int, entry: PartitionEntry, item: IsrItem) -> bool:
+    if (item.leader_epoch, item.partition_epoch) != (entry.leader_epoch, entry.partition_epoch):
+        return False
+    if entry.leader != broker_id or broker_id not in item.isr:
+        return False
+    for member in item.isr:
+        # A broker about to stop may stay until its leaderships have moved; it does not come back.
+        known = image.brokers.get(member)
+        if known is None or known.fenced or member not in entry.replicas:
+            return False
+        if member not in entry.isr and not known.is_live:
+            return False
+    return True
+
+
+# -- topics
+
+
+def _topic(image: MetadataImage, topic_id: UUID) -> TopicEntry:
+    topic = image.topic_by_id(topic_id)
+    if topic is None:
+        raise KafkaError(ErrorCode.unknown_topic_or_partition, f"no topic with id {topic_id}")
+    return topic
+
+
+def _create_topic(image: MetadataImage, change: CreateTopic) -> MetadataImage:
+    if change.name in image.topics or change.topic_id in image.topic_names:
+        raise KafkaError(ErrorCode.topic_already_exists, f"topic '{change.name}' already exists")
+    topic = TopicEntry(
+        name=change.name,
+        topic_id=change.topic_id,
+        partitions=_new_partitions(image, change.replicas, change.offline),
+        config=tuple(sorted(change.config)),
+    )
+    names = {**image.topic_names, topic.topic_id: topic.name}
+    return replace(_with_topic(image, topic), topic_names=names)
+
+
+def _create_partitions(image: MetadataImage, change: CreatePartitions) -> MetadataImage:
+    topic = _topic(image, change.topic_id)
+    if len(topic.partitions) != change.first_partition:
+        raise KafkaError(
+            ErrorCode.invalid_partitions,
+            f"topic '{topic.name}' has {len(topic.partitions)} partitions by now, "
+            f"not {change.first_partition}",
+        )
+    new = _new_partitions(image, change.replicas, change.offline)
+    return _with_topic(image, replace(topic, partitions=topic.partitions + new))
+
+
+def _new_partitions(
+    image: MetadataImage, replicas: Replicas, offline: tuple[int, ...]
+) -> tuple[PartitionEntry, ...]:
+    unknown = {each for ids in replicas for each in ids} - image.brokers.keys()
+    if unknown:
+        raise KafkaError(ErrorCode.invalid_replica_assignment, f"unknown brokers {sorted(unknown)}")
+    partitions = []
+    for ids in replicas:
+        isr = tuple(each for each in ids if each not in offline)
+        leader = isr[0] if isr else NO_LEADER
+        partitions.append(
+            PartitionEntry(
+                leader=leader, leader_epoch=0, partition_epoch=0, replicas=ids, isr=isr or ids
+            )
+        )
+    return tuple(partitions)
+
+
+# -- the image with some topics replaced
+
+
+def _with_topic(image: MetadataImage, topic: TopicEntry) -> MetadataImage:
+    return replace(image, topics={**image.topics, topic.name: topic})
+
+
+def _with_topics(image: MetadataImage, topics: Iterable[TopicEntry]) -> MetadataImage:
+    """Topics that are the same object stay out of it: an untouched image is returned as it is."""
+    changed = {topic.name: topic for topic in topics if topic is not image.topics[topic.name]}
+    return replace(image, topics={**image.topics, **changed}) if changed else image
+
+
+def _with_partitions(topic: TopicEntry, partitions: Sequence[PartitionEntry]) -> TopicEntry:
+    same = all(a is b for a, b in zip(partitions, topic.partitions, strict=True))
+    return topic if same else replace(topic, partitions=tuple(partitions))
+
+
+def _with_items(
+    image: MetadataImage,
+    items: Iterable[Item],
+    make: Callable[[PartitionEntry, Item], PartitionEntry],
+) -> MetadataImage:
+    """Each item's partition made anew; one copy per topic, however many of its partitions."""
+    by_topic: dict[UUID, dict[int, Item]] = {}
+    for item in items:
+        by_topic.setdefault(item.topic_id, {})[item.partition] = item
+    topics = []
+    for topic_id, wanted in by_topic.items():
+        topic = image.topic_by_id(topic_id)
+        if topic is not None:
+            partitions = list(topic.partitions)
+            for index, item in wanted.items():
+                if 0 <= index < len(partitions):
+                    partitions[index] = make(partitions[index], item)
+            topics.append(_with_partitions(topic, partitions))
+    return _with_topics(image, topics)
