@@ -23,7 +23,7 @@ __all__ = ["Cluster"]
 class Cluster:
     """Mutable; `trace` is a checksum over a line per event, for comparing two runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, *onlookers: Callable[[View], Invariant]) -> None:
         self.now_ms = 0
         self.machines: dict[NodeId, Machine] = {}
         self.faults: Faults = CALM
@@ -32,7 +32,8 @@ class Cluster:
         self.trace = 0
         self.events = 0
         self.trace_to: Callable[[str], None] | None = None
-        invariants: list[Invariant] = [make(self.view) for make in ALL_INVARIANTS]
+        makers: tuple[Callable[[View], Invariant], ...] = (*ALL_INVARIANTS, *onlookers)
+        invariants = [make(self.view) for make in makers]
         self._restarted = _overriding(invariants, "restarted")
         self._changed = _overriding(invariants, "changed")
         self._written = _overriding(invariants, "written")
@@ -40,6 +41,7 @@ class Cluster:
         self._sent = _overriding(invariants, "sent")
         self._applied = _overriding(invariants, "applied")
         self._told = _overriding(invariants, "told")
+        self._answered = _overriding(invariants, "answered")
         self._settled = _overriding(invariants, "settled")
 
     # -- for subclasses
@@ -147,7 +149,8 @@ class Cluster:
             for checker in self._told:
                 checker(machine, outcome)
         for read in ready.reads:
-            self.view.end_read(machine.id, read)
+            for checker in self._answered:
+                checker(machine, read)
 
     def finish(self, machine: Machine) -> None:
         """The disk is done with what the machine has in hand. Raises Crash."""
@@ -196,7 +199,7 @@ class Cluster:
         """A linearizable read, wherever the client thinks the leader is."""
         assert machine.node is not None
         number = machine.node.read_index(machine.now_ms(self.now_ms))
-        self.view.begin_read(machine.id, number)
+        self.view.reads[machine.id, number] = self.view.told_max
         self.pump(machine)
 
 

@@ -1,5 +1,4 @@
-"""The rules that must hold after every event: one file each, numbered as in the manual of proof.
-Linearizable reads, which are no block of anybody's, are checked where they end (view.py)."""
+"""The rules that must hold after every event: one file each, numbered; and one for reads."""
 
 from tests.simulation.raft.invariants.answers_are_true import AnswersAreTrue
 from tests.simulation.raft.invariants.commits_on_one_path import CommitsOnOnePath
@@ -8,6 +7,7 @@ from tests.simulation.raft.invariants.leaders_are_complete import LeadersAreComp
 from tests.simulation.raft.invariants.one_leader_per_term import OneLeaderPerTerm
 from tests.simulation.raft.invariants.one_vote_per_term import OneVotePerTerm
 from tests.simulation.raft.invariants.progress_returns import ProgressReturns
+from tests.simulation.raft.invariants.reads_see_writes import ReadsSeeWrites
 from tests.simulation.raft.invariants.restart_keeps_promises import RestartKeepsPromises
 from tests.simulation.raft.invariants.same_blocks_applied import SameBlocksApplied
 
@@ -21,4 +21,5 @@ ALL_INVARIANTS = (
     SameBlocksApplied,
     AnswersAreTrue,
     GcSparesTheLiving,
+    ReadsSeeWrites,
 )

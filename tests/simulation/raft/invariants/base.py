@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from raft import Batch, Block, Message, Outcome, Recovered
+from raft import Batch, Block, Message, Outcome, ReadDone, Recovered
 from tests.simulation.raft.invariants.view import View
 from tests.simulation.raft.machine import Facts, Machine
 
@@ -38,6 +38,9 @@ class Invariant:
 
     def told(self, machine: Machine, outcome: Outcome) -> None:
         """A client of this machine is told how its proposal ended."""
+
+    def answered(self, machine: Machine, read: ReadDone) -> None:
+        """A client of this machine may read now, or must ask again."""
 
     def settled(self, world: "World") -> None:
         """All faults have just stopped; the world may be run on."""

@@ -1,6 +1,6 @@
 """What the checkers know of the whole world: who proposed what, and what was committed where."""
 
-from raft import BlockId, NodeId, Outcome, ReadDone, Result
+from raft import BlockId, NodeId, Outcome, Result
 
 __all__ = ["View"]
 
@@ -26,7 +26,8 @@ class View:
         self.reads_done = 0
         self.open: dict[tuple[NodeId, int], tuple[bytes, int]] = {}
         """(node, number) → (payload, deadline on that node's clock)."""
-        self._reads: dict[tuple[NodeId, int], int] = {}
+        self.reads: dict[tuple[NodeId, int], int] = {}
+        """(node, number) → what the clients knew to be committed when it was asked."""
         self._proposals = 0
 
     def next_proposal(self) -> int:
@@ -41,22 +42,12 @@ class View:
         if payload is not None:  # a change of members has no payload of ours
             self.ended[payload] = outcome
 
-    def begin_read(self, node: NodeId, number: int) -> None:
-        self._reads[node, number] = self.told_max
-
-    def end_read(self, node: NodeId, read: ReadDone) -> None:
-        """Section 8: a read sees every write that was answered before it was asked."""
-        needed = self._reads.pop((node, read.number))
-        if read.commit is not None:
-            self.reads_done += 1
-            assert read.commit.height >= needed, f"node {node} read {read.commit}, not {needed}"
-
     def forget_client(self, node: NodeId) -> None:
         """The node crashed: nobody will be told."""
         for key in [key for key in self.open if key[0] == node]:
             del self.open[key]
-        for key in [key for key in self._reads if key[0] == node]:
-            del self._reads[key]
+        for key in [key for key in self.reads if key[0] == node]:
+            del self.reads[key]
 
     def committed_payloads(self) -> set[bytes]:
         return set(self.payload_at.values())
