@@ -3,26 +3,27 @@
 Rules: a commit is believed only when the log shows it with our run's mark, because Delta skips a
 txnVersion that is not higher without any error; txnVersion is the last own one + 1, never Spark's
 batch id (it restarts at 0 with a lost checkpoint); a commit of ours that another run wrote is a
-reason to stop. Between batches the tip is kept in memory, so a batch costs two look-ups of the log.
+reason to stop; an attempt that failed for a reason of `retries` and left no commit is made again.
+Between batches the tip is kept in memory, so a batch costs two look-ups of the log.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pipelines import failpoints
 from pipelines.chain import Commit, Stop, Tip, Verdict, to_json
 from pipelines.delta_log import FORMAT, DeltaLogReader, LogEntry, known_txn_version
 from pipelines.hadoop import HadoopFiles
 from pipelines.reconcile import Unreadable
+from pipelines.retries import ATTEMPTS_MAX, Retry, retry_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-
-ATTEMPTS_MAX = 4
-"""Of one commit. Others' OPTIMIZE or DELETE may collide with a MERGE; a collision moved nothing."""
 
 _PREFIX = "spark.databricks.delta.write."
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
@@ -53,13 +54,22 @@ class Link:
 class DeltaChain:
     """One sink's chain in one table. Mutable: the tip and the last version seen."""
 
-    def __init__(self, spark: SparkSession, path: str, link: Link) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        path: str,
+        link: Link,
+        on_retry: Callable[[int, Retry], None] = lambda batch_id, retry: None,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
         self.path = path
         self.link = link
         self.tip: Tip | None = None
         self.query_id = ""
         self._files = HadoopFiles(spark)
         self._spark = spark
+        self._on_retry = on_retry
+        self._pause = pause
         self._log = DeltaLogReader(self._files, path, link.app_id)
         self._version = -1
 
@@ -82,7 +92,12 @@ class DeltaChain:
         metadata = self._metadata(commit, batch_id)
 
         def write() -> None:
-            writer = frame.write.format("delta").mode("append").option("userMetadata", metadata)
+            writer = (
+                failpoints.disturbed(frame)
+                .write.format("delta")
+                .mode("append")
+                .option("userMetadata", metadata)
+            )
             writer = writer.option("txnAppId", self.link.app_id)
             writer.option("txnVersion", str(commit.txn_version)).save(self.path)
 
@@ -116,7 +131,7 @@ class DeltaChain:
 
         def write() -> None:
             target = DeltaTable.forPath(session, self.path).alias("t")
-            merge = target.merge(frame.alias("s"), condition)
+            merge = target.merge(failpoints.disturbed(frame).alias("s"), condition)
             merge = merge.whenMatchedUpdate(set={f"`{c}`": sql for c, sql in merged.items()})
             try:
                 for name, value in confs.items():
@@ -148,8 +163,11 @@ class DeltaChain:
                 return own
             if own is not None or failure is None or "DELTA_CONCURRENT_TRANSACTION" in str(failure):
                 raise StoppedError(Stop(verdict=Verdict.LOST_RACE)) from failure
-            if "DELTA_CONCURRENT_" not in str(failure) or attempt == ATTEMPTS_MAX:
+            retry = retry_of(failure)
+            if retry is None or attempt == ATTEMPTS_MAX:
                 raise failure
+            self._on_retry(batch_id, retry)
+            self._pause(retry.pause_s * attempt)
         raise AssertionError("unreachable")
 
     def _own_after(self) -> LogEntry | None:

@@ -12,12 +12,20 @@ Unset, a place costs one comparison with None.
 | `mid_commit:N` | after the batch's N-th Delta commit (1: the dead letters, 2: the sink's own) |
 | `after_commit_before_log` | every table is committed, Spark's `commits/N` is not written |
 | `after_set_aside` | `--trust table` has renamed the checkpoint, no query runs yet |
+
+`fail_write` kills no driver: the Python workers of a Delta write's tasks die, once, as with a lost
+executor; the run is expected to get over it.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 NAMES = (
     "after_offsets",
@@ -26,6 +34,7 @@ NAMES = (
     "mid_commit",
     "after_commit_before_log",
     "after_set_aside",
+    "fail_write",
 )
 
 
@@ -70,6 +79,15 @@ def hit(name: str, index: int | None = None) -> None:
 def due(name: str) -> bool:
     """Whether to die at a place that needs work first (`mid_write` leaves files behind)."""
     return _armed is not None and _armed.reached(name, None)
+
+
+def disturbed(frame: DataFrame) -> DataFrame:
+    """The frame, or one whose tasks' workers die when this write is the one to fail."""
+    return frame.mapInArrow(_worker_dies, frame.schema) if due("fail_write") else frame
+
+
+def _worker_dies(batches: Iterable[Any]) -> NoReturn:
+    os._exit(1)
 
 
 def die() -> None:

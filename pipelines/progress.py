@@ -17,6 +17,7 @@ from rich.progress import (
 )
 
 from pipelines.messages import counted
+from pipelines.retries import Retry
 from pipelines.work import BatchDone
 
 
@@ -51,6 +52,9 @@ class LineReporter:
         if done.dead_letters:
             line += f", {counted(done.dead_letters, 'dead letter')}"
         self._say(line)
+
+    def retrying(self, sink: str, batch: int, retry: Retry) -> None:
+        self._say(retrying_line(sink, batch, retry))
 
     def __enter__(self) -> LineReporter:
         return self
@@ -97,12 +101,20 @@ class BarReporter:
         rate = f"{task.completed / task.elapsed:,.0f}/s" if task.elapsed else ""
         self._progress.update(task_id, rate=rate)
 
+    def retrying(self, sink: str, batch: int, retry: Retry) -> None:
+        self._progress.console.print(retrying_line(sink, batch, retry), highlight=False)
+
     def __enter__(self) -> BarReporter:
         self._progress.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
+
+
+def retrying_line(sink: str, batch: int, retry: Retry) -> str:
+    """Why a commit is made again, in one line."""
+    return f"sink {sink}: batch {batch}: {retry.says}, the commit is tried again"
 
 
 def reporter_for(console: Console) -> LineReporter | BarReporter:

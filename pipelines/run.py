@@ -25,6 +25,7 @@ from pipelines.errors import PipelineError, RunError, SetupError
 from pipelines.messages import clear_reason
 from pipelines.model import Pipeline
 from pipelines.reconcile import Trust
+from pipelines.retries import Retry
 from pipelines.sources import JosefineKind, SourceKind
 from pipelines.work import BatchDone, SinkWork
 
@@ -64,6 +65,8 @@ class Reporter(Protocol):
     def begun(self, sink: str, records_to_do: int | None) -> None: ...
 
     def batch(self, done: BatchDone) -> None: ...
+
+    def retrying(self, sink: str, batch: int, retry: Retry) -> None: ...
 
 
 def run_pipeline(
@@ -109,7 +112,7 @@ class _Run:
         self.run_id = uuid4().hex
         self.begun_s = time.monotonic()
         self.works = [
-            SinkWork(spark, pipeline, sink, kind, self.run_id, self._batch_done)
+            SinkWork(spark, pipeline, sink, kind, self.run_id, self._batch_done, reporter.retrying)
             for sink in pipeline.sinks.values()
         ]
         self.queries: list[Any] = []

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pipelines import failpoints, frames, messages
@@ -33,6 +34,7 @@ from pipelines.hadoop import HadoopFiles
 from pipelines.merging import merged_columns
 from pipelines.model import Pipeline, Sink
 from pipelines.reconcile import Start, Trust, Unreadable, reconcile
+from pipelines.retries import Retry
 from pipelines.sources import SourceKind, Topics
 
 if TYPE_CHECKING:
@@ -70,6 +72,7 @@ class SinkWork:
         kind: SourceKind,
         run_id: str,
         on_batch: Callable[[BatchDone], None],
+        on_retry: Callable[[str, int, Retry], None],
     ) -> None:
         self.sink = sink
         self.source = pipeline.source_of(sink)
@@ -84,6 +87,7 @@ class SinkWork:
         self._kind = kind
         self._run_id = run_id
         self._on_batch = on_batch
+        self._on_retry = on_retry
         self._files = CheckpointFiles(HadoopFiles(spark), self.checkpoint_folder, kind.parse)
 
     # -- start ---------------------------------------------------------------------------------
@@ -101,14 +105,13 @@ class SinkWork:
         path = ensure_table(self._spark, self.sink.path, self.sink.table, rows.schema)
         table = self._spark.read.format("delta").load(path)
         frames.check_table(table, rows, self.sink)
-        self.chain = DeltaChain(self._spark, path, self._link(self.sink.name))
+        self.chain = self._chain(path, self.sink.name)
         self.dead_chain: DeltaChain | None = None
         if self._pipeline.writes_dead_letters(self.sink):
             bad = frames.bad_rows(parsed, self.source, self._schema, {})
             dead_path = ensure_table(self._spark, self._pipeline.dead_letter_path, None, bad.schema)
             # A dot is in no sink's name, so this chain collides with none.
-            link = self._link(f"dead_letter.{self.source.name}")
-            self.dead_chain = DeltaChain(self._spark, dead_path, link)
+            self.dead_chain = self._chain(dead_path, f"dead_letter.{self.source.name}")
         start = self._settle(trust)
         at = None if start.at is None else self.topics.keep(start.at)
         self.begun_at = at or {}
@@ -125,8 +128,9 @@ class SinkWork:
     def _earliest(self, partition: Partition) -> int:
         return self.topics.earliest.get(partition, 0)
 
-    def _link(self, name: str) -> Link:
-        return Link(pipeline=self._pipeline.name, sink=name, run=self._run_id)
+    def _chain(self, path: str, name: str) -> DeltaChain:
+        link = Link(pipeline=self._pipeline.name, sink=name, run=self._run_id)
+        return DeltaChain(self._spark, path, link, partial(self._on_retry, self.sink.name))
 
     def _settle(self, trust: Trust) -> Start:
         """Compare checkpoint, table and topics; raise ChainError when they disagree."""

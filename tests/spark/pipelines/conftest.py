@@ -25,6 +25,7 @@ from josefine_broker.records.builder import Record, build_batch
 from pipelines.delta_log import DeltaLogReader
 from pipelines.hadoop import HadoopFiles
 from pipelines.reconcile import Trust
+from pipelines.retries import Retry
 from pipelines.run import RunResult, run_pipeline
 from pipelines.validate import read_pipeline
 from pipelines.work import BatchDone
@@ -94,6 +95,7 @@ class Quiet:
 
     def __init__(self) -> None:
         self.batches: list[BatchDone] = []
+        self.retries: list[tuple[str, int, str]] = []
 
     def starting(self, what: str) -> None: ...
 
@@ -101,6 +103,9 @@ class Quiet:
 
     def batch(self, done: BatchDone) -> None:
         self.batches.append(done)
+
+    def retrying(self, sink: str, batch: int, retry: Retry) -> None:
+        self.retries.append((sink, batch, retry.says))
 
 
 @dataclass

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from josefine_cli.pipeline import _summary
 from pipelines.progress import LineReporter
+from pipelines.retries import retry_of
 from pipelines.run import RunResult, SinkTotals
 from pipelines.validate import read_pipeline
 from pipelines.work import BatchDone
@@ -44,6 +45,16 @@ def test_a_batch_says_how_far_the_run_is():
         "sink lake: batch 0, 1 record",
         "sink lake: batch 1, 3 records, 2 dead letters",
     ]
+
+
+def test_a_commit_that_is_tried_again_is_told_with_its_reason():
+    out = io.StringIO()
+    retry = retry_of(Exception("x: ExecutorLostFailure (executor 3 exited)"))
+
+    LineReporter(Console(file=out)).retrying("lake", 3, retry)
+
+    line = "sink lake: batch 3: an executor was lost, the commit is tried again\n"
+    assert out.getvalue() == line
 
 
 def test_a_skipped_batch_is_called_that():

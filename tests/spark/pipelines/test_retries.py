@@ -1,0 +1,111 @@
+"""A commit that failed for a reason of the machines is tried again, with real Spark and Delta."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipelines import failpoints
+from pipelines.chain import Commit, Tip
+from pipelines.delta_chain import DeltaChain, Link
+from pipelines.errors import RunError
+from pipelines.retries import ATTEMPTS_MAX, RETRIES
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+
+DIED = "Task 0 failed: Python worker exited unexpectedly (crashed)"
+
+
+@pytest.fixture(autouse=True)
+def disarmed():
+    yield
+    failpoints.arm(None, None)
+
+
+@pytest.mark.parametrize("hit", [1, 2, 3])
+def test_a_write_whose_workers_die_is_made_again_and_writes_once(lab, hit):
+    """The dead letters' append, the rows' append, the merge: whichever comes as the N-th."""
+    lab.produce(30)
+    lab.produce_raw(0, b"not json")
+    lab.bad.append((0, 15))
+    failpoints.arm(f"fail_write@{hit}", None)
+
+    lab.run()
+
+    assert [(batch, says) for _, batch, says in lab.reporter.retries] == [
+        (0, "a Python worker died")
+    ]
+    lab.check()
+
+
+def test_a_failure_of_the_rows_is_not_tried_again(lab):
+    lab.write_file(
+        **{
+            "select value.*, topic": (
+                "select value.* except (v), cast(concat('x', value.id) as int) as v, topic"
+            )
+        }
+    )
+    lab.produce(3)
+
+    with pytest.raises(RunError, match="cannot be cast"):
+        lab.run()
+
+    assert lab.reporter.retries == []
+
+
+class Rewritten:
+    """A chain over a table with one commit, whose next write is the test's own."""
+
+    def __init__(self, lab) -> None:
+        lab.produce(10)
+        lab.run()
+        self.told: list[tuple[int, str]] = []
+        self.pauses: list[float] = []
+        self.chain = DeltaChain(
+            lab.spark,
+            lab.table("rows"),
+            Link(pipeline="lab", sink="rows", run="r"),
+            lambda batch_id, retry: self.told.append((batch_id, retry.says)),
+            self.pauses.append,
+        )
+        tip = self.chain.load()
+        assert isinstance(tip, Tip)
+        version = tip.txn_version + 1
+        self.commit = Commit(
+            start=tip.ends, end=tip.ends, topic_ids=tip.topic_ids, txn_version=version
+        )
+        self.rows = lab.spark.read.format("delta").load(lab.table("rows"))
+
+
+def test_attempts_are_bounded_with_longer_pauses_and_the_last_failure_is_raised(lab):
+    made = Rewritten(lab)
+    writes = []
+
+    def write():
+        writes.append(1)
+        raise RuntimeError(DIED)
+
+    with pytest.raises(RuntimeError, match="Python worker exited"):
+        made.chain._committed(write, made.commit, 7)
+
+    assert len(writes) == ATTEMPTS_MAX
+    assert made.told == [(7, "a Python worker died")] * (ATTEMPTS_MAX - 1)
+    pause_s = next(retry.pause_s for retry in RETRIES if retry.mark in DIED)
+    assert made.pauses == [pause_s, 2 * pause_s, 3 * pause_s]
+
+
+def test_a_commit_whose_answer_was_lost_is_found_and_not_made_again(lab):
+    made = Rewritten(lab)
+
+    def write():
+        metadata = made.chain._metadata(made.commit, 7)
+        writer = made.rows.write.format("delta").mode("append").option("userMetadata", metadata)
+        writer = writer.option("txnAppId", made.chain.link.app_id)
+        writer.option("txnVersion", str(made.commit.txn_version)).save(made.chain.path)
+        raise RuntimeError(DIED)
+
+    entry = made.chain._committed(write, made.commit, 7)
+
+    assert entry.txn_version == made.commit.txn_version
+    assert made.told == []
+    assert lab.arrow("rows").num_rows == 20
