@@ -112,7 +112,7 @@ class Machine:
         assert ballast == _ballast(self.digest), f"node {self.id} got a damaged snapshot"
 
     def is_receiving_snapshot(self) -> bool:
-        return self.node is not None and self.node._core.incoming is not None
+        return self.node is not None and self.node._core.archive.incoming is not None
 
     def is_changing_members(self) -> bool:
         """It knows of a change of members that it does not know to be committed."""

@@ -21,6 +21,7 @@ class CommitsOnOnePath(Invariant):
         for height in range(start, commit.height + 1):
             id_ = chain.id_at(Height(height))
             first = committed.setdefault(height, id_)
+            self.view.committed_in.setdefault(height, facts[1])
             assert first == id_, f"node {machine.id} committed {id_} where {first} is committed"
         if commit.height > self.view.committed_max:
             self.view.committed_max = commit.height

@@ -13,6 +13,7 @@ class LeadersAreComplete(Invariant):
         assert machine.node is not None
         chain = machine.node.chain
         for height, id_ in self.view.committed.items():
-            # Late votes may make a leader of an old term after a newer one has committed.
-            if id_.term < term and height >= chain.root.height:
+            # The term that counts is that of the commit, not of the block: late votes may make a
+            # leader of an old term after a newer one has committed a still older block.
+            if self.view.committed_in[height] < term and height >= chain.root.height:
                 assert chain.on_head_path(id_), f"leader of term {term} lacks {id_}"

@@ -1,6 +1,6 @@
 """What the checkers know of the whole world: who proposed what, and what was committed where."""
 
-from raft import BlockId, NodeId, Outcome, Result
+from raft import BlockId, NodeId, Outcome, Result, Term
 
 __all__ = ["View"]
 
@@ -11,6 +11,8 @@ class View:
     def __init__(self) -> None:
         self.committed: dict[int, BlockId] = {}
         """Height → the block that some node committed there first."""
+        self.committed_in: dict[int, Term] = {}
+        """Height → the term of the node that did."""
         self.committed_max = 0
         self.payload_at: dict[int, bytes] = {}
         """Height → the payload applied there first."""
