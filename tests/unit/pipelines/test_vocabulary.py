@@ -1,0 +1,63 @@
+"""The manual's table of words holds exactly the words that a file may contain."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pipelines.vocabulary import LATER, WORDS
+
+MANUAL = Path("docs/pipelines.md").read_text(encoding="utf-8")
+
+SPANS = {
+    section: re.findall(r"`([^`]+)`", row)
+    for section, row in (
+        (match[1], match[0])
+        for match in re.finditer(r"^\| `([^`]+)`.*$", MANUAL, flags=re.MULTILINE)
+    )
+}
+"""First span of a table's row → all its spans."""
+
+ROWS: dict[str, tuple[str, ...]] = {
+    "": ("version: 1", "name", "vars", "spark.master", "dead_letter", "trigger"),
+    "spark": ("spark.master",),
+    "source": ("sources.NAME", "sources.NAME.decode.value"),
+    "limit": ("sources.NAME",),
+    "decode": ("sources.NAME.decode.value",),
+    "decode value": ("sources.NAME.decode.value",),
+    "transform": ("transforms.NAME",),
+    "sink": ("sinks.NAME", "mode: append", "mode: merge"),
+    "dead_letter": ("dead_letter",),
+    "trigger": ("trigger",),
+}
+"""Section of the vocabulary → the rows that tell of its words."""
+
+
+def told(section: str) -> set[str]:
+    """Every word in the code spans of the section's rows."""
+    return {
+        word for row in ROWS[section] for span in SPANS[row] for word in re.findall(r"\w+", span)
+    }
+
+
+def test_every_section_has_its_rows():
+    assert set(ROWS) == set(WORDS)
+
+
+@pytest.mark.parametrize("section", sorted(WORDS))
+def test_the_manual_tells_of_every_word(section):
+    everywhere = told(section) | (
+        {w for s in SPANS for w in re.findall(r"\w+", s)} if not section else set()
+    )
+
+    assert set(WORDS[section]) <= everywhere
+
+
+@pytest.mark.parametrize("section", sorted(LATER))
+def test_the_manual_promises_no_word_that_is_not_built(section):
+    """A planned word of one section may be a built one of another."""
+    built = {word for words in WORDS.values() for word in words}
+
+    assert not (set(LATER[section]) - built) & told(section)
