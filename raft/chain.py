@@ -131,6 +131,12 @@ class Chain:
         assert start >= 1, (after, self.root)
         return [self._blocks[id_] for id_ in self._path[start : last + 1 - self._path[0].height]]
 
+    def blocks_after(self, height: Height) -> Iterator[Block]:
+        """Blocks of the head path above this height, lowest first."""
+        start = height + 1 - self._path[0].height
+        assert start >= 1, (height, self.root)
+        return (self._blocks[self._path[index]] for index in range(start, len(self._path)))
+
     def is_live(self, id_: BlockId) -> bool:
         """Known, and an ancestor-or-self or a descendant of commit (down to the root)."""
         if self.on_head_path(id_):

@@ -24,7 +24,7 @@ class Config:
     payload_bytes_max: int = 8 * 1024 * 1024
     """One block; it must fit a message and memory many times over."""
     append_bytes_max: int = 1024 * 1024
-    """Payload bytes of one append message (a single larger block still goes, alone)."""
+    """Blocks of one append message together (a single larger block still goes, alone)."""
     append_inflight_max: int = 64
     """Append messages to one follower without an answer: bounds what a slow one costs."""
     snapshot_chunk_bytes: int = 256 * 1024
@@ -34,6 +34,11 @@ class Config:
     """Their payloads together: bounds one batch, one frame of the block file, and memory."""
     reads_max: int = 100_000
     """Linearizable reads open here; past that `read_index` is refused."""
+    tail_blocks_max: int = 1_000
+    """Blocks that a snapshot stands for and memory keeps all the same, so that a follower which is
+    only a little behind gets these and not the whole snapshot. 0: none."""
+    tail_bytes_max: int = 16 * 1024 * 1024
+    """Their payloads together."""
     apply_blocks_max: int = 1024
     """Blocks to apply in one Ready, so that a long chain is applied in steps."""
     collect_blocks_max: int = 256

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from raft.archive import Archive
 from raft.block import BlockKind, make_block
 from raft.chain import Chain
 from raft.config import Config
@@ -21,9 +22,10 @@ from raft.progress import Progress
 from raft.proposals import Proposals
 from raft.reads import Reads
 from raft.roles import Role, RoleEvent, next_role
-from raft.state import Recovered, Snapshot, State
+from raft.state import Recovered, State
+from raft.tail import Tail
 
-__all__ = ["Core", "ElectionTimer", "Forwarded", "Incoming", "Leading"]
+__all__ = ["Core", "ElectionTimer", "Forwarded", "Leading"]
 
 
 class Forwarded:
@@ -52,16 +54,6 @@ class Forwarded:
             oldest = next(iter(self._answers))
             del self._answers[oldest]
             self._known_after = max(self._known_after, oldest[1])
-
-
-class Incoming:
-    """A snapshot on its way to us, ending at block `last`: the chunks so far."""
-
-    __slots__ = ("data", "last")
-
-    def __init__(self, last: BlockId) -> None:
-        self.last = last
-        self.data = bytearray()
 
 
 class Leading:
@@ -132,7 +124,10 @@ class Core:
         state = recovered.state if recovered else State()
         self.config = config
         self.now_ms = now_ms
-        self.snapshot: Snapshot | None = recovered.snapshot if recovered else None
+        self.archive = Archive(
+            recovered.snapshot if recovered else None,
+            Tail(blocks_max=config.tail_blocks_max, bytes_max=config.tail_bytes_max),
+        )
         self.chain = Chain.restore(
             root=state.root,
             head=state.head,
@@ -151,17 +146,17 @@ class Core:
             config.proposals_max, config.proposals_bytes_max, first_number=first_number
         )
         self.reads = Reads(config.reads_max, first_number=first_number)
-        self.outbox = Outbox(state, self.snapshot, apply_blocks_max=config.apply_blocks_max)
+        self.outbox = Outbox(state, self.archive.snapshot, apply_blocks_max=config.apply_blocks_max)
         self.timer = ElectionTimer(config.election_timeout_ms, rng, now_ms)
         if not self.is_sole_voter():  # which has nobody to wait for
             self.timer.reset(now_ms)
         self.forwarded = Forwarded(known_after=state.term)
-        self.incoming: Incoming | None = None
 
     def _recover_members(self) -> MemberHistory:
         chain = self.chain
-        if self.snapshot is not None:
-            members, cluster_id = self.snapshot.members, self.snapshot.cluster_id
+        snapshot = self.archive.snapshot
+        if snapshot is not None:
+            members, cluster_id = snapshot.members, snapshot.cluster_id
         else:
             members, cluster_id = Members(voters=frozenset(self.config.initial_voters)), ""
         history = MemberHistory(chain.root.height, members, cluster_id)

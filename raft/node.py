@@ -13,13 +13,13 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from raft import election, forwarding, replication
+from raft import election, forwarding, replication, snapshots
 from raft.block import BlockKind
 from raft.chain import Chain
 from raft.config import Config
 from raft.core import Core
 from raft.errors import Refused
-from raft.ids import NodeId
+from raft.ids import BlockId, NodeId
 from raft.members import Members, encode_members
 from raft.messages import (
     Append,
@@ -38,7 +38,7 @@ from raft.messages import (
 from raft.proposals import Proposal
 from raft.ready import Ready, Status
 from raft.roles import RoleEvent
-from raft.state import Recovered, Snapshot
+from raft.state import Recovered
 
 __all__ = ["Node"]
 
@@ -66,6 +66,8 @@ class Node:
             applied=core.outbox.applied,
             root=core.chain.root,
             members=core.members,
+            blocks_since_snapshot=core.outbox.applied.height - core.chain.root.height,
+            bytes_since_snapshot=core.outbox.applied_bytes,
         )
 
     @property
@@ -175,22 +177,16 @@ class Node:
         forwarding.place_waiting(core)
         return proposal
 
-    def compact(self, data: bytes) -> None:
-        """`data` is the host's state machine with every applied block in it: forget those blocks.
+    def compact(self, data: bytes, last: BlockId | None = None) -> None:
+        """`data` is the host's state machine as of block `last`: forget the blocks up to there.
 
-        Call it after `advance`, when everything handed out has been applied.
+        Without `last` it has every block in it that was handed out; then call this after `advance`,
+        when all of them have been applied. With it the host may have taken its time to make the
+        data. Raises Refused for a block that was not handed out yet.
         """
         core = self._core
         assert core.outbox.in_hand is None, "a Ready is in the host's hands"
-        last = core.outbox.applied
-        if last == core.chain.root:
-            return
-        members, cluster_id = core.history.at(last.height)
-        core.snapshot = core.outbox.new_snapshot = Snapshot(
-            last=last, cluster_id=cluster_id, members=members, data=data
-        )
-        core.chain.move_root(last)
-        core.history.forget_below(last.height)
+        snapshots.compact(core, data, last or core.outbox.applied)
 
     # -- output
 

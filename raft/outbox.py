@@ -22,6 +22,7 @@ class Outbox:
         "_apply_blocks_max",
         "_dropped",
         "applied",
+        "applied_bytes",
         "durable_state",
         "fresh",
         "in_hand",
@@ -35,6 +36,7 @@ class Outbox:
         self._apply_blocks_max = apply_blocks_max
         self.durable_state = durable
         self.applied = durable.root
+        self.applied_bytes = 0  # payloads applied since the snapshot
         self.installed = snapshot  # the state machine starts from it
         self.new_snapshot: Snapshot | None = None
         self.fresh: list[Block] = []
@@ -67,7 +69,12 @@ class Outbox:
             return ()
         blocks = tuple(chain.blocks_between(self.applied.height, last))
         self.applied = blocks[-1].id
+        self.applied_bytes += sum(len(block.payload) for block in blocks)
         return blocks
+
+    def count_since(self, blocks: list[Block]) -> None:
+        """A new snapshot stands for all that is applied but these."""
+        self.applied_bytes = sum(len(block.payload) for block in blocks)
 
     def _next_applicable(self, chain: Chain) -> Height:
         height = self.applied.height
@@ -117,6 +124,7 @@ class Outbox:
         """The chain starts anew from a snapshot of the leader's; `dropped` blocks are gone."""
         self.new_snapshot = self.installed = snapshot
         self.applied = snapshot.last
+        self.applied_bytes = 0
         self.unsynced.difference_update(block.id for block in self.fresh)
         self.fresh.clear()
         self._dropped.update(dict.fromkeys(dropped))

@@ -53,4 +53,9 @@ class Status:
     applied: BlockId
     """The last block handed out in a Ready."""
     root: BlockId
+    """The snapshot stands for everything up to this block."""
     members: Members
+    blocks_since_snapshot: int
+    """Blocks handed out to be applied that no snapshot stands for: what a restart applies again."""
+    bytes_since_snapshot: int
+    """Their payloads together."""

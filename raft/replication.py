@@ -1,6 +1,8 @@
 """Appending and committing, both sides (sections 5.3 and 5.4.2, thesis 6.2 to 6.4)."""
 
-from raft.block import BlockKind
+from collections.abc import Iterable
+
+from raft.block import Block, BlockKind, block_bytes
 from raft.core import Core, Leading
 from raft.errors import CorruptBlock, InvariantBroken
 from raft.forwarding import place_waiting
@@ -114,17 +116,19 @@ def _send(
     """One append; or a chunk of our snapshot, when this follower needs what only that has."""
     chain = core.chain
     parent_height = Height(progress.next - 1)
-    if progress.flow is not Flow.SNAPSHOT and parent_height < chain.root.height:
+    parent = _path_id(core, parent_height)
+    if progress.flow is not Flow.SNAPSHOT and parent is None:
         begin_snapshot(core, progress)
     if progress.flow is Flow.SNAPSHOT:
         send_chunk(core, leading, peer, progress)
         return
-    last = _last_to_send(core, parent_height) if with_blocks else parent_height
-    blocks = tuple(chain.blocks_between(parent_height, last))
+    assert parent is not None
+    blocks = _blocks_to_send(core, parent_height) if with_blocks else ()
+    last = blocks[-1].id.height if blocks else parent_height
     core.send(
         Append,
         peer,
-        parent=chain.id_at(parent_height),
+        parent=parent,
         blocks=blocks,
         commit=chain.commit,
         round=leading.round,
@@ -132,15 +136,28 @@ def _send(
     progress.sent(last, chain.commit.height)
 
 
-def _last_to_send(core: Core, parent_height: Height) -> Height:
-    """As many blocks as one message takes, at least one."""
-    chain, last, size = core.chain, Height(parent_height + 1), 0
-    while last < chain.head.height:
-        size += len(chain.block(chain.id_at(last)).payload) + 1
-        if size >= core.config.append_bytes_max:
+def _path_id(core: Core, height: Height) -> BlockId | None:
+    """The id at this height of our path; None when only the snapshot stands for it."""
+    if height >= core.chain.root.height:
+        return core.chain.id_at(height)
+    return core.archive.tail.id_at(height)
+
+
+def _blocks_to_send(core: Core, parent_height: Height) -> tuple[Block, ...]:
+    """As many blocks as one message takes, at least one; from the tail no further than the root."""
+    chain, size = core.chain, 0
+    behind: Iterable[Block] = (
+        core.archive.tail.after(parent_height)
+        if parent_height < chain.root.height
+        else chain.blocks_after(parent_height)
+    )
+    blocks: list[Block] = []
+    for block in behind:
+        size += block_bytes(block)
+        if blocks and size > core.config.append_bytes_max:
             break
-        last = Height(last + 1)
-    return last
+        blocks.append(block)
+    return tuple(blocks)
 
 
 def on_append(core: Core, message: Append) -> None:
@@ -249,7 +266,8 @@ def _probe_back(core: Core, progress: Progress, message: AppendAnswer) -> None:
         return  # answered long ago
     if progress.flow is Flow.PROBE and refused != progress.next - 1:
         return  # an answer to an earlier question
-    meeting = core.chain.last_at_most(message.hint)
+    hint = message.hint
+    meeting = core.chain.last_at_most(hint) or core.archive.tail.last_at_most(hint)
     if meeting is None:
         begin_snapshot(core, progress)
     else:

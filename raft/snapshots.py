@@ -4,22 +4,44 @@ One chunk at a time is on its way to a follower; each also counts as a heartbeat
 begun is sent to its end, even when the leader has made a newer one meanwhile.
 """
 
+from raft.archive import Incoming
 from raft.chain import Chain
-from raft.core import Core, Incoming, Leading
-from raft.ids import NodeId
+from raft.core import Core, Leading
+from raft.errors import Refused
+from raft.ids import BlockId, Height, NodeId
 from raft.members import MemberHistory
 from raft.messages import SnapshotAnswer, SnapshotChunk
 from raft.progress import Flow, Progress
 from raft.state import Snapshot
 
-__all__ = ["begin_snapshot", "on_snapshot_chunk", "send_chunk"]
+__all__ = ["begin_snapshot", "compact", "on_snapshot_chunk", "send_chunk"]
+
+
+def compact(core: Core, data: bytes, last: BlockId) -> None:
+    """`data`, the host's state as of block `last`, stands for everything up to there from now."""
+    chain, root = core.chain, core.chain.root
+    if last.height <= root.height:
+        return  # a newer snapshot came from the leader meanwhile
+    if last.height > core.outbox.applied.height or not chain.on_head_path(last):
+        raise Refused(f"block {last} is not applied here")
+    members, cluster_id = core.history.at(last.height)
+    core.archive.snapshot = core.outbox.new_snapshot = Snapshot(
+        last=last, cluster_id=cluster_id, members=members, data=data
+    )
+    kept_from = max(root.height, last.height - core.config.tail_blocks_max)
+    if kept_from > root.height:
+        core.archive.tail.clear()
+    core.archive.tail.keep(chain.blocks_between(Height(kept_from), last.height))
+    chain.move_root(last)
+    core.history.forget_below(last.height)
+    core.outbox.count_since(chain.blocks_between(last.height, core.outbox.applied.height))
 
 
 def begin_snapshot(core: Core, progress: Progress) -> None:
     """This follower needs blocks that only our snapshot has."""
-    assert core.snapshot is not None, "a root above genesis has a snapshot"
+    assert core.archive.snapshot is not None, "a root above genesis has a snapshot"
     progress.flow = Flow.SNAPSHOT
-    progress.snapshot = core.snapshot
+    progress.snapshot = core.archive.snapshot
     progress.snapshot_offset = 0
     progress.probe_out = False
     progress.inflight.clear()
@@ -51,12 +73,12 @@ def on_snapshot_chunk(core: Core, message: SnapshotChunk) -> None:
         core.commit_to(message.last.height)  # a snapshot holds only what is committed
         done = True
     if done:
-        core.incoming = None
+        core.archive.incoming = None
         _answer(core, message, next_offset=0, done=True)
         return
-    if core.incoming is None or core.incoming.last != message.last:
-        core.incoming = Incoming(message.last)
-    data = core.incoming.data
+    if core.archive.incoming is None or core.archive.incoming.last != message.last:
+        core.archive.incoming = Incoming(message.last)
+    data = core.archive.incoming.data
     if message.offset == len(data):
         data += message.data
         if message.done:
@@ -84,8 +106,9 @@ def _install(core: Core, message: SnapshotChunk, data: bytes) -> None:
     )
     # The store forgets by itself what lies at or below the new root.
     dropped = [block.id for block in core.chain if block.id.height > snapshot.last.height]
-    core.incoming = None
-    core.snapshot = snapshot
+    core.archive.incoming = None
+    core.archive.snapshot = snapshot
+    core.archive.tail.clear()
     core.chain = Chain(snapshot.last)
     core.history = MemberHistory(snapshot.last.height, snapshot.members, snapshot.cluster_id)
     core.proposals.lose_below(snapshot.last.height)

@@ -391,7 +391,7 @@ def test_a_rejecting_follower_is_probed_where_the_chains_can_meet() -> None:
 
 def test_a_follower_below_the_root_gets_the_snapshot_in_chunks() -> None:
     """Section 7. Checklist row 9."""
-    one = One(snapshot_chunk_bytes=4)
+    one = One(snapshot_chunk_bytes=4, tail_blocks_max=0)
     first = one.elect()
     one.acknowledge(first)
     one.node.compact(b"0123456")
