@@ -130,6 +130,7 @@ class Lab(Cluster):
             heartbeat_ms=50,
             election_timeout_ms=300,
             snapshot_chunk_bytes=120,
+            tail_blocks_max=0,
             append_bytes_max=append_bytes_max,
         )
         self.machines[id_] = Machine(id=id_, config=config, rng=Random(id_))
