@@ -27,6 +27,9 @@ NODES = 5
 FOR_MS = 8_000
 """Virtual time with faults: about twenty elections long."""
 
+BROKEN_MAX = 10
+"""A run ends after so many violations."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
@@ -133,6 +136,9 @@ def main(arguments: list[str]) -> int:
         total.add(life)
         if life.broken:
             print(life.broken, flush=True)
+        if len(total.broken) == BROKEN_MAX:
+            print(f"{BROKEN_MAX} violations: that is enough")
+            break
         if total.seeds % asked.every == 0 and total.seeds < asked.seeds:
             print(total.line(), flush=True)
     print(total.line())
