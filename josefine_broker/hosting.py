@@ -1,7 +1,8 @@
 """The partitions of this broker: a log and its deciding part, opened together and stopped together.
 
 Rules: recovery replays a log's batch headers into its producers' state, so a retry is recognized
-after a crash too; the leader epochs come from their checkpoint and from the batches themselves.
+after a crash too; the leader epochs come from their checkpoint and from the batches themselves, the
+high watermark from its checkpoint, as far as the log still goes.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from josefine_broker.core.producers import ProducerState
 from josefine_broker.core.topic_config import TopicSettings
 from josefine_broker.handlers.context import HostedPartition
 from josefine_broker.records.batch import BatchHeader
+from josefine_broker.shell.high_watermarks import HighWatermarks
 from josefine_broker.shell.log import PartitionLog
 from josefine_broker.shell.log_manager import LogManager
 
@@ -31,7 +33,10 @@ class Hosting:
     def __init__(self, manager: LogManager, clock: Clock) -> None:
         self._manager = manager
         self._clock = clock
+        self._high_watermarks = HighWatermarks(manager.files)
         self._hosted: dict[TopicPartition, tuple[Partition, PartitionLog]] = {}
+        self._ids: dict[TopicPartition, UUID] = {}
+        self._epochs_due: dict[TopicPartition, PartitionLog] = {}
 
     def open(self, tp: TopicPartition, topic_id: UUID, settings: TopicSettings) -> HostedPartition:
         now_ms = self._clock.now_ms()
@@ -53,8 +58,11 @@ class Hosting:
         )
         partition_log.snapshot_source = producers.snapshot
         epochs = _recovered_epochs(partition_log, epoch_starts)
-        partition = Partition(producers, epochs)
+        known = self._high_watermarks.get(topic_id, tp.partition)
+        start, end = partition_log.log_start_offset, partition_log.log_end_offset
+        partition = Partition(producers, epochs, min(max(known, start), end))
         self._hosted[tp] = (partition, partition_log)
+        self._ids[tp] = topic_id
         return HostedPartition(topic_id, partition, partition_log, settings)
 
     def configure(self, tp: TopicPartition, config: LogConfig) -> None:
@@ -62,7 +70,41 @@ class Hosting:
 
     def delete(self, tp: TopicPartition) -> None:
         self._hosted.pop(tp, None)
+        self._ids.pop(tp, None)
+        self._epochs_due.pop(tp, None)
         self._manager.delete(tp)
+
+    def store_epochs(self, tp: TopicPartition) -> None:
+        partition, partition_log = self._hosted[tp]
+        partition_log.state.keep_leader_epochs(partition.epochs.to_bytes())
+        is_scheduled = bool(self._epochs_due)
+        self._epochs_due[tp] = partition_log
+        if not is_scheduled:  # one job for all that changed meanwhile: an election moves hundreds
+            self._manager.schedule(self._store_due_epochs)
+
+    def _store_due_epochs(self) -> None:
+        """Scheduled. What cannot be stored is kept until the log's next snapshot or close."""
+        while self._epochs_due:
+            try:
+                tp, partition_log = self._epochs_due.popitem()
+            except KeyError:
+                return
+            try:
+                partition_log.state.store_kept_epochs()
+            except OSError as error:
+                log.warning("leader epochs not stored", extra={"partition": tp, "reason": error})
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Periodic: where the replicas stand, for the next start after a crash."""
+        job = self._high_watermarks.due(self._current_high_watermarks())
+        if job is not None:
+            self._manager.schedule(job)
+
+    def _current_high_watermarks(self) -> dict[tuple[UUID, int], int]:
+        return {
+            (self._ids[tp], tp.partition): partition.high_watermark
+            for tp, (partition, _) in self._hosted.items()
+        }
 
     def expire_producers(self) -> None:
         """Forget producers silent for a day (KIP-854)."""
@@ -80,6 +122,9 @@ class Hosting:
 
     def close(self) -> None:
         """Sync and close every log with its producers' state. Raises OSError."""
+        job = self._high_watermarks.due(self._current_high_watermarks())
+        if job is not None:
+            job()
         self._manager.close(self._snapshot)
         self._hosted.clear()
 
@@ -102,6 +147,8 @@ def _recovered_epochs(partition_log: PartitionLog, seen: list[tuple[int, int]]) 
         )
         epochs = LeaderEpochs()
     epochs.truncate_end(partition_log.log_end_offset)
+    if seen:  # where batches were read they are the truth: a truncation may not have been stored
+        epochs.truncate_end(seen[0][1])
     for epoch, start_offset in seen:
         if epoch > epochs.latest:
             epochs.assign(epoch, start_offset)

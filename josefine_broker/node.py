@@ -30,9 +30,10 @@ from josefine_broker.core.changes import At, Change
 from josefine_broker.core.controller import Controller, ControllerConfig, Heartbeat
 from josefine_broker.core.image import MetadataImage
 from josefine_broker.core.parked import Parked
-from josefine_broker.handlers.blocks import apply_block, reconcile
+from josefine_broker.handlers.blocks import apply_block
 from josefine_broker.handlers.context import Context, new_context
 from josefine_broker.handlers.errors import error_response
+from josefine_broker.handlers.replication import check_isrs, isr_check_ms
 from josefine_broker.handlers.table import API_VERSIONS, APIS
 from josefine_broker.hosting import Hosting
 from josefine_broker.observe import health_checks, register_metrics
@@ -54,6 +55,7 @@ log = logging.getLogger(__name__)
 
 FLUSH_CHECK_MS = 100
 IDLE_CHECKS_PER_TIMEOUT = 8
+HIGH_WATERMARK_CHECK_MS = 5_000
 PRODUCER_EXPIRY_CHECK_MS = 600_000
 Say = Callable[[str], None]
 
@@ -89,9 +91,10 @@ class Node:
         ctx = self._context(hosting, raft_port, identity.cluster_id)
         raft_host = await self._start_raft(ctx, identity.cluster_id, say)
         raft_port.host = raft_host
-        reconcile(ctx)
-        _say_recovered(manager, say)
         await self._register(ctx, raft_host, bound, clean=manager.clean_shutdown)
+        _say_recovered(manager, say)
+        for (topic, index), reason in ctx.unopened.items():
+            say(f"offline: {topic}-{index}: {reason}")
         await self._serve(ctx, hosting, bound)
         await self._start_admin(ctx, manager, raft_host, admin_bound)
         self._announce(bound, admin_bound, say)
@@ -192,6 +195,7 @@ class Node:
             clean=clean,
             previous_epoch=-1 if known is None else known.epoch,
         )
+        ctx.incarnation = register.incarnation
         await self._commit(ctx, register)
         controller = Controller(config.id, ControllerConfig())
         status = raft_host.status()
@@ -223,7 +227,7 @@ class Node:
 
     async def _serve(self, ctx: Context, hosting: Hosting, bound: Sequence[Bound]) -> None:
         network = self.config.network
-        ticker = Ticker(self._clock, ctx.parked, self._duties(hosting), self._failed)
+        ticker = Ticker(self._clock, ctx.parked, self._duties(ctx, hosting), self._failed)
         dispatcher = Dispatcher(
             routes(ctx, APIS, self._metrics),
             lambda header, body, error: error_response(
@@ -251,11 +255,13 @@ class Node:
         self._undo.callback(ticker.stop)
         ticker.start()
 
-    def _duties(self, hosting: Hosting) -> tuple[Duty, ...]:
+    def _duties(self, ctx: Context, hosting: Hosting) -> tuple[Duty, ...]:
         idle_ms = max(1, self.config.network.idle_timeout_ms // IDLE_CHECKS_PER_TIMEOUT)
         return (
             Duty("flush", FLUSH_CHECK_MS, hosting.flush_due),
             Duty("retention", self.config.log.retention_check_interval_ms, hosting.apply_retention),
+            Duty("high watermarks", HIGH_WATERMARK_CHECK_MS, hosting.checkpoint_high_watermarks),
+            Duty("in-sync replicas", isr_check_ms(ctx), lambda: check_isrs(ctx)),
             Duty("producers", PRODUCER_EXPIRY_CHECK_MS, hosting.expire_producers),
             Duty("idle connections", idle_ms, self._close_idle),
         )

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.core.parked import Parked
 from josefine_broker.wire.fetch import FetchPartition, FetchPartitionResponse, FetchRequest
 
 NO_SESSION_ID = 0
@@ -64,6 +65,9 @@ class FetchSession:
     epoch: int
     used_ms: int
     partitions: dict[PartitionKey, _Cached] = field(default_factory=dict)
+    waiting: Parked | None = None
+    """The request of this session that waits: the next one ends its wait, so that a follower with
+    news (a partition to add) need not wait for the long poll it sent before."""
 
 
 class FetchPlan(NamedTuple):
@@ -72,6 +76,18 @@ class FetchPlan(NamedTuple):
     wanted: Sequence[Wanted]
     session: FetchSession | None = None
     incremental: bool = False
+
+    def is_told(self, wanted: Wanted, high_watermark: int, log_start_offset: int) -> bool:
+        """Whether the reader was told these, so that a partition without records is no news."""
+        if not self.incremental or self.session is None:
+            return False
+        key = _key(wanted.name, wanted.topic_id, wanted.partition.index)
+        cached = self.session.partitions.get(key)
+        return (
+            cached is not None
+            and cached.high_watermark == high_watermark
+            and cached.log_start_offset == log_start_offset
+        )
 
 
 def wanted_of(request: FetchRequest) -> Iterator[Wanted]:
@@ -178,6 +194,8 @@ def select_answers(plan: FetchPlan, results: Sequence[Fetched]) -> Sequence[Fetc
             or answer.error_code != 0
             or answer.high_watermark != cached.high_watermark
             or answer.log_start_offset != cached.log_start_offset
+            or answer.diverging is not None
+            or answer.preferred_read_replica >= 0
         )
         if answer.error_code:  # an error is told each time, and what follows it, too
             session.partitions[key] = _Cached(cached.wanted)

@@ -6,7 +6,7 @@ Groups here have no members: any client may commit for a group, as simple consum
 """
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from struct import Struct
 from typing import NamedTuple
 
@@ -56,6 +56,11 @@ class GroupOffsets:
             offsets.pop(tp, None)
             if not offsets:
                 del self._groups[group_id]
+
+    def forget(self, is_gone: Callable[[str], bool]) -> None:
+        """Another broker coordinates these groups now."""
+        for group_id in [each for each in self._groups if is_gone(each)]:
+            del self._groups[group_id]
 
     def replay(self, key: bytes | None, value: bytes | None) -> None:
         """Take in one record of the offsets topic; records of other kinds are passed over."""

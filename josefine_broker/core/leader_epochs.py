@@ -94,6 +94,10 @@ class LeaderEpochs:
         if at:
             self._starts[:at] = [EpochStart(self._starts[at - 1].epoch, start_offset)]
 
+    def clear(self) -> None:
+        """The log was emptied."""
+        self._starts.clear()
+
     def to_bytes(self) -> bytes:
         head = _HEAD.pack(VERSION, len(self._starts))
         return head + b"".join(_ENTRY.pack(*start) for start in self._starts)

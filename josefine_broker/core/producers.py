@@ -129,6 +129,10 @@ class ProducerState:
             del self._entries[producer_id]
         return len(silent)
 
+    def reaches(self, offset: int) -> bool:
+        """Whether a remembered batch lies at or past `offset`: a truncation there matters."""
+        return any(entry.marks[-1].base_offset >= offset for entry in self._entries.values())
+
     def clear(self) -> None:
         """Forget everything: the log was truncated, or its replay starts anew."""
         self._entries.clear()

@@ -11,6 +11,7 @@ from josefine_broker.base.errors import ErrorCode, Fatal, KafkaError
 from josefine_broker.core.log_config import TimestampType
 from josefine_broker.core.topic_config import TopicSettings
 from josefine_broker.handlers.context import Context, HostedPartition
+from josefine_broker.handlers.replication import appended_to_many
 from josefine_broker.records.batch import (
     NO_TIMESTAMP_MS,
     BatchHeader,
@@ -63,7 +64,10 @@ def append_batch(
     counters.produced_batches += 1
     counters.produced_records += header.record_count
     counters.produced_bytes += size
-    ctx.parked.wake(tp, ctx.clock.monotonic_ms())
+    if partition.is_alone:
+        ctx.parked.wake(tp, ctx.clock.monotonic_ms())
+    else:
+        appended_to_many(ctx, tp, hosted, base_offset)
     return base_offset, now_ms if stamps_time else NO_APPEND_TIME
 
 

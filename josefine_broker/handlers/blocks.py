@@ -1,11 +1,12 @@
 """Committed blocks to metadata, and metadata to hosted partitions.
 
 Rules: called for every committed block, in order, on every broker; the image and the hosted
-partitions follow before anybody who waits for the change is answered. While the blocks of the past
-are replayed at start nothing is opened: a topic may be deleted further on. `reconcile` comes after.
-A payload that this broker does not understand is Fatal: to skip it would be to fork the image. A
-log that cannot be opened (a full disk) stops a start; later it only leaves its partition unserved,
-KAFKA_STORAGE_ERROR, and the next change tries again.
+partitions follow before anybody who waits for the change is answered. Nothing is hosted before the
+image knows this incarnation of the broker: an image still being replayed may name topics that are
+deleted further on, or a leader that is none any more. A payload that this broker does not
+understand is Fatal: to skip it would be to fork the image. A log that cannot be opened (a full
+disk, damage) leaves only its partition unserved, KAFKA_STORAGE_ERROR, and the next change tries
+again. What did not change is passed over by identity: an image shares what it did not change.
 """
 
 from josefine_broker.base.errors import CorruptData, Fatal, KafkaError
@@ -13,14 +14,11 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_broker.core.apply import apply
 from josefine_broker.core.change_codec import decode_change
 from josefine_broker.core.changes import AllocateProducerIds, At
-from josefine_broker.core.image import OFFSETS_TOPIC, TopicEntry
+from josefine_broker.core.image import OFFSETS_TOPIC, MetadataImage, TopicEntry
 from josefine_broker.core.topic_config import TopicSettings, resolve
 from josefine_broker.handlers.context import Context, HostedPartition
-from josefine_broker.handlers.groups import forget_missing_topics, shorten_offsets_log
-from josefine_broker.records.batch import iter_batches
-from josefine_broker.records.reader import read_records
-
-REPLAY_BYTES = 1 << 20
+from josefine_broker.handlers.groups import forget_missing_topics, load_groups, unload_groups
+from josefine_broker.handlers.replication import brokers_changed, take_role, wake_all
 
 
 def apply_block(
@@ -39,7 +37,7 @@ def apply_block(
     if replaying:
         return
     if error is None:
-        reconcile(ctx, starting=False)
+        reconcile(ctx)
     proposal = ctx.proposals.settle(origin, error)
     if proposal is None:
         return
@@ -48,49 +46,72 @@ def apply_block(
     ctx.parked.wake(origin, ctx.clock.monotonic_ms())
 
 
-def reconcile(ctx: Context, *, starting: bool = True) -> None:
-    """Open, configure and delete hosted partitions until they are those of the image.
+def replace_image(ctx: Context, image: MetadataImage) -> None:
+    """A snapshot stands for all blocks up to its height."""
+    ctx.image = image
+    reconcile(ctx)
 
-    Raises OSError and CorruptData of a log only when `starting`.
-    """
+
+def reconcile(ctx: Context) -> None:
+    """Open, configure and delete hosted partitions until they are those of the image, each in its
+    role; nothing while the image does not know this incarnation."""
     image = ctx.image
+    if ctx.broker_epoch < 0:
+        return
     previous, ctx.reconciled_image = ctx.reconciled_image, image
     before = {} if previous is None else previous.topics
     retried = {topic for topic, _ in ctx.unopened}
+    changed: list[TopicPartition] = []
+    """Partitions whose waiters must look again: once all is as the image says."""
     for name, topic in image.topics.items():
         known = before.get(name)
         if known is topic and name not in retried:
             continue
         if known is not None and known.topic_id != topic.topic_id:
-            _close_topic(ctx, known)  # deleted and made anew within one step
-        _host_topic(ctx, topic, starting)
+            _close_topic(ctx, known, changed)  # deleted and made anew within one step
+            known = None
+        _host_topic(ctx, topic, known, changed)
     gone = [name for name in before if name not in image.topics]
     for name in gone:
-        _close_topic(ctx, before[name])
+        _close_topic(ctx, before[name], changed)
+    wake_all(ctx, changed)
+    if previous is None or image.brokers is not previous.brokers:
+        brokers_changed(ctx)
     if gone or previous is None:
         forget_missing_topics(ctx)
-    if starting:
-        for tp in [tp for tp in ctx.partitions if tp[0] == OFFSETS_TOPIC]:
-            shorten_offsets_log(ctx, TopicPartition(*tp), ctx.partitions[tp])
 
 
-def _host_topic(ctx: Context, topic: TopicEntry, starting: bool) -> None:
-    settings = resolve(topic.config, ctx.settings.topic_defaults)
+def _host_topic(
+    ctx: Context, topic: TopicEntry, known: TopicEntry | None, changed: list[TopicPartition]
+) -> None:
+    settings: TopicSettings | None = None
+    same_config = known is not None and known.config == topic.config
+    old = () if known is None else known.partitions
     for index, entry in enumerate(topic.partitions):
-        if ctx.broker_id not in entry.replicas:
+        is_known = same_config and index < len(old) and old[index] is entry
+        if is_known and not (ctx.unopened and (topic.name, index) in ctx.unopened):
             continue
         tp = TopicPartition(topic.name, index)
+        if ctx.broker_id not in entry.replicas:
+            _close_partition(ctx, tp, changed)
+            continue
+        if settings is None:
+            settings = resolve(topic.config, ctx.settings.topic_defaults)
         try:
             hosted = _open(ctx, tp, topic, settings)
-            partition = hosted.partition
-            partition.min_insync_replicas = settings.min_insync_replicas
-            if entry.leader == ctx.broker_id and partition.lead(entry, hosted.log.log_end_offset):
-                hosted.log.state.store_leader_epochs(partition.epochs.to_bytes())
-            ctx.unopened.pop(tp, None)
         except (OSError, CorruptData) as error:
-            if starting:
-                raise
             ctx.unopened[tp] = str(error)
+            continue
+        ctx.unopened.pop(tp, None)
+        hosted.partition.min_insync_replicas = settings.min_insync_replicas
+        led_before = hosted.partition.is_leader
+        is_new = take_role(ctx, tp, hosted, entry)
+        changed.append(tp)
+        if topic.name == OFFSETS_TOPIC and is_new:
+            if not hosted.partition.is_leader:
+                unload_groups(ctx, tp)
+            elif not led_before:
+                load_groups(ctx, tp, hosted)
 
 
 def _open(
@@ -100,8 +121,6 @@ def _open(
     hosted = ctx.partitions.get(tp)
     if hosted is None:
         hosted = ctx.logs.open(tp, topic.topic_id, settings)
-        if topic.name == OFFSETS_TOPIC:
-            _replay_offsets(ctx, hosted)
         ctx.partitions[tp] = hosted
     elif hosted.settings != settings:
         ctx.logs.configure(tp, settings.log)
@@ -109,28 +128,19 @@ def _open(
     return hosted
 
 
-def _close_topic(ctx: Context, topic: TopicEntry) -> None:
-    now_ms = ctx.clock.monotonic_ms()
+def _close_topic(ctx: Context, topic: TopicEntry, changed: list[TopicPartition]) -> None:
     for index in range(len(topic.partitions)):
-        tp = TopicPartition(topic.name, index)
-        ctx.unopened.pop(tp, None)
-        if ctx.partitions.pop(tp, None) is not None:
-            ctx.logs.delete(tp)
-            ctx.parked.wake(tp, now_ms)
+        _close_partition(ctx, TopicPartition(topic.name, index), changed)
 
 
-def _replay_offsets(ctx: Context, hosted: HostedPartition) -> None:
-    """Read a partition of the offsets topic from its start into the groups' table."""
-    log = hosted.log
-    offset = log.log_start_offset
-    while offset < log.log_end_offset:
-        buffers = log.read(offset, REPLAY_BYTES, end_offset=log.log_end_offset)
-        if not buffers:
-            return
-        for buffer in buffers:
-            data = memoryview(buffer)
-            for pos, header in iter_batches(data):
-                if not header.is_control:
-                    for record in read_records(data[pos : pos + header.size_bytes]):
-                        ctx.groups.replay(record.key, record.value)
-                offset = header.end_offset
+def _close_partition(ctx: Context, tp: TopicPartition, changed: list[TopicPartition]) -> None:
+    """This broker is no replica (any more): the log goes, its waiters are told."""
+    ctx.unopened.pop(tp, None)
+    hosted = ctx.partitions.pop(tp, None)
+    if hosted is None:
+        return
+    ctx.fetchers.forget((hosted.topic_id, tp.partition))
+    ctx.logs.delete(tp)
+    if tp.topic == OFFSETS_TOPIC:
+        unload_groups(ctx, tp)
+    changed.append(tp)

@@ -22,16 +22,12 @@ from josefine_broker.core.parked import Parked, ParkedRequests
 from josefine_broker.core.partition import Partition
 from josefine_broker.core.producer_ids import ProducerIds
 from josefine_broker.core.proposals import AwaitProposals, Proposal, Proposals
+from josefine_broker.core.replica_fetch import FetchLimits, ReplicaFetchers
+from josefine_broker.core.replication import IsrProposals
 from josefine_broker.core.topic_config import TopicSettings
 from josefine_broker.records.batch import BatchHeader
 
 Buffer = bytes | bytearray | memoryview
-
-
-class LogStatePort(Protocol):
-    """The small files beside a log."""
-
-    def store_leader_epochs(self, payload: bytes) -> None: ...
 
 
 class LogPort(Protocol):
@@ -40,9 +36,6 @@ class LogPort(Protocol):
     Raises KafkaError(kafka_storage_error | corrupt_message | offset_out_of_range); after a refused
     append it is as it was.
     """
-
-    @property
-    def state(self) -> LogStatePort: ...
 
     @property
     def log_start_offset(self) -> int: ...
@@ -78,6 +71,20 @@ class LogPort(Protocol):
 
     def delete_before(self, offset: int) -> None: ...
 
+    def truncate_to(self, end_offset: int) -> None:
+        """Cut the end; within a batch, before it; at or below the log start, `restart_at`."""
+        ...
+
+    def restart_at(self, offset: int) -> None:
+        """Empty the log; its start and end become `offset`."""
+        ...
+
+    def replay(
+        self, on_snapshot: Callable[[bytes], None] | None, on_batch: Callable[[BatchHeader], None]
+    ) -> None:
+        """The newest producer snapshot, then each batch header behind it."""
+        ...
+
 
 class LogsPort(Protocol):
     """The logs of this broker, as the composition root offers them."""
@@ -93,7 +100,11 @@ class LogsPort(Protocol):
         ...
 
     def delete(self, tp: TopicPartition) -> None:
-        """The topic is gone: close and remove its files."""
+        """The replica is gone from here: close and remove its files."""
+        ...
+
+    def store_epochs(self, tp: TopicPartition) -> None:
+        """The partition's leader epochs changed: store them, soon and before any snapshot."""
         ...
 
 
@@ -138,6 +149,11 @@ class BrokerSettings:
     metadata_timeout_ms: int = 10_000
     """How long a request without a timeout of its own waits for a metadata change."""
     offset_metadata_bytes_max: int = 4096
+    offsets_timeout_ms: int = 5_000
+    """How long an offset commit waits for its replicas (Kafka's offsets.commit.timeout.ms)."""
+    lag_time_max_ms: int = 10_000
+    """A follower that has not had everything for this long leaves the ISR."""
+    replica_fetch: FetchLimits = field(default_factory=FetchLimits)
 
 
 @dataclass(slots=True)
@@ -150,6 +166,11 @@ class Counters:
     duplicate_batches: int = 0
     refused_batches: int = 0
     fetched_bytes: int = 0
+    replicated_batches: int = 0
+    replicated_bytes: int = 0
+    replication_errors: int = 0
+    truncations: int = 0
+    isr_proposals: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -165,6 +186,8 @@ class Context:
     settings: BrokerSettings
     proposals: Proposals
     sessions: FetchSessions
+    incarnation: str = ""
+    """What this process calls itself: it takes a role only in an image that knows it by it."""
     controller_id: int = -1
     """The broker that leads the Raft, as far as the shell knows it; -1: none."""
     partitions: dict[tuple[str, int], HostedPartition] = field(default_factory=dict)
@@ -174,6 +197,8 @@ class Context:
     groups: GroupOffsets = field(default_factory=GroupOffsets)
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
     counters: Counters = field(default_factory=Counters)
+    fetchers: ReplicaFetchers = field(default_factory=ReplicaFetchers)
+    isr: IsrProposals = field(default_factory=IsrProposals)
     reconciled_image: MetadataImage | None = None
     """The image that the hosted partitions last followed."""
     data_directory: str = ""
@@ -189,6 +214,14 @@ class Context:
         if self.image.partition(topic, index) is not None:
             raise KafkaError(ErrorCode.not_leader_or_follower, "another broker hosts it")
         raise KafkaError(ErrorCode.unknown_topic_or_partition, f"no partition {topic}-{index}")
+
+    @property
+    def broker_epoch(self) -> int:
+        """Of this process, -1 while the image does not know it (or knows a later one)."""
+        entry = self.image.brokers.get(self.broker_id)
+        if entry is None or entry.incarnation != self.incarnation:
+            return -1
+        return entry.epoch
 
     def propose(self, change: Change, deadline_ms: int) -> Proposal:
         """Hand a metadata change to Raft; `deadline_ms` is absolute and monotonic."""
@@ -236,6 +269,7 @@ def new_context(
         proposals=Proposals(broker_id, rng.getrandbits(48)),
         sessions=FetchSessions(settings.fetch_sessions_max),
         controller_id=broker_id,
+        fetchers=ReplicaFetchers(broker_id, settings.replica_fetch),
         data_directory=data_directory,
     )
 

@@ -6,6 +6,7 @@ since v8: all storage is local), -5 latest tiered (KIP-1005, since v9: there is 
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.core.partition import Partition
 from josefine_broker.handlers.context import Context, HostedPartition, RequestInfo
 from josefine_broker.wire.entities import list_offsets as e
 
@@ -55,7 +56,9 @@ def _answer(
             since = SINCE_VERSION.get(part.timestamp)
             if since is None or info.header.api_version < since:
                 raise KafkaError(ErrorCode.unsupported_version, f"timestamp {part.timestamp}")
-        offset, timestamp, epoch = _find(hosted, part.timestamp, request.isolation_level)
+        offset, timestamp, epoch = _find(
+            hosted, part.timestamp, request.isolation_level, info.header.api_version
+        )
     except KafkaError as error:
         return _failed(part, error)
     return e.ListOffsetsPartitionResponse(
@@ -63,13 +66,16 @@ def _answer(
     )
 
 
-def _find(hosted: HostedPartition, timestamp_ms: int, isolation: int) -> tuple[int, int, int]:
-    """(offset, timestamp or -1, leader epoch or -1)."""
+def _find(
+    hosted: HostedPartition, timestamp_ms: int, isolation: int, version: int
+) -> tuple[int, int, int]:
+    """(offset, timestamp or -1, leader epoch or -1). Raises KafkaError."""
     partition, log = hosted.partition, hosted.log
     end = partition.high_watermark
     if isolation == READ_COMMITTED:
         end = min(end, partition.last_stable_offset)
     if timestamp_ms == LATEST:
+        _check_end_known(partition, version)
         return end, -1, partition.leader_epoch
     if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
@@ -78,14 +84,24 @@ def _find(hosted: HostedPartition, timestamp_ms: int, isolation: int) -> tuple[i
         return NOT_FOUND
     if timestamp_ms == MAX_TIMESTAMP:
         newest = log.max_timestamp()
-        if newest is None:
+        if newest is None or newest[0] >= end:
+            _check_end_known(partition, version)
             return NOT_FOUND
         offset, found_ms = newest
         return offset, found_ms, partition.epochs.epoch_of(offset)
     found = log.find_by_timestamp(timestamp_ms)
     if found is None or found[0] >= end:
+        _check_end_known(partition, version)
         return NOT_FOUND
     return found
+
+
+def _check_end_known(partition: Partition, version: int) -> None:
+    """A new leader's high watermark may be behind its predecessor's: offsets must not go back
+    (KIP-207, since v5; older clients get the other error that they ask again after)."""
+    if not partition.knows_high_watermark:
+        code = ErrorCode.offset_not_available if version >= 5 else ErrorCode.leader_not_available
+        raise KafkaError(code, "the high watermark is not known yet")
 
 
 def _failed(part: e.ListOffsetsPartition, error: KafkaError) -> e.ListOffsetsPartitionResponse:

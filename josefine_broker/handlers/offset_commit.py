@@ -16,9 +16,7 @@ _Codes = dict[tuple[int, int], ErrorCode]
 """Error by place in the request: (topic, partition)."""
 
 
-def handle(
-    ctx: Context, info: RequestInfo, request: e.OffsetCommitRequest
-) -> e.OffsetCommitResponse:
+def handle(ctx: Context, info: RequestInfo, request: e.OffsetCommitRequest) -> object:
     """Store the offsets that can be stored; errors are per partition."""
     if request.generation_id_or_member_epoch >= 0:
         raise KafkaError(ErrorCode.illegal_generation, "groups have no members here")
@@ -35,9 +33,14 @@ def handle(
                 offsets.append((TopicPartition(name, part.partition_index), _value(part, now_ms)))
             else:
                 codes[at, nth] = code
-    if offsets:
-        store_offsets(ctx, request.group_id, offsets)
-    return _answer(request, codes, ErrorCode.none)
+    if not offsets:
+        return _answer(request, codes, ErrorCode.none)
+    return store_offsets(
+        ctx,
+        request.group_id,
+        offsets,
+        lambda error: _answer(request, codes, ErrorCode.none if error is None else error.code),
+    )
 
 
 def refuse(request: e.OffsetCommitRequest, error: KafkaError) -> e.OffsetCommitResponse:

@@ -42,10 +42,9 @@ def _answer(ctx: Context, topic: str, part: e.OffsetForLeaderPartition) -> e.Epo
         hosted.partition.check_serves(part.current_leader_epoch)
     except KafkaError as error:
         return _failed(part, error.code)
-    # A consumer must not learn of offsets it may not read yet: the end is the high watermark.
-    epoch, end_offset = hosted.partition.epochs.end_of(
-        part.leader_epoch, hosted.partition.high_watermark
-    )
+    # The log end, as in Kafka: a new leader's high watermark may be behind what clients have read,
+    # and would look to them like a truncation.
+    epoch, end_offset = hosted.partition.epochs.end_of(part.leader_epoch, hosted.log.log_end_offset)
     return e.EpochEndOffset(partition=part.partition, leader_epoch=epoch, end_offset=end_offset)
 
 

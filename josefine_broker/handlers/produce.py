@@ -1,13 +1,19 @@
 """Produce (key 0): KIP-98 batches appended to partitions, acks 0, 1 and all.
 
 The hot path: control per request, data per batch, nothing per record. Since v13 topics come by id
-(KIP-516); zstd needs v7 (KIP-110). Each partition has its own error; acks=0 has no answer at all.
+(KIP-516); zstd needs v7 (KIP-110). Each partition has its own error; acks=0 has no answer at all,
+acks=all has one when every in-sync replica has the batches. Who does not lead names the leader
+(KIP-951, since v10).
 """
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_broker.core.image import INTERNAL_TOPICS
+from josefine_broker.core.partition import ACKS_ALL
 from josefine_broker.handlers.batches import append_batch
-from josefine_broker.handlers.context import Context, RequestInfo
+from josefine_broker.handlers.committing import Appended, answer_when_committed
+from josefine_broker.handlers.context import Context, HostedPartition, RequestInfo
+from josefine_broker.handlers.hints import leader_of, node_endpoints
+from josefine_broker.records.batch import parse_header
 from josefine_broker.wire.produce import (
     ProducePartition,
     ProducePartitionResponse,
@@ -28,7 +34,7 @@ _new = tuple.__new__  # a NamedTuple's own constructor costs three times as much
 _NO_ERROR = ProducePartitionResponse(0)[5:]
 
 
-def handle(ctx: Context, info: RequestInfo, request: ProduceRequest) -> ProduceResponse | None:
+def handle(ctx: Context, info: RequestInfo, request: ProduceRequest) -> object:
     """Append one batch per partition named; errors are per partition."""
     acks = request.acks
     if acks not in ACKS:
@@ -38,15 +44,25 @@ def handle(ctx: Context, info: RequestInfo, request: ProduceRequest) -> ProduceR
     now_ms = ctx.clock.now_ms()
     append = _append if info.header.api_version >= ZSTD_SINCE_VERSION else _append_of_old_client
     topics = []
+    waiting: list[Appended] = []
+    """Appended with acks=all, not yet on every replica in sync."""
     for name, topic_id, partitions in request.topics:
         topic = name if topic_id is None else ctx.topic_name(name, topic_id)
         if topic is None:
             code = ErrorCode.unknown_topic_id
             results = [_refuse(ctx, part.index, code) for part in partitions]
         else:
-            results = [append(ctx, topic, part, acks, now_ms) for part in partitions]
+            results = []
+            for part in partitions:
+                results.append(append(ctx, topic, part, acks, now_ms, results, waiting))
         topics.append(_new(ProduceTopicResponse, (name, topic_id, results)))
-    return _new(ProduceResponse, (topics, 0, ())) if acks else None
+    if not acks:
+        return None
+    if waiting:
+        return answer_when_committed(
+            ctx, waiting, request.timeout_ms, lambda: _answer(ctx, info, topics)
+        )
+    return _answer(ctx, info, topics)
 
 
 def refuse(request: ProduceRequest, error: KafkaError) -> ProduceResponse | None:
@@ -69,9 +85,24 @@ def refuse(request: ProduceRequest, error: KafkaError) -> ProduceResponse | None
     )
 
 
+def _answer(ctx: Context, info: RequestInfo, topics: list[ProduceTopicResponse]) -> ProduceResponse:
+    leaders = {
+        part.leader_id for _, _, parts in topics for part in parts if part[1] and part[7] >= 0
+    }
+    endpoints = node_endpoints(ctx, leaders, info.listener) if leaders else ()
+    return _new(ProduceResponse, (topics, 0, endpoints))
+
+
 def _append(
-    ctx: Context, topic: str, part: ProducePartition, acks: int, now_ms: int
+    ctx: Context,
+    topic: str,
+    part: ProducePartition,
+    acks: int,
+    now_ms: int,
+    results: list[ProducePartitionResponse],
+    waiting: list[Appended],
 ) -> ProducePartitionResponse:
+    """The answer, at its place in `results`; with acks=all perhaps only a promise of one."""
     index, records = part
     if topic in INTERNAL_TOPICS:
         return _refuse(ctx, index, ErrorCode.invalid_topic_exception, "the broker's own topic")
@@ -82,15 +113,42 @@ def _append(
         hosted = ctx.partitions.get(tp) or ctx.hosted(topic, index)
         base_offset, append_time_ms = append_batch(ctx, tp, hosted, records, acks, now_ms)
     except KafkaError as error:
-        return _refuse(ctx, index, error.code, error.message)
+        return _refuse(ctx, index, error.code, error.message, topic)
     except CorruptData as error:
         return _refuse(ctx, index, ErrorCode.corrupt_message, str(error))
+    if acks == ACKS_ALL and not hosted.partition.is_alone:
+        waiting.append(_promise(ctx, tp, hosted, records, base_offset, results))
     numbers = (index, 0, base_offset, append_time_ms, hosted.log.log_start_offset)
     return _new(ProducePartitionResponse, numbers + _NO_ERROR)
 
 
+def _promise(
+    ctx: Context,
+    tp: tuple[str, int],
+    hosted: HostedPartition,
+    records: memoryview,
+    base_offset: int,
+    results: list[ProducePartitionResponse],
+) -> Appended:
+    """An answer that holds once the batch (or the one it repeats) is on every in-sync replica."""
+    at = len(results)
+
+    def settle(error: KafkaError | None) -> None:
+        if error is not None:
+            results[at] = _refuse(ctx, tp[1], error.code, error.message, tp[0])
+
+    end_offset = base_offset + parse_header(records).last_offset_delta + 1
+    return Appended(tp, hosted, end_offset, settle)
+
+
 def _append_of_old_client(
-    ctx: Context, topic: str, part: ProducePartition, acks: int, now_ms: int
+    ctx: Context,
+    topic: str,
+    part: ProducePartition,
+    acks: int,
+    now_ms: int,
+    results: list[ProducePartitionResponse],
+    waiting: list[Appended],
 ) -> ProducePartitionResponse:
     """For clients that may not know the codec they send (KIP-110), or that send message sets.
 
@@ -104,11 +162,18 @@ def _append_of_old_client(
     if records and len(records) > ATTRIBUTES_AT and records[ATTRIBUTES_AT] & 7 == ZSTD:
         code = ErrorCode.unsupported_compression_type
         return _refuse(ctx, part.index, code, "zstd needs Produce v7")
-    return _append(ctx, topic, part, acks, now_ms)
+    return _append(ctx, topic, part, acks, now_ms, results, waiting)
 
 
 def _refuse(
-    ctx: Context, index: int, code: ErrorCode, message: str | None = None
+    ctx: Context, index: int, code: ErrorCode, message: str | None = None, topic: str = ""
 ) -> ProducePartitionResponse:
     ctx.counters.refused_batches += 1
-    return ProducePartitionResponse(index, code.value, error_message=message or None)
+    leader = leader_of(ctx, topic, index, code)
+    return ProducePartitionResponse(
+        index,
+        code.value,
+        error_message=message or None,
+        leader_id=leader[0] if leader else -1,
+        leader_epoch=leader[1] if leader else -1,
+    )

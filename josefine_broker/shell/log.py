@@ -197,6 +197,7 @@ class PartitionLog:
     def _store_snapshot(self, offset: int, payload: bytes) -> None:
         """Scheduled. A lost one costs a longer replay, so its failure is only reported."""
         if not self._flush.failure:
+            self.state.store_kept_epochs()
             self.state.store_snapshot(offset, payload)
 
     def _seal(self) -> None:
@@ -477,6 +478,7 @@ class PartitionLog:
         """
         try:
             if not self._flush.failure:
+                self.state.store_kept_epochs()
                 if snapshot is not None:
                     self.state.store_snapshot(self.log_end_offset, snapshot)
                 for segment in [*self._flush.sealing, self._segments[-1]]:

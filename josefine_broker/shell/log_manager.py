@@ -44,8 +44,8 @@ class LogManager:
 
         Raises OSError.
         """
-        self._files = files
-        self._schedule = schedule
+        self.files = self._files = files
+        self.schedule = self._schedule = schedule
         self._logs: dict[TopicPartition, PartitionLog] = {}
         names = files.list("")
         self.first_start = not any(self._is_partition(name) for name in names)

@@ -25,11 +25,12 @@ _OFFSET = Struct("<q")
 class LogState:
     """Reads and writes the state files of one partition directory."""
 
-    __slots__ = ("_directory", "_files")
+    __slots__ = ("_directory", "_files", "_kept_epochs")
 
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
         self._directory = directory
+        self._kept_epochs: bytes | None = None
 
     def log_start_offset(self) -> int:
         """The recorded log start, 0 when there is none. Raises CorruptData."""
@@ -49,6 +50,19 @@ class LogState:
     def store_leader_epochs(self, payload: bytes) -> None:
         path = self._path(LEADER_EPOCHS_FILE)
         write_checked(self._files, path, KIND_LEADER_EPOCHS, VERSION, payload)
+
+    def keep_leader_epochs(self, payload: bytes) -> None:
+        """To be stored soon by `store_kept_epochs`; at the latest before a snapshot, for a replay
+        begins behind one and would not find the epochs of the batches before it."""
+        self._kept_epochs = payload
+
+    def store_kept_epochs(self) -> None:
+        """Raises OSError; they are then kept on."""
+        payload = self._kept_epochs
+        if payload is not None:
+            self.store_leader_epochs(payload)
+            if self._kept_epochs is payload:  # else newer ones came meanwhile
+                self._kept_epochs = None
 
     def snapshot_offsets(self) -> list[int]:
         """Offsets that have a snapshot file, ascending."""

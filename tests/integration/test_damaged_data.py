@@ -35,7 +35,7 @@ def flip_byte(path: Path, position: int) -> None:
     path.write_bytes(data)
 
 
-def test_damaged_metadata_and_identities_stop_the_start_with_file_and_reason(
+def test_damaged_metadata_stops_the_start_and_a_damaged_log_only_its_partition(
     broker: BrokerProcess,
 ) -> None:
     produced(broker, "orders")
@@ -52,7 +52,12 @@ def test_damaged_metadata_and_identities_stop_the_start_with_file_and_reason(
     shutil.rmtree(broker.data_dir)
     shutil.copytree(whole, broker.data_dir)
     (broker.data_dir / "orders-0" / "partition.json").write_text("{")
-    assert "orders-0/partition.json" in refusal(broker)
+    broker.start()
+    status, body = broker.get("/health")
+    assert status == 503
+    check = json.loads(body)["checks"]["logs"]
+    assert check == {"ok": False, "detail": "storage failed: orders-0"}
+    assert broker.stop() == 0
 
     shutil.rmtree(broker.data_dir)
     shutil.copytree(whole, broker.data_dir)

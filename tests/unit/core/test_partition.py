@@ -1,5 +1,7 @@
 """Who may write and read a replica, and how far."""
 
+from dataclasses import replace
+
 import pytest
 
 from josefine_broker.base.errors import ErrorCode, Fatal, KafkaError
@@ -29,7 +31,7 @@ def opened() -> Partition:
 
 def leading(leader_epoch: int = 3, end_offset: int = 10) -> Partition:
     partition = opened()
-    partition.lead(entry(leader_epoch), end_offset)
+    partition.lead(entry(leader_epoch), end_offset, 0)
     return partition
 
 
@@ -59,22 +61,24 @@ def test_new_leader_epoch_starts_at_the_log_end() -> None:
     partition = leading(leader_epoch=3, end_offset=10)
 
     assert partition.epochs.starts == ((3, 10),)
-    assert not partition.lead(entry(3), 12)
-    assert partition.lead(entry(4), 15)
+    assert not partition.lead(entry(3), 12, 0)
+    assert partition.lead(entry(4), 15, 0)
     assert partition.epochs.starts == ((3, 10), (4, 15))
 
 
 def test_leader_epoch_that_goes_back_is_fatal() -> None:
     with pytest.raises(Fatal):
-        leading(leader_epoch=3).lead(entry(2), 10)
+        leading(leader_epoch=3).lead(entry(2), 10, 0)
 
 
 def test_high_watermark_is_the_log_end_of_the_only_replica_and_never_falls() -> None:
-    partition = leading(end_offset=10)
+    partition = opened()
+    alone = replace(entry(3), replicas=(1,))
+    partition.lead(alone, 10, 0)
     assert partition.high_watermark == 10
 
     partition.appended(PLAIN, 10, 0)
-    partition.lead(entry(3), 12)
+    partition.lead(alone, 13, 0)
 
     assert partition.high_watermark == 13
 
@@ -100,7 +104,7 @@ def test_acks_all_counts_the_replicas_in_sync() -> None:
 
     assert raised.value.code is ErrorCode.not_enough_replicas
     assert partition.check_append(PLAIN, 1) is None
-    partition.lead(entry(3, isr=(1, 2)), 10)
+    partition.lead(entry(3, isr=(1, 2)), 10, 0)
     assert partition.check_append(PLAIN, -1) is None
 
 

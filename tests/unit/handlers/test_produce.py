@@ -247,7 +247,7 @@ def test_batch_is_stamped_with_its_offset_and_the_leader_epoch(world: World) -> 
     """KIP-101: both lie outside the CRC."""
     world.produce(batch_of(b"a", b"b"))
     entry = replace(world.ctx.image.topics["orders"].partitions[0], leader_epoch=5)
-    world.ctx.partitions["orders", 0].partition.lead(entry, 2)
+    world.ctx.partitions["orders", 0].partition.lead(entry, 2, 0)
 
     world.produce(batch_of(b"c"))
 

@@ -127,6 +127,7 @@ class World:
             for payload in history:
                 self.apply(payload, replaying=True)
             self.raft.committed = list(history)
+            self.ctx.incarnation = self.ctx.image.brokers[1].incarnation
             reconcile(self.ctx)
 
     def apply(self, payload: bytes, *, replaying: bool = False) -> None:
@@ -138,6 +139,8 @@ class World:
         """A new incarnation, registered and unfenced."""
         at = Endpoint(LISTENER, f"host{broker_id}", 9090 + broker_id)
         name = f"{broker_id}-{self.height}"
+        if broker_id == self.ctx.broker_id:
+            self.ctx.incarnation = name
         register = RegisterBroker(broker_id=broker_id, incarnation=name, endpoints=(at,))
         self.raft.propose(encode_change(register, ELSEWHERE), 0)
         self.fence(broker_id, fenced=False)

@@ -1,0 +1,171 @@
+"""What a follower does with its leader's answers: append, cut, start anew, move the watermarks.
+
+Rules: offsets and epochs are the leader's; every batch is checked (checksum, place, epoch) before
+it is written (checklist row 29); a log that parted from the leader's is cut where they agree, found
+by epochs (KIP-101, KIP-279), and its producers' state is rebuilt; a log that the leader no longer
+reaches back to begins anew at the leader's start. An error pauses that one partition.
+"""
+
+import logging
+from collections.abc import Sequence
+
+from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.core.replica_fetch import Copy, ReplicaFetcher
+from josefine_broker.handlers.context import Buffer, Context, HostedPartition
+from josefine_broker.records.batch import BatchHeader, iter_batches, verify
+from josefine_broker.wire.fetch import FetchPartitionResponse, FetchResponse
+
+log = logging.getLogger(__name__)
+
+
+def hear(ctx: Context, fetcher: ReplicaFetcher, number: int, response: FetchResponse) -> None:
+    """Take in a leader's answer to request `number`."""
+    now_ms = ctx.clock.monotonic_ms()
+    for copy, answer in fetcher.hear(number, response, now_ms):
+        topic_id, index = copy.key
+        name = ctx.image.topic_names.get(topic_id)
+        hosted = None if name is None else ctx.partitions.get((name, index))
+        if name is None or hosted is None or hosted.partition.is_leader:
+            fetcher.fail(copy.key, now_ms)
+            continue
+        _follow(ctx, fetcher, TopicPartition(name, index), hosted, copy, answer)
+
+
+def _follow(
+    ctx: Context,
+    fetcher: ReplicaFetcher,
+    tp: TopicPartition,
+    hosted: HostedPartition,
+    copy: Copy,
+    answer: FetchPartitionResponse,
+) -> None:
+    now_ms = ctx.clock.monotonic_ms()
+    partition, its_log = hosted.partition, hosted.log
+    moved, size = False, 0
+    try:
+        if answer.error_code == ErrorCode.offset_out_of_range and answer.log_start_offset >= 0:
+            _restart(ctx, tp, hosted, answer.log_start_offset)
+            moved = True
+        elif answer.error_code:
+            _complain(ctx, tp, ErrorCode(answer.error_code).name)
+            fetcher.fail(copy.key, now_ms)
+            return
+        elif answer.diverging is not None:
+            _truncate(ctx, tp, hosted, *answer.diverging)
+            moved = True
+        elif answer.records:
+            size = _append(ctx, tp, hosted, answer.records)
+            moved = size > 0
+        _follow_start(tp, hosted, answer.log_start_offset)
+    except (KafkaError, CorruptData) as error:
+        _complain(ctx, tp, str(error))
+        fetcher.fail(copy.key, now_ms)
+        return
+    woken = partition.follow_high_watermark(answer.high_watermark, its_log.log_end_offset)
+    if moved:
+        end, start = its_log.log_end_offset, its_log.log_start_offset
+        fetcher.moved(copy.key, end, partition.epochs.latest, start)
+        if size and ctx.broker_id not in partition.isr:
+            until_ms = ctx.fetchers.charge(size, now_ms)
+            if until_ms > now_ms:
+                fetcher.pause(copy.key, until_ms)
+    if woken:
+        ctx.parked.wake(tp, now_ms)
+
+
+def _append(
+    ctx: Context, tp: TopicPartition, hosted: HostedPartition, records: Sequence[Buffer]
+) -> int:
+    """Write the leader's batches; bytes written. Raises KafkaError, CorruptData."""
+    partition, its_log = hosted.partition, hosted.log
+    now_ms = ctx.clock.now_ms()
+    written = 0
+    new_epoch = False
+    try:
+        for buffer in records:
+            data = memoryview(buffer)
+            for pos, header in iter_batches(data):
+                verify(data, pos, header)
+                if header.last_offset < its_log.log_end_offset:
+                    continue  # asked for twice, or it holds the log start of an earlier life
+                _check_place(hosted, header)
+                its_log.append(data[pos : pos + header.size_bytes], header, now_ms)
+                new_epoch |= partition.copied(header, now_ms)
+                written += header.size_bytes
+                ctx.counters.replicated_batches += 1
+    finally:
+        ctx.counters.replicated_bytes += written
+        if new_epoch:
+            ctx.logs.store_epochs(tp)
+    return written
+
+
+def _check_place(hosted: HostedPartition, header: BatchHeader) -> None:
+    """A batch must follow our last one. Raises CorruptData."""
+    its_log, epochs = hosted.log, hosted.partition.epochs
+    end = its_log.log_end_offset
+    if header.leader_epoch < epochs.latest:
+        raise CorruptData(f"a batch of epoch {header.leader_epoch} behind epoch {epochs.latest}")
+    if header.base_offset == end:
+        return
+    if header.base_offset < end == its_log.log_start_offset:
+        # An empty log that began at the leader's start, which lies within this batch.
+        its_log.restart_at(header.base_offset)
+        epochs.clear()
+        return
+    if header.base_offset < end or not hosted.settings.log.compacts:
+        raise CorruptData(f"a batch with base offset {header.base_offset}, expected {end}")
+
+
+def _truncate(
+    ctx: Context, tp: TopicPartition, hosted: HostedPartition, epoch: int, end_offset: int
+) -> None:
+    """The leader's largest epoch not above our last one is `epoch` and ended at `end_offset`: cut
+    there, or where that epoch ended here if that is less."""
+    partition, its_log = hosted.partition, hosted.log
+    our_epoch, our_end = partition.epochs.end_of(epoch, its_log.log_end_offset)
+    target = end_offset if our_epoch < 0 else min(end_offset, our_end)
+    ctx.counters.truncations += 1
+    event = {"partition": str(tp), "from": its_log.log_end_offset, "to": target}
+    if target < partition.high_watermark:
+        log.warning("truncated below the high watermark: an unclean election", extra=event)
+    else:
+        log.info("truncated", extra=event)
+    its_log.truncate_to(target)
+    partition.truncated(its_log.log_end_offset)
+    _after_cut(ctx, tp, hosted)
+
+
+def _restart(ctx: Context, tp: TopicPartition, hosted: HostedPartition, offset: int) -> None:
+    """The leader has nothing that continues our log: begin anew where its log begins."""
+    event = {"partition": str(tp), "from": hosted.log.log_end_offset, "to": offset}
+    log.warning("out of the leader's range: begins anew", extra=event)
+    hosted.log.restart_at(offset)
+    hosted.partition.restarted(offset)
+    _after_cut(ctx, tp, hosted)
+
+
+def _after_cut(ctx: Context, tp: TopicPartition, hosted: HostedPartition) -> None:
+    producers = hosted.partition.producers
+    if producers.reaches(hosted.log.log_end_offset):
+        now_ms = ctx.clock.now_ms()
+        producers.clear()
+        hosted.log.replay(
+            producers.restore, lambda header: producers.record(header, header.base_offset, now_ms)
+        )
+    ctx.logs.store_epochs(tp)
+
+
+def _follow_start(tp: TopicPartition, hosted: HostedPartition, leaders_start: int) -> None:
+    """The leader deleted records (retention, DeleteRecords): so do we, as far as we have them."""
+    its_log = hosted.log
+    start = min(leaders_start, its_log.log_end_offset)
+    if start > its_log.log_start_offset:
+        its_log.delete_before(start)
+        hosted.partition.epochs.truncate_start(start)
+
+
+def _complain(ctx: Context, tp: TopicPartition, reason: str) -> None:
+    ctx.counters.replication_errors += 1
+    log.info("replica waits", extra={"partition": str(tp), "reason": reason})
