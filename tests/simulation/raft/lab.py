@@ -5,6 +5,7 @@ delivered, a disk is quick unless it is told to be slow. The checkers look on as
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from random import Random
 
 from raft import (
@@ -22,6 +23,7 @@ from raft import (
 )
 from tests.simulation.raft.cluster import Cluster
 from tests.simulation.raft.describe import describe
+from tests.simulation.raft.faults import CALM
 from tests.simulation.raft.invariants.base import Invariant
 from tests.simulation.raft.invariants.view import View
 from tests.simulation.raft.machine import Facts, Machine
@@ -78,6 +80,7 @@ class Lab(Cluster):
     def __init__(self) -> None:
         self._lines: list[str] = []
         super().__init__(lambda view: _Onlooker(view, self._say))
+        self.faults = replace(CALM, lost_writes=1.0)  # a crash is always the same
         self._on_the_way: list[Message] = []
         self._late: list[Message] = []
         self._cut: set[NodeId] = set()

@@ -19,7 +19,7 @@ from tests.simulation.raft.network import Network
 __all__ = ["World"]
 
 PROPOSE_MS = 40
-READ_MS = 100
+READ_MS = 200
 FAULT_MS = 100
 """Every so often something may break, heal, or be changed by an operator."""
 WIRE_EVERY = 8
@@ -179,11 +179,11 @@ class World(Cluster):
                     self.propose(machine, 200 + int(rng.random() * 1800))
 
     def _read(self) -> None:
-        """A client asks a leader, or who was one; sometimes anybody."""
+        """A client asks a leader, or who was one, or anybody."""
         awake = self._awake()
         leading = [machine for machine in awake if machine.look()[0] is Role.LEADER]
         if awake:
-            self.read(self.rng.choice(leading if leading and self.rng.random() < 0.8 else awake))
+            self.read(self.rng.choice(leading if leading and self.rng.random() < 0.5 else awake))
 
     def _break_something(self) -> None:
         """Ten times a second: maybe a fault, maybe the end of one."""

@@ -28,8 +28,8 @@ class View:
         self.reads_done = 0
         self.open: dict[tuple[NodeId, int], tuple[bytes, int]] = {}
         """(node, number) → (payload, deadline on that node's clock)."""
-        self.reads: dict[tuple[NodeId, int], int] = {}
-        """(node, number) → what the clients knew to be committed when it was asked."""
+        self.reads: dict[tuple[NodeId, int], tuple[int, int]] = {}
+        """(node, number) → the height that clients knew to be committed then, and the deadline."""
         self._proposals = 0
 
     def next_proposal(self) -> int:
