@@ -3,8 +3,11 @@
 Rules:
 - One `append` is one frame: after a crash all of the batch is there or nothing. `sync` makes every
   frame so far durable, so that one fsync serves as many blocks as arrived during the last one.
-- Recovery cuts a torn tail, which is an invalid frame with no valid one after it in the last
-  segment. Anything else that is wrong is a corrupt middle: CorruptStore, nothing is changed.
+- Each frame says what was synced before it, and after each sync a mark says so at once. Recovery
+  cuts a torn tail: an invalid frame of the last segment that nothing after it proves to have been
+  synced. Anything else that is wrong is corruption: CorruptStore, nothing is changed.
+- What recovery found is synced before it is given out: a killed process leaves it in the system's
+  memory only.
 - A segment is synced before its successor is created. Segments go from the oldest end only, once
   no live block is left in them; a mostly dead one has its live blocks copied to the end first.
 - After a failed write or sync nothing is known about the disk: the store refuses all further work.
@@ -27,8 +30,9 @@ from raft.segment import (
     decode_snapshot,
     encode_frame,
     encode_header,
+    encode_mark,
     encode_snapshot,
-    find_frame_after,
+    find_proof_after,
     read_frame,
     read_header,
 )
@@ -110,12 +114,13 @@ class DiskFiles:
 class _Segment:
     """What the store remembers of one segment: how much of it is still needed."""
 
-    __slots__ = ("live", "name", "number", "size", "written")
+    __slots__ = ("live", "name", "number", "size", "synced", "written")
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.name = f"{number:016x}{_SEGMENT}"
         self.size = HEADER_BYTES
+        self.synced = HEADER_BYTES  # up to here, as the file itself says
         self.written = 0  # blocks in it
         self.live = 0  # of those, neither removed nor below the root
 
@@ -176,8 +181,7 @@ class BlockFile:
         self._guard()
         if self._unsynced and self._file is not None:
             try:
-                self._file.sync()
-                self._unsynced = False
+                self._sync_and_mark(self._file)
                 self._remove_old_snapshots()
             except OSError as error:
                 raise self._fail(error) from error
@@ -216,13 +220,28 @@ class BlockFile:
         assert self._file is not None
         segment = self._segments[-1]
         data = encode_frame(
-            batch, number=segment.number, position=segment.size, sequence=self._sequence
+            batch,
+            number=segment.number,
+            position=segment.size,
+            sequence=self._sequence,
+            synced=segment.synced,
         )
         self._file.append(data)
         segment.size += len(data)
         self._sequence += 1
         self._unsynced = True
         self._note_blocks(segment, batch.blocks)
+
+    def _sync_and_mark(self, file: File) -> None:
+        """The mark is not synced itself: it outlives a killed process, mostly a loss of power too,
+        and nothing is lost with it but the proof that the frames before it are not torn."""
+        file.sync()
+        self._unsynced = False
+        segment = self._segments[-1]
+        mark = encode_mark(number=segment.number, position=segment.size, sequence=self._sequence)
+        file.append(mark)
+        segment.synced = segment.size
+        segment.size += len(mark)
 
     def _note_blocks(self, segment: _Segment, blocks: Iterable[Block]) -> None:
         for block in blocks:
@@ -325,6 +344,8 @@ class BlockFile:
         self._remove_leftovers(names)
         if self._segments:
             self._file = self._files.open(self._segments[-1].name)
+            if self._unsynced:
+                self._sync_and_mark(self._file)
         return Recovered(
             state=self._state,
             blocks=tuple(block for block in blocks.values() if block.id in self._segment_of),
@@ -357,16 +378,18 @@ class BlockFile:
         position = HEADER_BYTES
         while frame := read_frame(data, position, number=number):
             self._replay(frame, segment, blocks, name)
+            self._unsynced = frame.state is not None
+            segment.synced = frame.synced
             position = frame.end
         segment.size = position
         self._segments.append(segment)
         if position == len(data):
             return None
-        later = find_frame_after(data, position, number=number)
+        later = find_proof_after(data, position, number=number)
         if not is_last or later is not None:
-            where = f"a valid frame follows at byte {later}" if later else "a later segment follows"
+            where = f"the frame at byte {later}" if later else "the later segment"
             raise CorruptStore(
-                f"{name}: damaged at byte {position}, and {where}; a torn write can only be last. "
+                f"{name}: damaged at byte {position}, which was synced before {where} was written. "
                 "Restore the file, or remove this node's data and let it join anew"
             )
         return _Torn(name=name, keep_bytes=position, cut_bytes=len(data) - position)
@@ -376,6 +399,8 @@ class BlockFile:
     ) -> None:
         if frame.sequence != self._sequence:
             raise CorruptStore(f"{name}: frame {frame.sequence} where {self._sequence} is due")
+        if frame.state is None:
+            return
         self._sequence += 1
         for block in frame.blocks:
             if blocks.setdefault(block.id, block) != block:

@@ -2,7 +2,9 @@
 
 A segment is a header and then frames. A frame is one Batch, so the frame is the unit of atomicity:
 its checksum covers the body, its sequence number, its segment and its position, and a frame is
-valid nowhere else. Integers are big endian. A change of layout raises FORMAT_VERSION.
+valid nowhere else. It also says up to which position the segment had been synced when it was
+written: damage below that is no torn write. A frame without a body, a mark, says only that.
+Integers are big endian. A change of layout raises FORMAT_VERSION.
 """
 
 import struct
@@ -21,17 +23,18 @@ __all__ = [
     "decode_snapshot",
     "encode_frame",
     "encode_header",
+    "encode_mark",
     "encode_snapshot",
-    "find_frame_after",
+    "find_proof_after",
     "read_frame",
     "read_header",
 ]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 _HEADER = struct.Struct(">8sHQQQ")  # magic, version, node id, segment number, first sequence
-_FRAME = struct.Struct(">4sIQI")  # magic, body length, sequence, checksum
-_PLACE = struct.Struct(">QQQI")  # segment number, position, sequence, body length
+_FRAME = struct.Struct(">4sIQQI")  # magic, body length, sequence, synced position, checksum
+_PLACE = struct.Struct(">QQQQI")  # segment number, position, sequence, synced, body length
 _STATE = struct.Struct(">QqQQQQQQ")  # term, vote or -1, head, commit, root
 _ID = struct.Struct(">QQ")
 _SNAPSHOT = struct.Struct(">8sHQQI")  # magic, version, last block, members length
@@ -52,7 +55,9 @@ class Frame:
     sequence: int
     blocks: tuple[Block, ...]
     removed: tuple[BlockId, ...]
-    state: State
+    state: State | None
+    """None in a mark."""
+    synced: int
     end: int
 
 
@@ -75,7 +80,7 @@ def read_header(data: bytes, name: str) -> tuple[NodeId, int, int]:
     return NodeId(node_id), number, first_sequence
 
 
-def encode_frame(batch: Batch, *, number: int, position: int, sequence: int) -> bytes:
+def encode_frame(batch: Batch, *, number: int, position: int, sequence: int, synced: int) -> bytes:
     """The frame of a batch (its snapshot goes to a file of its own)."""
     parts: list[bytes] = []
     for block in batch.blocks:
@@ -84,8 +89,18 @@ def encode_frame(batch: Batch, *, number: int, position: int, sequence: int) -> 
         parts += (bytes((_TAG_REMOVED,)), _ID.pack(*id_))
     parts += (bytes((_TAG_STATE,)), _encode_state(batch.state))
     body = b"".join(parts)
-    checksum = zlib.crc32(body, zlib.crc32(_PLACE.pack(number, position, sequence, len(body))))
-    return _FRAME.pack(_FRAME_MAGIC, len(body), sequence, checksum) + body
+    return _frame(body, number, position, sequence, synced)
+
+
+def encode_mark(*, number: int, position: int, sequence: int) -> bytes:
+    """All before it is synced. It has the sequence number of the frame that comes next."""
+    return _frame(b"", number, position, sequence, position)
+
+
+def _frame(body: bytes, number: int, position: int, sequence: int, synced: int) -> bytes:
+    place = _PLACE.pack(number, position, sequence, synced, len(body))
+    checksum = zlib.crc32(body, zlib.crc32(place))
+    return _FRAME.pack(_FRAME_MAGIC, len(body), sequence, synced, checksum) + body
 
 
 def _encode_state(state: State) -> bytes:
@@ -112,18 +127,20 @@ def read_frame(data: bytes, position: int, *, number: int) -> Frame | None:
     body_start = position + _FRAME.size
     if body_start > len(data):
         return None
-    magic, length, sequence, checksum = _FRAME.unpack_from(data, position)
+    magic, length, sequence, synced, checksum = _FRAME.unpack_from(data, position)
     end = body_start + length
     if magic != _FRAME_MAGIC or end > len(data):
         return None
     body = data[body_start:end]
-    place = _PLACE.pack(number, position, sequence, length)
+    place = _PLACE.pack(number, position, sequence, synced, length)
     if checksum != zlib.crc32(body, zlib.crc32(place)):
         return None
-    return _decode_body(body, sequence, end)
+    if not body:
+        return Frame(sequence=sequence, blocks=(), removed=(), state=None, synced=synced, end=end)
+    return _decode_body(body, sequence, synced, end)
 
 
-def _decode_body(body: bytes, sequence: int, end: int) -> Frame:
+def _decode_body(body: bytes, sequence: int, synced: int, end: int) -> Frame:
     """The checksum held, so whatever fails from here was written wrongly: CorruptStore."""
     blocks: list[Block] = []
     removed: list[BlockId] = []
@@ -144,15 +161,24 @@ def _decode_body(body: bytes, sequence: int, end: int) -> Frame:
             raise CorruptStore(f"frame {sequence}: unknown entry {tag}")
     state = _decode_state(body, position + 1)
     return Frame(
-        sequence=sequence, blocks=tuple(blocks), removed=tuple(removed), state=state, end=end
+        sequence=sequence,
+        blocks=tuple(blocks),
+        removed=tuple(removed),
+        state=state,
+        synced=synced,
+        end=end,
     )
 
 
-def find_frame_after(data: bytes, position: int, *, number: int) -> int | None:
-    """Where the next valid frame past `position` starts: the proof that the middle is corrupt."""
+def find_proof_after(data: bytes, position: int, *, number: int) -> int | None:
+    """Where a valid frame starts that says `position` was synced before it: what is damaged there
+    is no torn write. Frames without that proof may outlive a torn one: pages of one file reach the
+    disk in any order.
+    """
     candidate = data.find(_FRAME_MAGIC, position + 1)
     while candidate >= 0:
-        if read_frame(data, candidate, number=number) is not None:
+        frame = read_frame(data, candidate, number=number)
+        if frame is not None and frame.synced > position:
             return candidate
         candidate = data.find(_FRAME_MAGIC, candidate + 1)
     return None

@@ -17,10 +17,14 @@ from raft.errors import CorruptStore, StoreFailed
 from raft.files import Crash, File, MemoryFiles
 from raft.ids import GENESIS, BlockId, Height, NodeId, Term
 from raft.members import Members
-from raft.segment import HEADER_BYTES, encode_frame, encode_header
+from raft.segment import HEADER_BYTES, encode_frame, encode_header, encode_mark
 from raft.state import Batch, Recovered, Snapshot, State
 
 NODE = NodeId(1)
+
+
+MARK_BYTES = len(encode_mark(number=1, position=0, sequence=0))
+"""What follows the last frame once it is synced."""
 
 
 class Writer:
@@ -121,7 +125,7 @@ def test_a_torn_tail_is_cut_at_every_byte_and_nothing_before_it_is_lost() -> Non
     name, data = only_segment(whole.files)
     kept = len(only_segment(before.files)[1])
 
-    for size in range(kept, len(data)):
+    for size in range(kept, len(data) - MARK_BYTES):
         files = replace(whole.files, name, data[:size])
         recovered = reopen(files)
         assert recovered.state == before.state
@@ -133,7 +137,7 @@ def test_a_torn_tail_is_cut_at_every_byte_and_nothing_before_it_is_lost() -> Non
 def test_writing_goes_on_after_a_torn_tail() -> None:
     whole = written(2, 2, 2)
     name, data = only_segment(whole.files)
-    files = replace(whole.files, name, data[:-1])
+    files = replace(whole.files, name, data[: -MARK_BYTES - 1])
 
     writer = Writer(files)
     writer.extend(3)
@@ -175,7 +179,7 @@ def test_damage_before_a_later_segment_is_refused() -> None:
     first = files.names()[0]
     data = files.read(first)
 
-    with pytest.raises(CorruptStore, match="a later segment follows"):
+    with pytest.raises(CorruptStore, match="the later segment"):
         reopen(replace(files, first, data[:-1]))
     missing = files.crash()
     missing.remove(files.names()[1])
@@ -194,10 +198,10 @@ def test_a_newer_format_version_is_refused() -> None:
     writer = written(1)
     name, data = only_segment(writer.files)
     header = bytearray(data[: HEADER_BYTES - 4])
-    struct.pack_into(">H", header, 8, 2)
+    struct.pack_into(">H", header, 8, 3)
     newer = bytes(header) + struct.pack(">I", zlib.crc32(header)) + data[HEADER_BYTES:]
 
-    with pytest.raises(CorruptStore, match="format version 2; this code reads 1"):
+    with pytest.raises(CorruptStore, match="format version 3; this code reads 2"):
         reopen(replace(writer.files, name, newer))
 
 
@@ -392,7 +396,8 @@ def test_a_frame_out_of_sequence_is_refused() -> None:
     files = MemoryFiles()
     file = files.open("0000000000000001.seg")
     file.append(encode_header(NODE, 1, 0))
-    file.append(encode_frame(Batch(state=State()), number=1, position=HEADER_BYTES, sequence=1))
+    place = {"number": 1, "position": HEADER_BYTES, "synced": HEADER_BYTES}
+    file.append(encode_frame(Batch(state=State()), sequence=1, **place))
 
     with pytest.raises(CorruptStore, match="frame 1 where 0 is due"):
         reopen(files)
@@ -440,9 +445,9 @@ def test_a_missing_snapshot_is_refused() -> None:
 
 def frame_of(body: bytes) -> bytes:
     """A segment whose one frame has this body and a right checksum."""
-    place = struct.pack(">QQQI", 1, HEADER_BYTES, 0, len(body))
+    place = struct.pack(">QQQQI", 1, HEADER_BYTES, 0, HEADER_BYTES, len(body))
     checksum = zlib.crc32(body, zlib.crc32(place))
-    head = struct.pack(">4sIQI", b"\xc4FR\n", len(body), 0, checksum)
+    head = struct.pack(">4sIQQI", b"\xc4FR\n", len(body), 0, HEADER_BYTES, checksum)
     return encode_header(NODE, 1, 0) + head + body
 
 
