@@ -9,6 +9,8 @@ from raft.messages import (
     AppendAnswer,
     Propose,
     ProposeAnswer,
+    ReadAnswer,
+    ReadRequest,
     SnapshotAnswer,
     SnapshotChunk,
     TakeOver,
@@ -70,4 +72,6 @@ _DESCRIBE: dict[type[Message], Callable[[Any], str]] = {
     SnapshotAnswer: _chunk_answer,
     Propose: lambda message: f"propose {message.payload.decode()}",
     ProposeAnswer: _propose_answer,
+    ReadRequest: lambda _: "where may I read?",
+    ReadAnswer: lambda message: f"read at {message.commit}",
 }
