@@ -119,6 +119,7 @@ class ReplicaFetcher:
         "_copies",
         "_forgotten",
         "_in_flight",
+        "_is_refused_session",
         "_last_number",
         "_limits",
         "_paused",
@@ -140,6 +141,9 @@ class ReplicaFetcher:
         self._session_epoch = FULL_EPOCH
         self._in_flight: list[int] = []
         self._last_number = 0
+        self._is_refused_session = False
+        """The leader has no room for a session. Else the request that opens one does not wait:
+        before its answer no other could follow it."""
 
     def __len__(self) -> int:
         return len(self._copies)
@@ -226,7 +230,7 @@ class ReplicaFetcher:
         self._forgotten.clear()
         request = FetchRequest(
             replica_id=self._replica_id,
-            max_wait_ms=self._limits.wait_ms,
+            max_wait_ms=0 if is_full and not self._is_refused_session else self._limits.wait_ms,
             min_bytes=1,
             max_bytes=self._limits.bytes_max,
             isolation_level=0,
@@ -264,6 +268,7 @@ class ReplicaFetcher:
             return
         if self._session_epoch == FULL_EPOCH:
             self._session_id = response.session_id
+            self._is_refused_session = response.session_id == NO_SESSION_ID
             if response.session_id != NO_SESSION_ID:
                 self._next_session_epoch()
             else:

@@ -132,7 +132,7 @@ def _read_all_for_follower(
         try:
             hosted = partitions.get(tp) or _find(ctx, name, topic_id, part.index)
             is_named = (topic_id, part.index) in named
-            if not is_named and _has_no_news(hosted, plan, wanted):
+            if not is_named and _has_no_news(hosted, plan, wanted, request.replica_id):
                 continue
             answer, size, has_moved = read_for_follower(
                 ctx, tp, hosted, part, request.replica_id, room, got == 0,
@@ -158,13 +158,14 @@ def _read_all_for_follower(
     return Round(results, got, is_urgent)
 
 
-def _has_no_news(hosted: HostedPartition, plan: FetchPlan, wanted: Wanted) -> bool:
-    """A follower that has everything, and was told so, at this very epoch."""
+def _has_no_news(hosted: HostedPartition, plan: FetchPlan, wanted: Wanted, replica_id: int) -> bool:
+    """A follower that is in sync, has everything, and was told so, at this very epoch."""
     partition, log, part = hosted.partition, hosted.log, wanted.partition
     return (
         part.fetch_offset == log.log_end_offset
         and part.current_leader_epoch == partition.leader_epoch
         and partition.is_leader
+        and replica_id in partition.isr
         and plan.is_told(wanted, partition.high_watermark, log.log_start_offset)
     )
 
