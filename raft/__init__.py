@@ -3,7 +3,14 @@
 from raft.block import Block, BlockKind
 from raft.blockfile import BlockFile, DiskFiles
 from raft.config import Config
-from raft.errors import CorruptBlock, CorruptStore, InvariantBroken, Refused, StoreFailed
+from raft.errors import (
+    CorruptBlock,
+    CorruptStore,
+    InvariantBroken,
+    Refused,
+    StoreFailed,
+    WrongCluster,
+)
 from raft.files import MemoryFiles
 from raft.ids import GENESIS, BlockId, Height, NodeId, Term
 from raft.members import Members
@@ -45,4 +52,5 @@ __all__ = [
     "Status",
     "StoreFailed",
     "Term",
+    "WrongCluster",
 ]

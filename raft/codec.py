@@ -11,7 +11,7 @@ from typing import Any
 
 from raft.block import decode_block, encode_block
 from raft.errors import CorruptBlock
-from raft.ids import BlockId, Height, NodeId, Term
+from raft.ids import GENESIS, BlockId, Height, NodeId, Term
 from raft.members import Members
 from raft.messages import (
     Append,
@@ -115,8 +115,10 @@ def _put_blocks(value: tuple[Any, ...]) -> bytes:
 def _get_blocks(reader: _Reader) -> tuple[Any, ...]:
     (count,) = reader.fields(_LENGTH)
     blocks = []
+    previous = GENESIS
     for _ in range(count):
-        block, reader.position = decode_block(reader.data, reader.position)
+        block, reader.position = decode_block(reader.data, reader.position, previous)
+        previous = block.id
         blocks.append(block)
     return tuple(blocks)
 

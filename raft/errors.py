@@ -5,11 +5,22 @@ what the node cannot do now or ever. `InvariantBroken`: Raft's own rules were br
 from BaseException so that no loop swallows it, and the node that raised it must not be used again.
 """
 
-__all__ = ["CorruptBlock", "CorruptStore", "InvariantBroken", "Refused", "StoreFailed"]
+__all__ = [
+    "CorruptBlock",
+    "CorruptStore",
+    "InvariantBroken",
+    "Refused",
+    "StoreFailed",
+    "WrongCluster",
+]
 
 
 class CorruptBlock(Exception):
     """A block with wrong bytes, checksum or link to its parent; or a second content for its id."""
+
+
+class WrongCluster(CorruptBlock):
+    """A message of another cluster: its sender has a wrong address, or this node has."""
 
 
 class CorruptStore(Exception):

@@ -18,7 +18,7 @@ from raft.block import BlockKind
 from raft.chain import Chain
 from raft.config import Config
 from raft.core import Core
-from raft.errors import Refused
+from raft.errors import Refused, WrongCluster
 from raft.ids import BlockId, NodeId
 from raft.members import Members, encode_members
 from raft.messages import (
@@ -89,11 +89,15 @@ class Node:
     # -- input
 
     def step(self, message: Message, now_ms: int) -> None:
-        """Take a message. Raises CorruptBlock for one that nobody who keeps the rules sends."""
+        """Take a message. Raises CorruptBlock for one that nobody who keeps the rules sends, and
+        its kind WrongCluster for one of another cluster; nothing has changed then."""
         core = self._core
         core.advance_clock(now_ms)
-        if message.to != core.id or not core.is_same_cluster(message):
+        if message.to != core.id:
             return
+        if not core.is_same_cluster(message):
+            ours = core.history.cluster_id
+            raise WrongCluster(f"a message of cluster {message.cluster_id!r}; this is {ours!r}")
         if message.term > core.term:
             if _ignores_newer_term(core, message):
                 return

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from raft.block import Block, decode_block, encode_block
 from raft.errors import CorruptBlock, CorruptStore
-from raft.ids import BlockId, Height, NodeId, Term
+from raft.ids import GENESIS, BlockId, Height, NodeId, Term
 from raft.members import decode_members, encode_members
 from raft.state import Batch, Snapshot, State
 
@@ -140,7 +140,9 @@ def read_frame(data: bytes, position: int, *, number: int) -> Frame | None:
     return _decode_body(body, sequence, synced, end)
 
 
-def _decode_body(body: bytes, sequence: int, synced: int, end: int) -> Frame:
+def _decode_body(
+    body: bytes, sequence: int, synced: int, end: int, previous: BlockId = GENESIS
+) -> Frame:
     """The checksum held, so whatever fails from here was written wrongly: CorruptStore."""
     blocks: list[Block] = []
     removed: list[BlockId] = []
@@ -149,7 +151,8 @@ def _decode_body(body: bytes, sequence: int, synced: int, end: int) -> Frame:
         tag, position = body[position], position + 1
         if tag == _TAG_BLOCK:
             try:
-                block, position = decode_block(body, position)
+                block, position = decode_block(body, position, previous)
+                previous = block.id
             except CorruptBlock as error:
                 raise CorruptStore(f"frame {sequence}: {error}") from error
             blocks.append(block)

@@ -24,6 +24,7 @@ from raft import (
     Refused,
     Role,
     Term,
+    WrongCluster,
 )
 from raft.block import make_block
 from raft.members import encode_members
@@ -324,14 +325,16 @@ def test_a_damaged_block_is_refused_and_changes_nothing() -> None:
     assert one.append([good]).accepted
 
 
-def test_messages_of_another_cluster_are_ignored() -> None:
+def test_messages_of_another_cluster_are_refused() -> None:
     one = One()
     members = encode_members(Members(voters=frozenset(ALL)), "ours")
     birth = make_block(GENESIS, Term(1), BlockKind.BIRTH, members)
     one.append([birth], cluster_id="")
 
     foreign = {"parent": birth.id, "blocks": (), "commit": birth.id, "round": 0}
-    assert one.hear(Append, cluster_id="theirs", **foreign) == []
+    with pytest.raises(WrongCluster, match="cluster 'theirs'; this is 'ours'"):
+        one.hear(Append, cluster_id="theirs", **foreign)
+    assert one.work() == []
 
     assert only(one.hear(Append, cluster_id="ours", **foreign), AppendAnswer).accepted
 
