@@ -33,6 +33,10 @@ def percentile(values: list[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, int(len(values) * share))]
 
 
+def _as_it_is(message: Message) -> Message:
+    return message
+
+
 def _through_codec(message: Message) -> Message:
     return decode(encode(message))
 
@@ -46,8 +50,8 @@ def run(nodes: int, outstanding: int, *, codec: bool, proposals: int) -> tuple[f
         assert outcome.result is Result.COMMITTED, outcome
         latencies.append(perf_counter() - begun.pop(outcome.number))
 
-    options = {"through": _through_codec} if codec else {}
-    group = Group(nodes, rng=Random(1), on_outcome=on_outcome, **options)
+    through = _through_codec if codec else _as_it_is
+    group = Group(nodes, rng=Random(1), on_outcome=on_outcome, through=through)
     leader = group.elect()
 
     def load(count: int) -> None:

@@ -136,8 +136,7 @@ class Host:
         for message in ready.messages:
             self.peers[message.to].send(message)
         node.advance()
-        status = node.status()
-        if status.applied.height - status.root.height > COMPACT_BLOCKS:
+        if node.status().blocks_since_snapshot > COMPACT_BLOCKS:
             node.compact(b"state")
 
     def feed(self, node: Node) -> None:
