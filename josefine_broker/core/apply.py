@@ -25,10 +25,14 @@ from josefine_broker.core.changes import (
     DeleteTopic,
     IsrItem,
     PartitionState,
+    ReassignItem,
+    ReassignPartitions,
     RegisterBroker,
     Replicas,
+    SetFeature,
     UnregisterBroker,
 )
+from josefine_broker.core.features import check_level, understands
 from josefine_broker.core.image import (
     NO_LEADER,
     BrokerEntry,
@@ -36,8 +40,11 @@ from josefine_broker.core.image import (
     PartitionEntry,
     TopicEntry,
 )
+from josefine_broker.core.reassignment import retarget
 
-Item = TypeVar("Item", PartitionState, IsrItem)
+MIN_INSYNC = "min.insync.replicas"
+
+Item = TypeVar("Item", PartitionState, IsrItem, ReassignItem)
 
 
 def apply(image: MetadataImage, change: Change, at: At) -> MetadataImage:
@@ -56,11 +63,14 @@ def apply(image: MetadataImage, change: Change, at: At) -> MetadataImage:
             return replace(image, topics=topics, topic_names=names)
         case CreatePartitions():
             return _create_partitions(image, change)
-        case AlterTopicConfig(topic_id=topic_id, assign=assign, remove=remove):
-            topic = _topic(image, topic_id)
-            config = {name: value for name, value in topic.config if name not in remove}
-            config.update(assign)
-            return _with_topic(image, replace(topic, config=tuple(sorted(config.items()))))
+        case AlterTopicConfig():
+            return _alter_config(image, change)
+        case ReassignPartitions():
+            return _reassign(image, change)
+        case SetFeature(name=name, level=level):
+            check_level(image.brokers.values(), name, level)
+            features = {key: value for key, value in image.features.items() if key != name}
+            return replace(image, features={**features, name: level} if level else features)
         case AllocateProducerIds(first_id=first_id, count=count):
             if first_id != image.next_producer_id:
                 raise KafkaError(
@@ -95,20 +105,25 @@ def _register(image: MetadataImage, change: RegisterBroker, at: At) -> MetadataI
         admin=change.admin,
         features=change.features,
     )
-    image = replace(image, brokers={**image.brokers, broker_id: broker})
+    features = image.features
+    if not image.brokers and not features:  # the first broker of all finalizes what it understands
+        features = {each.name: each.max_level for each in change.features}
+    image = replace(
+        image,
+        brokers={**image.brokers, broker_id: broker},
+        features=features,
+        unregistered=image.unregistered - {broker_id},
+    )
     return _end_leaderships(image, broker_id)
 
 
 def _check_features(image: MetadataImage, change: RegisterBroker) -> None:
-    ranges = {each.name: each for each in change.features}
     for name, level in sorted(image.features.items()):
-        known = ranges.get(name)
-        if known is None or not known.min_level <= level <= known.max_level:
-            understood = "none" if known is None else f"{known.min_level} to {known.max_level}"
+        if not understands(change.features, name, level):
             raise KafkaError(
                 ErrorCode.unsupported_version,
-                f"the cluster is at {name} {level}, broker {change.broker_id} understands "
-                f"{understood}",
+                f"the cluster is at {name} {level}, which broker {change.broker_id} does not "
+                "understand",
             )
 
 
@@ -144,7 +159,7 @@ def _unregister(image: MetadataImage, broker_id: int) -> MetadataImage:
             f"broker {broker_id} holds replicas of {held} partitions: reassign them first",
         )
     brokers = {key: broker for key, broker in image.brokers.items() if key != broker_id}
-    return replace(image, brokers=brokers)
+    return replace(image, brokers=brokers, unregistered=image.unregistered | {broker_id})
 
 
 # -- partitions: decisions of the controller and of partition leaders
@@ -188,10 +203,10 @@ def _decision(image: MetadataImage, change: Decision, at: At) -> MetadataImage:
 def _decision_fits(image: MetadataImage, entry: PartitionEntry, state: PartitionState) -> bool:
     if state.partition_epoch != entry.partition_epoch:
         return False
-    if state.leader_epoch != entry.leader_epoch:
+    if state.leader_epoch == entry.leader_epoch + 1:
         # Elected without a look at a registration that came in between: it may lead nothing yet.
         return state.leader == NO_LEADER or image.is_live(state.leader)
-    return state.leader == entry.leader
+    return (state.leader, state.leader_epoch) == (entry.leader, entry.leader_epoch)
 
 
 def _alter_isr(image: MetadataImage, change: AlterIsr) -> MetadataImage:
@@ -222,7 +237,24 @@ def _isr_fits(image: MetadataImage, broker_id: int, entry: PartitionEntry, item:
             return False
         if member not in entry.isr and not known.is_live:
             return False
-    return True
+    # A leader cannot make eligible whom it did not have in sync.
+    return set(item.elr) <= {*entry.isr, *entry.elr} - {*item.isr}
+
+
+def _reassign(image: MetadataImage, change: ReassignPartitions) -> MetadataImage:
+    def moved(entry: PartitionEntry, item: ReassignItem) -> PartitionEntry:
+        target = item.target
+        if target is not None and not (target and image.brokers.keys() >= set(target)):
+            return entry
+        try:
+            made = retarget(entry, target)
+        except KafkaError:
+            return entry
+        if made == entry:
+            return entry
+        return replace(made, partition_epoch=entry.partition_epoch + 1)
+
+    return _with_items(image, change.items, moved)
 
 
 # -- topics
@@ -258,6 +290,25 @@ def _create_partitions(image: MetadataImage, change: CreatePartitions) -> Metada
         )
     new = _new_partitions(image, change.replicas, change.offline)
     return _with_topic(image, replace(topic, partitions=topic.partitions + new))
+
+
+def _alter_config(image: MetadataImage, change: AlterTopicConfig) -> MetadataImage:
+    topic = _topic(image, change.topic_id)
+    config = {name: value for name, value in topic.config if name not in change.remove}
+    config.update(change.assign)
+    topic = replace(topic, config=tuple(sorted(config.items())))
+    if MIN_INSYNC in (*change.remove, *(name for name, _ in change.assign)):
+        topic = _with_partitions(topic, [_without_elr(each) for each in topic.partitions])
+    return _with_topic(image, topic)
+
+
+def _without_elr(entry: PartitionEntry) -> PartitionEntry:
+    """Under another `min.insync.replicas` the high watermark may move on without them."""
+    if not entry.elr:
+        return entry
+    return replace(
+        entry, isr=entry.isr or entry.elr, elr=(), partition_epoch=entry.partition_epoch + 1
+    )
 
 
 def _new_partitions(

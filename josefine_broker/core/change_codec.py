@@ -22,8 +22,11 @@ from josefine_broker.core.changes import (
     IsrItem,
     Origin,
     PartitionState,
+    ReassignItem,
+    ReassignPartitions,
     RegisterBroker,
     Replicas,
+    SetFeature,
     UnregisterBroker,
 )
 from josefine_broker.core.image import (
@@ -144,6 +147,19 @@ def _alter_isr_change(p: dict[str, Any]) -> AlterIsr:
     )
 
 
+def _reassign_plain(c: ReassignPartitions) -> dict[str, Any]:
+    return {"items": [[item.topic_id.hex, *item[1:]] for item in c.items]}
+
+
+def _reassign_change(p: dict[str, Any]) -> ReassignPartitions:
+    return ReassignPartitions(
+        items=tuple(
+            ReassignItem(UUID(topic_id), partition, None if target is None else tuple(target))
+            for topic_id, partition, target in p["items"]
+        )
+    )
+
+
 def _create_topic_plain(c: CreateTopic) -> dict[str, Any]:
     return {
         "name": c.name,
@@ -202,6 +218,13 @@ _TABLE = (
     ),
     _Kind("decision", Decision, _decision_plain, _decision_change),
     _Kind("alter_isr", AlterIsr, _alter_isr_plain, _alter_isr_change),
+    _Kind("reassign_partitions", ReassignPartitions, _reassign_plain, _reassign_change),
+    _Kind(
+        "set_feature",
+        SetFeature,
+        lambda c: {"name": c.name, "level": c.level},
+        lambda p: SetFeature(name=p["name"], level=p["level"]),
+    ),
     _Kind("create_topic", CreateTopic, _create_topic_plain, _create_topic_change),
     _Kind(
         "delete_topic",

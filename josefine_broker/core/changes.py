@@ -132,6 +132,29 @@ class AlterIsr:
     items: tuple[IsrItem, ...]
 
 
+class ReassignItem(NamedTuple):
+    """One partition's new replicas; None: as before the reassignment under way."""
+
+    topic_id: UUID
+    partition: int
+    target: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReassignPartitions:
+    """Partitions shall move (KIP-455). Items that cannot be are skipped."""
+
+    items: tuple[ReassignItem, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetFeature:
+    """Finalize a feature at a level that every broker understands; 0 takes it away."""
+
+    name: str
+    level: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopic:
     """A topic with all its partitions, in one change.
@@ -187,6 +210,8 @@ Change = (
     | UnregisterBroker
     | Decision
     | AlterIsr
+    | ReassignPartitions
+    | SetFeature
     | CreateTopic
     | DeleteTopic
     | CreatePartitions

@@ -6,17 +6,20 @@ was applied or refused, after each other applied block, and when `wake_at_ms` ha
 again after each heartbeat). A new controller gives every broker one whole session before it judges.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from josefine_broker.core.changes import BrokerState, Decision, PartitionState
-from josefine_broker.core.elections import Liveness, prefer, settle
+from josefine_broker.core.elections import ElectionRules, Liveness, prefer, settle
 from josefine_broker.core.image import BrokerEntry, MetadataImage, PartitionEntry, TopicEntry
+from josefine_broker.core.membership import MemberChange, next_member_change
+from josefine_broker.core.reassignment import complete
 
 DECISION_PARTITIONS_MAX = 5_000
 """Partitions in one decision: half a megabyte of block; the rest follows in the next."""
 
 UNCLEAN_ELECTION = "unclean.leader.election.enable"
+MIN_INSYNC = "min.insync.replicas"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +31,8 @@ class ControllerConfig:
     imbalance_check_interval_ms: int = 300_000
     """How often leaderships go back to preferred replicas."""
     unclean_leader_election: bool = False
-    """For topics that do not say it themselves."""
+    min_insync_replicas: int = 1
+    """These two hold for topics that do not say it themselves."""
     voters_max: int = 3
     """Brokers that vote in Raft; the others only follow."""
 
@@ -78,6 +82,9 @@ class Controller:
         """Brokers that were not fenced when last seen: their silence counts."""
         self._look_at_ms: int | None = None
         self._balance_at_ms = 0
+        self._steady: dict[str, TopicEntry] = {}
+        """Topics that were as they should be under `_view`: not looked at again."""
+        self._view: Liveness | None = None
 
     @property
     def term(self) -> int | None:
@@ -107,6 +114,7 @@ class Controller:
         self._contacts = {}
         self._watched = frozenset()
         self._look_at_ms = None
+        self._steady = {}
 
     def heartbeat(self, beat: Heartbeat, image: MetadataImage, now_ms: int) -> HeartbeatAnswer:
         """A broker's word, and what to answer."""
@@ -173,7 +181,7 @@ class Controller:
             and contact.epoch == broker.epoch
             and now_ms < contact.heard_at_ms + self.config.session_timeout_ms
         )
-        unclean = broker.unclean and _is_in_shared_isr(image, broker.broker_id)
+        unclean = broker.unclean and _is_trusted(image, broker.broker_id)
         if not heard or contact is None:
             fenced, shutting_down = True, broker.shutting_down
         else:
@@ -183,34 +191,67 @@ class Controller:
         judged = replace(broker, fenced=fenced, shutting_down=shutting_down, unclean=unclean)
         return broker if judged == broker else judged
 
+    def members(
+        self,
+        image: MetadataImage,
+        voters: Collection[int],
+        learners: Collection[int],
+        caught_up: Collection[int],
+    ) -> MemberChange | None:
+        """The next change of Raft's members; None: none is due, or this is not the controller."""
+        if self._term is None:
+            return None
+        return next_member_change(
+            image, voters, learners, caught_up, voters_max=self.config.voters_max
+        )
+
     # -- partitions
 
     def _partitions(
         self, image: MetadataImage, view: Liveness, now_ms: int
     ) -> tuple[PartitionState, ...]:
-        states: list[PartitionState] = []
         balances = now_ms >= self._balance_at_ms
-        balanced = False
-        for topic in image.topics.values():
-            allowed = self._allows_unclean(topic)
-            for index, entry in enumerate(topic.partitions):
-                settled = settle(entry, view, unclean_allowed=allowed)
-                if balances and settled is entry:
-                    settled = prefer(entry, view)
-                    balanced = balanced or settled is not entry
-                if settled is not entry:
-                    states.append(PartitionState.of(topic.topic_id, index, entry, settled))
-                    if len(states) == DECISION_PARTITIONS_MAX:
-                        return tuple(states)
-        if balances and not balanced:
+        if balances or view != self._view:
+            self._steady, self._view = {}, view
+        states: list[PartitionState] = []
+        for name, topic in image.topics.items():
+            if self._steady.get(name) is topic:
+                continue
+            found = self._topic_states(topic, view, balances=balances)
+            states += found
+            if not found:
+                self._steady[name] = topic
+            if len(states) >= DECISION_PARTITIONS_MAX:
+                return tuple(states[:DECISION_PARTITIONS_MAX])
+        if balances and not states:
             self._balance_at_ms = now_ms + self.config.imbalance_check_interval_ms
         return tuple(states)
 
-    def _allows_unclean(self, topic: TopicEntry) -> bool:
-        for name, value in topic.config:
-            if name == UNCLEAN_ELECTION:
-                return value == "true"
-        return self.config.unclean_leader_election
+    def _topic_states(
+        self, topic: TopicEntry, view: Liveness, *, balances: bool
+    ) -> list[PartitionState]:
+        rules = self.rules(topic)
+        states = []
+        for partition, entry in enumerate(topic.partitions):
+            after = settle(entry, view, rules)
+            if after is entry and (entry.adding or entry.removing):
+                after = complete(entry, view)
+            if after is entry and balances:
+                after = prefer(entry, view)
+            if after is not entry:
+                states.append(PartitionState.of(topic.topic_id, partition, entry, after))
+        return states
+
+    def rules(self, topic: TopicEntry) -> ElectionRules:
+        """What the topic's configuration says of elections, over the cluster's defaults."""
+        config = dict(topic.config)
+        unclean, in_sync = config.get(UNCLEAN_ELECTION), config.get(MIN_INSYNC)
+        return ElectionRules(
+            min_insync_replicas=int(in_sync or self.config.min_insync_replicas),
+            unclean_allowed=self.config.unclean_leader_election
+            if unclean is None
+            else unclean == "true",
+        )
 
 
 def _all_partitions(image: MetadataImage) -> Iterator[PartitionEntry]:
@@ -218,11 +259,13 @@ def _all_partitions(image: MetadataImage) -> Iterator[PartitionEntry]:
         yield from topic.partitions
 
 
-def _is_in_shared_isr(image: MetadataImage, broker_id: int) -> bool:
-    """Whether an ISR holds the broker and another that is not unclean itself."""
+def _is_trusted(image: MetadataImage, broker_id: int) -> bool:
+    """Whether ISRs or ELRs still count on a broker that may have lost records, though another of
+    their members did not."""
     unclean = frozenset(key for key, broker in image.brokers.items() if broker.unclean)
     return any(
-        broker_id in entry.isr and not unclean.issuperset(entry.isr)
+        (broker_id in entry.isr or broker_id in entry.elr)
+        and not unclean.issuperset((*entry.isr, *entry.elr))
         for entry in _all_partitions(image)
     )
 

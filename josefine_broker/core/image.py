@@ -133,6 +133,8 @@ class MetadataImage:
     next_producer_id: int = 0
     features: Mapping[str, int] = field(default_factory=_nothing)
     """Finalized levels (KIP-584): every registered broker understands them."""
+    unregistered: frozenset[int] = frozenset()
+    """Brokers removed by command: they leave Raft too, and may register again."""
 
     def is_live(self, broker_id: int) -> bool:
         """Registered, heard by the controller, not about to stop."""
@@ -161,6 +163,7 @@ class MetadataImage:
             "topics": [topic_to_plain(self.topics[name]) for name in sorted(self.topics)],
             "next_producer_id": self.next_producer_id,
             "features": dict(self.features),
+            "unregistered": sorted(self.unregistered),
         }
         return canonical_json(plain)
 
@@ -183,6 +186,7 @@ class MetadataImage:
                 topic_names={topic.topic_id: name for name, topic in topics.items()},
                 next_producer_id=plain["next_producer_id"],
                 features={str(name): int(level) for name, level in plain["features"].items()},
+                unregistered=frozenset(plain["unregistered"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CorruptData(f"metadata image: {error!r}") from error

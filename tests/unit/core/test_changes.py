@@ -24,7 +24,10 @@ from josefine_broker.core.changes import (
     IsrItem,
     Origin,
     PartitionState,
+    ReassignItem,
+    ReassignPartitions,
     RegisterBroker,
+    SetFeature,
     UnregisterBroker,
 )
 from josefine_broker.core.image import (
@@ -39,6 +42,7 @@ TERM = 1
 NOW = At(TERM, 100)
 BROKERS = {n: BrokerEntry(broker_id=n, endpoints=(), epoch=n, fenced=False) for n in range(1, 7)}
 EMPTY = MetadataImage(cluster_id="c", brokers=BROKERS)
+"""Six live brokers and no topic."""
 ORDERS = CreateTopic(name="orders", topic_id=UUID(int=1), replicas=((1, 2), (2, 1)))
 
 ids = st.integers(1, 6).map(lambda n: UUID(int=n))
@@ -115,6 +119,13 @@ changes = st.one_of(
             max_size=2,
         ).map(tuple),
     ),
+    st.builds(
+        ReassignPartitions,
+        items=st.lists(
+            st.builds(ReassignItem, ids, st.integers(0, 3), st.none() | members), max_size=2
+        ).map(tuple),
+    ),
+    st.builds(SetFeature, name=st.just("f"), level=st.integers(-1, 3)),
     st.builds(
         CreateTopic,
         name=names,

@@ -1,0 +1,92 @@
+"""Moving partitions (KIP-455)."""
+
+import pytest
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.core.elections import Liveness
+from josefine_broker.core.image import NO_LEADER
+from josefine_broker.core.reassignment import complete, retarget
+from tests.unit.core.images import broker, partition
+
+ALL = Liveness.of({n: broker(n) for n in range(1, 7)})
+
+
+def test_reassignment_keeps_the_old_replicas_until_the_new_are_in_sync() -> None:
+    moving = retarget(partition((1, 2)), (3, 1))
+
+    assert moving.replicas == (3, 1, 2)
+    assert (moving.adding, moving.removing) == ((3,), (2,))
+    assert (moving.leader, moving.isr, moving.leader_epoch) == (1, (1, 2), 3)
+    assert complete(moving, ALL) is moving
+
+
+def test_reassignment_is_complete_when_all_new_replicas_are_in_sync() -> None:
+    moving = partition((3, 4, 1, 2), leader=1, isr=(1, 2, 3), adding=(3, 4), removing=(1, 2))
+    assert complete(moving, ALL) is moving
+
+    caught_up = partition((3, 4, 1, 2), leader=1, adding=(3, 4), removing=(1, 2))
+    done = complete(caught_up, ALL)
+
+    assert (done.replicas, done.isr, done.adding, done.removing) == ((3, 4), (3, 4), (), ())
+    assert (done.leader, done.leader_epoch) == (3, 4)
+
+
+def test_leader_that_stays_keeps_its_epoch() -> None:
+    moving = partition((3, 1, 2), leader=1, adding=(3,), removing=(2,))
+
+    done = complete(moving, ALL)
+
+    assert (done.leader, done.leader_epoch, done.replicas) == (1, 3, (3, 1))
+
+
+def test_cancelling_goes_back_to_the_replicas_before() -> None:
+    moving = partition((3, 1, 2), leader=1, isr=(1, 2, 3), adding=(3,), removing=(2,))
+
+    back = retarget(moving, None)
+
+    assert (back.replicas, back.isr, back.adding, back.removing) == ((1, 2), (1, 2), (), ())
+    assert back.leader_epoch == moving.leader_epoch
+
+
+def test_cancelling_what_is_not_under_way_is_refused() -> None:
+    with pytest.raises(KafkaError) as raised:
+        retarget(partition((1, 2)), None)
+
+    assert raised.value.code is ErrorCode.no_reassignment_in_progress
+
+
+def test_second_target_replaces_the_first_and_starts_from_the_original() -> None:
+    moving = retarget(partition((1, 2)), (3, 4))
+
+    again = retarget(moving, (2, 5))
+
+    assert (again.replicas, again.adding, again.removing) == ((2, 5, 1), (5,), (1,))
+
+
+def test_leader_among_the_dropped_leads_no_more() -> None:
+    moving = partition((3, 1, 2), leader=3, isr=(3, 1), adding=(3,), removing=(2,))
+
+    back = retarget(moving, None)
+
+    assert (back.leader, back.leader_epoch, back.isr) == (NO_LEADER, 4, (1,))
+
+
+def test_last_member_in_sync_cannot_be_dropped() -> None:
+    moving = partition((3, 1, 2), leader=3, isr=(3,), adding=(3,), removing=(2,))
+
+    with pytest.raises(KafkaError) as raised:
+        retarget(moving, None)
+
+    assert raised.value.code is ErrorCode.invalid_replica_assignment
+
+
+def test_reassignment_waits_while_no_target_replica_can_lead() -> None:
+    moving = partition((2, 1), leader=1, isr=(1,), removing=(1,))
+
+    assert complete(moving, ALL) is moving
+
+
+def test_new_order_alone_is_done_at_once() -> None:
+    entry = retarget(partition((1, 2)), (2, 1))
+
+    assert (entry.replicas, entry.is_reassigning, entry.leader) == ((2, 1), False, 1)
