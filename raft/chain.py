@@ -151,8 +151,8 @@ class Chain:
     def extend(self, blocks: Sequence[Block]) -> list[Block]:
         """Add a run of blocks, each the parent of the next; return those that were new.
 
-        Raises CorruptBlock when a known id comes with other content or a link is invalid. The head
-        does not move.
+        Raises CorruptBlock when a known id comes with other content or a link is invalid; then none
+        is added, not even those before it. The head does not move.
         """
         fresh: list[Block] = []
         for number, block in enumerate(blocks):
@@ -166,9 +166,10 @@ class Chain:
             block.verify()
             if not fresh and not self.can_follow(block.parent):
                 raise CorruptBlock(f"block {block.id}: its parent {block.parent} is not live")
+            fresh.append(block)
+        for block in fresh:
             self._blocks[block.id] = block
             self._branches.setdefault(block.parent, set()).add(block.id)
-            fresh.append(block)
         return fresh
 
     def grow(self, block: Block) -> None:

@@ -1,5 +1,6 @@
 """The chain against an oracle that walks: who is live, who is dead, and what removing may touch."""
 
+import dataclasses
 from random import Random
 
 import pytest
@@ -244,3 +245,16 @@ def test_restoring_refuses_pointers_that_lead_nowhere() -> None:
         Chain.restore(root=GENESIS, head=ids[2], commit=side.id, blocks=[*run, side])
     with pytest.raises(CorruptStore, match="does not descend"):
         Chain.restore(root=side.id, head=ids[2], commit=side.id, blocks=run)
+
+
+def test_of_a_run_with_a_damaged_block_nothing_is_added() -> None:
+    """Else its first blocks were known and never written, and the next message acknowledged them."""
+    chain = Chain()
+    good = make_block(GENESIS, Term(1), BlockKind.DATA, b"good")
+    bad = dataclasses.replace(make_block(good.id, Term(1), BlockKind.DATA, b"bad"), checksum=1)
+
+    with pytest.raises(CorruptBlock, match="checksum"):
+        chain.extend([good, bad])
+
+    assert not chain.knows(good.id)
+    assert chain.extend([good]) == [good]
