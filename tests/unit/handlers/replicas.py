@@ -85,9 +85,14 @@ class Replicas:
     """Brokers 1 to n. `run` lets followers fetch until nothing moves any more."""
 
     def __init__(
-        self, brokers: int = 3, *, racks: bool = False, limits: FetchLimits | None = None
+        self,
+        brokers: int = 3,
+        *,
+        racks: bool = False,
+        limits: FetchLimits | None = None,
+        clock: Any = None,
     ) -> None:
-        self.clock = ManualClock()
+        self.clock = clock or ManualClock()
         self.settings = BrokerSettings(
             auto_create_topics=False,
             lag_time_max_ms=1_000,
@@ -176,7 +181,7 @@ class Replicas:
             RegisterBroker(
                 broker_id=broker_id,
                 incarnation=ctx.incarnation,
-                endpoints=(Endpoint(LISTENER, f"host{broker_id}", 9090),),
+                endpoints=(self.endpoint(broker_id),),
                 rack=f"rack{broker_id}" if self.racks else None,
                 clean=manager.clean_shutdown,
                 previous_epoch=-1 if known is None else known.epoch,
@@ -185,6 +190,10 @@ class Replicas:
         self.elect()
         self.fence(broker_id, fenced=False)
         return ctx
+
+    def endpoint(self, broker_id: int) -> Endpoint:
+        """Where this broker says it is."""
+        return Endpoint(LISTENER, f"host{broker_id}", 9090)
 
     def kill(self, broker_id: int, *, fenced: bool = True) -> None:
         """kill -9; the controller notices if `fenced`."""
