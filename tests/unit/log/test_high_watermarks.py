@@ -1,0 +1,90 @@
+"""The checkpoint of high watermarks, and of leader epochs before snapshots."""
+
+from uuid import UUID
+
+from josefine_broker.shell.high_watermarks import FILE, HighWatermarks
+from tests.simulation.memory_files import MemoryFiles
+from tests.unit.handlers.replicas import Replicas
+
+KEY = (UUID(int=1), 3)
+
+
+def test_stored_high_watermarks_are_known_after_a_restart() -> None:
+    files = MemoryFiles()
+    job = HighWatermarks(files).due({KEY: 17})
+    assert job is not None
+    job()
+
+    again = HighWatermarks(files)
+
+    assert again.get(*KEY) == 17
+    assert again.get(UUID(int=1), 4) == 0
+    assert again.due({KEY: 17}) is None
+
+
+def test_damaged_checkpoint_is_as_good_as_none() -> None:
+    files = MemoryFiles()
+    job = HighWatermarks(files).due({KEY: 17})
+    assert job is not None
+    job()
+    files.names[FILE].data[-1] ^= 1
+
+    assert HighWatermarks(files).get(*KEY) == 0
+
+
+def test_restarted_follower_knows_its_high_watermark() -> None:
+    cluster = Replicas(2)
+    cluster.create(replicas=((1, 2),))
+    cluster.produce(1, b"a")
+    cluster.run()
+    cluster.advance(600)
+    cluster.run()
+    assert cluster.high_watermark(2) == 1
+    cluster.hosting[2].checkpoint_high_watermarks()
+    cluster.produce(1, b"b", acks=1)
+    cluster.kill(2)
+
+    cluster.start(2)
+
+    assert cluster.high_watermark(2) == 1
+
+
+def test_high_watermark_past_a_log_that_lost_its_end_is_cut() -> None:
+    cluster = Replicas(2)
+    cluster.create(replicas=((1, 2),))
+    cluster.produce(1, b"a")
+    cluster.run()
+    cluster.hosting[1].checkpoint_high_watermarks()
+    cluster.kill(1)
+    (log,) = [n for n in cluster.files[1].names if n.startswith("orders-0/") and n.endswith(".log")]
+    del cluster.files[1].names[log].data[-1]
+
+    cluster.start(1)
+
+    assert cluster.hosted(1).partition.high_watermark <= cluster.log_end(1)
+
+
+def test_epochs_that_could_not_be_stored_are_found_in_the_batches() -> None:
+    """A truncation not yet in the checkpoint must not put an epoch at the wrong place."""
+    cluster = Replicas(2)
+    cluster.create(replicas=((1, 2),))
+    cluster.run()
+    cluster.lead(1)
+    cluster.produce(1, b"a", b"b")
+    cluster.run()
+    starts = cluster.hosted(2).partition.epochs.starts
+    stale = cluster.files[2].names["orders-0/leader-epochs.checkpoint"]
+    other = Replicas(2)
+    other.create(replicas=((1, 2),))
+    other.produce(1, b"x")
+    other.run()
+    other.lead(1)
+    other.produce(1, b"y")
+    other.run()
+    stale.data[:] = other.files[2].names["orders-0/leader-epochs.checkpoint"].data
+    cluster.kill(2)
+
+    cluster.start(2)
+    cluster.run()
+
+    assert cluster.hosted(2).partition.epochs.starts == starts
