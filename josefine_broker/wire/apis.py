@@ -34,8 +34,14 @@ DESCRIBE_CONFIGS = 32
 ALTER_CONFIGS = 33
 DESCRIBE_LOG_DIRS = 35
 CREATE_PARTITIONS = 37
+ELECT_LEADERS = 43
 INCREMENTAL_ALTER_CONFIGS = 44
+ALTER_PARTITION_REASSIGNMENTS = 45
+LIST_PARTITION_REASSIGNMENTS = 46
+DESCRIBE_QUORUM = 55
+UPDATE_FEATURES = 57
 DESCRIBE_CLUSTER = 60
+UNREGISTER_BROKER = 64
 DESCRIBE_TOPIC_PARTITIONS = 75
 
 _SPECS = (
@@ -59,8 +65,15 @@ _SPECS = (
     ApiSpec(ALTER_CONFIGS, "AlterConfigs", 0, 2),
     ApiSpec(DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 5),
     ApiSpec(CREATE_PARTITIONS, "CreatePartitions", 0, 3),
+    ApiSpec(ELECT_LEADERS, "ElectLeaders", 0, 2),
     ApiSpec(INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 0, 1),
+    ApiSpec(ALTER_PARTITION_REASSIGNMENTS, "AlterPartitionReassignments", 0, 1),
+    ApiSpec(LIST_PARTITION_REASSIGNMENTS, "ListPartitionReassignments", 0, 0),
+    ApiSpec(DESCRIBE_QUORUM, "DescribeQuorum", 0, 2),
+    # 0 knows downgrades but not which kind (KIP-584); no client that runs today sends it.
+    ApiSpec(UPDATE_FEATURES, "UpdateFeatures", 1, 2),
     ApiSpec(DESCRIBE_CLUSTER, "DescribeCluster", 0, 2),
+    ApiSpec(UNREGISTER_BROKER, "UnregisterBroker", 0, 0),
     ApiSpec(DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", 0, 0),
 )
 
@@ -87,8 +100,14 @@ FLEXIBLE_SINCE: dict[int, int] = {
     ALTER_CONFIGS: 2,
     DESCRIBE_LOG_DIRS: 2,
     CREATE_PARTITIONS: 2,
+    ELECT_LEADERS: 2,
     INCREMENTAL_ALTER_CONFIGS: 1,
+    ALTER_PARTITION_REASSIGNMENTS: 0,
+    LIST_PARTITION_REASSIGNMENTS: 0,
+    DESCRIBE_QUORUM: 0,
+    UPDATE_FEATURES: 0,
     DESCRIBE_CLUSTER: 0,
+    UNREGISTER_BROKER: 0,
     DESCRIBE_TOPIC_PARTITIONS: 0,
 }
 

@@ -22,6 +22,7 @@ Writer: TypeAlias = Callable[[bytearray, Any], None]
 
 INT8 = Struct(">b")
 INT16 = Struct(">h")
+UINT16 = Struct(">H")
 INT32 = Struct(">i")
 INT64 = Struct(">q")
 
@@ -43,6 +44,11 @@ def read_int8(buf: Buffer, pos: int) -> tuple[int, int]:
 def read_int16(buf: Buffer, pos: int) -> tuple[int, int]:
     """Two bytes, signed."""
     return INT16.unpack_from(buf, pos)[0], pos + 2
+
+
+def read_uint16(buf: Buffer, pos: int) -> tuple[int, int]:
+    """Two bytes, not negative."""
+    return UINT16.unpack_from(buf, pos)[0], pos + 2
 
 
 def read_int32(buf: Buffer, pos: int) -> tuple[int, int]:
@@ -228,6 +234,11 @@ def write_int8(out: bytearray, value: int) -> None:
 def write_int16(out: bytearray, value: int) -> None:
     """Two bytes, signed."""
     out += INT16.pack(value)
+
+
+def write_uint16(out: bytearray, value: int) -> None:
+    """Two bytes, not negative."""
+    out += UINT16.pack(value)
 
 
 def write_int32(out: bytearray, value: int) -> None:

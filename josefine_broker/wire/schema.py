@@ -22,6 +22,7 @@ from josefine_broker.wire.primitives import Buffer, Reader, Writer
 _FIXED: dict[str, tuple[Reader, Writer, Any]] = {
     "int8": (p.read_int8, p.write_int8, 0),
     "int16": (p.read_int16, p.write_int16, 0),
+    "uint16": (p.read_uint16, p.write_uint16, 0),
     "int32": (p.read_int32, p.write_int32, 0),
     "int64": (p.read_int64, p.write_int64, 0),
     "bool": (p.read_bool, p.write_bool, False),

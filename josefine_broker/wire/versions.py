@@ -77,6 +77,30 @@ SHAPES: dict[int, tuple[type, type]] = {
         e.describe_cluster.DescribeClusterRequest,
         e.describe_cluster.DescribeClusterResponse,
     ),
+    apis.ELECT_LEADERS: (
+        e.elect_leaders.ElectLeadersRequest,
+        e.elect_leaders.ElectLeadersResponse,
+    ),
+    apis.ALTER_PARTITION_REASSIGNMENTS: (
+        e.alter_partition_reassignments.AlterPartitionReassignmentsRequest,
+        e.alter_partition_reassignments.AlterPartitionReassignmentsResponse,
+    ),
+    apis.LIST_PARTITION_REASSIGNMENTS: (
+        e.list_partition_reassignments.ListPartitionReassignmentsRequest,
+        e.list_partition_reassignments.ListPartitionReassignmentsResponse,
+    ),
+    apis.DESCRIBE_QUORUM: (
+        e.describe_quorum.DescribeQuorumRequest,
+        e.describe_quorum.DescribeQuorumResponse,
+    ),
+    apis.UPDATE_FEATURES: (
+        e.update_features.UpdateFeaturesRequest,
+        e.update_features.UpdateFeaturesResponse,
+    ),
+    apis.UNREGISTER_BROKER: (
+        e.unregister_broker.UnregisterBrokerRequest,
+        e.unregister_broker.UnregisterBrokerResponse,
+    ),
     apis.DESCRIBE_TOPIC_PARTITIONS: (
         e.describe_topic_partitions.DescribeTopicPartitionsRequest,
         e.describe_topic_partitions.DescribeTopicPartitionsResponse,

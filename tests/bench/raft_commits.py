@@ -6,7 +6,7 @@ is replaced. Latency is from `propose` to the Ready that tells the outcome, with
 
 from collections.abc import Iterator
 from random import Random
-from time import perf_counter
+from time import perf_counter, process_time
 
 from raft import Message, Outcome, Result
 from raft.codec import decode, encode
@@ -41,8 +41,10 @@ def _through_codec(message: Message) -> Message:
     return decode(encode(message))
 
 
-def run(nodes: int, outstanding: int, *, codec: bool, proposals: int) -> tuple[float, list[float]]:
-    """(proposals per second, latencies in seconds)."""
+def run(
+    nodes: int, outstanding: int, *, codec: bool, proposals: int
+) -> tuple[float, float, list[float]]:
+    """(proposals per second, CPU seconds per proposal, latencies in seconds)."""
     begun: dict[int, float] = {}
     latencies: list[float] = []
 
@@ -65,18 +67,20 @@ def run(nodes: int, outstanding: int, *, codec: bool, proposals: int) -> tuple[f
 
     load(proposals // WARM_UP_SHARE)
     latencies.clear()
-    start = perf_counter()
+    start, cpu = perf_counter(), process_time()
     load(proposals)
-    return len(latencies) / (perf_counter() - start), latencies
+    seconds, cpu = perf_counter() - start, process_time() - cpu
+    return len(latencies) / seconds, cpu / len(latencies), latencies
 
 
 def measure_commits(proposals: int) -> Iterator[tuple[str, float]]:
     """(measure/unit, value) of every case."""
     for nodes, outstanding, codec in CASES:
         count = proposals if outstanding > 1 else proposals // 10
-        rate, latencies = run(nodes, outstanding, codec=codec, proposals=count)
+        rate, cpu, latencies = run(nodes, outstanding, codec=codec, proposals=count)
         suffix = "_with_codec" if codec else ""
         name = f"commit_{nodes}_nodes_{outstanding}_outstanding{suffix}"
         yield f"{name}/proposals_per_s", rate
+        yield f"{name}/cpu_us_per_proposal", cpu * 1e6
         yield f"{name}/p50_us", percentile(latencies, 0.5) * 1e6
         yield f"{name}/p99_us", percentile(latencies, 0.99) * 1e6

@@ -45,7 +45,9 @@ class Peer:
 
     def send(self, message: Message) -> None:
         writer = self.writer
-        if writer is None or writer.transport.get_write_buffer_size() > PENDING_BYTES_MAX:
+        if writer is None or writer.is_closing():
+            return
+        if writer.transport.get_write_buffer_size() > PENDING_BYTES_MAX:
             return
         data = encode(message)
         writer.write(LENGTH.pack(len(data)) + data)

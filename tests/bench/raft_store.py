@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from time import perf_counter
+from time import perf_counter, process_time
 
 from raft import (
     GENESIS,
@@ -80,7 +80,7 @@ def write_store(directory: Path, blocks: int, *, snapshot: bool) -> None:
 def start(directory: Path) -> dict[str, float]:
     """Recover, lead, apply everything: what a host does until it can serve."""
     before = resident_bytes()
-    begin = perf_counter()
+    begin, cpu = perf_counter(), process_time()
     store, recovered = BlockFile.open(DiskFiles(directory), ME)
     opened = perf_counter()
     config = Config(node_id=ME, initial_voters=(ME,), cluster_id=CLUSTER_ID)
@@ -106,6 +106,7 @@ def start(directory: Path) -> dict[str, float]:
         "node_s": made - opened,
         "apply_s": ready_at - made,
         "start_s": ready_at - begin,
+        "cpu_s": process_time() - cpu,
         "memory_bytes": resident_bytes() - before,
     }
 
@@ -132,6 +133,7 @@ def measure_start(blocks: int) -> Iterator[tuple[str, float]]:
             values = start_in_a_process(Path(name))
         how = "from_snapshot" if snapshot else "without_snapshot"
         yield f"start_{blocks}_blocks_{how}/seconds", values["start_s"]
+        yield f"start_{blocks}_blocks_{how}/cpu_seconds", values["cpu_s"]
         if not snapshot:
             for part in ("open_s", "node_s", "apply_s"):
                 yield f"start_{blocks}_blocks_{how}_{part[:-2]}/seconds", values[part]

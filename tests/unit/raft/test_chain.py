@@ -248,7 +248,7 @@ def test_restoring_refuses_pointers_that_lead_nowhere() -> None:
 
 
 def test_of_a_run_with_a_damaged_block_nothing_is_added() -> None:
-    """Else its first blocks were known and never written, and the next message acknowledged them."""
+    """Else its first blocks were known, never written, and acknowledged by the next message."""
     chain = Chain()
     good = make_block(GENESIS, Term(1), BlockKind.DATA, b"good")
     bad = dataclasses.replace(make_block(good.id, Term(1), BlockKind.DATA, b"bad"), checksum=1)

@@ -41,6 +41,7 @@ _TEXT = st.text(max_size=12)
 _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "int8": int_of(8),
     "int16": int_of(16),
+    "uint16": st.integers(0, 2**16 - 1),
     "int32": int_of(32),
     "int64": int_of(64),
     "bool": st.booleans(),
