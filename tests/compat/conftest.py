@@ -21,7 +21,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("compat")) as process:
+    # Tests choose timestamps long past: retention by time would delete the records.
+    with BrokerProcess(tmp_path_factory.mktemp("compat"), log__retention_ms=None) as process:
         yield process
 
 

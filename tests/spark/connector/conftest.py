@@ -48,7 +48,8 @@ class Topics:
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("broker")) as process:
+    # Timestamps here are of 1970: retention by time, each five minutes, would delete the records.
+    with BrokerProcess(tmp_path_factory.mktemp("broker"), log__retention_ms=None) as process:
         yield process
 
 
