@@ -15,7 +15,7 @@ class TopicPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectLeadersRequest:
-    """Elect preferred leaders (type 0) or unclean ones (type 1, KIP-460); None: of all partitions."""
+    """Elect preferred (type 0) or unclean leaders (type 1, KIP-460); None: of all partitions."""
 
     election_type: int = 0
     topic_partitions: tuple[TopicPartitions, ...] | None

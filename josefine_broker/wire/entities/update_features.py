@@ -7,7 +7,7 @@ from josefine_broker.base.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureUpdateKey:
-    """A feature and its level to be; upgrade type 1 is up only, 2 safely down, 3 down with losses."""
+    """A feature and its level; upgrade type 1 is up only, 2 safely down, 3 down with losses."""
 
     feature: str
     max_version_level: int
