@@ -237,6 +237,8 @@ def _isr_fits(image: MetadataImage, broker_id: int, entry: PartitionEntry, item:
             return False
         if member not in entry.isr and not known.is_live:
             return False
+        if member not in entry.isr and (member, known.epoch) not in item.joined:
+            return False  # of another incarnation than the one that had caught up
     # A leader cannot make eligible whom it did not have in sync.
     return set(item.elr) <= {*entry.isr, *entry.elr} - {*item.isr}
 

@@ -142,7 +142,8 @@ def _alter_isr_change(p: dict[str, Any]) -> AlterIsr:
         broker_id=p["broker"],
         broker_epoch=p["epoch"],
         items=tuple(
-            IsrItem(UUID(e[0]), e[1], e[2], e[3], tuple(e[4]), tuple(e[5])) for e in p["items"]
+            IsrItem(UUID(e[0]), e[1], e[2], e[3], tuple(e[4]), tuple(e[5]), tuple(map(tuple, e[6])))
+            for e in p["items"]
         ),
     )
 

@@ -120,6 +120,9 @@ class IsrItem(NamedTuple):
     partition_epoch: int
     isr: tuple[int, ...]
     elr: tuple[int, ...] = ()
+    joined: tuple[tuple[int, int], ...] = ()
+    """(broker, broker epoch) of each new member: the incarnation that was seen to have caught up.
+    A later one may have lost what that one had (KIP-903)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -263,11 +263,18 @@ class Partition:
         now_ms: int,
         *,
         may_join: bool,
+        broker_epoch: int = -1,
     ) -> bool:
         """A follower has all before `fetch_offset`; whether the high watermark moved."""
         assert self.followers is not None
         self.followers.fetched(
-            replica_id, fetch_offset, start_offset, log_end_offset, now_ms, may_join=may_join
+            replica_id,
+            fetch_offset,
+            start_offset,
+            log_end_offset,
+            now_ms,
+            may_join=may_join,
+            broker_epoch=broker_epoch,
         )
         return self.advance_high_watermark(log_end_offset)
 

@@ -29,6 +29,8 @@ REFUSED_WAIT_MS = 500
 class Follower:
     """One follower as its fetches tell; `end_offset` is where its log ends."""
 
+    broker_epoch: int = -1
+    """Of the incarnation that this is known of."""
     end_offset: int = UNKNOWN_OFFSET
     start_offset: int = UNKNOWN_OFFSET
     caught_up_ms: int = NEVER_MS
@@ -123,9 +125,15 @@ class Followers:
         now_ms: int,
         *,
         may_join: bool,
+        broker_epoch: int = -1,
     ) -> None:
         """A follower asks for `fetch_offset`: it has all before. `may_join`: it is live."""
         follower = self._followers[broker_id]
+        if broker_epoch != follower.broker_epoch:  # a new process: what the old one had is no word
+            follower.broker_epoch = broker_epoch
+            follower.leader_end_then = 2**63 - 1
+            self.joining -= {broker_id}
+            self._settle_waits()
         has_all = fetch_offset >= log_end_offset
         if has_all:
             follower.caught_up_ms = now_ms
@@ -182,6 +190,14 @@ class Followers:
         if members == set(self.isr):
             return None
         return tuple(broker_id for broker_id in self.replicas if broker_id in members)
+
+    def joined(self, isr: Iterable[int]) -> tuple[tuple[int, int], ...]:
+        """(broker, broker epoch) of those whom `isr` adds."""
+        return tuple(
+            (broker_id, self._followers[broker_id].broker_epoch)
+            for broker_id in isr
+            if broker_id != self.leader and broker_id not in self.isr
+        )
 
     def propose(self, isr: Iterable[int]) -> None:
         """`isr` is proposed: what it adds counts as in sync until the answer is known."""

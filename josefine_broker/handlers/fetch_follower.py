@@ -62,7 +62,13 @@ def read_for_follower(
     if is_first:
         now_ms = ctx.clock.monotonic_ms()
         has_moved = partition.follower_fetched(
-            replica_id, offset, part.log_start_offset, end, now_ms, may_join=may_join
+            replica_id,
+            offset,
+            part.log_start_offset,
+            end,
+            now_ms,
+            may_join=may_join,
+            broker_epoch=ctx.image.brokers[replica_id].epoch,
         )
         followers = partition.followers
         if followers is not None and followers.joining and not followers.proposed:

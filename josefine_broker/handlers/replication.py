@@ -167,6 +167,7 @@ def _item(ctx: Context, hosted: HostedPartition, index: int, now_ms: int) -> Isr
         followers.partition_epoch,
         isr,
         _eligible(entry, isr, min(partition.min_insync_replicas, len(partition.replicas))),
+        followers.joined(isr),
     )
 
 

@@ -49,7 +49,8 @@ def register(broker_id: int = 1, name: str = "new", **changes: object) -> Regist
 
 
 def alter(isr: tuple[int, ...], by: int = 1, **changes: object) -> AlterIsr:
-    item = IsrItem(TOPIC_ID, 0, 3, 7, isr)._replace(**changes)
+    joined = tuple((member, 10 * member) for member in isr)
+    item = IsrItem(TOPIC_ID, 0, 3, 7, isr, (), joined)._replace(**changes)
     return AlterIsr(broker_id=by, broker_epoch=10 * by, items=(item,))
 
 
@@ -242,6 +243,15 @@ def test_broker_that_is_away_does_not_join_an_isr(away: dict[str, bool]) -> None
 def test_broker_about_to_stop_stays_until_its_leadership_moved() -> None:
     image = image_of([partition((1, 2), isr=(1,))], (broker(1, shutting_down=True), 2))
 
+    assert only(after(image, alter((1, 2)))).isr == (1, 2)
+
+
+def test_only_the_incarnation_that_caught_up_joins_the_isr() -> None:
+    """KIP-903: a later one may have lost what that one had."""
+    image = image_of([partition((1, 2), isr=(1,))], (1, 2))
+
+    assert after(image, alter((1, 2), joined=((2, 19),))) == image
+    assert after(image, alter((1, 2), joined=())) == image
     assert only(after(image, alter((1, 2)))).isr == (1, 2)
 
 

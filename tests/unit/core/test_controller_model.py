@@ -288,6 +288,7 @@ class Cluster(RuleBasedStateMachine):
             entry.partition_epoch,
             isr,
             eligible(entry, isr, MIN_INSYNC),
+            tuple((each, self.image.brokers[each].epoch) for each in isr),
         )
         epoch = self.image.brokers[entry.leader].epoch
         self.commit(AlterIsr(broker_id=entry.leader, broker_epoch=epoch, items=(item,)))

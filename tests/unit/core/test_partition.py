@@ -66,6 +66,16 @@ def test_new_leader_epoch_starts_at_the_log_end() -> None:
     assert partition.epochs.starts == ((3, 10), (4, 15))
 
 
+def test_epoch_that_wrote_nothing_is_forgotten_by_who_follows() -> None:
+    """The last epoch that a follower names must be that of its last record (KIP-595)."""
+    partition = leading(leader_epoch=3, end_offset=10)
+
+    partition.follow(replace(entry(4), leader=2), 10)
+
+    assert partition.epochs.latest == -1
+    assert partition.state is ReplicaState.FOLLOWER
+
+
 def test_leader_epoch_that_goes_back_is_fatal() -> None:
     with pytest.raises(Fatal):
         leading(leader_epoch=3).lead(entry(2), 10, 0)

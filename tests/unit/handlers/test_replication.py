@@ -12,6 +12,7 @@ from josefine_broker.core.image import OFFSETS_TOPIC
 from josefine_broker.core.parked import Parked
 from josefine_broker.core.replica_fetch import FetchLimits
 from josefine_broker.wire import entities as e
+from tests.simulation.memory_files import MemoryFiles
 from tests.unit.handlers.replicas import Replicas, fetched, result_of
 from tests.unit.handlers.world import batch_of, values_in
 
@@ -392,6 +393,26 @@ def test_fetch_of_an_older_incarnation_is_refused(cluster: Replicas) -> None:
     assert answer.error_code == ErrorCode.stale_broker_epoch
 
 
+def test_replica_that_came_back_without_its_records_does_not_join_by_what_it_had_before(
+    cluster: Replicas,
+) -> None:
+    """KIP-903: the proposal was made for the process before."""
+    cluster.kill(3)
+    cluster.produce(1, b"a")
+    cluster.start(3)
+    cluster.at_once = False
+    cluster.run()
+    late = cluster.chain.pop()  # the leader's proposal: 3 has caught up
+    cluster.kill(3)
+    cluster.files[3] = MemoryFiles()
+    cluster.start(3)
+
+    cluster.chain.append(late)
+    cluster.deliver()
+
+    assert cluster.entry().isr == (1, 2)
+
+
 # Elections and truncation.
 
 
@@ -608,7 +629,10 @@ def test_request_with_news_ends_the_wait_of_the_one_before(cluster: Replicas) ->
     """A new partition must not wait for the long poll of the others."""
     assert all(is_open(waiting.answer) for waiting in cluster.waiting)
 
-    cluster.create("more", replicas=((1, 2, 3),))
+    fetcher = cluster.ctx[2].fetchers.by_leader[1]
+    (copy,) = fetcher
+    fetcher.fail(copy.key, 0)
+    cluster.advance(FetchLimits().backoff_ms)
     cluster.send(2, 1)
 
     first, second = (w.answer for w in cluster.waiting if w.follower.broker_id == 2)
