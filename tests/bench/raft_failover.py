@@ -6,10 +6,11 @@ seed; the leader dies at a random moment between two heartbeats, with proposals 
 
 import heapq
 from collections.abc import Callable, Iterator
+from functools import partial
 from random import Random
 from statistics import median
 
-from raft import Config, Node, NodeId, Role
+from raft import Config, Message, Node, NodeId, Role
 from tests.bench.raft_commits import percentile
 
 __all__ = ["measure_failover"]
@@ -49,16 +50,16 @@ class World:
             ready = node.ready()
             for message in ready.messages:
                 due_ms = self.now_ms + self.rng.randint(*MESSAGE_MS)
-                self.at(due_ms, lambda message=message: self.deliver(message.to, message))
+                self.at(due_ms, partial(self.deliver, message))
             node.advance()
         wake_ms = node.wake_at_ms()
         if wake_ms is not None:
             self.at(max(wake_ms, self.now_ms + 1), lambda: self.tick(id_))
 
-    def deliver(self, to: NodeId, message: object) -> None:
-        if to in self.nodes:
-            self.nodes[to].step(message, self.now_ms)  # type: ignore[arg-type]
-            self.work(to)
+    def deliver(self, message: Message) -> None:
+        if message.to in self.nodes:
+            self.nodes[message.to].step(message, self.now_ms)
+            self.work(message.to)
 
     def tick(self, id_: NodeId) -> None:
         node = self.nodes.get(id_)
