@@ -1,139 +1,38 @@
 """The broker's configuration: typed, frozen, complete. Every key has a unit, a bound, a meaning.
 
 This model is the one truth: `conf/broker.yaml` is generated from it, loading refuses what it does
-not name, and every key can be overridden by the environment (`JOSEFINE__RAFT__ID=3`). Units come
+not name, and every key can be overridden by the environment (`JOSEFINE__BROKER__ID=3`). Units come
 last in a name (`_ms`, `_bytes`); `null` means "no limit" or "derived", as the meaning says.
 """
 
 from __future__ import annotations
 
-import ipaddress
-import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from josefine_broker.base.limits import CONNECTION_IN_FLIGHT_MAX, FRAME_BYTES_MAX
 from josefine_broker.config_source import ConfigError, Source, read_source
+from josefine_broker.config_values import (
+    Address,
+    Addresses,
+    Bytes,
+    Count,
+    Flag,
+    HostPort,
+    Listener,
+    Listeners,
+    NodeId,
+    TimeoutMs,
+    Voter,
+    Voters,
+)
 
-__all__ = ["BrokerConfig", "ConfigError", "HostPort", "Listener", "load_config"]
-
-TIMEOUT_MS_MIN = 5
-"""A timeout below this is a unit mistake (seconds for milliseconds), not a wish."""
+__all__ = ["BrokerConfig", "ConfigError", "HostPort", "Listener", "Voter", "load_config"]
 
 ENV_PREFIX = "JOSEFINE__"
-
-_HOST = re.compile(
-    r"^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*\.?$"
-)
-_LISTENER_NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_-]*$")
-
-
-class HostPort(NamedTuple):
-    """An address to bind or to dial; port 0 means any free port when binding."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
-
-
-class Listener(NamedTuple):
-    """A named address, in Kafka's sense: the name pairs a bound address with its advertised one."""
-
-    name: str
-    host: str
-    port: int
-
-    @property
-    def address(self) -> HostPort:
-        return HostPort(self.host, self.port)
-
-    def __str__(self) -> str:
-        return f"{self.name}://{self.address}"
-
-
-def parse_host_port(value: object) -> HostPort:
-    """`host:port`, `[v6]:port`; ValueError names what is wrong."""
-    if isinstance(value, HostPort):
-        return value
-    if not isinstance(value, str):
-        raise ValueError(f"must be host:port, got {value!r}")
-    host, colon, port_text = value.rpartition(":")
-    if not colon or not host:
-        raise ValueError(f"must be host:port, got {value!r}")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-        try:
-            ipaddress.IPv6Address(host)
-        except ValueError:
-            raise ValueError(f"{host!r} in {value!r} is not an IPv6 address") from None
-    elif re.fullmatch(r"[0-9.]+", host):
-        try:
-            ipaddress.IPv4Address(host)
-        except ValueError:
-            raise ValueError(f"{host!r} in {value!r} is not an IPv4 address") from None
-    elif not _HOST.match(host):
-        raise ValueError(f"{host!r} in {value!r} is not a host name")
-    if not re.fullmatch(r"[0-9]{1,5}", port_text) or int(port_text) > 65_535:
-        raise ValueError(f"port in {value!r} must be a number from 0 to 65535")
-    return HostPort(host, int(port_text))
-
-
-def parse_listener(value: object) -> Listener:
-    """`NAME://host:port`; ValueError names what is wrong."""
-    if isinstance(value, Listener):
-        return value
-    if not isinstance(value, str) or "://" not in value:
-        raise ValueError(f"must be NAME://host:port, got {value!r}")
-    name, _, address = value.partition("://")
-    if not _LISTENER_NAME.match(name):
-        raise ValueError(f"listener name {name!r} in {value!r} must be letters, digits, _ and -")
-    host, port = parse_host_port(address)
-    return Listener(name, host, port)
-
-
-def _parse_listeners(value: object) -> tuple[Listener, ...]:
-    if isinstance(value, str):  # the environment's form: comma-separated, as in Kafka
-        value = [part.strip() for part in value.split(",") if part.strip()]
-    if not isinstance(value, list | tuple):
-        raise ValueError(f"must be a list of NAME://host:port, got {value!r}")
-    listeners = tuple(parse_listener(item) for item in value)
-    names = [listener.name for listener in listeners]
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"listener name {name!r} is used twice")
-    return listeners
-
-
-def _unit(unit: str) -> dict[str, Any]:
-    return {"unit": unit}
-
-
-_TEXT = PlainSerializer(str, return_type=str)
-Address = Annotated[HostPort, BeforeValidator(parse_host_port), _TEXT]
-Listeners = Annotated[
-    tuple[Listener, ...],
-    BeforeValidator(_parse_listeners),
-    PlainSerializer(lambda ls: [str(item) for item in ls], return_type=list[str]),
-]
-NodeId = Annotated[int, Field(strict=True, ge=1, le=2**31 - 1)]
-TimeoutMs = Annotated[int, Field(strict=True, ge=TIMEOUT_MS_MIN, json_schema_extra=_unit("ms"))]
-Count = Annotated[int, Field(strict=True, ge=1)]
-Bytes = Annotated[int, Field(strict=True, ge=1, json_schema_extra=_unit("bytes"))]
-Flag = Annotated[bool, Field(strict=True)]
 
 
 class Section(BaseModel):
@@ -160,6 +59,19 @@ class IdentitySection(Section):
         description="What Metadata tells clients to dial, per listener name; a name left out"
         " advertises its bound address. A client is answered with the address of the listener it"
         " came through.",
+    )
+    inter_broker_listener: str | None = Field(
+        default=None,
+        description="Name of the listener that other brokers replicate through; null: the first.",
+    )
+    rack: Annotated[str, Field(strict=True, min_length=1, max_length=249)] | None = Field(
+        default=None,
+        description="Where this broker stands: copies of a partition are spread over racks, and a"
+        " consumer of the same rack reads from this broker; null: no rack.",
+    )
+    controlled_shutdown_timeout_ms: TimeoutMs = Field(
+        default=5_000,
+        description="Time that a stopping broker has to hand its leaderships to others.",
     )
     auto_create_topics: Flag = Field(
         default=True,
@@ -253,13 +165,44 @@ class LogSection(Section):
 class RaftSection(Section):
     """The chained Raft that keeps the cluster's metadata."""
 
-    id: NodeId | None = Field(default=None, description="Raft voter number; null: the broker's id.")
+    id: NodeId | None = Field(
+        default=None, description="Raft node number; null: the broker's id, which it must equal."
+    )
+    listener: Address = Field(
+        default=HostPort("127.0.0.1", 9093),
+        description="Address where the other brokers' Raft reaches this one, as host:port; port 0"
+        " is any free port.",
+    )
+    advertised: Address | None = Field(
+        default=None,
+        description="What the others are told to dial, as host:port; null: this broker's address"
+        " in raft.voters, else the bound one.",
+    )
+    voters: Voters = Field(
+        default=(),
+        description="Who forms a new cluster, as id@host:port, the same list at each of them;"
+        " empty: this broker alone. Without effect once there is data.",
+    )
+    seeds: Addresses = Field(
+        default=(),
+        description="Raft addresses of a running cluster to join, as host:port; any one that"
+        " answers is enough. Excludes raft.voters.",
+    )
+    voters_max: Annotated[Count, Field(le=9)] = Field(
+        default=5,
+        description="Brokers that vote; who joins later follows as an observer. Use an odd one.",
+    )
+    snapshot_blocks: Annotated[Count, Field(ge=10)] = Field(
+        default=10_000,
+        description="Applied blocks after which a snapshot replaces them.",
+    )
     heartbeat_timeout_ms: TimeoutMs = Field(
         default=100, description="Time between two signs of life of the raft leader."
     )
     election_timeout_ms: TimeoutMs = Field(
-        default=1_000,
-        description="Silence after which a voter campaigns; at least twice the heartbeat.",
+        default=500,
+        description="Silence after which a voter campaigns (drawn from one to two times this);"
+        " at least twice the heartbeat.",
     )
     proposal_timeout_ms: TimeoutMs = Field(
         default=10_000, description="Longest wait for a metadata change of the broker itself."
@@ -275,12 +218,67 @@ class RaftSection(Section):
         return self
 
 
+class ClusterSection(Section):
+    """How the controller (the raft leader) watches the brokers."""
+
+    heartbeat_interval_ms: TimeoutMs = Field(
+        default=250, description="Time between two heartbeats of a broker to the controller."
+    )
+    session_timeout_ms: TimeoutMs = Field(
+        default=1_250,
+        description="Silence after which a broker is fenced and its leaderships go to others; at"
+        " least twice the heartbeat.",
+    )
+    imbalance_check_interval_ms: TimeoutMs = Field(
+        default=30_000,
+        description="Time between two looks at leaderships that are not with the preferred"
+        " (first) replica.",
+    )
+    peer_queue_bytes_max: Bytes = Field(
+        default=16_777_216,
+        description="Raft messages kept for one peer that does not read; past that the oldest go.",
+    )
+
+    @model_validator(mode="after")
+    def _session_outlasts_heartbeat(self) -> ClusterSection:
+        if self.session_timeout_ms < 2 * self.heartbeat_interval_ms:
+            raise ValueError(
+                "session_timeout_ms must be at least twice heartbeat_interval_ms, got "
+                f"{self.session_timeout_ms} and {self.heartbeat_interval_ms}"
+            )
+        return self
+
+
+class ReplicationSection(Section):
+    """How this broker follows the leaders of its partitions."""
+
+    lag_time_max_ms: TimeoutMs = Field(
+        default=10_000,
+        description="A follower that has not caught up for this long leaves the in-sync set.",
+    )
+    fetch_wait_ms: TimeoutMs = Field(
+        default=500, description="Longest wait of a follower's fetch when there is nothing new."
+    )
+    fetch_bytes_max: Bytes = Field(
+        default=10_485_760, description="Largest answer to a follower's fetch."
+    )
+    partition_fetch_bytes_max: Bytes = Field(
+        default=1_048_576, description="Largest part of one partition in such an answer."
+    )
+    throttle_bytes_per_second: Bytes | None = Field(
+        default=None,
+        description="Bound of what this broker fetches for replicas that are not in sync; null:"
+        " none.",
+    )
+
+
 class AdminSection(Section):
-    """The HTTP listener of `/health` and `/metrics`."""
+    """The HTTP listener of `/health`, `/metrics` and `/cluster`."""
 
     address: Address | None = Field(
         default=HostPort("127.0.0.1", 9644),
-        description="host:port of /health and /metrics; port 0 is any free port; null: off.",
+        description="host:port of /health, /metrics and /cluster; port 0 is any free port;"
+        " null: off.",
     )
 
 
@@ -300,6 +298,8 @@ class BrokerConfig(Section):
     topic_defaults: TopicDefaultsSection = TopicDefaultsSection()
     log: LogSection = LogSection()
     raft: RaftSection = RaftSection()
+    cluster: ClusterSection = ClusterSection()
+    replication: ReplicationSection = ReplicationSection()
     admin: AdminSection = AdminSection()
     logging: LoggingSection = LoggingSection()
 
@@ -318,11 +318,41 @@ class BrokerConfig(Section):
                 raise ValueError(
                     f"broker.advertised_listeners {advertised} is no address a client can dial"
                 )
+        inter_broker = self.broker.inter_broker_listener
+        if inter_broker is not None and inter_broker not in bound:
+            raise ValueError(
+                f"broker.inter_broker_listener {inter_broker!r} is not in broker.listeners"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _raft_fits(self) -> BrokerConfig:
+        broker_id, raft = self.broker.id, self.raft
+        if raft.id not in (None, broker_id):
+            raise ValueError(f"raft.id {raft.id} must equal broker.id {broker_id}, or be left out")
+        if raft.voters and raft.seeds:
+            raise ValueError(
+                "raft.voters (form a cluster) and raft.seeds (join one) exclude each other"
+            )
+        own = self.own_voter
+        if raft.voters and own is None:
+            raise ValueError(
+                f"raft.voters does not list this broker ({broker_id}); to join use raft.seeds"
+            )
+        if own is not None and raft.advertised is None and raft.listener.port != own.port:
+            raise ValueError(
+                f"raft.voters says that broker {broker_id} is at {own.address}, but raft.listener"
+                f" is {raft.listener}; if that is right, set raft.advertised"
+            )
         return self
 
     @property
-    def raft_id(self) -> int:
-        return self.broker.id if self.raft.id is None else self.raft.id
+    def own_voter(self) -> Voter | None:
+        return next((each for each in self.raft.voters if each.id == self.broker.id), None)
+
+    @property
+    def inter_broker_listener(self) -> str:
+        return self.broker.inter_broker_listener or self.broker.listeners[0].name
 
 
 def key_paths() -> list[str]:

@@ -153,8 +153,8 @@ class Node:
         config = self.config.raft
         raft_host = RaftHost(
             self.config.broker.data_dir / "raft",
-            node_id=self.config.raft_id,
-            voters=[self.config.raft_id],
+            node_id=self.config.broker.id,
+            voters=[self.config.broker.id],
             cluster_id=cluster_id,
             clock=self._clock,
             rng=random.Random(),

@@ -77,6 +77,7 @@ class BrokerProcess:
                 "data_dir": str(self.data_dir),
                 "listeners": [f"PLAINTEXT://127.0.0.1:{self._port}"],
             },
+            "raft": {"listener": "127.0.0.1:0"},
             "admin": {"address": "127.0.0.1:0"},
         }
         for name, value in self.overrides.items():

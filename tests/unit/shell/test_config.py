@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from conf.generate import TARGET, broker_yaml
-from josefine_broker.config import ConfigError, HostPort, Listener, key_paths, load_config
+from josefine_broker.config import ConfigError, HostPort, Listener, Voter, key_paths, load_config
 
 
 def written(tmp_path: Path, text: str, name: str = "broker.yaml") -> Path:
@@ -96,6 +96,39 @@ def test_advertised_listener_must_be_bound_and_dialable(tmp_path: Path) -> None:
     assert "at least one listener" in refusal(tmp_path, "broker:\n  listeners: []\n")
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("voters: ['1@127.0.0.1:9093', '1@127.0.0.1:9094']", "voter 1 is listed twice"),
+        ("voters: ['127.0.0.1:9093']", "must be id@host:port, got '127.0.0.1:9093'"),
+        ("voters: ['0@a:9093']", "must be id@host:port"),
+        ("voters: ['1@a:0']", "has port 0, which nobody can dial"),
+        ("voters: ['2@a:9093']", "does not list this broker (1); to join use raft.seeds"),
+        ("voters: ['1@a:9999']", "is at a:9999, but raft.listener is 127.0.0.1:9093"),
+        ("{voters: ['1@a:9093'], seeds: ['b:9093']}", "exclude each other"),
+        ("seeds: b", "must be host:port, got 'b'"),
+        ("id: 2", "raft.id 2 must equal broker.id 1"),
+        ("voters_max: 10", "less than or equal to 9"),
+    ],
+)
+def test_members_that_cannot_form_or_join_a_cluster_are_refused(
+    tmp_path: Path, text: str, expected: str
+) -> None:
+    """Checklist row 12."""
+    text = text if text.startswith("{") else "{" + text + "}"
+    assert expected in refusal(tmp_path, f"raft: {text}\n")
+
+
+def test_session_outlasts_heartbeat(tmp_path: Path) -> None:
+    message = refusal(tmp_path, "cluster:\n  session_timeout_ms: 400\n")
+    assert "at least twice heartbeat_interval_ms, got 400 and 250" in message
+
+
+def test_inter_broker_listener_is_one_of_the_listeners(tmp_path: Path) -> None:
+    message = refusal(tmp_path, "broker:\n  inter_broker_listener: INTERNAL\n")
+    assert "'INTERNAL' is not in broker.listeners" in message
+
+
 def test_election_timeout_outlasts_heartbeat(tmp_path: Path) -> None:
     message = refusal(tmp_path, "raft:\n  election_timeout_ms: 150\n")
     assert "at least twice heartbeat_timeout_ms, got 150 and 100" in message
@@ -104,7 +137,9 @@ def test_election_timeout_outlasts_heartbeat(tmp_path: Path) -> None:
 def test_environment_overrides_every_kind_of_key(tmp_path: Path) -> None:
     """Checklist row 12."""
     env = {
+        "JOSEFINE__BROKER__ID": "3",
         "JOSEFINE__RAFT__ID": "3",
+        "JOSEFINE__RAFT__VOTERS": "1@a:9093, 3@[::1]:9093",
         "JOSEFINE__LOG__RETENTION_MS": "null",
         "JOSEFINE__BROKER__AUTO_CREATE_TOPICS": "false",
         "JOSEFINE__BROKER__LISTENERS": "IN://127.0.0.1:0,OUT://[::1]:9093",
@@ -112,7 +147,9 @@ def test_environment_overrides_every_kind_of_key(tmp_path: Path) -> None:
         "JOSEFINE_FAIL": "not a configuration key",
     }
     config = load_config(written(tmp_path, "raft:\n  id: 2\n"), env)
-    assert config.raft_id == 3
+    assert config.broker.id == 3
+    assert config.raft.voters == (Voter(1, "a", 9093), Voter(3, "::1", 9093))
+    assert config.own_voter == Voter(3, "::1", 9093)
     assert config.log.retention_ms is None
     assert config.broker.auto_create_topics is False
     assert config.broker.listeners == (Listener("IN", "127.0.0.1", 0), Listener("OUT", "::1", 9093))

@@ -1,0 +1,174 @@
+"""The kinds of values that a configuration has: addresses, listeners, voters, times, sizes.
+
+Each says what it refuses in words that fit after the name of its key.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import BeforeValidator, Field, PlainSerializer
+
+TIMEOUT_MS_MIN = 5
+"""A timeout below this is a unit mistake (seconds for milliseconds), not a wish."""
+
+_HOST = re.compile(
+    r"^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*\.?$"
+)
+_LISTENER_NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_-]*$")
+
+
+class HostPort(NamedTuple):
+    """An address to bind or to dial; port 0 means any free port when binding."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+class Listener(NamedTuple):
+    """A named address, in Kafka's sense: the name pairs a bound address with its advertised one."""
+
+    name: str
+    host: str
+    port: int
+
+    @property
+    def address(self) -> HostPort:
+        return HostPort(self.host, self.port)
+
+    def __str__(self) -> str:
+        return f"{self.name}://{self.address}"
+
+
+class Voter(NamedTuple):
+    """One of the brokers that form a cluster: its id and where its raft listener is."""
+
+    id: int
+    host: str
+    port: int
+
+    @property
+    def address(self) -> HostPort:
+        return HostPort(self.host, self.port)
+
+    def __str__(self) -> str:
+        return f"{self.id}@{self.address}"
+
+
+def parse_host_port(value: object) -> HostPort:
+    """`host:port`, `[v6]:port`; ValueError names what is wrong."""
+    if isinstance(value, HostPort):
+        return value
+    if not isinstance(value, str):
+        raise ValueError(f"must be host:port, got {value!r}")
+    host, colon, port_text = value.rpartition(":")
+    if not colon or not host:
+        raise ValueError(f"must be host:port, got {value!r}")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+        try:
+            ipaddress.IPv6Address(host)
+        except ValueError:
+            raise ValueError(f"{host!r} in {value!r} is not an IPv6 address") from None
+    elif re.fullmatch(r"[0-9.]+", host):
+        try:
+            ipaddress.IPv4Address(host)
+        except ValueError:
+            raise ValueError(f"{host!r} in {value!r} is not an IPv4 address") from None
+    elif not _HOST.match(host):
+        raise ValueError(f"{host!r} in {value!r} is not a host name")
+    if not re.fullmatch(r"[0-9]{1,5}", port_text) or int(port_text) > 65_535:
+        raise ValueError(f"port in {value!r} must be a number from 0 to 65535")
+    return HostPort(host, int(port_text))
+
+
+def parse_listener(value: object) -> Listener:
+    """`NAME://host:port`; ValueError names what is wrong."""
+    if isinstance(value, Listener):
+        return value
+    if not isinstance(value, str) or "://" not in value:
+        raise ValueError(f"must be NAME://host:port, got {value!r}")
+    name, _, address = value.partition("://")
+    if not _LISTENER_NAME.match(name):
+        raise ValueError(f"listener name {name!r} in {value!r} must be letters, digits, _ and -")
+    host, port = parse_host_port(address)
+    return Listener(name, host, port)
+
+
+def parse_voter(value: object) -> Voter:
+    """`id@host:port`; ValueError names what is wrong."""
+    if isinstance(value, Voter):
+        return value
+    id_text, at, address = value.partition("@") if isinstance(value, str) else ("", "", "")
+    if not at or not re.fullmatch(r"[0-9]{1,10}", id_text) or not 1 <= int(id_text) < 2**31:
+        raise ValueError(f"must be id@host:port, got {value!r}")
+    host, port = parse_host_port(address)
+    if port == 0:
+        raise ValueError(f"{value!r} has port 0, which nobody can dial")
+    return Voter(int(id_text), host, port)
+
+
+def _parse_listeners(value: object) -> tuple[Listener, ...]:
+    listeners = tuple(parse_listener(item) for item in _items(value, "NAME://host:port"))
+    names = [listener.name for listener in listeners]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"listener name {name!r} is used twice")
+    return listeners
+
+
+def _parse_voters(value: object) -> tuple[Voter, ...]:
+    voters = tuple(parse_voter(item) for item in _items(value, "id@host:port"))
+    ids = [voter.id for voter in voters]
+    for id_ in ids:
+        if ids.count(id_) > 1:
+            raise ValueError(f"voter {id_} is listed twice")
+    return voters
+
+
+def _parse_addresses(value: object) -> tuple[HostPort, ...]:
+    return tuple(parse_host_port(item) for item in _items(value, "host:port"))
+
+
+def _items(value: object, what: str) -> list[object]:
+    """The items of a list; a text is the environment's form: comma-separated, as in Kafka."""
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"must be a list of {what}, got {value!r}")
+    return list(value)
+
+
+def unit(name: str) -> dict[str, Any]:
+    """What the generated file prints as the unit of a key."""
+    return {"unit": name}
+
+
+_TEXT = PlainSerializer(str, return_type=str)
+Address = Annotated[HostPort, BeforeValidator(parse_host_port), _TEXT]
+Listeners = Annotated[
+    tuple[Listener, ...],
+    BeforeValidator(_parse_listeners),
+    PlainSerializer(lambda ls: [str(item) for item in ls], return_type=list[str]),
+]
+Voters = Annotated[
+    tuple[Voter, ...],
+    BeforeValidator(_parse_voters),
+    PlainSerializer(lambda voters: [str(item) for item in voters], return_type=list[str]),
+]
+Addresses = Annotated[
+    tuple[HostPort, ...],
+    BeforeValidator(_parse_addresses),
+    PlainSerializer(lambda items: [str(item) for item in items], return_type=list[str]),
+]
+NodeId = Annotated[int, Field(strict=True, ge=1, le=2**31 - 1)]
+TimeoutMs = Annotated[int, Field(strict=True, ge=TIMEOUT_MS_MIN, json_schema_extra=unit("ms"))]
+Count = Annotated[int, Field(strict=True, ge=1)]
+Bytes = Annotated[int, Field(strict=True, ge=1, json_schema_extra=unit("bytes"))]
+Flag = Annotated[bool, Field(strict=True)]
