@@ -114,6 +114,32 @@ class RaftPort(Protocol):
     def propose(self, payload: bytes, deadline_ms: int) -> object: ...
 
 
+class QuorumMember(NamedTuple):
+    """One member of the metadata's Raft; -1 where this broker does not know."""
+
+    broker_id: int
+    log_end_height: int = -1
+    last_fetch_ms: int = -1
+    last_caught_up_ms: int = -1
+    """Wall clock, as Kafka tells these two."""
+
+
+class QuorumView(NamedTuple):
+    """The metadata's Raft as this broker sees it: all of it on the leader, less elsewhere."""
+
+    leader_id: int
+    term: int
+    commit_height: int
+    voters: tuple[QuorumMember, ...]
+    observers: tuple[QuorumMember, ...] = ()
+
+
+class QuorumPort(Protocol):
+    """Who decides on metadata (KIP-595)."""
+
+    def describe(self) -> QuorumView: ...
+
+
 class RequestInfo(NamedTuple):
     """One request's envelope. `header` is the wire's request header."""
 
@@ -190,6 +216,14 @@ class Context:
     """What this process calls itself: it takes a role only in an image that knows it by it."""
     controller_id: int = -1
     """The broker that leads the Raft, as far as the shell knows it; -1: none."""
+    controller_term: int | None = None
+    """The term in which this broker is the controller; None: it is not."""
+    applied_height: int = 0
+    """Height of the last Raft block that the image holds."""
+    controller_term: int | None = None
+    """The term in which this broker is the controller; None: it is not."""
+    quorum: QuorumPort | None = None
+    """None: nothing is known of it (a handler without a Raft beside it)."""
     partitions: dict[tuple[str, int], HostedPartition] = field(default_factory=dict)
     unopened: dict[tuple[str, int], str] = field(default_factory=dict)
     """Partitions of this broker whose log could not be opened, and why."""
