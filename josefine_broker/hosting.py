@@ -120,12 +120,12 @@ class Hosting:
         if removed:
             log.info("segments expired", extra={"segments": removed})
 
-    def close(self) -> None:
+    def close(self, broker_epoch: int) -> None:
         """Sync and close every log with its producers' state. Raises OSError."""
         job = self._high_watermarks.due(self._current_high_watermarks())
         if job is not None:
             job()
-        self._manager.close(self._snapshot)
+        self._manager.close(self._snapshot, broker_epoch)
         self._hosted.clear()
 
     def _high_watermark(self, tp: TopicPartition) -> int:

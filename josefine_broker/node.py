@@ -74,7 +74,6 @@ class Node:
         """What was started, to be stopped in reverse order."""
         self._server: Server | None = None
         self._stops_cleanly = False
-        self._replaying = True
 
     async def start(self, say: Say) -> None:
         """Recover and serve; `say` gets each line for the user. Raises BindError, DataDirError,
@@ -135,7 +134,7 @@ class Node:
     async def _close_logs(self, flusher: Flusher, hosting: Hosting) -> None:
         await asyncio.to_thread(flusher.stop)
         if self._stops_cleanly:
-            hosting.close()
+            hosting.close(-1)
 
     def _context(self, hosting: Hosting, raft_port: _RaftPort, cluster_id: str) -> Context:
         return new_context(
@@ -170,14 +169,13 @@ class Node:
             await raft_host.start()
         except CorruptStore as error:
             raise CorruptData(f"metadata: {error}") from error
-        self._replaying = False
         if raft_host.recovered is not None:
             say(f"metadata: {raft_host.recovered.report()}")
         return raft_host
 
     def _apply(self, ctx: Context, block: Block) -> None:
         try:
-            apply_block(ctx, block.payload, At(*block.id), replaying=self._replaying)
+            apply_block(ctx, block.payload, At(*block.id))
         except Fatal as error:  # the task that calls us would only keep it for whoever awaits it
             self._failed(error)
             raise

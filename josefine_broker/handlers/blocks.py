@@ -21,9 +21,7 @@ from josefine_broker.handlers.groups import forget_missing_topics, load_groups, 
 from josefine_broker.handlers.replication import brokers_changed, take_role, wake_all
 
 
-def apply_block(
-    ctx: Context, payload: bytes | memoryview, at: At, *, replaying: bool = False
-) -> None:
+def apply_block(ctx: Context, payload: bytes | memoryview, at: At) -> None:
     """Apply the payload of the block at `at`. Raises Fatal."""
     try:
         change, origin = decode_change(payload)
@@ -34,8 +32,7 @@ def apply_block(
         ctx.image = apply(ctx.image, change, at)
     except KafkaError as refused:
         error = refused
-    if replaying:
-        return
+    ctx.applied_height = at.height
     if error is None:
         reconcile(ctx)
     proposal = ctx.proposals.settle(origin, error)
@@ -46,9 +43,10 @@ def apply_block(
     ctx.parked.wake(origin, ctx.clock.monotonic_ms())
 
 
-def replace_image(ctx: Context, image: MetadataImage) -> None:
+def replace_image(ctx: Context, image: MetadataImage, height: int) -> None:
     """A snapshot stands for all blocks up to its height."""
     ctx.image = image
+    ctx.applied_height = height
     reconcile(ctx)
 
 

@@ -3,10 +3,12 @@
 Layout: `<topic>-<partition>/` with `partition.json` (format version, names, topic id), written
 before any log file; a deleted partition is renamed to `~deleted.<topic id>.<partition>` first (`~`
 is in no topic name) and removed afterwards, so its name is free at once and a crash finishes later.
-`clean-shutdown.marker` is written by `close` and taken away by the next start.
+`clean-shutdown.marker` is written by `close` with the broker epoch of that process, and taken away
+by the next start: a directory put back from an older copy names an older epoch (KIP-966).
 """
 
 import json
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from uuid import UUID
@@ -26,6 +28,8 @@ DELETED_PREFIX = "~deleted."
 
 FORMAT_VERSION = 1
 _KIND_CLEAN_SHUTDOWN = 4
+_MARKER = struct.Struct(">q")
+NO_EPOCH = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +53,10 @@ class LogManager:
         self._logs: dict[TopicPartition, PartitionLog] = {}
         names = files.list("")
         self.first_start = not any(self._is_partition(name) for name in names)
-        self.clean_shutdown = self._take_marker() or self.first_start
+        marker = self._take_marker()
+        self.clean_shutdown = marker is not None or self.first_start
+        self.previous_epoch = NO_EPOCH if marker is None else marker
+        """Broker epoch of the process that stopped cleanly."""
         for name in names:
             if name.startswith(DELETED_PREFIX):
                 files.remove_tree(name)
@@ -57,15 +64,18 @@ class LogManager:
     def _is_partition(self, name: str) -> bool:
         return not name.startswith("~") and PARTITION_FILE in self._files.list(name)
 
-    def _take_marker(self) -> bool:
-        """Whether the marker was there; from here on every stop is unclean until `close`."""
+    def _take_marker(self) -> int | None:
+        """The epoch in the marker, if it was there; from here on every stop is unclean until
+        `close`."""
         try:
             payload = read_checked(self._files, CLEAN_SHUTDOWN_FILE, _KIND_CLEAN_SHUTDOWN, 1)
         except CorruptData:
             payload = None
         self._files.remove(CLEAN_SHUTDOWN_FILE)
         self._files.sync_directory("")
-        return payload is not None
+        if payload is None or len(payload) != _MARKER.size:
+            return None
+        return int(_MARKER.unpack(payload)[0])
 
     def found(self) -> list[FoundPartition]:
         """Every partition on disk. Raises CorruptData naming a `partition.json` that is damaged."""
@@ -192,7 +202,11 @@ class LogManager:
                 continue
         return removed
 
-    def close(self, snapshot: Callable[[TopicPartition], bytes | None] | None = None) -> None:
+    def close(
+        self,
+        snapshot: Callable[[TopicPartition], bytes | None] | None = None,
+        broker_epoch: int = NO_EPOCH,
+    ) -> None:
         """Sync and close every log; the marker is written only when all of that worked.
 
         Stop the flusher before. Raises the first OSError, with every log closed.
@@ -206,4 +220,6 @@ class LogManager:
         self._logs.clear()
         if failure is not None:
             raise failure
-        write_checked(self._files, CLEAN_SHUTDOWN_FILE, _KIND_CLEAN_SHUTDOWN, 1, b"")
+        write_checked(
+            self._files, CLEAN_SHUTDOWN_FILE, _KIND_CLEAN_SHUTDOWN, 1, _MARKER.pack(broker_epoch)
+        )

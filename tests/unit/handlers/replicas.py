@@ -173,7 +173,6 @@ class Replicas:
             settings=self.settings,
         )
         ctx.incarnation = f"{broker_id}-{self.starts}"
-        known = self.image.brokers.get(broker_id)
         self.ctx[broker_id], self.hosting[broker_id] = ctx, hosting
         self.applied[broker_id] = 0
         self.held.discard(broker_id)
@@ -184,7 +183,7 @@ class Replicas:
                 endpoints=(self.endpoint(broker_id),),
                 rack=f"rack{broker_id}" if self.racks else None,
                 clean=manager.clean_shutdown,
-                previous_epoch=-1 if known is None else known.epoch,
+                previous_epoch=manager.previous_epoch,
             )
         )
         self.elect()
@@ -210,7 +209,7 @@ class Replicas:
 
     def stop(self, broker_id: int) -> None:
         """A clean stop."""
-        self.hosting[broker_id].close()
+        self.hosting[broker_id].close(self.image.brokers[broker_id].epoch)
         self.kill(broker_id)
 
     def fence(self, broker_id: int, *, fenced: bool = True) -> None:

@@ -131,9 +131,12 @@ class World:
             reconcile(self.ctx)
 
     def apply(self, payload: bytes, *, replaying: bool = False) -> None:
-        """The next committed block."""
+        """The next committed block; nothing is hosted while the image does not know who we are."""
         self.height += 1
-        apply_block(self.ctx, payload, At(TERM, self.height), replaying=replaying)
+        incarnation = self.ctx.incarnation
+        self.ctx.incarnation = "" if replaying else incarnation
+        apply_block(self.ctx, payload, At(TERM, self.height))
+        self.ctx.incarnation = incarnation
 
     def start_broker(self, broker_id: int) -> None:
         """A new incarnation, registered and unfenced."""
@@ -154,7 +157,7 @@ class World:
 
     def restart(self, *, clean: bool = False) -> World:
         if clean:
-            self.hosting.close()
+            self.hosting.close(self.ctx.broker_epoch)
         return World(self.settings, files=self.files, history=self.raft.committed)
 
     def ask(self, api_key: int, request: Any, *, version: int | None = None) -> Any:

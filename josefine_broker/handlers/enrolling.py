@@ -1,0 +1,160 @@
+"""This broker's own place in the cluster: it registers, is heard, and takes its leave.
+
+Rules: each process is an incarnation and registers itself once; it is proposed again until the
+image shows it. From then on the controller hears it every interval, whether it is fenced or not. A
+process whose broker was registered by another one, or removed by command, has no place any more and
+must stop. Nothing here waits: the owner calls `step` at `wake_at_ms` and after each change of the
+image, sends the heartbeat it returns to the controller, and hands in the answer.
+"""
+
+from enum import Enum
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.core.changes import RegisterBroker
+from josefine_broker.core.controller import Heartbeat, HeartbeatAnswer
+from josefine_broker.core.image import BrokerEntry
+from josefine_broker.core.proposals import Proposal
+from josefine_broker.handlers.context import Context
+
+RETRY_MS = 100
+"""Between two attempts to register after one that was refused for a passing reason."""
+
+
+class Place(Enum):
+    """Where this process stands in the cluster."""
+
+    UNKNOWN = "unknown"  # the image does not show this incarnation (yet)
+    FENCED = "fenced"  # registered; leads nothing and counts in no new ISR
+    SERVING = "serving"  # unfenced
+    LEAVING = "leaving"  # asked to stop; hands over its leaderships
+    LEFT = "left"  # nothing is left that another broker could do for it
+    DISMISSED = "dismissed"  # another process, or nobody, is this broker now
+
+
+class DismissedError(Exception):
+    """This process must stop: it is not (or no longer) the broker it set out to be. One sentence
+    for the user."""
+
+
+class Enrolment:
+    """One per process. `registration` names what never changes in its life."""
+
+    def __init__(
+        self,
+        ctx: Context,
+        registration: RegisterBroker,
+        *,
+        heartbeat_ms: int,
+        proposal_timeout_ms: int,
+    ) -> None:
+        self._ctx = ctx
+        self._registration = registration
+        self._heartbeat_ms = heartbeat_ms
+        self._proposal_timeout_ms = proposal_timeout_ms
+        self._proposal: Proposal | None = None
+        self._was_registered = False
+        self._refusal = ""
+        self._due_ms = 0
+        self._told: int | None = None
+        """The controller that the last heartbeat went to."""
+        self._wants_shutdown = False
+        self._may_stop = False
+        ctx.incarnation = registration.incarnation
+
+    @property
+    def place(self) -> Place:
+        entry = self._entry()
+        if entry is None:
+            return Place.DISMISSED if self._was_registered else Place.UNKNOWN
+        if self._wants_shutdown:
+            return Place.LEFT if self._may_stop else Place.LEAVING
+        return Place.FENCED if entry.fenced else Place.SERVING
+
+    def leave(self) -> None:
+        """Ask to stop: heartbeats say so from now on."""
+        self._wants_shutdown = True
+        self._due_ms = 0
+
+    def step(self, *, can_propose: bool = True) -> Heartbeat | None:
+        """What to tell the controller now, if anything; proposes the registration while it is
+        missing (not while `can_propose` is False: who joins asks a member to do it).
+
+        Raises DismissedError.
+        """
+        ctx = self._ctx
+        entry = self._entry()
+        if entry is None:
+            self._check_dismissed()
+            if can_propose:
+                self._register()
+            return None
+        self._was_registered = True
+        now_ms = ctx.clock.monotonic_ms()
+        controller = ctx.controller_id
+        if controller < 0 or (now_ms < self._due_ms and controller == self._told):
+            return None
+        self._told = controller
+        self._due_ms = now_ms + self._heartbeat_ms
+        return Heartbeat(
+            broker_id=ctx.broker_id,
+            broker_epoch=entry.epoch,
+            applied_height=ctx.applied_height,
+            wants_shutdown=self._wants_shutdown,
+        )
+
+    def answered(self, answer: HeartbeatAnswer) -> None:
+        """The controller's word."""
+        self._may_stop = answer.known_epoch and answer.may_stop
+        if answer.known_epoch and self._wants_shutdown and not answer.may_stop:
+            self._due_ms = min(self._due_ms, self._ctx.clock.monotonic_ms() + RETRY_MS)
+
+    def wake_at_ms(self) -> int | None:
+        """When `step` is due if nothing happens before."""
+        if self._entry() is None:
+            return None if self._proposal is not None else self._due_ms
+        return self._due_ms
+
+    # -- registering
+
+    def _entry(self) -> BrokerEntry | None:
+        entry = self._ctx.image.brokers.get(self._ctx.broker_id)
+        if entry is None or entry.incarnation != self._registration.incarnation:
+            return None
+        return entry
+
+    def _check_dismissed(self) -> None:
+        if self._refusal:
+            raise DismissedError(self._refusal)
+        if not self._was_registered:
+            return
+        broker_id = self._ctx.broker_id
+        if broker_id in self._ctx.image.brokers:
+            raise DismissedError(
+                f"another process was started as broker {broker_id}; this one has stopped"
+            )
+        raise DismissedError(f"broker {broker_id} was removed from the cluster")
+
+    def _register(self) -> None:
+        ctx = self._ctx
+        now_ms = ctx.clock.monotonic_ms()
+        if self._proposal is not None or now_ms < self._due_ms:
+            return
+        self._due_ms = now_ms + RETRY_MS
+        deadline_ms = now_ms + self._proposal_timeout_ms
+        try:
+            self._proposal = ctx.propose(self._registration, deadline_ms)
+        except KafkaError:
+            return
+        ctx.answer_when_settled([self._proposal], deadline_ms, self._settled)
+
+    def _settled(self) -> None:
+        """Registered (and the image shows it), refused, or in doubt: `step` looks again."""
+        proposal, self._proposal = self._proposal, None
+        assert proposal is not None
+        error = proposal.error
+        if error is not None and error.code is not ErrorCode.request_timed_out:
+            self.refused(str(error))
+
+    def refused(self, reason: str) -> None:
+        """The cluster does not take this broker: the next `step` says so."""
+        self._refusal = f"broker {self._ctx.broker_id} was not registered: {reason}"
