@@ -3,8 +3,9 @@
 A read is queued, asked, confirmed, done. The leader takes the commit of its time and waits until a
 majority answered a round that began after it; another node asks the leader, whose answer is that
 commit. Then the read waits until the commit is applied here. A read changes nothing, so it may be
-asked again and again, and is: after a loss of leadership, and while an answer is overdue. What has
-no result at its deadline ends without one.
+asked again and again, and is: after a loss of leadership, and while an answer is overdue. Each
+question has a number of its own, and its answer holds for the reads that were begun before it left,
+never for later ones that wait with them. What has no result at its deadline ends without one.
 """
 
 import heapq
@@ -19,6 +20,10 @@ __all__ = ["Reads"]
 _Asker = tuple[NodeId | None, int]
 """Whose read it is (None: ours) and its number there."""
 
+QUESTIONS_MAX = 16
+"""Questions to the leader whose answers still count, so that answers may take longer than a
+heartbeat, after which a question is repeated under a new number."""
+
 
 class Reads:
     """Mutable queue of reads on their way."""
@@ -30,9 +35,10 @@ class Reads:
         "_next_number",
         "_open",
         "_outstanding_max",
+        "_questions",
         "_queued",
-        "_sent",
         "_sent_ms",
+        "_unanswered",
         "done",
     )
 
@@ -44,7 +50,8 @@ class Reads:
         self._deadlines: list[tuple[int, int]] = []
         self._queued: list[_Asker] = []
         self._asked: deque[tuple[_Asker, int, BlockId]] = deque()  # as leader: round, commit
-        self._sent: dict[int, list[_Asker]] = {}  # to our leader: number of the last of them → all
+        self._questions: dict[int, list[int]] = {}  # to our leader: number → our reads
+        self._unanswered: dict[int, None] = {}  # reads in some question; an ordered set
         self._sent_ms = 0
         self._confirmed: list[tuple[int, BlockId]] = []  # until applied
         self.done: list[ReadDone] = []
@@ -53,12 +60,15 @@ class Reads:
         """A read of ours. Raises Refused when too many are open."""
         if len(self._open) >= self._outstanding_max:
             raise Refused(f"{self._outstanding_max} reads are open already")
-        number = self._next_number
-        self._next_number += 1
+        number = self._new_number()
         self._open.add(number)
         heapq.heappush(self._deadlines, (deadline_ms, number))
         self._queued.append((None, number))
         return number
+
+    def _new_number(self) -> int:
+        self._next_number += 1
+        return self._next_number - 1
 
     def add_for(self, sender: NodeId, number: int) -> None:
         """A read that another node asks us for. Past the bound it is dropped: it asks again."""
@@ -90,21 +100,25 @@ class Reads:
     # -- elsewhere
 
     def send(self, now_ms: int) -> int:
-        """All queued reads go to the leader under the number of the last, which is returned."""
-        number = self._queued[-1][1]
-        self._sent[number] = self._queued
+        """All queued reads go to the leader in one question, whose number is returned."""
+        question = self._new_number()
+        reads = self._questions[question] = [number for _, number in self._queued]
+        self._unanswered.update(dict.fromkeys(reads))
         self._sent_ms = now_ms
         self._queued = []
-        return number
+        if len(self._questions) > QUESTIONS_MAX:
+            del self._questions[next(iter(self._questions))]
+        return question
 
     def send_again(self, sent_until_ms: int) -> None:
-        """The question or its answer was lost, if it left that long ago."""
-        if self._sent and self._sent_ms <= sent_until_ms:
+        """The question or its answer was lost, or is late, if it left that long ago."""
+        if self._unanswered and self._sent_ms <= sent_until_ms:
             self._requeue()
 
-    def answered(self, number: int, commit: BlockId) -> None:
-        """The leader's word for the reads that were sent under this number."""
-        for _, read in self._sent.pop(number, ()):
+    def answered(self, question: int, commit: BlockId) -> None:
+        """The leader's word for the reads of this question."""
+        for read in self._questions.pop(question, ()):
+            self._unanswered.pop(read, None)
             self._confirmed.append((read, commit))
 
     # -- everywhere
@@ -114,12 +128,12 @@ class Reads:
         self._queued = [asker for asker in self._queued if asker[0] is None]
         self._queued += [asker for asker, _, _ in self._asked if asker[0] is None]
         self._asked.clear()
+        self._questions.clear()
         self._requeue()
 
     def _requeue(self) -> None:
-        for askers in self._sent.values():
-            self._queued += askers
-        self._sent.clear()
+        self._queued += [(None, read) for read in self._unanswered]
+        self._unanswered.clear()
         self._forget_ended()
 
     def _forget_ended(self) -> None:

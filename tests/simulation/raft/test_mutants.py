@@ -21,6 +21,7 @@ from raft.election import on_vote_request
 from raft.forwarding import on_propose
 from raft.members import MemberHistory, Members
 from raft.outbox import Outbox, _promises
+from raft.reads import Reads
 from raft.replication import (
     _answer,
     _confirm_rounds,
@@ -155,6 +156,13 @@ MUTANTS = [
         old="answered[core.members.majority - 1]",
         new="answered[0]",
         scenario="read_index",
+    ),
+    Mutant(
+        breaks="an answer about reading is for the reads begun before its question",
+        function=Reads.send,
+        old="question = self._new_number()",
+        new="question = self._queued[-1][1]",
+        scenario="read_late_answer",
     ),
     Mutant(
         breaks="a read waits for a commit of the leader's own term",

@@ -18,7 +18,7 @@ SEEDS = range(500)
 SMALL = {1: range(10), 2: range(30), 3: range(30), 4: range(20)}
 """Nodes → seeds: in small clusters other things are rare."""
 
-REGRESSIONS: tuple[tuple[int, int], ...] = ()
+REGRESSIONS: tuple[tuple[int, int], ...] = ((100947, 5),)
 """(seed, nodes) that once found a fault in the simulator as it is now."""
 
 HAPPENS_MIN = 30
