@@ -22,8 +22,10 @@ NOT_SERVED: dict[str, str] = {
         "cleanup.policy=compact is taken and described, and everything is kept until it is built"
     ),
     "SaslHandshake, SaslAuthenticate, ACL APIs": "security is a later issue; listen on loopback",
-    "AlterPartitionReassignments, ElectLeaders, ListPartitionReassignments": (
-        "one broker has nothing to reassign"
+    "UpdateFeatures v0": "it cannot say which downgrades are meant; no client sends it any more",
+    "AlterReplicaLogDirs": "a broker has one log directory",
+    "AddRaftVoter, RemoveRaftVoter": (
+        "the controller chooses the voters among the registered brokers; UnregisterBroker removes one"
     ),
     "ConsumerGroupHeartbeat, Share* and Streams* APIs": "later than the classic group protocol",
     "GetTelemetrySubscriptions, PushTelemetry": "clients work without; metrics are at /metrics",

@@ -23,13 +23,14 @@ from josefine_broker.core.changes import (
     CreateTopic,
     Decision,
     DeleteTopic,
+    FeatureLevel,
     IsrItem,
     PartitionState,
     ReassignItem,
     ReassignPartitions,
     RegisterBroker,
     Replicas,
-    SetFeature,
+    SetFeatures,
     UnregisterBroker,
 )
 from josefine_broker.core.features import check_level, understands
@@ -40,7 +41,7 @@ from josefine_broker.core.image import (
     PartitionEntry,
     TopicEntry,
 )
-from josefine_broker.core.reassignment import retarget
+from josefine_broker.core.reassignment import check_target, retarget
 
 MIN_INSYNC = "min.insync.replicas"
 
@@ -67,10 +68,8 @@ def apply(image: MetadataImage, change: Change, at: At) -> MetadataImage:
             return _alter_config(image, change)
         case ReassignPartitions():
             return _reassign(image, change)
-        case SetFeature(name=name, level=level):
-            check_level(image.brokers.values(), name, level)
-            features = {key: value for key, value in image.features.items() if key != name}
-            return replace(image, features={**features, name: level} if level else features)
+        case SetFeatures(levels=levels):
+            return _set_features(image, levels, at)
         case AllocateProducerIds(first_id=first_id, count=count):
             if first_id != image.next_producer_id:
                 raise KafkaError(
@@ -105,13 +104,13 @@ def _register(image: MetadataImage, change: RegisterBroker, at: At) -> MetadataI
         admin=change.admin,
         features=change.features,
     )
-    features = image.features
-    if not image.brokers and not features:  # the first broker of all finalizes what it understands
-        features = {each.name: each.max_level for each in change.features}
+    if not image.brokers and not image.features:
+        # The first broker of all finalizes what it understands.
+        levels = {each.name: each.max_level for each in change.features}
+        image = replace(image, features=levels, features_epoch=at.height)
     image = replace(
         image,
         brokers={**image.brokers, broker_id: broker},
-        features=features,
         unregistered=image.unregistered - {broker_id},
     )
     return _end_leaderships(image, broker_id)
@@ -125,6 +124,20 @@ def _check_features(image: MetadataImage, change: RegisterBroker) -> None:
                 f"the cluster is at {name} {level}, which broker {change.broker_id} does not "
                 "understand",
             )
+
+
+def _set_features(image: MetadataImage, levels: tuple[FeatureLevel, ...], at: At) -> MetadataImage:
+    features = dict(image.features)
+    for name, previous, level in levels:
+        known = features.get(name, 0)
+        if known != previous:
+            raise KafkaError(
+                ErrorCode.invalid_update_version, f"'{name}' is at {known} by now, not {previous}"
+            )
+        check_level(image.brokers.values(), name, level)
+        features[name] = level
+    features = {name: level for name, level in features.items() if level}
+    return replace(image, features=features, features_epoch=at.height)
 
 
 def _end_leaderships(image: MetadataImage, broker_id: int) -> MetadataImage:
@@ -245,11 +258,10 @@ def _isr_fits(image: MetadataImage, broker_id: int, entry: PartitionEntry, item:
 
 def _reassign(image: MetadataImage, change: ReassignPartitions) -> MetadataImage:
     def moved(entry: PartitionEntry, item: ReassignItem) -> PartitionEntry:
-        target = item.target
-        if target is not None and not (target and image.brokers.keys() >= set(target)):
-            return entry
         try:
-            made = retarget(entry, target)
+            if item.target is not None:
+                check_target(item.target, image.brokers)
+            made = retarget(entry, item.target)
         except KafkaError:
             return entry
         if made == entry:

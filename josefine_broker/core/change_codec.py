@@ -19,6 +19,7 @@ from josefine_broker.core.changes import (
     CreateTopic,
     Decision,
     DeleteTopic,
+    FeatureLevel,
     IsrItem,
     Origin,
     PartitionState,
@@ -26,7 +27,7 @@ from josefine_broker.core.changes import (
     ReassignPartitions,
     RegisterBroker,
     Replicas,
-    SetFeature,
+    SetFeatures,
     UnregisterBroker,
 )
 from josefine_broker.core.image import (
@@ -221,10 +222,10 @@ _TABLE = (
     _Kind("alter_isr", AlterIsr, _alter_isr_plain, _alter_isr_change),
     _Kind("reassign_partitions", ReassignPartitions, _reassign_plain, _reassign_change),
     _Kind(
-        "set_feature",
-        SetFeature,
-        lambda c: {"name": c.name, "level": c.level},
-        lambda p: SetFeature(name=p["name"], level=p["level"]),
+        "set_features",
+        SetFeatures,
+        lambda c: {"levels": c.levels},
+        lambda p: SetFeatures(levels=tuple(FeatureLevel(*each) for each in p["levels"])),
     ),
     _Kind("create_topic", CreateTopic, _create_topic_plain, _create_topic_change),
     _Kind(

@@ -150,12 +150,19 @@ class ReassignPartitions:
     items: tuple[ReassignItem, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetFeature:
-    """Finalize a feature at a level that every broker understands; 0 takes it away."""
+class FeatureLevel(NamedTuple):
+    """A feature's new level, if it still is at `previous`; 0 is the absence of one."""
 
     name: str
+    previous: int
     level: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetFeatures:
+    """Finalize levels that every broker understands (KIP-584), all of them or none."""
+
+    levels: tuple[FeatureLevel, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +221,7 @@ Change = (
     | Decision
     | AlterIsr
     | ReassignPartitions
-    | SetFeature
+    | SetFeatures
     | CreateTopic
     | DeleteTopic
     | CreatePartitions

@@ -13,7 +13,9 @@ Rules:
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from enum import Enum
 
+from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.core.image import NO_LEADER, BrokerEntry, PartitionEntry
 
 
@@ -114,6 +116,40 @@ def prefer(entry: PartitionEntry, brokers: Liveness) -> PartitionEntry:
     if preferred not in entry.isr or preferred not in brokers.live:
         return entry
     return led_by(entry, preferred, entry.isr, entry.elr)
+
+
+class ElectionType(Enum):
+    """What ElectLeaders may ask for, by its numbers (KIP-460)."""
+
+    PREFERRED = 0  # the first replica, from the ISR
+    UNCLEAN = 1  # anybody, where nobody leads: records may be lost
+
+
+def elect(
+    entry: PartitionEntry, brokers: Liveness, rules: ElectionRules, election: ElectionType
+) -> PartitionEntry:
+    """The entry under a leader that was asked for by a person.
+
+    Raises KafkaError(election_not_needed | preferred_leader_not_available |
+    eligible_leaders_not_available).
+    """
+    if election is ElectionType.PREFERRED:
+        preferred = entry.replicas[0]
+        if entry.leader == preferred:
+            raise KafkaError(ErrorCode.election_not_needed, "the preferred replica leads")
+        after = prefer(entry, brokers)
+        if after.leader != preferred:
+            raise KafkaError(
+                ErrorCode.preferred_leader_not_available,
+                f"the preferred replica, broker {preferred}, is not live or not in sync",
+            )
+        return after
+    if entry.leader != NO_LEADER:
+        raise KafkaError(ErrorCode.election_not_needed, f"broker {entry.leader} leads")
+    after = settle(entry, brokers, replace(rules, unclean_allowed=True))
+    if after.leader == NO_LEADER:
+        raise KafkaError(ErrorCode.eligible_leaders_not_available, "none of the replicas is live")
+    return after
 
 
 def led_by(

@@ -23,12 +23,12 @@ def understands(features: Iterable[FeatureRange], name: str, level: int) -> bool
 
 
 def check_level(brokers: Iterable[BrokerEntry], name: str, level: int) -> None:
-    """Raises KafkaError(feature_update_failed) naming the first broker that cannot follow."""
-    if level < 0:
-        raise KafkaError(ErrorCode.invalid_request, f"{name} cannot be at level {level}")
+    """Raises KafkaError(invalid_update_version) naming the first broker that cannot follow."""
+    if level < 0 or (level == 0 and name == JOSEFINE_VERSION):
+        raise KafkaError(ErrorCode.invalid_update_version, f"'{name}' cannot be at level {level}")
     for broker in brokers:
         if level > 0 and not understands(broker.features, name, level):
             raise KafkaError(
-                ErrorCode.feature_update_failed,
-                f"broker {broker.broker_id} does not understand {name} {level}",
+                ErrorCode.invalid_update_version,
+                f"broker {broker.broker_id} does not understand '{name}' {level}",
             )

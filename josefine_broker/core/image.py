@@ -133,6 +133,8 @@ class MetadataImage:
     next_producer_id: int = 0
     features: Mapping[str, int] = field(default_factory=_nothing)
     """Finalized levels (KIP-584): every registered broker understands them."""
+    features_epoch: int = -1
+    """Height of the block that last set them: clients compare it (KIP-584)."""
     unregistered: frozenset[int] = frozenset()
     """Brokers removed by command: they leave Raft too, and may register again."""
 
@@ -163,6 +165,7 @@ class MetadataImage:
             "topics": [topic_to_plain(self.topics[name]) for name in sorted(self.topics)],
             "next_producer_id": self.next_producer_id,
             "features": dict(self.features),
+            "features_epoch": self.features_epoch,
             "unregistered": sorted(self.unregistered),
         }
         return canonical_json(plain)
@@ -186,6 +189,7 @@ class MetadataImage:
                 topic_names={topic.topic_id: name for name, topic in topics.items()},
                 next_producer_id=plain["next_producer_id"],
                 features={str(name): int(level) for name, level in plain["features"].items()},
+                features_epoch=plain["features_epoch"],
                 unregistered=frozenset(plain["unregistered"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -5,6 +5,7 @@ and when all of them are in the ISR the old ones go. What is asked last holds: a
 the one before, none cancels it. The ISR never loses its last member to it.
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
@@ -15,6 +16,17 @@ from josefine_broker.core.image import NO_LEADER, PartitionEntry
 def original(entry: PartitionEntry) -> tuple[int, ...]:
     """The replicas as they were before the reassignment under way."""
     return tuple(each for each in entry.replicas if each not in entry.adding)
+
+
+def check_target(target: tuple[int, ...], known: Collection[int]) -> None:
+    """Raises KafkaError(invalid_replica_assignment) for a target no partition can have."""
+    if not target or len(set(target)) != len(target):
+        raise KafkaError(
+            ErrorCode.invalid_replica_assignment, f"empty or repeated brokers {list(target)}"
+        )
+    unknown = sorted(each for each in target if each not in known)
+    if unknown:
+        raise KafkaError(ErrorCode.invalid_replica_assignment, f"unknown brokers {unknown}")
 
 
 def retarget(entry: PartitionEntry, target: tuple[int, ...] | None) -> PartitionEntry:

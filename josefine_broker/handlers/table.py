@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from josefine_broker.base.errors import KafkaError
 from josefine_broker.handlers import (
     alter_configs,
+    alter_partition_reassignments,
     create_partitions,
     create_topics,
     delete_records,
@@ -17,18 +18,23 @@ from josefine_broker.handlers import (
     describe_cluster,
     describe_configs,
     describe_log_dirs,
+    describe_quorum,
     describe_topic_partitions,
+    elect_leaders,
     fetch,
     find_coordinator,
     incremental_alter_configs,
     init_producer_id,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
     metadata,
     offset_commit,
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    unregister_broker,
+    update_features,
 )
 from josefine_broker.handlers.api_versions import ApiVersionsHandler
 from josefine_broker.handlers.context import Handler
@@ -73,6 +79,7 @@ _CLIENT_APIS = (
     Api(33, "AlterConfigs", 0, 2, alter_configs.handle, alter_configs.refuse),
     Api(35, "DescribeLogDirs", 1, 5, describe_log_dirs.handle, describe_log_dirs.refuse),
     Api(37, "CreatePartitions", 0, 3, create_partitions.handle, create_partitions.refuse),
+    Api(43, "ElectLeaders", 0, 2, elect_leaders.handle, elect_leaders.refuse),
     Api(
         44,
         "IncrementalAlterConfigs",
@@ -81,7 +88,26 @@ _CLIENT_APIS = (
         incremental_alter_configs.handle,
         incremental_alter_configs.refuse,
     ),
+    Api(
+        45,
+        "AlterPartitionReassignments",
+        0,
+        1,
+        alter_partition_reassignments.handle,
+        alter_partition_reassignments.refuse,
+    ),
+    Api(
+        46,
+        "ListPartitionReassignments",
+        0,
+        0,
+        list_partition_reassignments.handle,
+        list_partition_reassignments.refuse,
+    ),
+    Api(55, "DescribeQuorum", 0, 2, describe_quorum.handle, describe_quorum.refuse),
+    Api(57, "UpdateFeatures", 1, 2, update_features.handle, update_features.refuse),
     Api(60, "DescribeCluster", 0, 2, describe_cluster.handle, describe_cluster.refuse),
+    Api(64, "UnregisterBroker", 0, 0, unregister_broker.handle, unregister_broker.refuse),
     Api(
         75,
         "DescribeTopicPartitions",

@@ -15,12 +15,13 @@ from josefine_broker.core.changes import (
     Change,
     CreateTopic,
     Decision,
+    FeatureLevel,
     IsrItem,
     PartitionState,
     ReassignItem,
     ReassignPartitions,
     RegisterBroker,
-    SetFeature,
+    SetFeatures,
     UnregisterBroker,
 )
 from josefine_broker.core.image import (
@@ -119,13 +120,41 @@ def test_broker_that_does_not_understand_a_finalized_level_cannot_register(
 def test_feature_level_needs_every_broker() -> None:
     image = image_of(brokers=[broker(1, features=V12), broker(2, features=V1)])
 
-    up = SetFeature(name="josefine.version", level=2)
-    assert refused(image, up) is ErrorCode.feature_update_failed
-    assert refused(image, SetFeature(name="f", level=-1)) is ErrorCode.invalid_request
+    assert refused(image, level("josefine.version", 0, 2)) is ErrorCode.invalid_update_version
+    assert refused(image, level("f", 0, -1)) is ErrorCode.invalid_update_version
 
-    image = after(image, SetFeature(name="josefine.version", level=1))
-    assert image.features == {"josefine.version": 1}
-    assert after(image, SetFeature(name="josefine.version", level=0)).features == {}
+    image = after(image, level("josefine.version", 0, 1), height=77)
+    assert (image.features, image.features_epoch) == ({"josefine.version": 1}, 77)
+
+
+def test_feature_level_is_compared_with_what_its_proposer_saw() -> None:
+    image = replace(image_of(brokers=[broker(1, features=V12)]), features={"josefine.version": 1})
+
+    image = after(image, level("josefine.version", 1, 2))
+
+    assert refused(image, level("josefine.version", 1, 2)) is ErrorCode.invalid_update_version
+
+
+def test_feature_can_be_taken_away_but_for_the_one_that_all_formats_hang_on() -> None:
+    image = replace(image_of(), features={"josefine.version": 1, "other": 1})
+
+    assert refused(image, level("josefine.version", 1, 0)) is ErrorCode.invalid_update_version
+    assert after(image, level("other", 1, 0)).features == {"josefine.version": 1}
+
+
+def test_features_are_set_together_or_not_at_all() -> None:
+    known = (FeatureRange("a", 1, 1), FeatureRange("b", 1, 1))
+    image = image_of(brokers=[broker(1, features=known)])
+
+    both = SetFeatures(levels=(FeatureLevel("a", 0, 1), FeatureLevel("b", 0, 2)))
+    assert refused(image, both) is ErrorCode.invalid_update_version
+
+    both = SetFeatures(levels=(FeatureLevel("a", 0, 1), FeatureLevel("b", 0, 1)))
+    assert after(image, both).features == {"a": 1, "b": 1}
+
+
+def level(name: str, previous: int, new: int) -> SetFeatures:
+    return SetFeatures(levels=(FeatureLevel(name, previous, new),))
 
 
 def test_broker_with_replicas_cannot_be_unregistered() -> None:

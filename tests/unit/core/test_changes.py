@@ -21,13 +21,14 @@ from josefine_broker.core.changes import (
     CreateTopic,
     Decision,
     DeleteTopic,
+    FeatureLevel,
     IsrItem,
     Origin,
     PartitionState,
     ReassignItem,
     ReassignPartitions,
     RegisterBroker,
-    SetFeature,
+    SetFeatures,
     UnregisterBroker,
 )
 from josefine_broker.core.image import (
@@ -125,7 +126,17 @@ changes = st.one_of(
             st.builds(ReassignItem, ids, st.integers(0, 3), st.none() | members), max_size=2
         ).map(tuple),
     ),
-    st.builds(SetFeature, name=st.just("f"), level=st.integers(-1, 3)),
+    st.builds(
+        SetFeatures,
+        levels=st.tuples(
+            st.builds(
+                FeatureLevel,
+                name=st.just("f"),
+                previous=st.integers(0, 3),
+                level=st.integers(-1, 3),
+            )
+        ),
+    ),
     st.builds(
         CreateTopic,
         name=names,

@@ -11,8 +11,10 @@ from josefine_broker.core.change_codec import encode_change
 from josefine_broker.core.changes import (
     At,
     BrokerState,
+    Change,
     CreateTopic,
     Decision,
+    DeleteTopic,
     Origin,
     RegisterBroker,
 )
@@ -145,7 +147,7 @@ class World:
         if broker_id == self.ctx.broker_id:
             self.ctx.incarnation = name
         register = RegisterBroker(broker_id=broker_id, incarnation=name, endpoints=(at,))
-        self.raft.propose(encode_change(register, ELSEWHERE), 0)
+        self.propose(register)
         self.fence(broker_id, fenced=False)
 
     def fence(self, broker_id: int, *, fenced: bool = True) -> None:
@@ -153,7 +155,7 @@ class World:
         epoch = self.ctx.image.brokers[broker_id].epoch
         state = BrokerState(broker_id, epoch, fenced, False, False)
         decision = Decision(controller_term=TERM, reason="test", brokers=(state,))
-        self.raft.propose(encode_change(decision, ELSEWHERE), 0)
+        self.propose(decision)
 
     def restart(self, *, clean: bool = False) -> World:
         if clean:
@@ -174,16 +176,26 @@ class World:
         self.clock.elapsed_ms += ms
         self.ctx.parked.tick(self.clock.elapsed_ms)
 
+    def propose(self, change: Change) -> None:
+        """As another broker would."""
+        self.raft.propose(encode_change(change, ELSEWHERE), 0)
+
+    def topic_id(self) -> UUID:
+        return UUID(int=self.ctx.rng.getrandbits(128), version=4)
+
     def create(self, name: str = "orders", partitions: int = 1, **config: str) -> UUID:
         """A topic with all replicas here; `max_message_bytes="10"` sets max.message.bytes."""
         change = CreateTopic(
             name=name,
-            topic_id=UUID(int=self.ctx.rng.getrandbits(128), version=4),
+            topic_id=self.topic_id(),
             replicas=((1,),) * partitions,
             config=tuple((key.replace("_", "."), value) for key, value in config.items()),
         )
-        self.raft.propose(encode_change(change, ELSEWHERE), 0)
+        self.propose(change)
         return change.topic_id
+
+    def delete(self, name: str) -> None:
+        self.propose(DeleteTopic(topic_id=self.ctx.image.topics[name].topic_id))
 
     def produce(
         self,

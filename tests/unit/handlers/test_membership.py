@@ -1,0 +1,224 @@
+"""UnregisterBroker, UpdateFeatures, DescribeQuorum, and what ApiVersions says of features."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from josefine_broker.base.errors import ErrorCode
+from josefine_broker.core.changes import CreateTopic
+from josefine_broker.core.features import JOSEFINE_VERSION
+from josefine_broker.core.image import Address, FeatureRange
+from josefine_broker.core.parked import Parked
+from josefine_broker.handlers.context import QuorumMember, QuorumView
+from josefine_broker.wire.entities import (
+    describe_quorum,
+    unregister_broker,
+    update_features,
+)
+from tests.unit.handlers.world import World
+
+UPGRADE, SAFE_DOWNGRADE = 1, 2
+BAD_LEVEL = ErrorCode.invalid_update_version
+
+
+def unregister(world: World, broker_id: int) -> Any:
+    return world.ask(64, unregister_broker.UnregisterBrokerRequest(broker_id=broker_id))
+
+
+def test_broker_without_replicas_is_unregistered() -> None:
+    """Checklist row 10."""
+    world = World(brokers=3)
+
+    assert unregister(world, 3).error_code == ErrorCode.none
+    assert sorted(world.ctx.image.brokers) == [1, 2]
+    assert world.ctx.image.unregistered == {3}
+
+
+def test_unknown_broker_cannot_be_unregistered() -> None:
+    world = World()
+
+    assert unregister(world, 7).error_code == ErrorCode.broker_id_not_registered
+
+
+def test_broker_that_holds_replicas_stays_registered() -> None:
+    world = World(brokers=2)
+    world.propose(CreateTopic(name="t", topic_id=world.topic_id(), replicas=((2,), (2, 1))))
+
+    answer = unregister(world, 2)
+
+    assert answer.error_code == ErrorCode.invalid_request
+    assert answer.error_message == ("broker 2 holds replicas of 2 partitions: reassign them first")
+    assert 2 in world.ctx.image.brokers
+
+
+def test_unregistering_waits_for_the_block() -> None:
+    world = World(brokers=2)
+    world.raft.at_once = False
+
+    waiting = unregister(world, 2)
+    again = unregister(world, 2)
+    assert isinstance(waiting, Parked)
+    world.raft.deliver()
+
+    response: Any = waiting.response
+    assert response.error_code == ErrorCode.none
+    assert again.response.error_code == ErrorCode.broker_id_not_registered
+
+
+def world_at(level: int, *, supports: int = 2, brokers: int = 1) -> World:
+    """A cluster at a level of josefine.version; every broker knows levels up to `supports`."""
+    world = World(brokers=brokers)
+    known = (FeatureRange(JOSEFINE_VERSION, 1, supports),)
+    image = world.ctx.image
+    world.ctx.image = replace(
+        image,
+        brokers={key: replace(each, features=known) for key, each in image.brokers.items()},
+        features={JOSEFINE_VERSION: level},
+        features_epoch=3,
+    )
+    return world
+
+
+def update(
+    world: World, level: int, kind: int = UPGRADE, name: str = JOSEFINE_VERSION, **fields: Any
+) -> Any:
+    key = update_features.FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
+    request = update_features.UpdateFeaturesRequest(feature_updates=(key,), **fields)
+    return world.ask(57, request)
+
+
+def level(world: World) -> int:
+    return world.ctx.image.features[JOSEFINE_VERSION]
+
+
+def test_level_is_raised_when_every_broker_understands_it() -> None:
+    world = world_at(1, brokers=2)
+
+    answer = update(world, 2)
+
+    assert answer.error_code == ErrorCode.none
+    assert level(world) == 2
+    assert world.ctx.image.features_epoch == world.height
+
+
+def test_level_that_one_broker_does_not_understand_is_refused() -> None:
+    """A rolling upgrade ends with the last broker's code, not before."""
+    world = world_at(1, brokers=2)
+    old = replace(world.ctx.image.brokers[2], features=(FeatureRange(JOSEFINE_VERSION, 1, 1),))
+    world.ctx.image = replace(world.ctx.image, brokers={**world.ctx.image.brokers, 2: old})
+
+    answer = update(world, 2)
+
+    assert answer.error_code == BAD_LEVEL
+    assert answer.error_message == "broker 2 does not understand 'josefine.version' 2"
+    assert [each.error_code for each in answer.results] == [BAD_LEVEL]
+    assert level(world) == 1
+
+
+@pytest.mark.parametrize(
+    ("wanted", "kind"), [(1, UPGRADE), (3, UPGRADE), (2, 9), (-1, UPGRADE), (0, SAFE_DOWNGRADE)]
+)
+def test_level_is_not_changed_the_wrong_way(wanted: int, kind: int) -> None:
+    world = world_at(2)
+
+    assert update(world, wanted, kind).error_code == BAD_LEVEL
+    assert level(world) == 2
+
+
+def test_level_goes_down_when_asked_for_as_a_downgrade_and_not_up() -> None:
+    world = world_at(2)
+
+    assert update(world, 1, SAFE_DOWNGRADE).error_code == ErrorCode.none
+    assert level(world) == 1
+    assert update(world, 2, SAFE_DOWNGRADE).error_code == BAD_LEVEL
+
+
+def test_level_that_is_there_already_and_a_check_only_propose_nothing() -> None:
+    world = world_at(1)
+    before = len(world.raft.committed)
+
+    assert update(world, 1).error_code == ErrorCode.none
+    assert update(world, 2, validate_only=True).error_code == ErrorCode.none
+    assert len(world.raft.committed) == before
+
+
+def test_feature_nobody_knows_is_refused() -> None:
+    assert update(world_at(1), 1, name="kraft.version").error_code == BAD_LEVEL
+
+
+def test_feature_named_twice_is_refused() -> None:
+    key = update_features.FeatureUpdateKey(feature=JOSEFINE_VERSION, max_version_level=2)
+    request = update_features.UpdateFeaturesRequest(feature_updates=(key, key))
+
+    assert world_at(1).ask(57, request).error_code == ErrorCode.invalid_request
+
+
+def test_updates_of_two_clients_at_once_are_told_apart() -> None:
+    world = world_at(1)
+    world.raft.at_once = False
+
+    first, second = update(world, 2), update(world, 2)
+    world.raft.deliver()
+
+    assert first.response.error_code == ErrorCode.none
+    assert second.response.error_code == BAD_LEVEL
+
+
+class Quorum:
+    """What the shell would say of its Raft."""
+
+    def describe(self) -> QuorumView:
+        return QuorumView(
+            leader_id=2,
+            term=5,
+            commit_height=41,
+            voters=(QuorumMember(2, 42, 900, 950), QuorumMember(1)),
+            observers=(QuorumMember(3, 7, 1, 1),),
+        )
+
+
+def quorum_of(world: World, topic: str = "__cluster_metadata", index: int = 0) -> Any:
+    e = describe_quorum
+    part = e.PartitionRequest(partition_index=index)
+    return world.ask(
+        55, e.DescribeQuorumRequest(topics=(e.TopicRequest(topic_name=topic, partitions=(part,)),))
+    )
+
+
+def test_quorum_is_told_as_kafkas_metadata_partition() -> None:
+    """KIP-595: term as leader epoch, heights as offsets with exclusive ends."""
+    world = World(brokers=3)
+    broker = replace(world.ctx.image.brokers[2], raft=Address("host2", 9093))
+    world.ctx.image = replace(world.ctx.image, brokers={**world.ctx.image.brokers, 2: broker})
+    world.ctx.quorum = Quorum()
+
+    answer = quorum_of(world)
+
+    (partition,) = answer.topics[0].partitions
+    assert (partition.leader_id, partition.leader_epoch, partition.high_watermark) == (2, 5, 42)
+    told = [
+        (m.replica_id, m.log_end_offset, m.last_fetch_timestamp, m.last_caught_up_timestamp)
+        for m in (*partition.current_voters, *partition.observers)
+    ]
+    assert told == [(2, 43, 900, 950), (1, -1, -1, -1), (3, 8, 1, 1)]
+    assert [(n.node_id, [(at.host, at.port) for at in n.listeners]) for n in answer.nodes] == [
+        (1, []),
+        (2, [("host2", 9093)]),
+        (3, []),
+    ]
+
+
+def test_other_partitions_have_no_quorum() -> None:
+    world = World()
+    world.ctx.quorum = Quorum()
+
+    for topic, index in (("orders", 0), ("__cluster_metadata", 1)):
+        (partition,) = quorum_of(world, topic, index).topics[0].partitions
+        assert partition.error_code == ErrorCode.unknown_topic_or_partition
+
+
+def test_broker_that_knows_no_quorum_says_so() -> None:
+    assert quorum_of(World()).error_code == ErrorCode.broker_not_available
