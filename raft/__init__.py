@@ -17,7 +17,7 @@ from raft.members import Members
 from raft.messages import Message
 from raft.node import Node
 from raft.proposals import Outcome, Proposal, Result
-from raft.ready import ReadDone, Ready, Status
+from raft.ready import Follower, ReadDone, Ready, Status
 from raft.roles import Role
 from raft.state import Batch, Recovered, Snapshot, State
 
@@ -32,6 +32,7 @@ __all__ = [
     "CorruptBlock",
     "CorruptStore",
     "DiskFiles",
+    "Follower",
     "Height",
     "InvariantBroken",
     "Members",

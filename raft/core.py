@@ -19,7 +19,7 @@ from raft.members import MemberHistory, Members
 from raft.messages import Message
 from raft.outbox import Outbox
 from raft.progress import Progress
-from raft.proposals import Proposals
+from raft.proposals import Proposals, Result
 from raft.reads import Reads
 from raft.roles import Role, RoleEvent, next_role
 from raft.state import Recovered, State
@@ -244,8 +244,17 @@ class Core:
         """Commit this block of the head path; end the proposals that it decides against."""
         had_led = self.leading is not None and self.chain.commit.term == self.term
         self.chain.advance_commit(height)
-        if had_led:  # what we placed in this term is all on our path
+        if had_led:  # what we placed in this term is on our path, what we placed before has ended
             return
         for id_ in self.proposals.placed_blocks():
-            if id_.height <= height and not self.chain.on_head_path(id_):
-                self.proposals.dead(id_)
+            if self.is_overtaken(id_):
+                self.proposals.end_block(id_, Result.DEAD)
+
+    def is_overtaken(self, id_: BlockId) -> bool:
+        """Can this block, above our root, never be committed any more, whether we have it or not?
+
+        The commit went another way; or it is of a later term, and terms do not fall along a path.
+        """
+        commit = self.chain.commit
+        decided = id_.height <= commit.height or id_.term < commit.term
+        return decided and not self.chain.on_head_path(id_)

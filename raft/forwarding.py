@@ -5,7 +5,9 @@ A proposal becomes a block; a read learns the block that must be applied before 
 
 from raft.block import BlockKind
 from raft.core import Core
+from raft.ids import BlockId
 from raft.messages import Propose, ProposeAnswer, ReadAnswer, ReadRequest
+from raft.proposals import Result, fate_below
 
 __all__ = [
     "on_propose",
@@ -37,7 +39,7 @@ def on_propose(core: Core, message: Propose) -> None:
 
     "Not appended" lets the sender try again, so it is said only when no copy of this message was
     or will be appended: the answer is remembered, and a node that may have led in that term before
-    a restart stays silent (the proposal then ends UNKNOWN at its deadline).
+    a restart stays silent (the proposal then ends with its term, see `sent.py`).
     """
     sender, term, number = message.sender, message.term, message.number
     if not core.forwarded.knows(sender, term, number):
@@ -53,18 +55,29 @@ def on_propose(core: Core, message: Propose) -> None:
 
 
 def on_propose_answer(core: Core, message: ProposeAnswer) -> None:
-    """Watch the block it became; or wait for the next sign of a leader and ask again."""
-    block_id, chain = message.block_id, core.chain
+    """Watch the block it became; or wait for the next sign of a leader and ask again.
+
+    The answer says what was done once, so it holds however late it comes, and in any later term.
+    """
+    block_id = message.block_id
     if block_id is None:
         core.proposals.wait_again(message.number, message.asked)
         return
-    if block_id.height <= chain.root.height:
-        return  # a snapshot overtook the answer: nobody can tell any more
     core.proposals.place(message.number, block_id)
-    if block_id.height <= chain.commit.height and not chain.on_head_path(block_id):
-        core.proposals.dead(block_id)
-    elif block_id.height <= core.outbox.applied.height:
-        core.proposals.committed(block_id)
+    result = _fate(core, block_id)
+    if result is not None:
+        core.proposals.end_block(block_id, result)
+
+
+def _fate(core: Core, block_id: BlockId) -> Result | None:
+    """What our chain says of this block by now; None: not decided, or not applied here yet."""
+    root = core.chain.root
+    if block_id.height < root.height:
+        kept = core.archive.tail.id_at(block_id.height)
+        return fate_below(root if kept is None else kept, block_id)
+    if core.is_overtaken(block_id):
+        return Result.DEAD
+    return Result.COMMITTED if block_id.height <= core.outbox.applied.height else None
 
 
 def send_reads(core: Core) -> None:

@@ -36,7 +36,7 @@ from raft.messages import (
     VoteRequest,
 )
 from raft.proposals import Proposal
-from raft.ready import Ready, Status
+from raft.ready import Follower, Ready, Status
 from raft.roles import RoleEvent
 from raft.state import Recovered
 
@@ -69,6 +69,16 @@ class Node:
             blocks_since_snapshot=core.outbox.applied.height - core.chain.root.height,
             bytes_since_snapshot=core.outbox.applied_bytes,
         )
+
+    def followers(self) -> dict[NodeId, Follower]:
+        """What the leader knows of every other member; empty elsewhere."""
+        leading = self._core.leading
+        if leading is None:
+            return {}
+        return {
+            id_: Follower(match=each.match, answered_ms=each.answered_ms)
+            for id_, each in leading.progress.items()
+        }
 
     @property
     def chain(self) -> Chain:
@@ -214,11 +224,9 @@ class Node:
         assert core.outbox.in_hand is None, "advance() the last Ready first"
         self._put_out()
         removed = tuple(core.chain.collect(core.config.collect_blocks_max))
-        for id_ in removed:
-            core.proposals.dead(id_)
         committed = core.outbox.applicable(core.chain)
         for block in committed:
-            core.proposals.committed(block.id)
+            core.proposals.applied(block)
         core.reads.applied(core.outbox.applied)
         outcomes, core.proposals.outcomes = tuple(core.proposals.outcomes), []
         reads, core.reads.done = tuple(core.reads.done), []
@@ -270,6 +278,8 @@ def _answer_stale(core: Core, message: Message) -> None:
         core.send(VoteAnswer, message.sender, pre=message.pre, granted=False)
     elif isinstance(message, Propose):
         forwarding.on_propose(core, message)
+    elif isinstance(message, ProposeAnswer):
+        forwarding.on_propose_answer(core, message)
 
 
 _STEPS: dict[type[Message], Callable[[Core, Any], None]] = {

@@ -1,19 +1,21 @@
 """The proposals somebody waits for, from the request to the one answer each of them gets.
 
 Rules: a proposal is waiting (in no block yet), sent (to the leader, no word back) or placed (in a
-known block). It ends once: COMMITTED, DEAD or, at its deadline, UNKNOWN. One that is still waiting
-at its deadline is DEAD without a block: nothing was appended, so a retry is safe.
+known block). It ends once: COMMITTED or DEAD as soon as the chain decides; UNKNOWN at its deadline,
+or before, when nothing that is still to come can tell. One that is still waiting at its deadline is
+DEAD without a block: nothing was appended, so a retry is safe.
 """
 
 import heapq
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from raft.block import BlockKind
+from raft.block import Block, BlockKind
 from raft.errors import Refused
-from raft.ids import BlockId, Height, Term
+from raft.ids import BlockId, Term
+from raft.sent import Sent
 
-__all__ = ["Outcome", "Proposal", "Proposals", "Result"]
+__all__ = ["Outcome", "Proposal", "Proposals", "Result", "fate_below"]
 
 
 class Result(Enum):
@@ -21,7 +23,7 @@ class Result(Enum):
 
     COMMITTED = auto()  # in the chain for ever, and applied before this is told
     DEAD = auto()  # not in the chain and never will be: safe to propose again
-    UNKNOWN = auto()  # the deadline came first; it may still be committed
+    UNKNOWN = auto()  # it may be committed, now or later: nobody can tell, or not in time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +70,7 @@ class Proposals:
         self._next_number = first_number
         self._open: dict[int, Proposal] = {}
         self._waiting: dict[int, None] = {}  # an ordered set
-        self._sent: dict[int, Term] = {}
+        self._sent = Sent()
         self._placed: dict[int, BlockId] = {}
         self._by_block: dict[BlockId, int] = {}
         self._deadlines: list[tuple[int, int]] = []
@@ -102,37 +104,43 @@ class Proposals:
 
     def sent(self, number: int, term: Term) -> None:
         """It is on its way to the leader of this term."""
-        self._sent[number] = term
+        self._sent.add(number, self._open[number].payload, term)
 
     def wait_again(self, number: int, asked: Term) -> None:
-        """It was not appended when it was sent in this term."""
-        if self._sent.get(number) == asked and number not in self._placed:
-            del self._sent[number]
+        """It was not appended when it was sent in this term, and never will be."""
+        if self._sent.was_sent_in(number, asked):
+            self._sent.remove(number)
             self._waiting[number] = None
 
     def place(self, number: int, block_id: BlockId) -> None:
         """It is in this block now."""
         if number in self._open:
             self._waiting.pop(number, None)
+            self._sent.remove(number)
             self._placed[number] = block_id
             self._by_block[block_id] = number
 
-    def committed(self, block_id: BlockId) -> None:
-        """The block is committed and handed out to be applied."""
+    def applied(self, block: Block) -> None:
+        """The block is committed and handed out to be applied: the next one on the path."""
+        self.end_block(block.id, Result.COMMITTED)
+        if self._sent:
+            self._end_sent(self._sent.applied(block))
+
+    def snapshot_came(self, last: BlockId) -> None:
+        """A snapshot up to `last` hides which blocks are on the path below it."""
+        for block_id in [id_ for id_ in self._by_block if id_.height <= last.height]:
+            self.end_block(block_id, fate_below(last, block_id))
+        self._end_sent(self._sent.hidden(last))
+
+    def _end_sent(self, left_behind: list[tuple[int, bool]]) -> None:
+        for number, maybe_committed in left_behind:
+            self._end(number, Result.UNKNOWN if maybe_committed else Result.DEAD)
+
+    def end_block(self, block_id: BlockId, result: Result) -> None:
+        """The proposal in this block, if it is one of ours, ends like this."""
         number = self._by_block.get(block_id)
         if number is not None:
-            self._end(number, Result.COMMITTED)
-
-    def dead(self, block_id: BlockId) -> None:
-        """A block that conflicts with this one is committed."""
-        number = self._by_block.get(block_id)
-        if number is not None:
-            self._end(number, Result.DEAD)
-
-    def lose_below(self, height: Height) -> None:
-        """A snapshot hides which blocks there were up to `height`: those end UNKNOWN in time."""
-        for block_id in [id_ for id_ in self._by_block if id_.height <= height]:
-            del self._placed[self._by_block.pop(block_id)]
+            self._end(number, result)
 
     def placed_blocks(self) -> list[BlockId]:
         return list(self._by_block)
@@ -153,8 +161,18 @@ class Proposals:
     def _end(self, number: int, result: Result) -> None:
         self._bytes -= len(self._open.pop(number).payload)
         self._waiting.pop(number, None)
-        self._sent.pop(number, None)
+        self._sent.remove(number)
         block_id = self._placed.pop(number, None)
         if block_id is not None:
             del self._by_block[block_id]
         self.outcomes.append(Outcome(number=number, result=result, block_id=block_id))
+
+
+def fate_below(root: BlockId, block_id: BlockId) -> Result:
+    """What is sure of a block at or below a committed one, the path between them being hidden."""
+    if block_id == root:
+        return Result.COMMITTED
+    # Terms do not fall along a path, and it has one block at each height.
+    if block_id.term > root.term or block_id.height == root.height:
+        return Result.DEAD
+    return Result.UNKNOWN

@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 
 from raft.block import Block
-from raft.ids import BlockId, NodeId, Term
+from raft.ids import BlockId, Height, NodeId, Term
 from raft.members import Members
 from raft.messages import Message
 from raft.proposals import Outcome
 from raft.roles import Role
 from raft.state import Batch, Snapshot
 
-__all__ = ["ReadDone", "Ready", "Status"]
+__all__ = ["Follower", "ReadDone", "Ready", "Status"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,3 +59,13 @@ class Status:
     """Blocks handed out to be applied that no snapshot stands for: what a restart applies again."""
     bytes_since_snapshot: int
     """Their payloads together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Follower:
+    """What a leader knows of another member, in its term."""
+
+    match: Height | None
+    """Highest block that it acknowledged; None: it has not answered yet."""
+    answered_ms: int
+    """When it was last heard, on the host's monotonic clock."""

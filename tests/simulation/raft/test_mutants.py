@@ -21,6 +21,7 @@ from raft.election import on_vote_request
 from raft.forwarding import on_propose
 from raft.members import MemberHistory, Members
 from raft.outbox import Outbox, _promises
+from raft.proposals import fate_below
 from raft.reads import Reads
 from raft.replication import (
     _answer,
@@ -32,6 +33,7 @@ from raft.replication import (
     tick_leader,
 )
 from raft.segment import _encode_state
+from raft.sent import Sent
 from raft.snapshots import on_snapshot_chunk
 from tests.simulation.raft.run import simulate
 from tests.simulation.raft.scenarios import SCENARIOS, play
@@ -114,9 +116,35 @@ MUTANTS = [
     ),
     Mutant(
         breaks="dead is told only of a block off the committed path",
-        function=core_rules.Core.commit_to,
-        old="and not self.chain.on_head_path(id_)",
-        new="",
+        function=core_rules.Core.is_overtaken,
+        old="return decided and not self.chain.on_head_path(id_)",
+        new="return decided",
+    ),
+    Mutant(
+        breaks="a proposal that was sent is not called dead when a block may be it",
+        function=Sent.applied,
+        old="if self._attempts[number].term == term:",
+        new="if False:",
+    ),
+    Mutant(
+        breaks="a proposal that was sent is appended in that term or never",
+        function=on_propose,
+        old="and term == core.term:",
+        new=":",
+    ),
+    Mutant(
+        breaks="a proposal that was sent does not outlive the term it was sent in",
+        function=Sent._left_behind,
+        old="if attempt.term >= term:",
+        new="if True:",
+        scenario="proposal_outlives_its_leader",
+    ),
+    Mutant(
+        breaks="of a block hidden by a snapshot nothing is claimed",
+        function=fate_below,
+        old="return Result.UNKNOWN",
+        new="return Result.DEAD",
+        scenario="proposal_behind_a_snapshot",
     ),
     Mutant(
         breaks="a forwarded proposal that arrives twice is appended once",

@@ -27,7 +27,7 @@ from raft.codec import decode, encode
 from raft.core import Core
 from raft.errors import InvariantBroken
 from raft.members import MemberHistory
-from raft.messages import Append, AppendAnswer, ProposeAnswer, SnapshotChunk, TakeOver
+from raft.messages import Append, AppendAnswer, SnapshotChunk, TakeOver
 from raft.reads import Reads
 from raft.segment import decode_snapshot, encode_snapshot
 from raft.state import Batch, State
@@ -189,21 +189,6 @@ def test_a_snapshot_of_what_is_here_already_only_commits_it() -> None:
     assert [getattr(message, "done", None) for message in said] == [True]
     assert one.commit == blocks[1].id
     assert one.node.status().head == blocks[2].id
-
-
-def test_an_answer_overtaken_by_a_snapshot_ends_nothing() -> None:
-    one = One()
-    blocks = run_of(GENESIS, 1, 3)
-    one.append(blocks, commit=blocks[2].id)
-    proposal = one.node.propose(b"d", one.now_ms, one.now_ms + 100)
-    one.work()
-    one.node.compact(b"state")
-
-    one.hear(ProposeAnswer, number=proposal.number, asked=Term(1), block_id=blocks[1].id)
-    one.node.tick(100)
-
-    (outcome,) = one.node.ready().outcomes
-    assert (outcome.result.name, outcome.block_id) == ("UNKNOWN", None)
 
 
 def test_an_acknowledgement_of_a_block_that_is_not_ours_counts_for_nothing() -> None:

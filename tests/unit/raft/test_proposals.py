@@ -1,10 +1,11 @@
 """Proposals: each ends once, and "not appended" is said only by who knows."""
 
 from raft import BlockId, BlockKind, Height, NodeId, Outcome, Result, Term
+from raft.block import make_block
 from raft.core import FORWARDED_MAX, Forwarded
 from raft.proposals import Proposals
 
-BLOCK = BlockId(Term(2), Height(9))
+BLOCK = make_block(BlockId(Term(2), Height(8)), Term(2), BlockKind.DATA, b"d")
 
 
 def book() -> Proposals:
@@ -22,14 +23,16 @@ def ends(proposals: Proposals) -> list[tuple[int, Result]]:
 def test_a_proposal_ends_once() -> None:
     proposals = book()
     number = one(proposals)
-    proposals.place(number, BLOCK)
+    proposals.place(number, BLOCK.id)
 
-    proposals.committed(BLOCK)
-    proposals.committed(BLOCK)
-    proposals.dead(BLOCK)
+    proposals.applied(BLOCK)
+    proposals.applied(BLOCK)
+    proposals.end_block(BLOCK.id, Result.DEAD)
     proposals.expire(1000)
 
-    assert proposals.outcomes == [Outcome(number=number, result=Result.COMMITTED, block_id=BLOCK)]
+    assert proposals.outcomes == [
+        Outcome(number=number, result=Result.COMMITTED, block_id=BLOCK.id)
+    ]
     assert len(proposals) == 0
     assert proposals.next_deadline_ms() is None
 
@@ -41,7 +44,7 @@ def test_waiting_ends_dead_sent_or_placed_ends_unknown() -> None:
     proposals.sent(waiting, Term(1))
     proposals.wait_again(waiting, Term(1))
     proposals.sent(sent, Term(1))
-    proposals.place(placed, BLOCK)
+    proposals.place(placed, BLOCK.id)
 
     proposals.expire(50)
 
@@ -62,24 +65,12 @@ def test_a_refusal_of_an_earlier_attempt_does_not_repeat_a_proposal() -> None:
     assert proposals.take_waiting() == []
 
 
-def test_a_snapshot_hides_what_became_of_a_placed_proposal() -> None:
-    proposals = book()
-    number = one(proposals)
-    proposals.place(number, BLOCK)
-
-    proposals.lose_below(Height(9))
-    proposals.dead(BLOCK)
-    proposals.expire(50)
-
-    assert ends(proposals) == [(number, Result.UNKNOWN)]
-
-
 def test_the_next_deadline_is_that_of_an_open_proposal() -> None:
     proposals = book()
     early = one(proposals, deadline_ms=10)
     one(proposals, deadline_ms=20)
-    proposals.place(early, BLOCK)
-    proposals.committed(BLOCK)
+    proposals.place(early, BLOCK.id)
+    proposals.applied(BLOCK)
 
     assert proposals.next_deadline_ms() == 20
 
@@ -95,8 +86,8 @@ def test_a_restarted_node_refuses_nothing_of_terms_it_may_have_led() -> None:
 def test_answers_that_are_forgotten_are_not_made_up() -> None:
     forwarded = Forwarded(known_after=Term(0))
     for number in range(FORWARDED_MAX + 1):
-        forwarded.remember(NodeId(1), Term(3), number, BLOCK)
+        forwarded.remember(NodeId(1), Term(3), number, BLOCK.id)
 
     assert not forwarded.knows(NodeId(1), Term(3), 0)
-    assert forwarded.answer(NodeId(1), Term(3), 1) == BLOCK
+    assert forwarded.answer(NodeId(1), Term(3), 1) == BLOCK.id
     assert not forwarded.can_refuse(Term(3))
