@@ -25,7 +25,7 @@ NOT_SERVED: dict[str, str] = {
     "UpdateFeatures v0": "it cannot say which downgrades are meant; no client sends it any more",
     "AlterReplicaLogDirs": "a broker has one log directory",
     "AddRaftVoter, RemoveRaftVoter": (
-        "the controller chooses the voters among the registered brokers; UnregisterBroker removes one"
+        "the controller makes registered brokers voters by itself; UnregisterBroker removes one"
     ),
     "ConsumerGroupHeartbeat, Share* and Streams* APIs": "later than the classic group protocol",
     "GetTelemetrySubscriptions, PushTelemetry": "clients work without; metrics are at /metrics",

@@ -1,17 +1,25 @@
-"""Which brokers hold which partitions of a new topic. Pure: chance is the `start` and `shift`.
+"""Which brokers hold which partitions of a new topic. Pure: chance is the `start`.
 
 Leaders go round the brokers; followers follow at a distance that grows by one after each round, so
-that the brokers which share one leader's partitions differ (Kafka's assignReplicasToBrokers).
+that the brokers which share one leader's partitions differ (Kafka's assignReplicasToBrokers). Where
+every broker names its rack, neighbours in the round are of different racks and a replica goes to
+the rack that has the fewest of its partition (KIP-36); where one does not, racks are not looked at.
 """
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Collection, Mapping
+from itertools import zip_longest
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.limits import PARTITIONS_PER_TOPIC_MAX
 
+Racks = Mapping[int, str | None]
+"""The rack of each broker that may hold replicas."""
+
 
 def place(
-    broker_ids: Iterable[int],
+    brokers: Racks,
     partition_count: int,
     replication_factor: int,
     *,
@@ -20,10 +28,9 @@ def place(
 ) -> tuple[tuple[int, ...], ...]:
     """Replicas per partition from `first_partition` on; the first of each is its leader.
 
-    `start` is the place of partition 0's leader among the brokers. Raises
+    `start` is the place of partition 0's leader in the round. Raises
     KafkaError(invalid_partitions | invalid_replication_factor).
     """
-    brokers = sorted(broker_ids)
     if not 1 <= partition_count <= PARTITIONS_PER_TOPIC_MAX - first_partition:
         raise KafkaError(
             ErrorCode.invalid_partitions,
@@ -33,32 +40,65 @@ def place(
     if not 1 <= replication_factor <= len(brokers):
         raise KafkaError(
             ErrorCode.invalid_replication_factor,
-            f"replication factor {replication_factor} with {len(brokers)} brokers",
+            f"replication factor {replication_factor} is not possible: "
+            f"{len(brokers)} {'broker is' if len(brokers) == 1 else 'brokers are'} live",
         )
-    return tuple(
-        _replicas(brokers, start + partition, partition // len(brokers), replication_factor)
-        for partition in range(first_partition, first_partition + partition_count)
-    )
+    around, racks = _round(brokers)
+    size = len(around)
+    placed = []
+    for partition in range(first_partition, first_partition + partition_count):
+        at = start + partition
+        distances = (1 + (partition // size + each) % (size - 1) for each in range(size - 1))
+        others = [around[(at + distance) % size] for distance in distances]
+        placed.append(_replicas(around[at % size], others, racks, replication_factor))
+    return tuple(placed)
 
 
-def _replicas(brokers: list[int], leader_at: int, rounds: int, count: int) -> tuple[int, ...]:
-    size = len(brokers)
-    others = range(count - 1)
-    distances = (1 + (rounds + follower) % (size - 1) for follower in others)
-    return (
-        brokers[leader_at % size],
-        *(brokers[(leader_at + distance) % size] for distance in distances),
-    )
+def place_of(brokers: Racks, leader: int) -> int:
+    """The `start` that has this leader first; where it is gone, the one whose id comes next."""
+    around, _ = _round(brokers)
+    ids = sorted(brokers)
+    return around.index(ids[bisect_left(ids, leader) % len(ids)]) if ids else 0
+
+
+def _round(brokers: Racks) -> tuple[list[int], Mapping[int, str | int]]:
+    """The brokers in the order leaders go round them, and the rack of each."""
+    by_rack: dict[str, list[int]] = {}
+    for broker_id in sorted(brokers):
+        rack = brokers[broker_id]
+        if rack is None:
+            return sorted(brokers), {each: each for each in brokers}
+        by_rack.setdefault(rack, []).append(broker_id)
+    rows = zip_longest(*(by_rack[rack] for rack in sorted(by_rack)))
+    around = [each for row in rows for each in row if each is not None]
+    return around, {each: rack for rack, ids in by_rack.items() for each in ids}
+
+
+def _replicas(
+    leader: int, others: list[int], racks: Mapping[int, str | int], count: int
+) -> tuple[int, ...]:
+    """The leader, then each time the first of those others whose rack has the fewest so far."""
+    chosen = [leader]
+    used = Counter([racks[leader]])
+    for _ in range(count - 1):
+        best = min(others, key=lambda each: used[racks[each]])
+        others.remove(best)
+        chosen.append(best)
+        used[racks[best]] += 1
+    return tuple(chosen)
 
 
 def check_assignment(
-    broker_ids: Iterable[int],
+    known: Collection[int],
+    live: Collection[int],
     assignment: dict[int, tuple[int, ...]],
     *,
     first_partition: int = 0,
 ) -> tuple[tuple[int, ...], ...]:
-    """A manual assignment {partition: brokers} as replicas, or KafkaError saying what is wrong."""
-    known = set(broker_ids)
+    """A manual assignment {partition: brokers} as replicas, or KafkaError saying what is wrong.
+
+    A replica may be of a known broker that is not live; each partition needs one that is.
+    """
     wanted = range(first_partition, first_partition + len(assignment))
     if sorted(assignment) != list(wanted) or len(assignment) > PARTITIONS_PER_TOPIC_MAX:
         raise _bad(f"partitions must be numbered {wanted.start} to {wanted.stop - 1} without gaps")
@@ -66,8 +106,11 @@ def check_assignment(
     for partition, ids in zip(wanted, replicas, strict=True):
         if not ids or len(set(ids)) != len(ids):
             raise _bad(f"partition {partition}: empty or repeated brokers {list(ids)}")
-        if not known.issuperset(ids):
-            raise _bad(f"partition {partition}: unknown brokers {sorted(set(ids) - known)}")
+        unknown = sorted(each for each in ids if each not in known)
+        if unknown:
+            raise _bad(f"partition {partition}: unknown brokers {unknown}")
+        if not any(each in live for each in ids):
+            raise _bad(f"partition {partition}: none of brokers {list(ids)} is live")
         if len(ids) != len(replicas[0]):
             raise _bad("all partitions must have the same number of replicas")
     return replicas

@@ -39,6 +39,8 @@ class TopicSettings:
 
     log: LogConfig = field(default_factory=LogConfig)
     min_insync_replicas: int = 1
+    unclean_leader_election: bool = False
+    """Whether a replica out of sync may lead where no other is left; records may be lost."""
     timestamp_before_max_ms: int = LONG_MAX
     timestamp_after_max_ms: int = HOUR_MS
     """How far ahead of the broker's clock a record may be (KIP-937; the default is Kafka 4's)."""
@@ -75,6 +77,14 @@ def _choice(*allowed: str) -> Callable[[str], str]:
         return text
 
     return parse
+
+
+def parse_flag(text: str) -> bool:
+    """As Kafka reads booleans: whatever their case."""
+    value = {"true": True, "false": False}.get(text.strip().lower())
+    if value is None:
+        raise ValueError("must be true or false")
+    return value
 
 
 def _cleanup_policy(text: str) -> frozenset[str]:
@@ -216,6 +226,14 @@ TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
         LONG_MAX,
         -1,
         "Records after which a segment is closed; -1: no bound (ours, not Kafka's).",
+    ),
+    ConfigKey(
+        name="unclean.leader.election.enable",
+        type=ConfigType.BOOLEAN,
+        meaning="Whether a replica out of sync may lead where no other is left: records are lost.",
+        parse=parse_flag,
+        show=lambda settings: str(settings.unclean_leader_election).lower(),
+        store=lambda settings, value: replace(settings, unclean_leader_election=value),
     ),
 )
 _KEYS = {key.name: key for key in TOPIC_CONFIGS}

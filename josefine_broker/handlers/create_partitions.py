@@ -3,11 +3,12 @@
 from collections import Counter
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.core.changes import CreatePartitions
+from josefine_broker.core.changes import CreatePartitions, Replicas
 from josefine_broker.core.image import TopicEntry
-from josefine_broker.core.placement import check_assignment, place
+from josefine_broker.core.placement import Racks, check_assignment, place, place_of
 from josefine_broker.core.proposals import Proposal
 from josefine_broker.handlers.context import Context, RequestInfo
+from josefine_broker.handlers.topics import live_racks, offline_among
 from josefine_broker.wire.entities import create_partitions as e
 
 
@@ -55,27 +56,33 @@ def _change(ctx: Context, wanted: e.CreatePartitionsTopic) -> CreatePartitions:
             ErrorCode.invalid_partitions,
             f"topic '{topic.name}' has {have} partitions, {wanted.count} is not more",
         )
-    replicas = _replicas(ctx, topic, wanted)
-    return CreatePartitions(topic_id=topic.topic_id, first_partition=have, replicas=replicas)
+    live = live_racks(ctx)
+    replicas = _replicas(ctx, live, topic, wanted)
+    return CreatePartitions(
+        topic_id=topic.topic_id,
+        first_partition=have,
+        replicas=replicas,
+        offline=offline_among(live, replicas),
+    )
 
 
 def _replicas(
-    ctx: Context, topic: TopicEntry, wanted: e.CreatePartitionsTopic
-) -> tuple[tuple[int, ...], ...]:
+    ctx: Context, live: Racks, topic: TopicEntry, wanted: e.CreatePartitionsTopic
+) -> Replicas:
     have = len(topic.partitions)
-    factor = len(topic.partitions[0].replicas)
+    # Of the replicas as they are to be: those that a reassignment takes away do not count.
+    factor = len(topic.partitions[0].target)
     if wanted.assignments is None:
-        # The first leader says where the round of leaders began.
-        start = sorted(ctx.image.brokers).index(topic.partitions[0].replicas[0])
-        count = wanted.count - have
-        return place(ctx.image.brokers, count, factor, start=start, first_partition=have)
+        # The first leader says where the round of leaders began, as far as it still is there.
+        start = place_of(live, topic.partitions[0].replicas[0])
+        return place(live, wanted.count - have, factor, start=start, first_partition=have)
     if len(wanted.assignments) != wanted.count - have:
         raise KafkaError(
             ErrorCode.invalid_replica_assignment,
             f"{len(wanted.assignments)} assignments for {wanted.count - have} new partitions",
         )
     assignment = {have + at: each.broker_ids for at, each in enumerate(wanted.assignments)}
-    replicas = check_assignment(ctx.image.brokers, assignment, first_partition=have)
+    replicas = check_assignment(ctx.image.brokers, live, assignment, first_partition=have)
     if len(replicas[0]) != factor:
         raise KafkaError(
             ErrorCode.invalid_replica_assignment, f"the topic has {factor} replicas per partition"

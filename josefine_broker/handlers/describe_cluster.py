@@ -1,4 +1,7 @@
-"""DescribeCluster (key 60, KIP-700): cluster id, controller, brokers. Only brokers' endpoints."""
+"""DescribeCluster (key 60, KIP-700): cluster id, controller, brokers. Only brokers' endpoints.
+
+Fenced brokers are told to those who ask for them (KIP-1073).
+"""
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.handlers.context import Context, RequestInfo
@@ -24,9 +27,15 @@ def handle(
         controller_id=ctx.controller_id,
         brokers=tuple(
             e.DescribeClusterBroker(
-                broker_id=broker.broker_id, host=at.host, port=at.port, rack=broker.rack
+                broker_id=broker.broker_id,
+                host=at.host,
+                port=at.port,
+                rack=broker.rack,
+                is_fenced=broker.fenced,
             )
-            for broker, at in reachable_brokers(ctx, info.listener)
+            for broker, at in reachable_brokers(
+                ctx, info.listener, with_fenced=request.include_fenced_brokers
+            )
         ),
         cluster_authorized_operations=operations,
     )

@@ -39,8 +39,9 @@ BROKER_NAMES = {
     "segment.bytes": "log.segment.bytes",
     "segment.ms": "log.roll.ms",
     "segment.records": "log.segment.records",
+    "unclean.leader.election.enable": "unclean.leader.election.enable",
 }
-"""What Kafka calls the broker's default of each topic setting; the last one is ours."""
+"""What Kafka calls the broker's default of each topic setting; `log.segment.records` is ours."""
 
 _BROKER_VALUES: tuple[tuple[str, ConfigType, Callable[[Context], str]], ...] = (
     ("auto.create.topics.enable", ConfigType.BOOLEAN,

@@ -5,9 +5,9 @@ and the cursor says where the next one begins. No topic named: all of them.
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.core.image import TopicEntry
+from josefine_broker.core.image import NO_LEADER, PartitionEntry, TopicEntry
 from josefine_broker.handlers.context import Context, RequestInfo
-from josefine_broker.handlers.topics import ALL_TOPIC_OPERATIONS
+from josefine_broker.handlers.topics import ALL_TOPIC_OPERATIONS, reachable_brokers
 from josefine_broker.wire.entities import describe_topic_partitions as e
 
 PARTITIONS_MAX = 2000
@@ -18,6 +18,7 @@ def handle(
     ctx: Context, info: RequestInfo, request: e.DescribeTopicPartitionsRequest
 ) -> e.DescribeTopicPartitionsResponse:
     """One page of partitions, and where the next one begins."""
+    reachable = frozenset(each.broker_id for each, _ in reachable_brokers(ctx, info.listener))
     room = request.response_partition_limit
     if not 1 <= room <= PARTITIONS_MAX:
         room = PARTITIONS_MAX
@@ -40,7 +41,7 @@ def handle(
             next_cursor = e.Cursor(topic_name=name, partition_index=0)
             break
         end = min(len(topic.partitions), first + room)
-        topics.append(_topic(ctx, topic, range(first, end)))
+        topics.append(_topic(topic, range(first, end), reachable))
         room -= max(0, end - first)
         if end < len(topic.partitions):
             next_cursor = e.Cursor(topic_name=name, partition_index=end)
@@ -69,27 +70,28 @@ def _missing(name: str) -> e.DescribeTopicPartitionsResponseTopic:
 
 
 def _topic(
-    ctx: Context, topic: TopicEntry, indexes: range
+    topic: TopicEntry, indexes: range, reachable: frozenset[int]
 ) -> e.DescribeTopicPartitionsResponseTopic:
-    brokers = ctx.image.brokers
-    shown = [(index, topic.partitions[index]) for index in indexes]
     return e.DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=tuple(
-            e.DescribeTopicPartitionsResponsePartition(
-                error_code=ErrorCode.none
-                if entry.leader in brokers
-                else ErrorCode.leader_not_available,
-                partition_index=index,
-                leader_id=entry.leader,
-                leader_epoch=entry.leader_epoch,
-                replica_nodes=entry.replicas,
-                isr_nodes=entry.isr,
-                offline_replicas=tuple(each for each in entry.replicas if each not in brokers),
-            )
-            for index, entry in shown
-        ),
+        partitions=tuple(_partition(at, topic.partitions[at], reachable) for at in indexes),
         topic_authorized_operations=ALL_TOPIC_OPERATIONS,
+    )
+
+
+def _partition(
+    index: int, entry: PartitionEntry, reachable: frozenset[int]
+) -> e.DescribeTopicPartitionsResponsePartition:
+    led = entry.leader in reachable
+    return e.DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.none if led else ErrorCode.leader_not_available,
+        partition_index=index,
+        leader_id=entry.leader if led else NO_LEADER,
+        leader_epoch=entry.leader_epoch,
+        replica_nodes=entry.replicas,
+        isr_nodes=entry.isr,
+        eligible_leader_replicas=entry.elr,
+        offline_replicas=tuple(each for each in entry.replicas if each not in reachable),
     )

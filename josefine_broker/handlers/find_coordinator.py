@@ -30,7 +30,12 @@ def handle(ctx: Context, info: RequestInfo, request: e.FindCoordinatorRequest) -
         coordinators = tuple(_find(ctx, info, key) for key in request.coordinator_keys)
         return e.FindCoordinatorResponse(coordinators=coordinators)
 
-    return ctx.answer_when_settled(propose_offsets_topic(ctx, deadline_ms), deadline_ms, build)
+    try:
+        proposals = propose_offsets_topic(ctx, deadline_ms)
+    except KafkaError as error:
+        # Not enough brokers for its replicas yet: every client asks again after this code.
+        raise KafkaError(ErrorCode.coordinator_not_available, error.message) from error
+    return ctx.answer_when_settled(proposals, deadline_ms, build)
 
 
 def refuse(request: e.FindCoordinatorRequest, error: KafkaError) -> e.FindCoordinatorResponse:
@@ -46,7 +51,7 @@ def _find(ctx: Context, info: RequestInfo, group_id: str) -> e.Coordinator:
     if topic is not None:
         partition = topic.partitions[coordinator_partition(group_id, len(topic.partitions))]
         broker = ctx.image.brokers.get(partition.leader)
-        endpoint = None if broker is None else broker.endpoint(info.listener)
+        endpoint = None if broker is None or broker.fenced else broker.endpoint(info.listener)
         if endpoint is not None:
             return e.Coordinator(
                 key=group_id, node_id=partition.leader, host=endpoint.host, port=endpoint.port

@@ -4,12 +4,12 @@ Topic names follow Kafka's rule: letters, digits, `.`, `_`, `-`, at most 249, no
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from uuid import UUID
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.limits import TOPIC_NAME_CHARS_MAX
-from josefine_broker.core.changes import CreateTopic
+from josefine_broker.core.changes import CreateTopic, Replicas
 from josefine_broker.core.image import OFFSETS_TOPIC, BrokerEntry, Endpoint
 from josefine_broker.core.placement import check_assignment, place
 from josefine_broker.core.proposals import Proposal
@@ -52,23 +52,39 @@ def new_topic(
     if name in ctx.image.topics:
         raise KafkaError(ErrorCode.topic_already_exists, f"topic '{name}' already exists")
     pairs = check_configs(config)
-    brokers = ctx.image.brokers
+    live = live_racks(ctx)
     if assignment:
         if partitions != -1 or replication_factor != -1:
             raise KafkaError(
                 ErrorCode.invalid_request, "a manual assignment excludes counts: both must be -1"
             )
-        replicas = check_assignment(brokers, assignment)
+        replicas = check_assignment(ctx.image.brokers, live, assignment)
     else:
         settings = ctx.settings
         replicas = place(
-            brokers,
+            live,
             settings.default_partitions if partitions == -1 else partitions,
             settings.default_replication_factor if replication_factor == -1 else replication_factor,
             start=ctx.rng.getrandbits(16),
         )
     topic_id = UUID(int=ctx.rng.getrandbits(128), version=4)
-    return CreateTopic(name=name, topic_id=topic_id, replicas=replicas, config=pairs)
+    return CreateTopic(
+        name=name,
+        topic_id=topic_id,
+        replicas=replicas,
+        config=pairs,
+        offline=offline_among(live, replicas),
+    )
+
+
+def live_racks(ctx: Context) -> Mapping[int, str | None]:
+    """The brokers that new replicas go to, each with its rack."""
+    return {key: broker.rack for key, broker in ctx.image.brokers.items() if broker.is_live}
+
+
+def offline_among(live: Collection[int], replicas: Replicas) -> tuple[int, ...]:
+    """Those that a person chose though they are not live: not in sync at birth."""
+    return tuple(sorted({each for ids in replicas for each in ids if each not in live}))
 
 
 def propose_offsets_topic(ctx: Context, deadline_ms: int) -> list[Proposal]:
@@ -84,8 +100,17 @@ def propose_offsets_topic(ctx: Context, deadline_ms: int) -> list[Proposal]:
     return [ctx.propose(change, deadline_ms)]
 
 
-def reachable_brokers(ctx: Context, listener: str) -> Sequence[tuple[BrokerEntry, Endpoint]]:
-    """The brokers that have the listener a client came through, with where it dials them."""
+def reachable_brokers(
+    ctx: Context, listener: str, *, with_fenced: bool = False
+) -> Sequence[tuple[BrokerEntry, Endpoint]]:
+    """The brokers that have the listener a client came through, with where it dials them.
+
+    One that is about to stop is among them: it serves until its leaderships have moved.
+    """
     brokers = (ctx.image.brokers[broker_id] for broker_id in sorted(ctx.image.brokers))
-    found = ((broker, broker.endpoint(listener)) for broker in brokers)
+    found = (
+        (broker, broker.endpoint(listener))
+        for broker in brokers
+        if with_fenced or not broker.fenced
+    )
     return [(broker, endpoint) for broker, endpoint in found if endpoint is not None]

@@ -230,6 +230,7 @@ def test_topic_says_whether_unclean_elections_are_allowed() -> None:
 
     assert leader(CONFIG) == NO_LEADER
     assert leader(CONFIG, unclean_leader_election_enable="true") == 1
+    assert leader(CONFIG, unclean_leader_election_enable="TRUE") == 1
     assert leader(always) == 1
     assert leader(always, unclean_leader_election_enable="false") == NO_LEADER
 

@@ -101,3 +101,14 @@ def test_unknown_name_is_refused_with_the_nearest_one() -> None:
 def test_name_given_twice_is_refused() -> None:
     with pytest.raises(KafkaError):
         check_configs([("retention.ms", "1"), ("retention.ms", "2")])
+
+
+@pytest.mark.parametrize(("text", "value"), [("true", True), ("TRUE", True), (" False ", False)])
+def test_unclean_elections_are_off_unless_the_topic_says_so(text: str, value: bool) -> None:
+    """Booleans as Kafka reads them."""
+    name = "unclean.leader.election.enable"
+
+    assert not DEFAULTS.unclean_leader_election
+    assert resolve(check_configs([(name, text)]), DEFAULTS).unclean_leader_election is value
+    with pytest.raises(KafkaError):
+        check_config(name, "yes")

@@ -18,6 +18,7 @@ from josefine_broker.core.changes import (
     Origin,
     RegisterBroker,
 )
+from josefine_broker.core.features import SUPPORTED
 from josefine_broker.core.image import Endpoint, MetadataImage
 from josefine_broker.core.parked import Parked
 from josefine_broker.handlers.blocks import apply_block, reconcile
@@ -140,20 +141,30 @@ class World:
         apply_block(self.ctx, payload, At(TERM, self.height))
         self.ctx.incarnation = incarnation
 
-    def start_broker(self, broker_id: int) -> None:
+    def start_broker(self, broker_id: int, rack: str | None = None) -> None:
         """A new incarnation, registered and unfenced."""
         at = Endpoint(LISTENER, f"host{broker_id}", 9090 + broker_id)
         name = f"{broker_id}-{self.height}"
         if broker_id == self.ctx.broker_id:
             self.ctx.incarnation = name
-        register = RegisterBroker(broker_id=broker_id, incarnation=name, endpoints=(at,))
+        register = RegisterBroker(
+            broker_id=broker_id,
+            incarnation=name,
+            endpoints=(at,),
+            rack=rack,
+            features=SUPPORTED,
+        )
         self.propose(register)
         self.fence(broker_id, fenced=False)
 
     def fence(self, broker_id: int, *, fenced: bool = True) -> None:
         """As the controller does, but for elections."""
+        self.judge(broker_id, fenced=fenced)
+
+    def judge(self, broker_id: int, *, fenced: bool = False, shutting_down: bool = False) -> None:
+        """What the controller holds of a broker."""
         epoch = self.ctx.image.brokers[broker_id].epoch
-        state = BrokerState(broker_id, epoch, fenced, False, False)
+        state = BrokerState(broker_id, epoch, fenced, shutting_down, False)
         decision = Decision(controller_term=TERM, reason="test", brokers=(state,))
         self.propose(decision)
 
