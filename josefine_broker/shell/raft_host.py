@@ -24,6 +24,7 @@ from raft import (
     BlockKind,
     Config,
     DiskFiles,
+    Follower,
     InvariantBroken,
     Members,
     Message,
@@ -86,6 +87,7 @@ class RaftHost:
         on_snapshot: Callable[[bytes], None] | None = None,
         take_snapshot: Callable[[], bytes] | None = None,
         snapshot_blocks: int = 10_000,
+        snapshot_bytes: int = 64 * 1024 * 1024,
         send: Callable[[int, bytes], None] | None = None,
         on_birth: Callable[[str], None] | None = None,
         on_progress: Callable[[], None] | None = None,
@@ -94,7 +96,8 @@ class RaftHost:
         """`cluster_id` is what a new cluster will be called; an old one keeps its own.
 
         `on_block` gets every committed DATA block, `on_snapshot` the state machine to start from;
-        `take_snapshot` is asked for it after every `snapshot_blocks` applied (never, if None).
+        `take_snapshot` is asked for it (never, if None) when so many blocks were applied since the
+        last, or so many bytes of payload: a restart applies no more than that again.
         `send` takes a message to a node; it may be lost. `on_birth` gets the cluster id when the
         block that carries it is applied; `on_progress` comes after each round of work, when role,
         term, members or applied may be others.
@@ -114,6 +117,7 @@ class RaftHost:
         self._on_snapshot = on_snapshot
         self._take_snapshot = take_snapshot
         self._snapshot_blocks = snapshot_blocks
+        self._snapshot_bytes = snapshot_bytes
         self._send = send
         self._on_birth = on_birth
         self._on_progress = on_progress
@@ -218,6 +222,11 @@ class RaftHost:
             raise
         self._wake.set()
 
+    def followers(self) -> dict[NodeId, Follower]:
+        """What the leader knows of every other member; empty elsewhere."""
+        assert self._node is not None, "start() first"
+        return self._node.followers()
+
     def status(self) -> Status:
         """The node's, with `applied` being what `on_block` has really seen."""
         assert self._node is not None, "start() first"
@@ -282,10 +291,14 @@ class RaftHost:
         node.advance()
         if self._on_progress is not None:
             self._on_progress()
-        status = node.status()
-        due = status.applied.height - status.root.height >= self._snapshot_blocks
-        if due and self._take_snapshot is not None:
+        if self._take_snapshot is not None and self._is_snapshot_due(node.status()):
             node.compact(self._take_snapshot())
+
+    def _is_snapshot_due(self, status: Status) -> bool:
+        return (
+            status.blocks_since_snapshot >= self._snapshot_blocks
+            or status.bytes_since_snapshot >= self._snapshot_bytes
+        )
 
     def _apply(self, ready: Ready) -> None:
         if ready.installed is not None:

@@ -198,6 +198,40 @@ def test_the_state_machine_restarts_from_its_snapshot(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize(
+    ("bounds", "is_due"),
+    [
+        ({"snapshot_blocks": 5}, True),
+        ({"snapshot_bytes": 5 * 1000}, True),
+        ({"snapshot_blocks": 1000, "snapshot_bytes": 1_000_000}, False),
+    ],
+)
+def test_a_snapshot_is_due_by_blocks_or_by_bytes(
+    tmp_path: Path, bounds: dict[str, int], is_due: bool
+) -> None:
+    """Checklist row 9."""
+    taken: list[int] = []
+
+    async def main() -> None:
+        applied: list[Block] = []
+
+        def take() -> bytes:
+            taken.append(len(applied))
+            return b"state"
+
+        host = make_host(tmp_path, applied.append, take_snapshot=take, **bounds)
+        await host.start()
+        for _ in range(12):
+            await propose(host, b"d" * 1000)
+        await host.stop()
+
+    asyncio.run(main())
+
+    assert bool(taken) is is_due
+    # The birth block counts as one, so the first comes a little before the fifth of ours.
+    assert taken in ([], [4, 9], [5, 10])
+
+
 def test_too_large_a_proposal_is_refused_at_once(tmp_path: Path) -> None:
     async def main() -> None:
         host = make_host(tmp_path)
