@@ -4,13 +4,17 @@ handler table to routes. Pure: no part is started here.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from josefine_broker.config import BrokerConfig, Listener, LogSection
+from josefine_broker.config import BrokerConfig, LogSection, ReplicationSection
 from josefine_broker.core.changes import RegisterBroker
+from josefine_broker.core.controller import ControllerConfig
+from josefine_broker.core.features import SUPPORTED
 from josefine_broker.core.image import Endpoint
 from josefine_broker.core.log_config import LogConfig, TimestampType
+from josefine_broker.core.replica_fetch import FetchLimits
 from josefine_broker.core.topic_config import TopicSettings
 from josefine_broker.handlers.context import BrokerSettings, Context, RequestInfo
 from josefine_broker.handlers.table import Api
@@ -51,6 +55,28 @@ def broker_settings(config: BrokerConfig) -> BrokerSettings:
             log=log_config(config.log), min_insync_replicas=defaults.min_insync_replicas
         ),
         metadata_timeout_ms=config.raft.proposal_timeout_ms,
+        lag_time_max_ms=config.replication.lag_time_max_ms,
+        replica_fetch=fetch_limits(config.replication),
+    )
+
+
+def controller_config(config: BrokerConfig) -> ControllerConfig:
+    """What the controller needs to know, should this broker become it."""
+    return ControllerConfig(
+        session_timeout_ms=config.cluster.session_timeout_ms,
+        imbalance_check_interval_ms=config.cluster.imbalance_check_interval_ms,
+        min_insync_replicas=config.topic_defaults.min_insync_replicas,
+        voters_max=config.raft.voters_max,
+    )
+
+
+def fetch_limits(section: ReplicationSection) -> FetchLimits:
+    """How much a follower asks for at once."""
+    return FetchLimits(
+        wait_ms=section.fetch_wait_ms,
+        bytes_max=section.fetch_bytes_max,
+        partition_bytes_max=section.partition_fetch_bytes_max,
+        throttle_bytes_per_second=section.throttle_bytes_per_second,
     )
 
 
@@ -65,11 +91,11 @@ def connection_limits(config: BrokerConfig) -> ConnectionLimits:
 
 
 def registration(
-    broker_id: int, bound: Iterable[Bound], advertised: Iterable[Listener], this_host: str
+    config: BrokerConfig, bound: Iterable[Bound], this_host: str, admin: str | None
 ) -> RegisterBroker:
     """What the cluster is told of this broker: per listener the advertised address, else the bound
     one (with `this_host` for a wildcard, which only the binder understands)."""
-    named = {listener.name: listener for listener in advertised}
+    named = {listener.name: listener for listener in config.broker.advertised_listeners}
     endpoints = []
     for listener in bound:
         chosen = named.get(listener.name)
@@ -78,7 +104,14 @@ def registration(
         else:
             host = this_host if listener.host in WILDCARDS else listener.host
             endpoints.append(Endpoint(listener.name, host, listener.port))
-    return RegisterBroker(broker_id=broker_id, incarnation="", endpoints=tuple(endpoints))
+    return RegisterBroker(
+        broker_id=config.broker.id,
+        incarnation=uuid.uuid4().hex,
+        endpoints=tuple(endpoints),
+        rack=config.broker.rack,
+        admin=admin,
+        features=SUPPORTED,
+    )
 
 
 _new = tuple.__new__

@@ -14,6 +14,7 @@ import uvloop
 
 from josefine_broker.base.errors import CorruptData, Fatal
 from josefine_broker.config import BrokerConfig
+from josefine_broker.handlers.enrolling import DismissedError
 from josefine_broker.node import Node
 from josefine_broker.shell.data_dir import DataDirError
 from josefine_broker.shell.events import configure_logging
@@ -53,24 +54,41 @@ async def _serve(config: BrokerConfig) -> None:
         loop.add_signal_handler(number, stop.set)
     node = Node(config, on_fatal=stop.set)
     try:
-        await node.start(_say)
-    except (BindError, DataDirError) as error:
+        is_serving = await _start(node, stop)
+    except (BindError, DataDirError, DismissedError) as error:
         await node.abandon()
         raise CannotRunError(str(error)) from error
     except (CorruptData, OSError, Fatal) as error:
         await node.abandon()
         raise CannotRunError(f"cannot start: {error}") from error
-    await stop.wait()
+    if is_serving:
+        await stop.wait()
     for number in STOP_SIGNALS:  # a second signal ends an unwilling shutdown the hard way
         loop.remove_signal_handler(number)
     if node.fatal is not None:
         await node.abandon()
-        raise CannotRunError(f"stopped on a broken invariant: {node.fatal}") from node.fatal
+        why = "" if isinstance(node.fatal, DismissedError) else "stopped on a broken invariant: "
+        raise CannotRunError(f"{why}{node.fatal}") from node.fatal
     try:
         await node.stop()
     except OSError as error:
         raise CannotRunError(f"stopped without a clean mark: {error}") from error
     _say("stopped")
+
+
+async def _start(node: Node, stop: asyncio.Event) -> bool:
+    """Whether the broker came to serve: it may wait for its cluster until it is told to stop."""
+    starting = asyncio.ensure_future(node.start(_say))
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not starting.done():
+        starting.cancel()
+    try:
+        await starting
+    except asyncio.CancelledError:
+        return False
+    return True
 
 
 def _say(line: str) -> None:

@@ -17,8 +17,8 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 
-from josefine_broker.base.errors import CorruptData, ErrorCode, Fatal, KafkaError
 from josefine_broker.compose import (
     broker_settings,
     connection_limits,
@@ -26,30 +26,35 @@ from josefine_broker.compose import (
     routes,
 )
 from josefine_broker.config import BrokerConfig, HostPort
-from josefine_broker.core.changes import At, Change
-from josefine_broker.core.controller import Controller, ControllerConfig, Heartbeat
 from josefine_broker.core.image import MetadataImage
-from josefine_broker.core.parked import Parked
-from josefine_broker.handlers.blocks import apply_block
 from josefine_broker.handlers.context import Context, new_context
+from josefine_broker.handlers.enrolling import DismissedError
 from josefine_broker.handlers.errors import error_response
+from josefine_broker.handlers.following import hear
 from josefine_broker.handlers.replication import check_isrs, isr_check_ms
 from josefine_broker.handlers.table import API_VERSIONS, APIS
 from josefine_broker.hosting import Hosting
+from josefine_broker.membership import Membership
 from josefine_broker.observe import health_checks, register_metrics
 from josefine_broker.shell.admin_http import AdminServer
 from josefine_broker.shell.clock import RealClock
 from josefine_broker.shell.connection import Host
-from josefine_broker.shell.data_dir import DataDirLock, claim, remove_addresses, write_addresses
+from josefine_broker.shell.data_dir import (
+    DataDirLock,
+    Identity,
+    belong,
+    claim,
+    remove_addresses,
+    write_addresses,
+)
 from josefine_broker.shell.dispatch import Dispatcher
 from josefine_broker.shell.files import RealFiles
 from josefine_broker.shell.flusher import Flusher
 from josefine_broker.shell.log_manager import LogManager
 from josefine_broker.shell.metrics import Metrics
-from josefine_broker.shell.raft_host import RaftHost, RaftTimings
+from josefine_broker.shell.replicator import Replicator
 from josefine_broker.shell.server import Bound, Server, bind
 from josefine_broker.shell.ticker import Duty, Ticker
-from raft import Block, CorruptStore, Refused
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +78,12 @@ class Node:
         self._undo = AsyncExitStack()
         """What was started, to be stopped in reverse order."""
         self._server: Server | None = None
+        """Set while clients are served."""
+        self._membership: Membership | None = None
+        self._identity: Identity | None = None
         self._stops_cleanly = False
+        self._epoch = -1
+        """The broker epoch that a clean stop leaves behind."""
 
     async def start(self, say: Say) -> None:
         """Recover and serve; `say` gets each line for the user. Raises BindError, DataDirError,
@@ -81,30 +91,43 @@ class Node:
         directory = self.config.broker.data_dir
         self._undo.callback(DataDirLock(directory).release)
         remove_addresses(directory)
-        identity = claim(directory, self.config.broker.id, _new_cluster_id())
+        self._identity = claim(directory, self.config.broker.id)
         bound = [self._bind(*listener) for listener in self.config.broker.listeners]
+        raft_bound = self._bind("raft", *self.config.raft.listener)
         admin = self.config.admin.address
         admin_bound = None if admin is None else self._bind("admin", *admin)
         manager, hosting = self._open_logs()
-        raft_port = _RaftPort()
-        ctx = self._context(hosting, raft_port, identity.cluster_id)
-        raft_host = await self._start_raft(ctx, identity.cluster_id, say)
-        raft_port.host = raft_host
-        await self._register(ctx, raft_host, bound, clean=manager.clean_shutdown)
+        ctx = self._context(hosting)
+        ticker = self._start_ticker(ctx, hosting)
+        membership = await self._start_membership(ctx, raft_bound, ticker, say)
+        server = self._server_of(ctx, ticker)
+        await self._start_admin(ctx, manager, membership, server, admin_bound)
+        register = registration(self.config, bound, socket.gethostname(), _url(admin_bound))
+        register = replace(
+            register, clean=manager.clean_shutdown, previous_epoch=manager.previous_epoch
+        )
+        await membership.enrol(register, say)
         _say_recovered(manager, say)
         for (topic, index), reason in ctx.unopened.items():
             say(f"offline: {topic}-{index}: {reason}")
-        await self._serve(ctx, hosting, bound)
-        await self._start_admin(ctx, manager, raft_host, admin_bound)
+        await self._serve(server, bound)
         self._announce(bound, admin_bound, say)
 
     async def stop(self) -> None:
-        """Answer what is in flight, then sync and mark the shutdown clean. Raises OSError."""
-        assert self._server is not None, "start() first"
+        """Hand over, answer what is in flight, then sync and mark the shutdown clean.
+
+        Raises OSError.
+        """
+        if self._server is None:  # it never came to serve
+            await self.abandon()
+            return
+        assert self._membership is not None
+        await self._membership.leave(self.config.broker.controlled_shutdown_timeout_ms / 1_000)
         unanswered = await self._server.stop(self.config.network.shutdown_timeout_ms / 1_000)
         if unanswered:
             log.warning("requests left unanswered", extra={"connections": unanswered})
         self._stops_cleanly = True
+        self._epoch = self._membership.broker_epoch
         await self._undo.aclose()
 
     async def abandon(self) -> None:
@@ -134,98 +157,69 @@ class Node:
     async def _close_logs(self, flusher: Flusher, hosting: Hosting) -> None:
         await asyncio.to_thread(flusher.stop)
         if self._stops_cleanly:
-            hosting.close(-1)
+            hosting.close(self._epoch)
 
-    def _context(self, hosting: Hosting, raft_port: _RaftPort, cluster_id: str) -> Context:
+    def _context(self, hosting: Hosting) -> Context:
         return new_context(
             broker_id=self.config.broker.id,
-            image=MetadataImage(cluster_id=cluster_id),
+            image=MetadataImage(cluster_id=""),
             clock=self._clock,
             rng=random.SystemRandom(),
-            raft=raft_port,
+            raft=_RaftPort(),
             logs=hosting,
             settings=broker_settings(self.config),
             data_directory=str(self.config.broker.data_dir.absolute()),
         )
 
-    async def _start_raft(self, ctx: Context, cluster_id: str, say: Say) -> RaftHost:
-        config = self.config.raft
-        raft_host = RaftHost(
-            self.config.broker.data_dir / "raft",
-            node_id=self.config.broker.id,
-            voters=[self.config.broker.id],
-            cluster_id=cluster_id,
-            clock=self._clock,
-            rng=random.Random(),
-            on_block=lambda block: self._apply(ctx, block),
-            timings=RaftTimings(
-                heartbeat_ms=config.heartbeat_timeout_ms,
-                election_timeout_ms=config.election_timeout_ms,
-            ),
-        )
-        raft_host.on_failure = self._failed
-        self._undo.push_async_callback(raft_host.stop)
-        try:
-            await raft_host.start()
-        except CorruptStore as error:
-            raise CorruptData(f"metadata: {error}") from error
-        if raft_host.recovered is not None:
-            say(f"metadata: {raft_host.recovered.report()}")
-        return raft_host
-
-    def _apply(self, ctx: Context, block: Block) -> None:
-        try:
-            apply_block(ctx, block.payload, At(*block.id))
-        except Fatal as error:  # the task that calls us would only keep it for whoever awaits it
-            self._failed(error)
-            raise
-
-    async def _register(
-        self, ctx: Context, raft_host: RaftHost, bound: Sequence[Bound], *, clean: bool
-    ) -> None:
-        """Register this incarnation; as the sole voter, unfence it too."""
-        config = self.config.broker
-        known = ctx.image.brokers.get(config.id)
-        register = registration(config.id, bound, config.advertised_listeners, socket.gethostname())
-        register = replace(
-            register,
-            incarnation=uuid.uuid4().hex,
-            clean=clean,
-            previous_epoch=-1 if known is None else known.epoch,
-        )
-        ctx.incarnation = register.incarnation
-        await self._commit(ctx, register)
-        controller = Controller(config.id, ControllerConfig())
-        status = raft_host.status()
-        controller.lead(status.term, ctx.image, self._clock.monotonic_ms())
-        while not ctx.image.is_live(config.id):
-            now_ms = self._clock.monotonic_ms()
-            epoch = ctx.image.brokers[config.id].epoch
-            beat = Heartbeat(broker_id=config.id, broker_epoch=epoch, applied_height=epoch)
-            controller.heartbeat(beat, ctx.image, now_ms)
-            decision = controller.decide(ctx.image, now_ms)
-            assert decision is not None, "a fenced broker that is heard is unfenced"
-            await self._commit(ctx, decision)
-
-    async def _commit(self, ctx: Context, change: Change) -> None:
-        """Propose and wait. Raises OSError."""
-        timeout_ms = self.config.raft.proposal_timeout_ms
-        deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        proposal = ctx.propose(change, deadline_ms)
-        waiting = ctx.answer_when_settled([proposal], deadline_ms, lambda: None)
-        if isinstance(waiting, Parked):
-            settled = asyncio.Event()
-            waiting.on_done = lambda _: settled.set()
-            try:
-                await asyncio.wait_for(settled.wait(), timeout_ms / 1_000)
-            except TimeoutError as error:
-                raise OSError(f"this broker was not registered within {timeout_ms} ms") from error
-        if proposal.error is not None:
-            raise OSError(f"this broker was not registered: {proposal.error}")
-
-    async def _serve(self, ctx: Context, hosting: Hosting, bound: Sequence[Bound]) -> None:
-        network = self.config.network
+    def _start_ticker(self, ctx: Context, hosting: Hosting) -> Ticker:
         ticker = Ticker(self._clock, ctx.parked, self._duties(ctx, hosting), self._failed)
+        self._undo.callback(ticker.stop)
+        ticker.start()
+        return ticker
+
+    async def _start_membership(
+        self, ctx: Context, bound: Bound, ticker: Ticker, say: Say
+    ) -> Membership:
+        rng = random.Random()
+        replicator = Replicator(
+            ctx,
+            partial(hear, ctx),
+            self._clock,
+            rng,
+            ctx.settings.replica_fetch,
+            self.config.inter_broker_listener,
+            self._failed,
+        )
+        self._undo.push_async_callback(replicator.stop)
+        assert self._identity is not None
+        membership = Membership(
+            self.config,
+            ctx,
+            clock=self._clock,
+            rng=rng,
+            bound=bound,
+            new_cluster_id=_new_cluster_id(),
+            known_cluster_id=self._identity.cluster_id,
+            on_birth=self._born,
+            on_image=replicator.image_changed,
+            on_parked=ticker.arm,
+            on_failed=self._failed,
+        )
+        assert isinstance(ctx.raft, _RaftPort)
+        ctx.raft.membership = self._membership = membership
+        self._undo.push_async_callback(membership.stop)
+        await membership.start()
+        recovered = membership.raft_host.recovered
+        if recovered is not None:
+            say(f"metadata: {recovered.report()}")
+        return membership
+
+    def _born(self, cluster_id: str) -> None:
+        assert self._identity is not None
+        self._identity = belong(self.config.broker.data_dir, self._identity, cluster_id)
+
+    def _server_of(self, ctx: Context, ticker: Ticker) -> Server:
+        network = self.config.network
         dispatcher = Dispatcher(
             routes(ctx, APIS, self._metrics),
             lambda header, body, error: error_response(
@@ -243,15 +237,16 @@ class Node:
             on_fatal=self._failed,
             monotonic_ms=self._clock.monotonic_ms,
         )
-        self._server = Server(
+        return Server(
             host,
             connections_max=network.connections_max,
             idle_timeout_ms=network.idle_timeout_ms,
         )
-        self._undo.push_async_callback(self._server.stop, 0)
-        await self._server.start(bound)
-        self._undo.callback(ticker.stop)
-        ticker.start()
+
+    async def _serve(self, server: Server, bound: Sequence[Bound]) -> None:
+        self._server = server
+        self._undo.push_async_callback(server.stop, 0)
+        await server.start(bound)
 
     def _duties(self, ctx: Context, hosting: Hosting) -> tuple[Duty, ...]:
         idle_ms = max(1, self.config.network.idle_timeout_ms // IDLE_CHECKS_PER_TIMEOUT)
@@ -265,28 +260,34 @@ class Node:
         )
 
     def _close_idle(self) -> None:
-        assert self._server is not None
-        self._server.close_idle(self._clock.monotonic_ms())
+        if self._server is not None:
+            self._server.close_idle(self._clock.monotonic_ms())
 
     async def _start_admin(
-        self, ctx: Context, manager: LogManager, raft_host: RaftHost, bound: Bound | None
+        self,
+        ctx: Context,
+        manager: LogManager,
+        membership: Membership,
+        server: Server,
+        bound: Bound | None,
     ) -> None:
-        assert self._server is not None
-        register_metrics(self._metrics, ctx, manager, self._server)
+        register_metrics(self._metrics, ctx, manager, server)
         if bound is None:
             return
-        checks = health_checks(ctx, raft_host, self._server, self.config.broker.data_dir)
-        identity = {"broker_id": ctx.broker_id, "cluster_id": ctx.image.cluster_id}
-        admin = AdminServer(self._metrics, checks, identity)
+        checks = health_checks(ctx, membership.raft_host, server, self.config.broker.data_dir)
+        admin = AdminServer(
+            self._metrics,
+            checks,
+            lambda: {"broker_id": ctx.broker_id, "cluster_id": ctx.image.cluster_id},
+        )
         self._undo.push_async_callback(admin.stop)
         await admin.start(bound.socket)
 
     def _announce(self, bound: Sequence[Bound], admin_bound: Bound | None, say: Say) -> None:
         directory = self.config.broker.data_dir
         listeners = {each.name: str(HostPort(each.host, each.port)) for each in bound}
-        admin_url = None
-        if admin_bound is not None:
-            admin_url = f"http://{HostPort(admin_bound.host, admin_bound.port)}"
+        admin_url = _url(admin_bound)
+        if admin_url is not None:
             say(f"health and metrics on {admin_url}")
         for address in listeners.values():
             say(f"listening on {address}")
@@ -297,20 +298,22 @@ class Node:
         """A broken invariant: stop serving from state that is not what it says it is."""
         if self.fatal is None:
             self.fatal = error
-            log.error("broken invariant", exc_info=error)
+            if not isinstance(error, DismissedError):
+                log.error("broken invariant", exc_info=error)
             self._on_fatal()
 
 
 class _RaftPort:
-    """`handlers.context.RaftPort` over the host, which comes after the context it applies to."""
+    """`handlers.context.RaftPort` over the membership, which comes after the context."""
 
-    host: RaftHost
+    membership: Membership
 
     def propose(self, payload: bytes, deadline_ms: int) -> object:
-        try:
-            return self.host.propose(payload, deadline_ms)
-        except Refused as error:
-            raise KafkaError(ErrorCode.request_timed_out, str(error)) from error
+        return self.membership.propose(payload, deadline_ms)
+
+
+def _url(admin: Bound | None) -> str | None:
+    return None if admin is None else f"http://{HostPort(admin.host, admin.port)}"
 
 
 def _new_cluster_id() -> str:

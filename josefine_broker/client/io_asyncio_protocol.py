@@ -6,7 +6,7 @@ connection ends, every future in flight gets a KafkaError(network_exception) wit
 
 import asyncio
 from collections import deque
-from typing import Any
+from typing import Any, cast
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_broker.client.cluster import Address
@@ -61,9 +61,8 @@ class ProtocolConnection(asyncio.BufferedProtocol):
         self._end(self._lost("closed here"))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.writelines(self._core.hello())
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are none of asyncio's
+        self._transport.writelines(self._core.hello())
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._frames.get_buffer(sizehint)

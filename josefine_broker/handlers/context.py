@@ -220,8 +220,6 @@ class Context:
     """The term in which this broker is the controller; None: it is not."""
     applied_height: int = 0
     """Height of the last Raft block that the image holds."""
-    controller_term: int | None = None
-    """The term in which this broker is the controller; None: it is not."""
     quorum: QuorumPort | None = None
     """None: nothing is known of it (a handler without a Raft beside it)."""
     partitions: dict[tuple[str, int], HostedPartition] = field(default_factory=dict)

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from josefine_broker.config import HostPort, parse_host_port
+from josefine_broker.config_values import HostPort, parse_host_port
 
 log = logging.getLogger(__name__)
 

@@ -33,10 +33,12 @@ Checks = Mapping[str, Callable[[], Check]]
 class AdminServer:
     """One aiohttp site over an already bound socket."""
 
-    def __init__(self, metrics: Metrics, checks: Checks, identity: Mapping[str, object]) -> None:
+    def __init__(
+        self, metrics: Metrics, checks: Checks, identity: Callable[[], Mapping[str, object]]
+    ) -> None:
         self._metrics = metrics
         self._checks = checks
-        self._identity = dict(identity)
+        self._identity = identity
         self._runner: web.AppRunner | None = None
 
     async def start(self, bound: socket.socket) -> None:
@@ -59,7 +61,7 @@ class AdminServer:
         healthy = all(result.ok for result in results.values())
         body = {
             "status": "ok" if healthy else "failing",
-            **self._identity,
+            **self._identity(),
             "checks": {
                 name: {"ok": result.ok, "detail": result.detail} for name, result in results.items()
             },

@@ -51,13 +51,13 @@ class DataDirLock:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose data this is."""
+    """Whose data this is; `cluster_id` is empty until the broker's cluster has one."""
 
     broker_id: int
     cluster_id: str
 
 
-def claim(directory: Path, broker_id: int, new_cluster_id: str) -> Identity:
+def claim(directory: Path, broker_id: int) -> Identity:
     """The identity written in the directory, or a new one when there is none.
 
     Raises DataDirError when the data is another broker's: serving it under a wrong id would break
@@ -68,7 +68,7 @@ def claim(directory: Path, broker_id: int, new_cluster_id: str) -> Identity:
         plain = json.loads(path.read_text(encoding="utf-8"))
         version, owner, cluster_id = plain["version"], plain["broker_id"], plain["cluster_id"]
     except FileNotFoundError:
-        identity = Identity(broker_id, new_cluster_id)
+        identity = Identity(broker_id, "")
         _write_identity(directory, identity)
         return identity
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -80,6 +80,20 @@ def claim(directory: Path, broker_id: int, new_cluster_id: str) -> Identity:
             f"data directory {directory} belongs to broker {owner}, and broker.id is {broker_id}"
         )
     return Identity(owner, cluster_id)
+
+
+def belong(directory: Path, identity: Identity, cluster_id: str) -> Identity:
+    """Note the cluster's id once it is known. Raises DataDirError when it is another one's."""
+    if identity.cluster_id == cluster_id:
+        return identity
+    if identity.cluster_id:
+        raise DataDirError(
+            f"data directory {directory} belongs to cluster {identity.cluster_id}, and its"
+            f" metadata to cluster {cluster_id}"
+        )
+    identity = Identity(identity.broker_id, cluster_id)
+    _write_identity(directory, identity)
+    return identity
 
 
 def _write_identity(directory: Path, identity: Identity) -> None:

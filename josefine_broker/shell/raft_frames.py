@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum, auto
 from typing import Any, NamedTuple
@@ -140,6 +140,10 @@ def refusal(own: Hello, other: Hello) -> str | None:
     return None
 
 
+Admit = Callable[[Hello], str | None]
+"""What more there is against a peer: a reason, or None."""
+
+
 class Phase(Enum):
     """How far a connection has come."""
 
@@ -155,10 +159,11 @@ class Session:
     then is still to be sent (it tells the other side why).
     """
 
-    __slots__ = ("_awaits", "_data", "_own", "outgoing", "peer", "phase", "version")
+    __slots__ = ("_admit", "_awaits", "_data", "_own", "outgoing", "peer", "phase", "version")
 
-    def __init__(self, own: Hello, *, dials: bool) -> None:
+    def __init__(self, own: Hello, *, dials: bool, admit: Admit | None = None) -> None:
         self._own = own
+        self._admit = admit
         self._awaits = Kind.WELCOME if dials else Kind.HELLO
         self._data = bytearray()
         self.outgoing = own.encode(Kind.HELLO) if dials else b""
@@ -215,6 +220,8 @@ class Session:
             raise FrameError(f"a {frame.kind.name} frame before the greeting")
         peer = Hello.decode(frame)
         reason = refusal(self._own, peer)
+        if reason is None and self._admit is not None:
+            reason = self._admit(peer)
         if reason is not None:
             if self._awaits is Kind.HELLO:
                 self.outgoing = encode_fields(Kind.REFUSED, {"reason": reason})

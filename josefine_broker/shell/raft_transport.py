@@ -15,10 +15,12 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from random import Random
+from typing import cast
 
-from josefine_broker.config import HostPort, parse_host_port
+from josefine_broker.config_values import HostPort, parse_host_port
 from josefine_broker.shell.address_book import AddressBook
 from josefine_broker.shell.raft_frames import (
+    Admit,
     Frame,
     FrameError,
     Hello,
@@ -92,8 +94,8 @@ class Connection(asyncio.Protocol):
         return self.session.phase is Phase.OPEN and not self.closed.is_set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are none of asyncio's
+        transport = self._transport
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         _set_options(transport.get_extra_info("socket"), self._user_timeout_ms)
         self._flush()
@@ -170,13 +172,15 @@ class RaftTransport:
         handlers: dict[Kind, Handle],
         timeout_ms: int,
         queue_bytes_max: int,
+        admit: Admit | None = None,
     ) -> None:
         """`hello(to)` introduces this broker; `handlers` take what peers send; `timeout_ms` is
-        how long a dial may take, or sent bytes stay unacknowledged."""
+        how long a dial may take, or sent bytes stay unacknowledged; `admit` may refuse a peer."""
         self.stats = TransportStats()
         self.book = book
         self.on_refused: Callable[[int, str], None] | None = None
         self._hello = hello
+        self._admit = admit
         self._rng = rng
         self._handlers = handlers
         self._timeout_ms = timeout_ms
@@ -271,7 +275,7 @@ class RaftTransport:
     # -- what others dialed
 
     def _accept(self) -> Connection:
-        session = Session(self._hello(0), dials=False)
+        session = Session(self._hello(0), dials=False, admit=self._admit)
         connection = Connection(session, self.stats, self._timeout_ms, self._take)
         self._spawn(self._watch(connection))
         return connection

@@ -90,6 +90,7 @@ class Ticker:
         self._guarded(duty.name, duty.run)
         if self._running:
             self._schedule(duty)
+            self.arm()
 
     def _guarded(self, name: str, run: Callable[[], None]) -> None:
         try:

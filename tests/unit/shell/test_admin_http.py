@@ -18,7 +18,7 @@ def test_health_follows_its_checks_and_names_them() -> None:
         return Check(ok=free["bytes"] > 0, detail=f"{free['bytes']} bytes free")
 
     async def scenario() -> None:
-        admin = AdminServer(Metrics(), {"disk": disk}, {"broker_id": 7})
+        admin = AdminServer(Metrics(), {"disk": disk}, lambda: {"broker_id": 7})
         bound = bind("admin", "127.0.0.1", 0)
         await admin.start(bound.socket)
         url = f"http://127.0.0.1:{bound.port}"

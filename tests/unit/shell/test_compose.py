@@ -5,7 +5,8 @@ from __future__ import annotations
 import socket
 
 from josefine_broker.compose import broker_settings, connection_limits, registration
-from josefine_broker.config import Listener, load_config
+from josefine_broker.config import load_config
+from josefine_broker.core.features import SUPPORTED
 from josefine_broker.core.image import Endpoint
 from josefine_broker.core.log_config import LogConfig, TimestampType
 from josefine_broker.shell.server import Bound
@@ -60,8 +61,15 @@ def test_a_listener_advertises_what_is_configured_else_what_is_bound() -> None:
             Bound("OUT", "0.0.0.0", 2222, unused),
             Bound("ANY", "::", 3333, unused),
         ]
-        entry = registration(4, bound, [Listener("OUT", "broker.example", 9)], "this-host")
-    assert entry.broker_id == 4
+        overrides: dict[str, object] = {
+            "broker.id": 4,
+            "broker.rack": "r1",
+            "broker.listeners": [f"{each.name}://{each.host}:{each.port}" for each in bound[:2]],
+            "broker.advertised_listeners": ["OUT://broker.example:9"],
+        }
+        entry = registration(load_config(None, {}, overrides), bound, "this-host", "http://a:1")
+    assert (entry.broker_id, entry.rack, entry.admin) == (4, "r1", "http://a:1")
+    assert entry.features == SUPPORTED
     assert entry.endpoints == (
         Endpoint("IN", "10.0.0.1", 1111),
         Endpoint("OUT", "broker.example", 9),

@@ -14,6 +14,7 @@ from josefine_broker.shell.data_dir import (
     DataDirError,
     DataDirLock,
     Identity,
+    belong,
     claim,
     remove_addresses,
     write_addresses,
@@ -44,10 +45,18 @@ def test_addresses_are_replaced_whole_and_removed(tmp_path: Path) -> None:
 
 
 def test_a_directory_belongs_to_the_broker_that_first_claimed_it(tmp_path: Path) -> None:
-    assert claim(tmp_path, 1, "first") == Identity(1, "first")
-    assert claim(tmp_path, 1, "second") == Identity(1, "first")
+    assert claim(tmp_path, 1) == Identity(1, "")
+    assert claim(tmp_path, 1) == Identity(1, "")
     with pytest.raises(DataDirError, match=r"belongs to broker 1, and broker\.id is 2"):
-        claim(tmp_path, 2, "third")
+        claim(tmp_path, 2)
+
+
+def test_a_directory_belongs_to_the_first_cluster_that_it_was_in(tmp_path: Path) -> None:
+    identity = belong(tmp_path, claim(tmp_path, 1), "first")
+    assert identity == claim(tmp_path, 1) == Identity(1, "first")
+    assert belong(tmp_path, identity, "first") == identity
+    with pytest.raises(DataDirError, match="belongs to cluster first, and its metadata to"):
+        belong(tmp_path, identity, "second")
 
 
 @pytest.mark.parametrize(
@@ -56,5 +65,5 @@ def test_a_directory_belongs_to_the_broker_that_first_claimed_it(tmp_path: Path)
 def test_an_identity_that_cannot_be_read_is_refused_not_replaced(tmp_path: Path, text: str) -> None:
     (tmp_path / IDENTITY_FILE).write_text(text)
     with pytest.raises(DataDirError, match=IDENTITY_FILE):
-        claim(tmp_path, 1, "new")
+        claim(tmp_path, 1)
     assert (tmp_path / IDENTITY_FILE).read_text() == text

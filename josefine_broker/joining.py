@@ -1,0 +1,155 @@
+"""How a broker that is no member yet comes into a running cluster: the questions and the answers.
+
+Any broker of the cluster tells who there is and who leads (DISCOVER); the leader proposes the
+newcomer's registration (PROPOSE); from then on it is the controller that adds it to Raft. A voter
+that comes back with an empty data directory is refused: it has forgotten how it voted, and what it
+promised to keep.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from josefine_broker.base.errors import CorruptData, KafkaError
+from josefine_broker.config import HostPort
+from josefine_broker.config_values import parse_host_port
+from josefine_broker.core.apply import apply
+from josefine_broker.core.change_codec import decode_change
+from josefine_broker.core.changes import At, RegisterBroker
+from josefine_broker.core.image import MetadataImage
+from josefine_broker.shell.raft_frames import Frame, FrameError, Kind
+from josefine_broker.shell.raft_host import RaftHost, Result
+from josefine_broker.shell.raft_transport import PeerError, RaftTransport
+
+ASK_TIMEOUT_S = 3.0
+PROPOSE_TIMEOUT_MS = 5_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discovered:
+    """What a broker knows of its cluster; `leader` is -1 while there is none."""
+
+    cluster_id: str
+    leader: int
+    addresses: Mapping[int, HostPort]
+
+    def encode(self) -> bytes:
+        addresses = {str(key): str(each) for key, each in self.addresses.items()}
+        return _json(
+            {"cluster": self.cluster_id, "leader": self.leader, "addresses": addresses},
+        )
+
+    @classmethod
+    def decode(cls, frame: Frame) -> Discovered:
+        """Raises FrameError."""
+        plain = frame.fields()
+        try:
+            return cls(
+                cluster_id=str(plain["cluster"]),
+                leader=int(plain["leader"]),
+                addresses={
+                    int(key): parse_host_port(each) for key, each in plain["addresses"].items()
+                },
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise FrameError(f"a DISCOVERED frame without its fields: {error!r}") from error
+
+
+class RefusedError(Exception):
+    """The cluster does not take this broker, and will not: one sentence."""
+
+
+async def ask_to_join(
+    transport: RaftTransport, seeds: tuple[HostPort, ...], registration: bytes
+) -> Discovered:
+    """Find the leader through any of `seeds` and have it propose `registration`, an encoded change.
+
+    Returns when it is committed. Raises PeerError (try again), RefusedError.
+    """
+    failures = []
+    for seed in seeds:
+        try:
+            frame = await transport.ask(seed, Kind.DISCOVER, b"{}", ASK_TIMEOUT_S)
+            found = Discovered.decode(frame)
+        except (PeerError, FrameError) as error:
+            failures.append(str(error))
+            continue
+        address = found.addresses.get(found.leader)
+        if address is None:
+            failures.append(f"{seed} knows no leader")
+            continue
+        frame = await transport.ask(
+            address, Kind.PROPOSE, registration, PROPOSE_TIMEOUT_MS / 1_000 + 1, found.leader
+        )
+        _check_answer(frame)
+        return found
+    raise PeerError("; ".join(failures))
+
+
+def _check_answer(frame: Frame) -> None:
+    plain = frame.fields()
+    if plain.get("refused"):
+        raise RefusedError(str(plain["refused"]))
+    if plain.get("failed"):
+        raise PeerError(str(plain["failed"]))
+
+
+def propose_for(
+    raft_host: RaftHost,
+    image: Callable[[], MetadataImage],
+    body: bytes,
+    deadline_ms: int,
+    answer: Callable[[bytes], None],
+) -> None:
+    """As the leader: propose the registration of a newcomer and answer what came of it."""
+    status = raft_host.status()
+    if status.leader != status.node_id:
+        answer(_json({"failed": f"broker {status.node_id} does not lead"}))
+        return
+    try:
+        change, _ = decode_change(body)
+    except CorruptData as error:
+        answer(_json({"refused": f"a registration that cannot be read: {error}"}))
+        return
+    if not isinstance(change, RegisterBroker):
+        answer(_json({"refused": "only a registration is proposed for others"}))
+        return
+    if change.broker_id in status.members.voters:
+        answer(_json({"refused": forgotten(change.broker_id)}))
+        return
+    token = raft_host.propose(body, deadline_ms)
+
+    def done(_: Any) -> None:
+        answer(_json(_outcome(image(), change, token.result)))
+
+    token.on_done = done
+
+
+def forgotten(broker_id: int) -> str:
+    """Why a voter without its data is not taken."""
+    return (
+        f"broker {broker_id} votes in this cluster, but came with an empty data directory: "
+        "start it with its own data, or remove it from the cluster first"
+    )
+
+
+def _outcome(
+    image: MetadataImage, change: RegisterBroker, result: Result | None
+) -> dict[str, object]:
+    if result is not Result.COMMITTED:
+        return {"failed": "the registration was not committed in time"}
+    known = image.brokers.get(change.broker_id)
+    if known is not None and known.incarnation == change.incarnation:
+        return {}
+    try:
+        apply(image, change, At(0, 0))
+    except KafkaError as error:
+        return {"refused": str(error)}
+    return {"failed": "another process registered meanwhile"}
+
+
+def _json(plain: Mapping[str, object]) -> bytes:
+    return json.dumps(plain, separators=(",", ":")).encode()

@@ -1,0 +1,524 @@
+"""This broker among the others: Raft with its transport, the controller, its own enrolment, on
+asyncio. Decides nothing; what is decided is in raft/, core/ and handlers/.
+
+Rules: after every round of Raft's work, every frame that matters and every due time one `_step`
+lets each part look at what is new, in one order: Raft's view, the controller, the enrolment, the
+image's readers. A heartbeat to this broker's own controller takes no socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+
+from josefine_broker.base.errors import CorruptData, ErrorCode, Fatal, KafkaError
+from josefine_broker.base.ports import Clock
+from josefine_broker.compose import WILDCARDS, controller_config
+from josefine_broker.config import BrokerConfig, HostPort
+from josefine_broker.core.change_codec import encode_change
+from josefine_broker.core.changes import At, Origin, RegisterBroker
+from josefine_broker.core.controller import Heartbeat
+from josefine_broker.core.image import Address, MetadataImage
+from josefine_broker.core.membership import MemberChange, MemberStep
+from josefine_broker.handlers.blocks import apply_block, replace_image
+from josefine_broker.handlers.context import Context, QuorumMember, QuorumView
+from josefine_broker.handlers.controlling import Controlling, RaftView
+from josefine_broker.handlers.enrolling import DismissedError, Enrolment, Place
+from josefine_broker.joining import (
+    Discovered,
+    RefusedError,
+    ask_to_join,
+    forgotten,
+    propose_for,
+)
+from josefine_broker.shell.address_book import BOOK_FILE, AddressBook
+from josefine_broker.shell.heartbeat_frames import (
+    decode_answer,
+    decode_beat,
+    encode_answer,
+    encode_beat,
+)
+from josefine_broker.shell.raft_frames import Frame, FrameError, Hello, Kind
+from josefine_broker.shell.raft_host import RaftHost, RaftTimings
+from josefine_broker.shell.raft_transport import PeerError, RaftTransport, Reply
+from josefine_broker.shell.server import Bound
+from raft import Block, CorruptBlock, CorruptStore, Members, NodeId, Refused, Role, Status
+
+log = logging.getLogger(__name__)
+
+JOIN_RETRY_SECONDS = 0.5
+NEAR_HEAD_BLOCKS = 100
+"""A learner that lacks fewer blocks may become a voter: it has the rest in a round trip."""
+MEMBERS_TIMEOUT_MS = 5_000
+WAIT_NOTICE_SECONDS = 3.0
+"""A start that waits this long for the other brokers says so."""
+
+Say = Callable[[str], None]
+
+
+class Membership:
+    """`start`, `enrol`; `leave`, `stop`. One per process, on one event loop."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        ctx: Context,
+        *,
+        clock: Clock,
+        rng: Random,
+        bound: Bound,
+        new_cluster_id: str,
+        known_cluster_id: str,
+        on_birth: Callable[[str], None],
+        on_image: Callable[[], None],
+        on_parked: Callable[[], None],
+        on_failed: Callable[[BaseException], None],
+    ) -> None:
+        """`bound` is the raft listener. `on_birth` hears the cluster's id, `on_image` that the
+        image is another, `on_parked` that requests may have been parked, `on_failed` why this
+        broker must stop."""
+        self._config = config
+        self._ctx = ctx
+        self._clock = clock
+        self._bound = bound
+        self._cluster_id = known_cluster_id
+        self._on_birth = on_birth
+        self._on_image = on_image
+        self._on_parked = on_parked
+        self._on_failed = on_failed
+        self._stopped = False
+        self._moved = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._image: MetadataImage | None = None
+        self._enrolment: Enrolment | None = None
+        self._joining: asyncio.Task[None] | None = None
+        self._registration: RegisterBroker | None = None
+        raft = config.raft
+        self.address = self._own_address()
+        book = AddressBook(config.broker.data_dir / BOOK_FILE)
+        for voter in raft.voters:
+            book.learn(voter.id, voter.address)
+        book.load()
+        self.transport = RaftTransport(
+            hello=self._hello,
+            book=book,
+            rng=rng,
+            handlers={
+                Kind.RAFT: self._take_message,
+                Kind.HEARTBEAT: self._take_beat,
+                Kind.HEARTBEAT_ANSWER: self._take_answer,
+                Kind.DISCOVER: self._take_discover,
+                Kind.PROPOSE: self._take_propose,
+            },
+            timeout_ms=max(2 * raft.election_timeout_ms, 1_000),
+            queue_bytes_max=config.cluster.peer_queue_bytes_max,
+            admit=self._admit,
+        )
+        self.raft_host = RaftHost(
+            config.broker.data_dir / "raft",
+            node_id=config.broker.id,
+            voters=self._initial_voters(),
+            cluster_id=new_cluster_id,
+            clock=clock,
+            rng=rng,
+            on_block=self._apply,
+            on_snapshot=self._replace_image,
+            take_snapshot=lambda: ctx.image.to_bytes(),
+            snapshot_blocks=raft.snapshot_blocks,
+            send=lambda to, data: self.transport.send(to, Kind.RAFT, data),
+            on_birth=self._born,
+            on_progress=self._step,
+            timings=RaftTimings(
+                heartbeat_ms=raft.heartbeat_timeout_ms,
+                election_timeout_ms=raft.election_timeout_ms,
+            ),
+        )
+        self.transport.on_refused = self._refused
+        self.raft_host.on_failure = on_failed
+        self.controlling = Controlling(ctx, controller_config(config), self._change_members)
+        ctx.quorum = self
+
+    # -- life
+
+    async def start(self) -> None:
+        """Recover Raft and let the others in. Raises CorruptData, OSError, TimeoutError."""
+        try:
+            await self.raft_host.start()
+        except CorruptStore as error:
+            raise CorruptData(f"metadata: {error}") from error
+        cluster_id = self.raft_host.status().cluster_id
+        if cluster_id:
+            self._born(cluster_id)
+        await self.transport.start(self._bound)
+
+    async def enrol(self, registration: RegisterBroker, say: Say) -> None:
+        """Register this process and wait until the controller has unfenced it.
+
+        Raises DismissedError.
+        """
+        self._registration = replace(
+            registration, raft=Address(self.address.host, self.address.port)
+        )
+        self._enrolment = Enrolment(
+            self._ctx,
+            self._registration,
+            heartbeat_ms=self._config.cluster.heartbeat_interval_ms,
+            proposal_timeout_ms=self._config.raft.proposal_timeout_ms,
+        )
+        told = False
+        while not self._stopped:
+            self._step()
+            place = self._enrolment.place
+            if place is Place.SERVING:
+                return
+            if place is Place.UNKNOWN and not self._is_member() and self._joining is None:
+                self._joining = asyncio.get_running_loop().create_task(self._join())
+            self._moved.clear()
+            try:
+                async with asyncio.timeout(WAIT_NOTICE_SECONDS):
+                    await self._moved.wait()
+            except TimeoutError:
+                if not told:
+                    say(self.describe_wait())
+                    told = True
+
+    @property
+    def broker_epoch(self) -> int:
+        return self._ctx.broker_epoch
+
+    async def leave(self, timeout_s: float) -> None:
+        """Hand leaderships to other brokers, and Raft's to another voter, as far as time allows."""
+        enrolment = self._enrolment
+        if enrolment is None or self._ctx.image.live_brokers() <= {self._ctx.broker_id}:
+            return
+        enrolment.leave()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._until(lambda: enrolment.place in (Place.LEFT, Place.DISMISSED))
+                self._hand_over_raft()
+                await self._until(lambda: self.raft_host.status().role is not Role.LEADER)
+        except TimeoutError:
+            log.warning("stops before everything was handed over")
+
+    async def stop(self) -> None:
+        """Stop Raft and close every connection."""
+        self._stopped = True
+        self._moved.set()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._joining is not None:
+            self._joining.cancel()
+            await asyncio.gather(self._joining, return_exceptions=True)
+        await self.raft_host.stop()
+        await self.transport.stop()
+        self._store_book()
+
+    async def _until(self, is_so: Callable[[], bool]) -> None:
+        while not self._stopped:
+            self._step()
+            if is_so():
+                return
+            self._moved.clear()
+            await self._moved.wait()
+
+    def describe_wait(self) -> str:
+        """What this broker waits for before it serves, as a sentence."""
+        status = self.raft_host.status()
+        if status.leader is not None:
+            return f"waiting for the controller, broker {status.leader}, to take this broker in"
+        if not self._is_member():
+            seeds = ", ".join(str(each) for each in self._config.raft.seeds)
+            return f"waiting for a cluster to join at {seeds}"
+        voters = ", ".join(str(each) for each in sorted(status.members.voters))
+        return f"waiting for a majority of the voters {voters} to elect a leader"
+
+    # -- what Raft does with this broker
+
+    def _apply(self, block: Block) -> None:
+        try:
+            apply_block(self._ctx, block.payload, At(*block.id))
+        except Fatal as error:
+            self._on_failed(error)
+            raise
+
+    def _replace_image(self, data: bytes) -> None:
+        try:
+            image = MetadataImage.from_bytes(data)
+        except CorruptData as error:
+            fatal = Fatal(f"a snapshot that this broker cannot read: {error}")
+            self._on_failed(fatal)
+            raise fatal from error
+        replace_image(self._ctx, image, self.raft_host.status().root.height)
+
+    def _born(self, cluster_id: str) -> None:
+        self._cluster_id = cluster_id
+        ctx = self._ctx
+        if ctx.image.cluster_id != cluster_id:
+            ctx.image = replace(ctx.image, cluster_id=cluster_id)
+        self._on_birth(cluster_id)
+
+    def _change_members(self, change: MemberChange) -> None:
+        members = self.raft_host.status().members
+        node = NodeId(change.broker_id)
+        voters, learners = set(members.voters), set(members.learners)
+        match change.step:
+            case MemberStep.ADD_LEARNER:
+                learners.add(node)
+            case MemberStep.PROMOTE:
+                learners.discard(node)
+                voters.add(node)
+            case MemberStep.REMOVE:
+                learners.discard(node)
+                voters.discard(node)
+        wanted = Members(voters=frozenset(voters), learners=frozenset(learners))
+        deadline_ms = self._clock.monotonic_ms() + MEMBERS_TIMEOUT_MS
+        try:
+            self.raft_host.change_members(wanted, deadline_ms)
+        except Refused:
+            return  # an earlier change is not committed yet: it is asked for again
+        log.info("raft members change", extra={"step": change.step.value, "broker": node})
+
+    def _hand_over_raft(self) -> None:
+        followers = self.raft_host.followers()
+        voters = self.raft_host.status().members.voters
+        best = max(
+            (each for each in followers if each in voters),
+            key=lambda each: (self._ctx.image.is_live(each), followers[each].match or -1),
+            default=None,
+        )
+        if best is None:
+            return
+        try:
+            self.raft_host.transfer_leadership(best)
+        except Refused as error:
+            log.info("raft leadership stays", extra={"reason": error})
+
+    # -- the step
+
+    def _step(self) -> None:
+        if self._stopped or self.raft_host.failure is not None:
+            self._moved.set()
+            return
+        try:
+            self._look_around()
+        except DismissedError as error:
+            self._on_failed(error)
+        self._moved.set()
+        self._on_parked()
+        self._arm()
+
+    def _look_around(self) -> None:
+        controlling, enrolment, ctx = self.controlling, self._enrolment, self._ctx
+        controlling.raft_moved(self._view())
+        if enrolment is not None:
+            # Not before we hold the block that names the cluster: see `_admit`.
+            can_propose = bool(self._cluster_id) and self._is_member()
+            beat = enrolment.step(can_propose=can_propose)
+            if beat is not None:
+                self._send_beat(beat, enrolment)
+        controlling.step()
+        if ctx.image is not self._image:
+            if self._image is None or ctx.image.brokers is not self._image.brokers:
+                self._learn_addresses()
+            self._image = ctx.image
+            self._on_image()
+
+    def _send_beat(self, beat: Heartbeat, enrolment: Enrolment) -> None:
+        controller = self._ctx.controller_id
+        if controller == self._ctx.broker_id:
+            enrolment.answered(self.controlling.heard(beat))
+        else:
+            self.transport.send(controller, Kind.HEARTBEAT, encode_beat(beat))
+
+    def _arm(self) -> None:
+        """One timer, for whatever is due first."""
+        times = [self.controlling.wake_at_ms()]
+        if self._enrolment is not None:
+            times.append(self._enrolment.wake_at_ms())
+        wake_ms = min((each for each in times if each is not None), default=None)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if wake_ms is not None and not self._stopped:
+            delay_ms = max(1, wake_ms - self._clock.monotonic_ms())
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(delay_ms / 1_000, self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        self._step()
+
+    def _view(self) -> RaftView:
+        status = self.raft_host.status()
+        leads = status.role is Role.LEADER and status.applied.term == status.term
+        return RaftView(
+            term=status.term,
+            leader=-1 if status.leader is None else status.leader,
+            leads=leads,
+            voters=status.members.voters,
+            learners=status.members.learners,
+            caught_up=self._caught_up(status) if leads else frozenset(),
+        )
+
+    def _caught_up(self, status: Status) -> frozenset[int]:
+        least = status.head.height - NEAR_HEAD_BLOCKS
+        return frozenset(
+            id_
+            for id_, each in self.raft_host.followers().items()
+            if id_ in status.members.learners and each.match is not None and each.match >= least
+        )
+
+    def _is_member(self) -> bool:
+        return self._ctx.broker_id in self.raft_host.status().members.all
+
+    # -- who is where
+
+    def _initial_voters(self) -> list[int]:
+        raft = self._config.raft
+        if raft.seeds:
+            return []
+        return [each.id for each in raft.voters] or [self._config.broker.id]
+
+    def _own_address(self) -> HostPort:
+        raft = self._config.raft
+        if raft.advertised is not None:
+            return raft.advertised
+        if self._config.own_voter is not None:
+            return self._config.own_voter.address
+        host = socket.gethostname() if self._bound.host in WILDCARDS else self._bound.host
+        return HostPort(host, self._bound.port)
+
+    def _learn_addresses(self) -> None:
+        for broker in self._ctx.image.brokers.values():
+            if broker.raft is not None and broker.broker_id != self._ctx.broker_id:
+                address = HostPort(broker.raft.host, broker.raft.port)
+                self.transport.book.learn(broker.broker_id, address)
+        self._store_book()
+
+    def _store_book(self) -> None:
+        try:
+            self.transport.book.store()
+        except OSError as error:
+            log.warning("address book not stored", extra={"reason": error})
+
+    def _hello(self, to: int) -> Hello:
+        return Hello(
+            node_id=self._ctx.broker_id,
+            to=to,
+            cluster_id=self._cluster_id,
+            address=str(self.address),
+        )
+
+    def _admit(self, peer: Hello) -> str | None:
+        """Why this peer is not taken, beyond what the greeting itself shows; None: it is.
+
+        A broker registers only when it holds the block that names the cluster: a voter that once
+        did and now names none has lost its data, and with it its votes and promises.
+        """
+        known = self._ctx.image.brokers.get(peer.node_id)
+        is_voter = self._cluster_id and peer.node_id in self.raft_host.status().members.voters
+        if known is not None and is_voter and not peer.cluster_id:
+            return forgotten(peer.node_id)
+        return None
+
+    def _refused(self, _peer: int, reason: str) -> None:
+        if not self._cluster_id and forgotten(self._ctx.broker_id) in reason:
+            self._on_failed(DismissedError(forgotten(self._ctx.broker_id)))
+
+    # -- joining
+
+    async def _join(self) -> None:
+        """Ask until a leader has proposed our registration; the image tells that it worked."""
+        assert self._registration is not None
+        assert self._enrolment is not None
+        body = encode_change(self._registration, Origin(self._ctx.broker_id, 0))
+        while not self._stopped and self._enrolment.place is Place.UNKNOWN:
+            known = tuple(self.transport.book.newest().values())
+            try:
+                found = await ask_to_join(self.transport, (*self._config.raft.seeds, *known), body)
+                for node, address in found.addresses.items():
+                    if node != self._ctx.broker_id:
+                        self.transport.book.learn(node, address)
+            except RefusedError as error:
+                self._enrolment.refused(str(error))
+                self._step()
+                return
+            except (PeerError, FrameError) as error:
+                log.info("not joined yet", extra={"reason": error})
+            await asyncio.sleep(JOIN_RETRY_SECONDS)
+
+    # -- frames
+
+    def _take_message(self, _peer: Hello, frame: Frame, _reply: Reply) -> None:
+        try:
+            self.raft_host.receive_bytes(frame.body)
+        except CorruptBlock as error:
+            raise FrameError(str(error)) from error
+
+    def _take_beat(self, _peer: Hello, frame: Frame, reply: Reply) -> None:
+        answer = self.controlling.heard(decode_beat(frame))
+        reply(Kind.HEARTBEAT_ANSWER, encode_answer(answer))
+        self._step()
+
+    def _take_answer(self, _peer: Hello, frame: Frame, _reply: Reply) -> None:
+        if self._enrolment is not None:
+            self._enrolment.answered(decode_answer(frame))
+            self._step()
+
+    def _take_discover(self, _peer: Hello, _frame: Frame, reply: Reply) -> None:
+        addresses = {**self.transport.book.newest(), self._ctx.broker_id: self.address}
+        leader = self.raft_host.status().leader
+        found = Discovered(
+            cluster_id=self._cluster_id,
+            leader=-1 if leader is None else leader,
+            addresses=addresses,
+        )
+        reply(Kind.DISCOVERED, found.encode())
+
+    def _take_propose(self, _peer: Hello, frame: Frame, reply: Reply) -> None:
+        deadline_ms = self._clock.monotonic_ms() + MEMBERS_TIMEOUT_MS
+        propose_for(
+            self.raft_host,
+            lambda: self._ctx.image,
+            frame.body,
+            deadline_ms,
+            lambda body: reply(Kind.PROPOSE_ANSWER, body),
+        )
+
+    # -- ports of the handlers
+
+    def propose(self, payload: bytes, deadline_ms: int) -> object:
+        """`handlers.context.RaftPort`."""
+        try:
+            return self.raft_host.propose(payload, deadline_ms)
+        except Refused as error:
+            raise KafkaError(ErrorCode.request_timed_out, str(error)) from error
+
+    def describe(self) -> QuorumView:
+        """`handlers.context.QuorumPort`."""
+        status = self.raft_host.status()
+        followers = self.raft_host.followers()
+        now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
+
+        def member(id_: int) -> QuorumMember:
+            if id_ == status.node_id:
+                return QuorumMember(id_, status.head.height, wall_ms, wall_ms)
+            follower = followers.get(NodeId(id_))
+            if follower is None:
+                return QuorumMember(id_)
+            heard_ms = wall_ms - (now_ms - follower.answered_ms)
+            match = -1 if follower.match is None else follower.match
+            is_caught_up = match >= status.commit.height
+            return QuorumMember(id_, match, heard_ms, heard_ms if is_caught_up else -1)
+
+        return QuorumView(
+            -1 if status.leader is None else status.leader,
+            status.term,
+            status.commit.height,
+            tuple(member(each) for each in sorted(status.members.voters)),
+            tuple(member(each) for each in sorted(status.members.learners)),
+        )
