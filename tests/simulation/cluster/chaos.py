@@ -1,0 +1,117 @@
+"""What goes wrong in a simulated cluster, when and to whom; what its operator does meanwhile."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster.world import World
+
+__all__ = ["Chaos"]
+
+EVERY_MS = 100
+"""So often something may break, heal, or be changed."""
+CALM_START_MS = 2_500
+"""First the cluster is born and the topics are made."""
+OPERATE_PER_SECOND = 0.5
+
+
+class Chaos:
+    """Breaks a world by its faults, until it settles."""
+
+    def __init__(self, world: World, rng: Random) -> None:
+        self._world = world
+        self._rng = rng
+        self._full_until_ms: dict[int, int] = {}
+        self.is_over = False
+        world.scheduler.every(EVERY_MS, CALM_START_MS, self._act)
+
+    def _chance(self, per_second: float) -> bool:
+        return self._rng.random() < per_second * EVERY_MS / 1000
+
+    def _act(self) -> None:
+        """Ten times a second: maybe a fault, maybe the end of one."""
+        if self.is_over:
+            return
+        world, faults, rng = self._world, self._world.faults, self._rng
+        self._end_full_disks()
+        victim = rng.choice(world.broker_ids)
+        if self._chance(faults.connection_break_per_second):
+            world.network.break_one()
+        self._break_links(victim)
+        if self._chance(faults.power_loss_of_all_per_second):
+            self._lose_power(list(world.broker_ids))
+        elif world.machines[victim].process is None:
+            if self._chance(faults.restart_per_second * len(world.broker_ids)):
+                world.start(victim)
+        else:
+            self._break_broker(victim)
+        if self._chance(OPERATE_PER_SECOND):
+            self._operate()
+
+    def _break_links(self, victim: int) -> None:
+        world, faults, rng = self._world, self._world.faults, self._rng
+        network, ids = world.network, [*world.broker_ids, *world.clients]
+        if self._chance(faults.partition_per_second):
+            world.met["full partition"] += 1
+            cut = set(rng.sample(world.broker_ids, rng.randrange(1, len(world.broker_ids))))
+            cut |= {node for node in world.clients if rng.random() < 0.5}
+            network.split(cut, set(ids) - cut)
+        if self._chance(faults.one_way_per_second):
+            world.met["one-way partition"] += 1
+            others = [id_ for id_ in ids if id_ != victim]
+            muted = ([victim], others) if rng.random() < 0.5 else (others, [victim])
+            network.mute(*muted)
+        if self._chance(faults.heal_per_second):
+            network.heal()
+
+    def _break_broker(self, victim: int) -> None:
+        world, faults, rng = self._world, self._world.faults, self._rng
+        machine = world.machines[victim]
+        process = machine.process
+        assert process is not None
+        if self._chance(faults.kill_per_second):
+            world.kill(victim, power=False)
+        elif self._chance(faults.power_loss_per_second):
+            self._lose_power([victim])
+        elif self._chance(faults.pause_per_second):
+            world.met["process paused"] += 1
+            process.stand_still(rng.choice((200, 1_000, 3_000)))
+        elif self._chance(faults.shutdown_per_second):
+            world.scheduler.note(f"leave {victim}")
+            process.leave()
+        elif self._chance(faults.disk_full_per_second):
+            world.met["disk full"] += 1
+            machine.disk.fill(rng.randrange(600))
+            self._full_until_ms[victim] = world.scheduler.now_ms + rng.randrange(2_000)
+
+    def _lose_power(self, victims: list[int]) -> None:
+        """At once. What may be lost by it is either spared or no longer looked at."""
+        world = self._world
+        up = [each for each in victims if world.machines[each].process is not None]
+        if not world.view.is_covered(up) and self._rng.random() >= world.faults.reckless:
+            world.met["power loss spared"] += 1
+            return
+        world.met["power loss of all"] += len(up) > 1
+        for victim in up:
+            world.kill(victim, power=True)
+
+    def _end_full_disks(self) -> None:
+        now_ms = self._world.scheduler.now_ms
+        for id_, until_ms in list(self._full_until_ms.items()):
+            if now_ms >= until_ms:
+                del self._full_until_ms[id_]
+                self._world.machines[id_].disk.empty()
+
+    def _operate(self) -> None:
+        operator = self._world.operator
+        kind = self._rng.randrange(5)
+        if kind == 0:
+            operator.create_another()
+        elif kind == 1:
+            operator.delete_one()
+        elif kind == 2:
+            operator.alter_one()
+        else:
+            operator.move_one()

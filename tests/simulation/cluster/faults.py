@@ -1,0 +1,111 @@
+"""The faults of the simulated cluster, each a named probability, so that a run says what it met."""
+
+from dataclasses import dataclass, replace
+from random import Random
+
+__all__ = ["CALM", "COUNTED", "STRENGTH_MAX", "Faults", "draw_faults"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Faults:
+    """Per message or disk job, or per second of virtual time, as the name says."""
+
+    raft_drop: float = 0.0
+    """Raft's messages and the brokers' heartbeats; Kafka's connections lose nothing but
+    themselves."""
+    raft_duplicate: float = 0.0
+    raft_delay: float = 0.0
+    """This share takes up to half a second, and later ones overtake it."""
+    connection_slow: float = 0.0
+    """This share of requests and answers takes up to 300 ms; those behind it wait."""
+    connection_break_per_second: float = 0.0
+    partition_per_second: float = 0.0
+    """The brokers, and the clients with them, fall into two groups that do not hear each other."""
+    one_way_per_second: float = 0.0
+    """One broker hears and is not heard, or the other way round."""
+    heal_per_second: float = 0.7
+    kill_per_second: float = 0.0
+    """kill -9: the page cache stays."""
+    power_loss_per_second: float = 0.0
+    """Unsynced writes are lost, torn or garbage."""
+    power_loss_of_all_per_second: float = 0.0
+    """The power of the whole room: every broker at once."""
+    shutdown_per_second: float = 0.0
+    """A controlled shutdown, and a start after it."""
+    restart_per_second: float = 1.5
+    pause_per_second: float = 0.0
+    """SIGSTOP: a broker stands still for up to three seconds while its clock goes on."""
+    disk_slow: float = 0.0
+    """This share of syncs takes up to 400 ms; one in a handler stops the broker for as long."""
+    disk_full_per_second: float = 0.0
+    """The log disk takes no byte for up to two seconds."""
+    clock_skew: float = 0.0
+    """Monotonic clocks run up to this share too fast or too slow; wall clocks are apart."""
+    reckless: float = 0.0
+    """This share of power losses does not spare partitions that then may lose records: more
+    replicas without power than `min.insync.replicas` covers, and nothing synced."""
+
+
+CALM = Faults()
+
+STRENGTH_MAX = {
+    "raft_drop": 0.15,
+    "raft_duplicate": 0.15,
+    "raft_delay": 0.1,
+    "connection_slow": 0.1,
+    "connection_break_per_second": 1.0,
+    "partition_per_second": 0.3,
+    "one_way_per_second": 0.25,
+    "kill_per_second": 0.5,
+    "power_loss_per_second": 0.5,
+    "power_loss_of_all_per_second": 0.1,
+    "shutdown_per_second": 0.2,
+    "pause_per_second": 0.3,
+    "disk_slow": 0.15,
+    "disk_full_per_second": 0.15,
+    "clock_skew": 0.2,
+    "reckless": 0.3,
+}
+
+COUNTED = (
+    "raft message dropped",
+    "raft message duplicated",
+    "raft message delayed",
+    "message lost in a partition",
+    "frame held up in a partition",
+    "slow connection",
+    "connection broken",
+    "full partition",
+    "one-way partition",
+    "kill -9",
+    "power loss",
+    "power loss of all",
+    "controlled shutdown",
+    "restart",
+    "restart, unclean",
+    "restart, clean",
+    "process paused",
+    "slow disk",
+    "disk full",
+    "append refused by a full disk",
+    "clock rate skewed",
+    "controller changed",
+    "leader elected",
+    "replica left an ISR",
+    "replica joined an ISR",
+    "replica truncated",
+    "snapshot made",
+    "snapshot installed",
+    "reassignment",
+    "topic created",
+    "topic deleted",
+    "topic altered",
+)
+"""What a run counts when it really happens; a fault that never does proves nothing."""
+
+
+def draw_faults(rng: Random) -> Faults:
+    """Some faults on, each at a strength of its own; so that all mixtures occur."""
+    share = rng.choice((0.3, 0.6, 0.9))
+    drawn = {name: rng.random() * top for name, top in STRENGTH_MAX.items() if rng.random() < share}
+    return replace(CALM, **drawn)

@@ -1,0 +1,21 @@
+"""The rules of the cluster: one file each, numbered."""
+
+from tests.simulation.cluster.invariants.acknowledged_is_kept import AcknowledgedIsKept
+from tests.simulation.cluster.invariants.cluster_converges import ClusterConverges
+from tests.simulation.cluster.invariants.committed_stays import CommittedStays
+from tests.simulation.cluster.invariants.high_watermark_grows import HighWatermarkGrows
+from tests.simulation.cluster.invariants.images_are_equal import ImagesAreEqual
+from tests.simulation.cluster.invariants.isr_is_complete import IsrIsComplete
+from tests.simulation.cluster.invariants.one_leader_per_epoch import OneLeaderPerEpoch
+from tests.simulation.cluster.invariants.sequences_are_whole import SequencesAreWhole
+
+ALL_INVARIANTS = (
+    ClusterConverges,  # first when a world settles: the others look at the settled one
+    AcknowledgedIsKept,
+    CommittedStays,
+    HighWatermarkGrows,
+    OneLeaderPerEpoch,
+    IsrIsComplete,
+    ImagesAreEqual,
+    SequencesAreWhole,
+)

@@ -1,0 +1,55 @@
+"""What a checker may look at. Each raises AssertionError with the rule it saw broken."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.core.image import MetadataImage
+from josefine_broker.handlers.context import HostedPartition
+from tests.simulation.cluster.view import Ack, Batch, PartitionFacts, View
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster.process import Process
+    from tests.simulation.cluster.world import World
+
+__all__ = ["Invariant", "Sight"]
+
+
+class Sight(NamedTuple):
+    """What of one replica matters to checkers, after an event."""
+
+    hosted: HostedPartition
+    is_leader: bool
+    leader_epoch: int
+    high_watermark: int
+
+
+class Invariant:
+    """Override what the rule needs."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+
+    def applied(self, process: Process, height: int) -> None:
+        """A broker has just applied the block (or snapshot) of this height."""
+
+    def decided(self, before: MetadataImage) -> None:
+        """A broker was the first to apply a block: `view.image` is new."""
+
+    def moved(
+        self, process: Process, tp: TopicPartition, sight: Sight, before: Sight | None
+    ) -> None:
+        """An event changed a replica's role, epoch or high watermark; `before` is of this life."""
+
+    def committed(self, process: Process, facts: PartitionFacts, batches: list[Batch]) -> None:
+        """A leader's high watermark passed these for the first time; `facts` has them already."""
+
+    def acknowledged(self, facts: PartitionFacts, ack: Ack) -> None:
+        """A producer with acks=all was told that its batch is safe."""
+
+    def read(self, facts: PartitionFacts, batches: list[Batch]) -> None:
+        """A consumer was given these."""
+
+    def settled(self, world: World) -> None:
+        """All faults have just stopped; the world may be run on."""

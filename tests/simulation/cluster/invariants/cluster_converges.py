@@ -1,0 +1,93 @@
+"""7. Once faults stop, everything is whole again within a bounded time.
+
+Every partition has a leader, every ISR is full, replicas are the same byte for byte, brokers agree,
+and a new batch with acks=all is acknowledged in every partition.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING
+
+from tests.simulation.cluster.invariants.base import Invariant
+from tests.simulation.cluster.producers import ACKS_ALL, Producer
+from tests.simulation.cluster.view import PartitionFacts, bytes_of
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster.world import World
+
+__all__ = ["ClusterConverges"]
+
+WHOLE_WITHIN_MS = 15_000
+PRODUCED_WITHIN_MS = 8_000
+LAST_NODE = 999
+
+
+class ClusterConverges(Invariant):
+    def settled(self, world: World) -> None:
+        whole = world.scheduler.run_until(lambda: not _missing(world), WHOLE_WITHIN_MS)
+        assert whole, f"long after the last fault: {_missing(world)}"
+        self._produce_everywhere(world)
+        same = world.scheduler.run_until(
+            lambda: not _missing(world) and not _differing(world), WHOLE_WITHIN_MS
+        )
+        assert same, f"long after the last record: {_missing(world)} {_differing(world)}"
+
+    def _produce_everywhere(self, world: World) -> None:
+        producer = Producer(world, LAST_NODE, Random(1), acks=ACKS_ALL, is_idempotent=True)
+        producer.start()
+        world.pace_ms = 10
+        for facts, _, _ in list(self.view.entries()):
+            producer.only = facts.key
+            acked = partial(_has_more_acks, facts, len(facts.acks))
+            in_time = world.scheduler.run_until(acked, PRODUCED_WITHIN_MS)
+            assert in_time, f"{facts.name}: nothing is acknowledged long after the last fault"
+        producer.is_sending = False
+        world.scheduler.run_until(lambda: producer.is_idle, PRODUCED_WITHIN_MS)
+
+
+def _has_more_acks(facts: PartitionFacts, before: int) -> bool:
+    return len(facts.acks) > before
+
+
+def _missing(world: World) -> str:
+    """What is not as it should be; empty when all is."""
+    view = world.view
+    for broker_id in world.broker_ids:
+        broker = view.image.brokers.get(broker_id)
+        process = view.processes.get(broker_id)
+        if broker is None or not broker.is_live:
+            return f"broker {broker_id} is not live"
+        if process is None or process.ctx.incarnation != broker.incarnation:
+            return f"broker {broker_id} is not registered as {broker.incarnation}"
+        if process.ctx.applied_height != view.height:
+            return f"broker {broker_id} has applied {process.ctx.applied_height} of {view.height}"
+    if len(view.image.topics) < len(world.operator.wanted):
+        return f"topics: {sorted(view.image.topics)}"
+    for facts, _, entry in view.entries():
+        if entry.leader < 0:
+            return f"{facts.name} has no leader: {entry}"
+        if set(entry.isr) != set(entry.replicas) or entry.is_reassigning:
+            return f"{facts.name} is not in sync: {entry}"
+    if not all(producer.is_idle for producer in world.producers):
+        return "a producer is not done"
+    return ""
+
+
+def _differing(world: World) -> str:
+    """A partition whose replicas are not the same; empty when there is none."""
+    for facts, name, entry in world.view.entries():
+        logs = []
+        for broker_id in entry.replicas:
+            hosted = world.view.hosted(broker_id, name, facts.key)
+            if hosted is None:
+                return f"{facts.name}: no replica at {broker_id}"
+            log = hosted.log
+            start, end = log.log_start_offset, log.log_end_offset
+            logs.append((start, end, hosted.partition.high_watermark, bytes_of(hosted)))
+        if any(each != logs[0] for each in logs):
+            return f"{facts.name}: {[each[:3] for each in logs]}"
+        if logs[0][1] != logs[0][2]:
+            return f"{facts.name}: high watermark {logs[0][2]}, end {logs[0][1]}"
+    return ""

@@ -1,0 +1,31 @@
+"""3. In one life of a replica its high watermark never falls, whatever its role or epoch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from josefine_broker.base.ids import TopicPartition
+from tests.simulation.cluster.invariants.base import Invariant, Sight
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster.process import Process
+
+__all__ = ["HighWatermarkGrows"]
+
+
+class HighWatermarkGrows(Invariant):
+    def moved(
+        self, process: Process, tp: TopicPartition, sight: Sight, before: Sight | None
+    ) -> None:
+        hosted = sight.hosted
+        assert sight.high_watermark <= hosted.log.log_end_offset, (
+            f"{tp}: at broker {process.machine.id} the high watermark is {sight.high_watermark}, "
+            f"the log ends at {hosted.log.log_end_offset}"
+        )
+        if before is None or self.view.facts((hosted.topic_id, tp.partition)).excused:
+            return
+        assert sight.high_watermark >= before.high_watermark, (
+            f"{tp}: at broker {process.machine.id} the high watermark fell from "
+            f"{before.high_watermark} to {sight.high_watermark} (epochs {before.leader_epoch}, "
+            f"{sight.leader_epoch})"
+        )

@@ -1,0 +1,66 @@
+"""5. Who is in the ISR has every committed record; so has a leader, from its first moment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.core.image import MetadataImage
+from tests.simulation.cluster.invariants.base import Invariant, Sight
+from tests.simulation.cluster.view import Batch, PartitionFacts, batches_of
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster.process import Process
+
+__all__ = ["IsrIsComplete"]
+
+
+class IsrIsComplete(Invariant):
+    def decided(self, before: MetadataImage) -> None:
+        for facts, name, entry in self.view.entries():
+            old = before.partition(name, facts.key[1])
+            if old is entry or facts.excused:
+                continue
+            joined = set(entry.isr) - set(old.isr if old is not None else ())
+            for broker_id in joined:
+                self._check_end(facts, name, broker_id, "joined the ISR")
+
+    def committed(self, process: Process, facts: PartitionFacts, batches: list[Batch]) -> None:
+        if facts.excused:
+            return
+        name = self.view.image.topic_names.get(facts.key[0])
+        entry = None if name is None else self.view.image.partition(name, facts.key[1])
+        if name is None or entry is None or entry.leader != process.machine.id:
+            return
+        if process.ctx.image.partition(name, facts.key[1]) is entry:
+            for broker_id in entry.isr:
+                self._check_end(facts, name, broker_id, "is in the ISR")
+
+    def _check_end(self, facts: PartitionFacts, name: str, broker_id: int, what: str) -> None:
+        hosted = self.view.hosted(broker_id, name, facts.key)
+        if hosted is None or not self.view.is_current(broker_id):
+            return  # down, or about to be taken out: it may lack what a power cut took
+        end = hosted.log.log_end_offset
+        assert end >= facts.end_offset, (
+            f"{facts.name}: broker {broker_id} {what}, its log ends at {end}, "
+            f"committed is what lies before {facts.end_offset}"
+        )
+
+    def moved(
+        self, process: Process, tp: TopicPartition, sight: Sight, before: Sight | None
+    ) -> None:
+        if not sight.is_leader:
+            return
+        if before is not None and before.is_leader and before.leader_epoch == sight.leader_epoch:
+            return
+        facts = self.view.facts((sight.hosted.topic_id, tp.partition))
+        if facts.excused:
+            return
+        log = sight.hosted.log
+        end = min(facts.end_offset, log.log_end_offset)
+        found = batches_of(sight.hosted, log.log_start_offset, end)
+        missing = next((each for each in facts.batches if each not in set(found)), None)
+        assert missing is None, (
+            f"{tp}: broker {process.machine.id} leads in epoch {sight.leader_epoch} "
+            f"without the committed {missing}; its log ends at {log.log_end_offset}"
+        )

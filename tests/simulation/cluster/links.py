@@ -1,0 +1,101 @@
+"""A follower's connection to one leader: what `shell/replicator.py` does with sockets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from josefine_broker.core.replica_fetch import ReplicaFetcher
+from josefine_broker.handlers.following import hear
+from josefine_broker.wire.codec import decode_response, encode_request
+from tests.simulation.cluster.network import Connection
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster.process import Process
+
+__all__ = ["Link"]
+
+FETCH = 1
+VERSION = 18
+ANSWER_SLACK_MS = 700
+"""An answer may come this much later than the wait that was asked for; else the connection is
+given up."""
+BACKOFF_MIN_MS, BACKOFF_MAX_MS = 30, 300
+
+
+class Link:
+    """One per leader that this process copies something from."""
+
+    def __init__(self, process: Process, fetcher: ReplicaFetcher) -> None:
+        self._process = process
+        self._fetcher = fetcher
+        self._connection: Connection | None = None
+        self._heard_ms = 0
+        self._next_try_ms = 0
+        self._backoff_ms = BACKOFF_MIN_MS
+        self._wake_ms: int | None = None
+
+    def pump(self) -> None:
+        """Send what there is to send; plan the next look."""
+        process, fetcher = self._process, self._fetcher
+        if not len(fetcher):
+            self._disconnect()
+            return
+        now_ms = process.clock.monotonic_ms()
+        if self._connection is None:
+            if now_ms < self._next_try_ms:
+                self._arm(self._next_try_ms)
+                return
+            self._connection = process.dial(self, fetcher.leader_id)
+            self._heard_ms = now_ms
+        timeout_ms = process.ctx.settings.replica_fetch.wait_ms + ANSWER_SLACK_MS
+        if now_ms - self._heard_ms > timeout_ms:
+            self.broken(self._connection)
+            return
+        while fetcher.wants_request(now_ms):
+            number, request = fetcher.request(now_ms, process.ctx.broker_epoch)
+            self._connection.send(b"".join(encode_request(FETCH, VERSION, number, None, request)))
+        due_ms = self._heard_ms + timeout_ms + 1
+        wake_ms = fetcher.wake_at_ms()
+        self._arm(due_ms if wake_ms is None else min(due_ms, max(wake_ms, now_ms + 1)))
+
+    def answered(self, connection: Connection, frame: bytes) -> None:
+        if connection is not self._connection:
+            return
+        process = self._process
+        number, response = decode_response(FETCH, VERSION, memoryview(bytearray(frame))[4:])
+        self._heard_ms = process.clock.monotonic_ms()
+        self._backoff_ms = BACKOFF_MIN_MS
+        process.event(lambda: hear(process.ctx, self._fetcher, number, response))
+
+    def broken(self, connection: Connection) -> None:
+        if connection is not self._connection:
+            return
+        self._disconnect()
+        self._next_try_ms = self._process.clock.monotonic_ms() + self._backoff_ms
+        self._backoff_ms = min(2 * self._backoff_ms, BACKOFF_MAX_MS)
+        self._arm(self._next_try_ms)
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._fetcher.disconnected()
+            connection.close()
+
+    def _arm(self, clock_ms: int) -> None:
+        if self._wake_ms is not None and self._wake_ms <= clock_ms:
+            return
+        self._wake_ms = clock_ms
+        process = self._process
+        process.after_ms(process.clock.delay_ms(clock_ms), lambda: self._wake(clock_ms))
+
+    def _wake(self, clock_ms: int) -> None:
+        if self._wake_ms == clock_ms:
+            self._wake_ms = None  # the process pumps its links after each event, this one too
+
+    def end(self, *, power: bool) -> None:
+        """The process is gone."""
+        if self._connection is not None:
+            if power:
+                self._connection.vanish()
+            else:
+                self._connection.close()

@@ -1,0 +1,241 @@
+"""The simulated network: datagrams for Raft and heartbeats, connections for the Kafka protocol.
+
+A datagram may be lost, doubled or late, for that is what Raft has to bear. A connection keeps what
+TCP keeps: frames arrive whole, in order and once, or the connection is gone. Frames that meet a
+partition are held up until it is over or until somebody gives the connection up.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from random import Random
+from typing import Protocol
+
+from tests.simulation.cluster.faults import CALM, Faults
+from tests.simulation.cluster.scheduler import Scheduler
+
+__all__ = ["Caller", "Connection", "Network", "Port"]
+
+RETRANSMIT_MS = 150
+HELD_UP_MAX = 20
+"""So often a frame is sent again before the connection is given up for dead."""
+
+
+class Port(Protocol):
+    """A broker's machine, as a connection sees it."""
+
+    id: int
+
+    @property
+    def paused_until_ms(self) -> int: ...
+
+    def accept(self, connection: Connection) -> bool:
+        """Whether a process is there that takes (or has) this connection."""
+        ...
+
+    def received(self, connection: Connection, frame: bytes) -> None: ...
+
+    def hung_up(self, connection: Connection) -> None: ...
+
+    @property
+    def is_powered(self) -> bool:
+        """A machine without power does not even refuse."""
+        ...
+
+
+class Caller(Protocol):
+    """Who opened a connection."""
+
+    def answered(self, connection: Connection, frame: bytes) -> None: ...
+
+    def broken(self, connection: Connection) -> None: ...
+
+
+class Network:
+    """Mutable: which links are cut, and every connection that is open."""
+
+    def __init__(self, scheduler: Scheduler, rng: Random, met: Counter[str]) -> None:
+        self.scheduler = scheduler
+        self.met = met
+        self.faults: Faults = CALM
+        self.connections: dict[Connection, None] = {}
+        self._rng = rng
+        self._blocked: set[tuple[int, int]] = set()
+
+    def is_blocked(self, source: int, target: int) -> bool:
+        return (source, target) in self._blocked
+
+    def split(self, group: Iterable[int], others: Iterable[int]) -> None:
+        """Neither side hears the other."""
+        self.mute(group, others)
+        self.mute(others, group)
+
+    def mute(self, senders: Iterable[int], receivers: Iterable[int]) -> None:
+        """What these send to those does not arrive."""
+        self._blocked |= {(a, b) for a in senders for b in receivers}
+
+    def heal(self) -> None:
+        self._blocked.clear()
+
+    def datagram(self, source: int, target: int, deliver: Callable[[], None]) -> None:
+        """Something that may be lost, doubled and late."""
+        if not self._blocked and self.faults is CALM:
+            self.scheduler.at(self.latency_ms(), deliver)
+            return
+        chance, faults, met = self._rng.random, self.faults, self.met
+        if (source, target) in self._blocked:
+            met["message lost in a partition"] += 1
+            return
+        if chance() < faults.raft_drop:
+            met["raft message dropped"] += 1
+            return
+        delays = [self.latency_ms()]
+        if chance() < faults.raft_duplicate:
+            met["raft message duplicated"] += 1
+            delays.append(self.latency_ms() + int(chance() * 30))
+        for delay_ms in delays:
+            if chance() < faults.raft_delay:
+                met["raft message delayed"] += 1
+                delay_ms += int(chance() * 500)
+            self.scheduler.at(delay_ms, deliver)
+
+    def latency_ms(self) -> int:
+        return 1 + int(self._rng.random() * 4)
+
+    def frame_delay_ms(self) -> int:
+        delay_ms = self.latency_ms()
+        if self._rng.random() < self.faults.connection_slow:
+            self.met["slow connection"] += 1
+            delay_ms += int(self._rng.random() * 300)
+        return delay_ms
+
+    def break_one(self) -> None:
+        """A middlebox loses its mind: both ends learn of it."""
+        connections = list(self.connections)
+        if connections:
+            self.met["connection broken"] += 1
+            self._rng.choice(connections).reset()
+
+
+class _Stream:
+    """One direction of a connection."""
+
+    __slots__ = ("_connection", "_frames", "_handler", "_held_up", "_paused_until", "source",
+                 "target")  # fmt: skip
+
+    def __init__(
+        self,
+        connection: Connection,
+        source: int,
+        target: int,
+        handler: Callable[[bytes], None],
+        paused_until: Callable[[], int],
+    ) -> None:
+        self.source = source
+        self.target = target
+        self._connection = connection
+        self._handler = handler
+        self._paused_until = paused_until
+        self._frames: deque[bytes] = deque()
+        self._held_up = 0
+
+    def push(self, frame: bytes) -> None:
+        self._frames.append(frame)
+        if len(self._frames) == 1:
+            network = self._connection.network
+            network.scheduler.at(network.frame_delay_ms(), self._arrive)
+
+    def _arrive(self) -> None:
+        connection = self._connection
+        if connection.is_closed:
+            return
+        network = connection.network
+        scheduler = network.scheduler
+        if network.is_blocked(self.source, self.target):
+            network.met["frame held up in a partition"] += 1
+            self._held_up += 1
+            if self._held_up > HELD_UP_MAX:
+                connection.reset()
+            else:
+                scheduler.at(RETRANSMIT_MS, self._arrive)
+            return
+        pause_ms = self._paused_until() - scheduler.now_ms
+        if pause_ms > 0:
+            scheduler.at(pause_ms, self._arrive)
+            return
+        self._held_up = 0
+        self._handler(self._frames.popleft())
+        if self._frames:
+            scheduler.at(network.frame_delay_ms(), self._arrive)
+
+
+class Connection:
+    """From a caller to a broker. Frames sent before it is accepted open it."""
+
+    def __init__(
+        self,
+        network: Network,
+        caller: Caller,
+        node: int,
+        port: Port,
+        paused_until: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """`node` is where the caller sits; `paused_until` when it next takes an answer."""
+        self.network = network
+        self.caller = caller
+        self.node = node
+        self.port = port
+        self.is_closed = False
+        self.is_accepted = False
+        self._requests = _Stream(self, node, port.id, self._request, lambda: port.paused_until_ms)
+        self._answers = _Stream(self, port.id, node, self._answer, paused_until)
+        network.connections[self] = None
+
+    def send(self, frame: bytes) -> None:
+        """A request."""
+        if not self.is_closed:
+            self._requests.push(frame)
+
+    def reply(self, frame: bytes) -> None:
+        """An answer."""
+        if not self.is_closed:
+            self._answers.push(frame)
+
+    def close(self) -> None:
+        """The caller gives it up. The broker hears of it, perhaps."""
+        if self._end():
+            hang_up = partial(self.port.hung_up, self)
+            self.network.scheduler.at(self.network.latency_ms(), hang_up)
+
+    def refuse(self) -> None:
+        """The broker's process is gone or does not know it; the caller learns of it."""
+        if self._end() and not self.network.is_blocked(self.port.id, self.node):
+            broken = partial(self.caller.broken, self)
+            self.network.scheduler.at(self.network.latency_ms(), broken)
+
+    def reset(self) -> None:
+        """It is gone in the middle; both ends learn of it."""
+        if self._end():
+            scheduler = self.network.scheduler
+            scheduler.at(self.network.latency_ms(), partial(self.port.hung_up, self))
+            scheduler.at(self.network.latency_ms(), partial(self.caller.broken, self))
+
+    def vanish(self) -> None:
+        """The broker's machine lost its power: nobody tells the caller."""
+        self._end()
+
+    def _end(self) -> bool:
+        was_open, self.is_closed = not self.is_closed, True
+        self.network.connections.pop(self, None)
+        return was_open
+
+    def _request(self, frame: bytes) -> None:
+        if self.port.accept(self):
+            self.port.received(self, frame)
+        elif self.port.is_powered:
+            self.refuse()
+
+    def _answer(self, frame: bytes) -> None:
+        self.caller.answered(self, frame)

@@ -1,0 +1,131 @@
+"""A virtual operator: creates the topics, and then creates, deletes, alters and moves some."""
+
+from __future__ import annotations
+
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from josefine_broker.base.errors import ErrorCode
+from josefine_broker.core.changes import ReassignItem, ReassignPartitions
+from josefine_broker.wire.entities import create_topics, delete_topics, incremental_alter_configs
+from tests.simulation.cluster.clients import Client
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster.world import World
+
+__all__ = ["Operator", "TopicSpec"]
+
+CREATE, DELETE, ALTER = (19, 7), (20, 6), (44, 1)
+TIMEOUT_MS = 1_500
+TOPIC_RESOURCE, SET = 2, 0
+
+Config = dict[str, str]
+TopicSpec = tuple[str, int, int, Config]
+"""Name, partitions, replicas, configuration."""
+
+
+class Operator(Client):
+    """See the module."""
+
+    def __init__(self, world: World, node: int, rng: Random) -> None:
+        super().__init__(world, node, rng)
+        self.wanted: list[TopicSpec] = []
+        self._made = 0
+
+    def start(self) -> None:
+        """Create what is wanted, however long it takes."""
+        for spec in self.wanted:
+            self.create(spec)
+
+    def create(self, spec: TopicSpec) -> None:
+        """Ask until it is there."""
+        name, partitions, replicas, config = spec
+        topic = create_topics.CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=replicas,
+            assignments=(),
+            configs=tuple(
+                create_topics.CreatableTopicConfig(name=key, value=value)
+                for key, value in config.items()
+            ),
+        )
+        request = create_topics.CreateTopicsRequest(topics=(topic,), timeout_ms=TIMEOUT_MS - 300)
+        self.ask(self._any(), CREATE, request, TIMEOUT_MS, partial(self._created, spec))
+
+    def _created(
+        self, spec: TopicSpec, response: create_topics.CreateTopicsResponse | None
+    ) -> None:
+        code = ErrorCode.request_timed_out if response is None else response.topics[0].error_code
+        if code is ErrorCode.none:
+            self.world.met["topic created"] += 1
+        elif code is not ErrorCode.topic_already_exists:
+            self.after_ms(200, partial(self.create, spec))
+
+    def create_another(self) -> None:
+        """One more topic, later deleted by chance."""
+        self._made += 1
+        config = {"segment.bytes": "2000", "min.insync.replicas": "1"}
+        if self.world.power_fails or self.rng.random() < 0.5:
+            config["flush.messages"] = "1"
+        name = f"extra{self.rng.randrange(3)}"
+        if name not in self.world.view.image.topics:
+            self.create((name, 1, min(2, len(self.world.broker_ids)), config))
+
+    def delete_one(self) -> None:
+        names = sorted(name for name in self.world.view.image.topics if name.startswith("extra"))
+        if not names:
+            return
+        state = delete_topics.DeleteTopicState(name=self.rng.choice(names))
+        request = delete_topics.DeleteTopicsRequest(topics=(state,), timeout_ms=TIMEOUT_MS)
+        self.ask(self._any(), DELETE, request, TIMEOUT_MS, self._deleted)
+
+    def _deleted(self, response: delete_topics.DeleteTopicsResponse | None) -> None:
+        if response is not None and response.responses[0].error_code is ErrorCode.none:
+            self.world.met["topic deleted"] += 1
+
+    def alter_one(self) -> None:
+        names = sorted(self.world.view.image.topics)
+        if not names:
+            return
+        config = incremental_alter_configs.AlterableConfig(
+            name="segment.bytes", config_operation=SET, value=self.rng.choice(("1500", "4000"))
+        )
+        resource = incremental_alter_configs.AlterConfigsResource(
+            resource_type=TOPIC_RESOURCE, resource_name=self.rng.choice(names), configs=(config,)
+        )
+        request = incremental_alter_configs.IncrementalAlterConfigsRequest(resources=(resource,))
+        self.ask(self._any(), ALTER, request, TIMEOUT_MS, self._altered)
+
+    def _altered(self, response: Any) -> None:
+        if response is not None and response.responses[0].error_code is ErrorCode.none:
+            self.world.met["topic altered"] += 1
+
+    def move_one(self) -> None:
+        """Reassign a partition: other brokers, or another order, or call it off."""
+        world, rng = self.world, self.rng
+        entries = [
+            (name, facts.key, entry)
+            for facts, name, entry in world.view.entries()
+            if not name.startswith("extra")
+        ]
+        awake = world.awake()
+        if not entries or not awake:
+            return
+        _, (topic_id, index), entry = rng.choice(entries)
+        target: tuple[int, ...] | None = None
+        if not entry.is_reassigning or rng.random() < 0.7:
+            count = len(entry.target)
+            target = tuple(rng.sample(sorted(world.broker_ids), count))
+        process = rng.choice(awake)
+        change = ReassignPartitions(items=(ReassignItem(topic_id, index, target),))
+
+        def propose() -> None:
+            process.ctx.propose(change, process.clock.monotonic_ms() + 2_000)
+
+        world.met["reassignment asked for"] += 1
+        process.event(propose)
+
+    def _any(self) -> int:
+        return self.rng.choice(self.world.broker_ids)

@@ -1,0 +1,165 @@
+"""The host of one Raft node in virtual time: writes, applies, syncs, sends, in raft/README's order.
+
+What `josefine_broker/shell/raft_host.py` does with threads and tasks; the node and its block file
+are the real ones.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.core.changes import At
+from josefine_broker.core.image import MetadataImage
+from josefine_broker.core.membership import MemberChange
+from josefine_broker.handlers.blocks import apply_block, replace_image
+from josefine_broker.handlers.controlling import RaftView
+from raft import BlockFile, BlockKind, Config, Message, Node, NodeId, Ready, Refused, Role
+from raft.codec import decode, encode
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster.process import Process
+
+__all__ = ["CLUSTER_ID", "RaftHost"]
+
+CLUSTER_ID = "simulated"
+HEARTBEAT_MS = 80
+ELECTION_TIMEOUT_MS = 400
+SNAPSHOT_BLOCKS = 30
+TAIL_BLOCKS = 5
+WIRE_EVERY = 16
+"""Every so many messages go through their encoding; codec.py has its own proof."""
+
+
+class RaftHost:
+    """Implements `handlers.context.RaftPort`. One per process."""
+
+    def __init__(self, process: Process, voters: tuple[int, ...]) -> None:
+        self._process = process
+        machine = process.machine
+        self.store, recovered = BlockFile.open(
+            machine.raft_disk, NodeId(machine.id), segment_bytes=16_384
+        )
+        config = Config(
+            node_id=NodeId(machine.id),
+            initial_voters=tuple(NodeId(each) for each in voters),
+            cluster_id=CLUSTER_ID,
+            heartbeat_ms=HEARTBEAT_MS,
+            election_timeout_ms=ELECTION_TIMEOUT_MS,
+            snapshot_chunk_bytes=1024,
+            tail_blocks_max=TAIL_BLOCKS,
+        )
+        rng = Random(machine.rng.getrandbits(64))
+        now_ms = machine.clock.monotonic_ms()
+        self.node = Node(config, recovered, now_ms=now_ms, rng=rng)
+        self._busy: Ready | None = None
+        self._wake_ms: int | None = None
+        self._sent = 0
+        self._view: tuple[object, ...] = ()
+
+    def propose(self, payload: bytes, deadline_ms: int) -> object:
+        now_ms = self._process.clock.monotonic_ms()
+        try:
+            return self.node.propose(payload, now_ms, deadline_ms)
+        except Refused as error:
+            raise KafkaError(ErrorCode.request_timed_out, str(error)) from error
+
+    def change_members(self, change: MemberChange) -> None:
+        """All brokers are voters from the beginning: there is never one."""
+        raise AssertionError(f"the controller wants other members: {change}")
+
+    def step(self, message: Message) -> None:
+        self.node.step(message, self._process.clock.monotonic_ms())
+
+    @property
+    def leads(self) -> bool:
+        return self.node._core.role is Role.LEADER
+
+    def pump(self) -> None:
+        """Give the disk its next work, if it is idle; plan the next tick."""
+        node, process = self.node, self._process
+        while self._busy is None and node.has_ready():
+            ready = self._busy = node.ready()
+            self._write_and_apply(ready)
+            if ready.batch is not None and ready.batch.must_sync:
+                disk = process.machine.disk
+                process.after_ms(1 + process.world.dice(3) + disk.delay_ms(), self._synced)
+            else:
+                self._finish()
+        self._plan_tick()
+
+    def _write_and_apply(self, ready: Ready) -> None:
+        process = self._process
+        if ready.batch is not None:
+            self.store.append(ready.batch)
+        if ready.installed is not None:
+            image = MetadataImage.from_bytes(ready.installed.data)
+            replace_image(process.ctx, image, ready.installed.last.height)
+            process.applied(ready.installed.last.height, None)
+            process.world.met["snapshot installed"] += process.is_serving
+        for block in ready.committed:
+            if block.kind is BlockKind.DATA:
+                apply_block(process.ctx, block.payload, At(*block.id))
+                process.applied(block.id.height, block.payload)
+
+    def _synced(self) -> None:
+        self.store.sync()
+        self._finish()
+
+    def _finish(self) -> None:
+        ready, self._busy = self._busy, None
+        assert ready is not None
+        for message in ready.messages:
+            self._send(message)
+        self.node.advance()
+        self._look()
+        status = self.node.status()
+        if status.blocks_since_snapshot >= SNAPSHOT_BLOCKS:
+            self._process.world.met["snapshot made"] += 1
+            self.node.compact(self._process.ctx.image.to_bytes())
+
+    def _send(self, message: Message) -> None:
+        self._sent += 1
+        if self._sent % WIRE_EVERY == 0:
+            message = decode(encode(message))
+        world = self._process.world
+        deliver = partial(world.to_broker, message.to, lambda process: process.raft.step(message))
+        world.network.datagram(self._process.machine.id, message.to, deliver)
+
+    def _look(self) -> None:
+        """Tell the controller's part when role, term, leader or the own term's commit changed."""
+        core = self.node._core
+        is_leader = core.role is Role.LEADER and core.outbox.applied.term == core.term
+        seen = core.term, core.leader, is_leader, core.members
+        if seen != self._view:
+            self._view = seen
+            view = RaftView(
+                term=core.term,
+                leader=-1 if core.leader is None else core.leader,
+                leads=is_leader,
+                voters=frozenset(core.members.voters),
+                learners=frozenset(core.members.learners),
+                caught_up=frozenset(),
+            )
+            self._process.raft_moved(view)
+
+    def look(self) -> None:
+        """After input: a role may have changed without anything to write."""
+        if self._busy is None:
+            self._look()
+
+    def _plan_tick(self) -> None:
+        wake_ms = self.node.wake_at_ms()
+        if wake_ms is None or (self._wake_ms is not None and self._wake_ms <= wake_ms):
+            return  # an earlier one is planned, and plans the next
+        self._wake_ms = wake_ms
+        process = self._process
+        delay_ms = process.clock.delay_ms(wake_ms) + process.world.dice(3)
+        process.after_ms(delay_ms, partial(self._tick, wake_ms))
+
+    def _tick(self, wake_ms: int) -> None:
+        if self._wake_ms == wake_ms:
+            self._wake_ms = None
+            self.node.tick(self._process.clock.monotonic_ms())

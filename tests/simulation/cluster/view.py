@@ -1,0 +1,200 @@
+"""What the checkers know of the whole cluster: what was committed where, acknowledged to whom.
+
+A batch counts as committed when a leader's high watermark first passes it; `PartitionFacts.batches`
+is then the truth that every later leader, ISR member and reader is held against.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+from josefine_broker.core.image import MetadataImage, PartitionEntry, TopicEntry
+from josefine_broker.handlers.context import HostedPartition
+from josefine_broker.records.batch import NO_PRODUCER_ID, iter_batches
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster.process import Process
+
+__all__ = ["Ack", "Batch", "Key", "PartitionFacts", "View", "batches_of", "bytes_of"]
+
+Key = tuple[UUID, int]
+
+
+class Batch(NamedTuple):
+    """One batch as it lies in a log."""
+
+    base_offset: int
+    end_offset: int
+    crc: int
+    leader_epoch: int
+    producer_id: int = NO_PRODUCER_ID
+    base_sequence: int = -1
+
+
+class Ack(NamedTuple):
+    """A batch that a producer with acks=all was told to be safe."""
+
+    base_offset: int
+    crc: int
+
+
+class PartitionFacts:
+    """Mutable; one per partition of one topic id."""
+
+    def __init__(self, key: Key, topic: TopicEntry) -> None:
+        self.key = key
+        self.name = f"{topic.name}-{key[1]}"
+        config = dict(topic.config)
+        self.flushes = config.get("flush.messages") == "1"
+        """Every append is synced before it counts."""
+        self.min_isr = int(config.get("min.insync.replicas", "1"))
+        self.batches: list[Batch] = []
+        """Committed, in order, without a hole."""
+        self.acks: list[Ack] = []
+        self.sequences: dict[int, int] = {}
+        """Producer id → the last sequence that was committed."""
+        self.stopped: dict[int, bool] = {}
+        """Replicas that stopped uncleanly and have not been in sync again; True: without power."""
+        self.excused = ""
+        """Why records may be lost or changed here from now on; empty: they may not."""
+
+    @property
+    def end_offset(self) -> int:
+        """All before it is committed."""
+        return self.batches[-1].end_offset if self.batches else 0
+
+    def batch_at(self, offset: int) -> Batch | None:
+        """The committed batch that holds this offset."""
+        at = bisect_left(self.batches, offset + 1, key=lambda batch: batch.end_offset)
+        return self.batches[at] if at < len(self.batches) else None
+
+    def stop(self, broker_id: int, *, power: bool) -> None:
+        """A replica stopped without closing its log."""
+        self.stopped[broker_id] = power or self.stopped.get(broker_id, False)
+        if self.may_lose(self.stopped):
+            self.excused = f"replicas {sorted(self.stopped)} stopped, some without power"
+
+    def may_lose(self, stopped: dict[int, bool]) -> bool:
+        """Whether so many stopped replicas are more than this partition is to bear.
+
+        A broker cannot tell after its start whether the power was gone, so who was killed counts
+        too as soon as one replica lost its page cache.
+        """
+        return not self.flushes and any(stopped.values()) and len(stopped) >= self.min_isr
+
+
+class View:
+    """Mutable; filled by the world, read by the checkers."""
+
+    def __init__(self) -> None:
+        self.image = MetadataImage(cluster_id="")
+        """The newest that any broker has."""
+        self.height = 0
+        self.partitions: dict[Key, PartitionFacts] = {}
+        self.processes: dict[int, Process] = {}
+        """Those that are up."""
+        self.acked = 0
+        self.records_acked = 0
+        self.records_read = 0
+
+    def facts(self, key: Key) -> PartitionFacts:
+        """Of a partition that some image has named."""
+        return self.partitions[key]
+
+    def take_image(self, image: MetadataImage, height: int) -> None:
+        """A broker is further than any other before."""
+        self.image, self.height = image, height
+        for topic in image.topics.values():
+            for index in range(len(topic.partitions)):
+                key = topic.topic_id, index
+                if key not in self.partitions:
+                    self.partitions[key] = PartitionFacts(key, topic)
+
+    def entries(self) -> Iterator[tuple[PartitionFacts, str, PartitionEntry]]:
+        """Every partition of the newest image."""
+        for name, topic in self.image.topics.items():
+            for index, entry in enumerate(topic.partitions):
+                yield self.partitions[topic.topic_id, index], name, entry
+
+    def is_current(self, broker_id: int) -> bool:
+        """Up, as the incarnation that the newest image knows, and cleared if it was unclean."""
+        process = self.processes.get(broker_id)
+        broker = self.image.brokers.get(broker_id)
+        return (
+            process is not None
+            and broker is not None
+            and broker.incarnation == process.ctx.incarnation
+            and not broker.unclean
+        )
+
+    def hosted(self, broker_id: int, name: str, key: Key) -> HostedPartition | None:
+        """A replica at a broker that is up, with a log that is written."""
+        process = self.processes.get(broker_id)
+        if process is None:
+            return None
+        hosted = process.ctx.partitions.get((name, key[1]))
+        if hosted is None or hosted.topic_id != key[0] or hosted.log.failure:
+            return None
+        return hosted
+
+    def forgive(self) -> None:
+        """Replicas that are in sync again have everything again."""
+        for facts, _, entry in self.entries():
+            for broker_id in list(facts.stopped):
+                if broker_id in entry.isr and self.is_current(broker_id):
+                    del facts.stopped[broker_id]
+
+    def stop(self, broker_id: int, *, power: bool) -> None:
+        """A process ended without a clean stop."""
+        self.forgive()
+        for facts, _, entry in self.entries():
+            if broker_id in entry.replicas:
+                facts.stop(broker_id, power=power)
+
+    def is_covered(self, broker_ids: list[int]) -> bool:
+        """Whether no partition may lose anything when these lose their power now."""
+        self.forgive()
+        for facts, _, entry in self.entries():
+            lost = dict.fromkeys((each for each in broker_ids if each in entry.replicas), True)
+            if lost and not facts.excused and facts.may_lose({**facts.stopped, **lost}):
+                return False
+        return True
+
+
+def batches_of(hosted: HostedPartition, start: int, end: int) -> list[Batch]:
+    """The batches of a log from `start`, below `end`."""
+    found: list[Batch] = []
+    offset = start
+    while offset < end:
+        buffers = hosted.log.read(offset, 1 << 20, end_offset=end)
+        assert buffers, f"nothing to read at {offset} below {end}"
+        for buffer in buffers:
+            for _, header in iter_batches(buffer):
+                found.append(
+                    Batch(
+                        header.base_offset,
+                        header.end_offset,
+                        header.crc,
+                        header.leader_epoch,
+                        header.producer_id,
+                        header.base_sequence,
+                    )
+                )
+        offset = found[-1].end_offset
+    return found
+
+
+def bytes_of(hosted: HostedPartition) -> bytes:
+    """A whole log."""
+    log = hosted.log
+    offset, end = log.log_start_offset, log.log_end_offset
+    data = bytearray()
+    while offset < end:
+        for buffer in log.read(offset, 1 << 20, end_offset=end):
+            data += buffer
+            for _, header in iter_batches(buffer):
+                offset = header.end_offset
+    return bytes(data)

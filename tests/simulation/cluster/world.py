@@ -1,0 +1,295 @@
+"""The simulated world: virtual time, a network, brokers, clients, and the checkers.
+
+All chance comes from one seed, so a run repeats exactly. What may break, and how often, is in
+`chaos.py`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+
+from josefine_broker.core.image import NO_LEADER, MetadataImage
+from tests.simulation.cluster.consumers import Consumer
+from tests.simulation.cluster.faults import CALM, Faults
+from tests.simulation.cluster.invariants import ALL_INVARIANTS
+from tests.simulation.cluster.invariants.base import Invariant, Sight
+from tests.simulation.cluster.machine import Clock, Machine
+from tests.simulation.cluster.network import Network
+from tests.simulation.cluster.operators import Operator, TopicSpec
+from tests.simulation.cluster.process import Process
+from tests.simulation.cluster.producers import Producer, make_producers
+from tests.simulation.cluster.scheduler import Scheduler
+from tests.simulation.cluster.view import Ack, Batch, Key, View, batches_of
+
+__all__ = ["World"]
+
+PRODUCERS, CONSUMERS = 4, 3
+CLIENT_NODES = 100
+WALL_OFFSET_MS = 20_000
+
+
+class World:
+    """N brokers from `seed`. `run` them for a while with faults, then `settle`."""
+
+    def __init__(self, seed: int, *, brokers: int, faults: Faults, pace_ms: int = 120) -> None:
+        self.seed = seed
+        self.rng = Random(seed)
+        self.faults = faults
+        self.pace_ms = pace_ms
+        self.met: Counter[str] = Counter()
+        self.scheduler = Scheduler()
+        self.network = Network(self.scheduler, Random(self.rng.random()), self.met)
+        self.network.faults = faults
+        self.view = View()
+        self.invariants: list[Invariant] = [make(self.view) for make in ALL_INVARIANTS]
+        self._applied = _overriding(self.invariants, "applied")
+        self._decided = _overriding(self.invariants, "decided")
+        self._moved = _overriding(self.invariants, "moved")
+        self._committed = _overriding(self.invariants, "committed")
+        self._sights: dict[int, dict[tuple[str, int], Sight]] = {}
+        self._timing = Random(self.rng.random())
+        self.broker_ids = tuple(range(1, brokers + 1))
+        self.machines = {id_: self._make_machine(id_) for id_ in self.broker_ids}
+        self.clients = range(CLIENT_NODES, CLIENT_NODES + PRODUCERS + CONSUMERS + 1)
+        self.producers: list[Producer] = []
+        self.is_settling = False
+        self._make_clients()
+        for id_ in self.broker_ids:
+            self.start(id_)
+
+    def _make_machine(self, id_: int) -> Machine:
+        skew, rng = self.faults.clock_skew, self.rng
+        self.met["clock rate skewed"] += skew > 0
+        clock = Clock(
+            self.scheduler,
+            1 + rng.uniform(-skew, skew),
+            rng.randrange(WALL_OFFSET_MS) if skew else 0,
+        )
+        machine = Machine(id_, self.scheduler, Random(rng.random()), self.met, clock)
+        machine.disk.slow = self.faults.disk_slow
+        return machine
+
+    def _make_clients(self) -> None:
+        nodes = iter(self.clients)
+        self.operator = Operator(self, next(nodes), Random(self.rng.random()))
+        self.operator.wanted = self._topics()
+        self.operator.start()
+        chosen = [next(nodes) for _ in range(PRODUCERS)]
+        self.producers = make_producers(self, Random(self.rng.random()), chosen)
+        consumers = [Consumer(self, node, Random(self.rng.random())) for node in nodes]
+        for client in (*self.producers, *consumers):
+            self.scheduler.at(1_000 + self.rng.randrange(500), client.start)
+
+    def _topics(self) -> list[TopicSpec]:
+        """Every promise that this world can keep: synced or cached, one or two in sync."""
+        all_replicas = min(3, len(self.broker_ids))
+        small = {"segment.bytes": self.rng.choice(("1200", "3000", "100000"))}
+        synced = {**small, "flush.messages": "1"}
+        two = {"min.insync.replicas": str(min(2, all_replicas))}
+        one = {"min.insync.replicas": "1"}
+        topics = [
+            ("synced", 2, all_replicas, {**synced, **two}),
+            ("synced-one", 1, min(2, all_replicas), {**synced, **one}),
+        ]
+        if not self.power_fails:
+            topics.append(("cached-one", 1, all_replicas, {**small, **one}))
+        if not self.power_fails or self.rng.random() < 0.6:
+            topics.append(("cached", 2, all_replicas, {**small, **two}))
+        return topics
+
+    @property
+    def power_fails(self) -> bool:
+        """Then what needs the page cache of a single broker would not be worth looking at."""
+        faults = self.faults
+        return faults.power_loss_per_second + faults.power_loss_of_all_per_second > 0
+
+    # -- brokers
+
+    def start(self, id_: int) -> None:
+        """A new process on the machine's disks."""
+        machine = self.machines[id_]
+        assert machine.process is None
+        machine.is_powered = True
+        machine.life += 1
+        process = Process(self, machine)
+        if machine.life > 1:
+            self.met["restart"] += 1
+            self.met[f"restart, {'clean' if process.was_clean else 'unclean'}"] += 1
+        self.scheduler.note(f"start {process.ctx.incarnation} clean {process.was_clean}")
+        machine.process = self.view.processes[id_] = process
+        self._sights[id_] = {}
+        process.start()
+
+    def kill(self, id_: int, *, power: bool) -> None:
+        """kill -9, or the power goes."""
+        machine = self.machines[id_]
+        if machine.process is None:
+            return
+        self.met["power loss" if power else "kill -9"] += 1
+        self.scheduler.note(f"{'power loss' if power else 'kill'} {id_}")
+        self.view.stop(id_, power=power)
+        machine.end_process(power=power)
+        self._gone(id_)
+
+    def stopped(self, process: Process) -> None:
+        """A controlled shutdown has come to its end."""
+        machine = process.machine
+        self.met["controlled shutdown"] += 1
+        self.scheduler.note(f"stopped {machine.id}")
+        process.stop()
+        machine.process = None
+        machine.paused_until_ms = 0
+        machine.disk.forget_jobs()
+        self._gone(machine.id)
+        if self.is_settling:
+            self.scheduler.at(300, lambda: self.start(machine.id))
+
+    def _gone(self, id_: int) -> None:
+        del self.view.processes[id_]
+        self._sights[id_] = {}
+
+    def awake(self) -> list[Process]:
+        now_ms = self.scheduler.now_ms
+        return [
+            process
+            for process in self.view.processes.values()
+            if process.machine.paused_until_ms <= now_ms
+        ]
+
+    def to_broker(self, id_: int, handle: Callable[[Process], None]) -> None:
+        """A datagram arrives; it waits for a process that stands still."""
+        machine = self.machines[id_]
+        process = machine.process
+        if process is None:
+            return
+        pause_ms = machine.paused_until_ms - self.scheduler.now_ms
+        if pause_ms > 0:
+            self.scheduler.at(pause_ms, lambda: self.to_broker(id_, handle))
+        else:
+            process.event(lambda: handle(process))
+
+    def dice(self, sides: int) -> int:
+        """0 to `sides` - 1, for times."""
+        return int(self._timing.random() * sides)
+
+    # -- what the checkers hear of
+
+    def applied(self, process: Process, height: int, payload: bytes | None) -> None:
+        """A broker applied a block or a snapshot."""
+        view, image = self.view, process.ctx.image
+        for applied in self._applied:
+            applied(process, height)
+        if height <= view.height:
+            return
+        before = view.image
+        view.take_image(image, height)
+        self.scheduler.note(f"block {height} {'snapshot' if payload is None else len(payload)}")
+        self._count(before, image)
+        for decided in self._decided:
+            decided(before)
+
+    def _count(self, before: MetadataImage, image: MetadataImage) -> None:
+        """What a block brought about."""
+        met = self.met
+        for name, topic in image.topics.items():
+            known = before.topics.get(name)
+            if known is topic or known is None or known.topic_id != topic.topic_id:
+                continue
+            for old, new in zip(known.partitions, topic.partitions, strict=False):
+                if old is new:
+                    continue
+                met["leader elected"] += new.leader not in (old.leader, NO_LEADER)
+                met["leaderless"] += new.leader == NO_LEADER != old.leader
+                met["replica left an ISR"] += bool(set(old.isr) - set(new.isr))
+                met["replica joined an ISR"] += bool(set(new.isr) - set(old.isr))
+                met["reassignment"] += old.is_reassigning and not new.is_reassigning
+
+    def look(self, process: Process) -> None:
+        """After each event: did a role, an epoch or a high watermark change?"""
+        sights = self._sights[process.machine.id]
+        for tp, hosted in process.ctx.partitions.items():
+            partition = hosted.partition
+            before = sights.get(tp)
+            if (
+                before is not None
+                and before.high_watermark == partition.high_watermark
+                and before.leader_epoch == partition.leader_epoch
+                and before.hosted is hosted
+                and before.is_leader is partition.is_leader
+            ):
+                continue
+            sight = Sight(
+                hosted, partition.is_leader, partition.leader_epoch, partition.high_watermark
+            )
+            if before is not None and before.hosted is not hosted:
+                before = None
+            sights[tp] = sight
+            self.scheduler.note(
+                f"{process.machine.id} {tp[0]}-{tp[1]} "
+                f"{'leads' if sight.is_leader else 'follows'} {sight.leader_epoch} "
+                f"{sight.high_watermark}"
+            )
+            for moved in self._moved:
+                moved(process, tp, sight, before)
+            if sight.is_leader:
+                self._commit(process, tp, sight)
+        if len(sights) > len(process.ctx.partitions):
+            for tp in [each for each in sights if each not in process.ctx.partitions]:
+                del sights[tp]
+
+    def _commit(self, process: Process, tp: tuple[str, int], sight: Sight) -> None:
+        facts = self.view.facts((sight.hosted.topic_id, tp[1]))
+        start, end = facts.end_offset, sight.high_watermark
+        if end <= start or facts.excused:
+            return
+        found = batches_of(sight.hosted, start, end)
+        assert found[0].base_offset == start, f"{facts.name}: {found[0]} after {start}"
+        assert found[-1].end_offset == end, f"{facts.name}: {found[-1]}, high watermark {end}"
+        facts.batches += found
+        self.met["batch committed"] += len(found)
+        for committed in self._committed:
+            committed(process, facts, found)
+
+    def acknowledged(self, key: Key, ack: Ack, records: int) -> None:
+        """A producer with acks=all was told."""
+        facts = self.view.facts(key)
+        facts.acks.append(ack)
+        self.met["record acknowledged"] += records
+        for invariant in self.invariants:
+            invariant.acknowledged(facts, ack)
+
+    def read(self, key: Key, batches: list[Batch]) -> None:
+        """A consumer was given these."""
+        self.met["batch read"] += len(batches)
+        facts = self.view.facts(key)
+        for invariant in self.invariants:
+            invariant.read(facts, batches)
+
+    # -- the end
+
+    def settle(self) -> None:
+        """All faults stop: the cluster must be whole again, in time."""
+        self.is_settling = True
+        self.faults = self.network.faults = CALM
+        self.network.heal()
+        for id_, machine in self.machines.items():
+            machine.paused_until_ms = 0
+            machine.disk.slow = 0.0
+            machine.disk.empty()
+            if machine.process is None:
+                self.start(id_)
+        for producer in self.producers:
+            producer.is_sending = False
+        for invariant in self.invariants:
+            invariant.settled(self)
+
+
+def _overriding(invariants: list[Invariant], hook: str) -> list[Callable[..., None]]:
+    """The checkers that have something to say at this hook."""
+    return [
+        getattr(invariant, hook)
+        for invariant in invariants
+        if getattr(type(invariant), hook) is not getattr(Invariant, hook)
+    ]
