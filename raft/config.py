@@ -32,6 +32,9 @@ class Config:
     """Outstanding proposals made here; past that `propose` is refused."""
     proposals_bytes_max: int = 64 * 1024 * 1024
     """Their payloads together: bounds one batch, one frame of the block file, and memory."""
+    forwarded_max: int = 10_000
+    """Proposals of others that a node remembers the answer to. A message that arrives again after
+    so many others gets no answer, so its sender learns it from the chain."""
     reads_max: int = 100_000
     """Linearizable reads open here; past that `read_index` is refused."""
     tail_blocks_max: int = 1_000

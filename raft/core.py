@@ -14,6 +14,7 @@ from raft.block import BlockKind, make_block
 from raft.chain import Chain
 from raft.config import Config
 from raft.errors import InvariantBroken
+from raft.forwarded import Forwarded
 from raft.ids import BlockId, Height, NodeId, Term
 from raft.members import MemberHistory, Members
 from raft.messages import Message
@@ -25,35 +26,7 @@ from raft.roles import Role, RoleEvent, next_role
 from raft.state import Recovered, State
 from raft.tail import Tail
 
-__all__ = ["Core", "ElectionTimer", "Forwarded", "Leading"]
-
-
-class Forwarded:
-    """What became of the proposals that others sent here, so that a message which arrives twice
-    makes no second block, and "not appended" is said only by a node that knows."""
-
-    __slots__ = ("_answers", "_known_after")
-
-    def __init__(self, *, known_after: Term) -> None:
-        self._answers: dict[tuple[NodeId, Term, int], BlockId | None] = {}
-        self._known_after = known_after
-        """In terms up to this we may have led, and forgotten it in a restart."""
-
-    def knows(self, sender: NodeId, term: Term, number: int) -> bool:
-        return (sender, term, number) in self._answers
-
-    def answer(self, sender: NodeId, term: Term, number: int) -> BlockId | None:
-        return self._answers[sender, term, number]
-
-    def can_refuse(self, term: Term) -> bool:
-        return term > self._known_after
-
-    def remember(self, sender: NodeId, term: Term, number: int, block_id: BlockId | None) -> None:
-        self._answers[sender, term, number] = block_id
-        if len(self._answers) > FORWARDED_MAX:
-            oldest = next(iter(self._answers))
-            del self._answers[oldest]
-            self._known_after = max(self._known_after, oldest[1])
+__all__ = ["Core", "ElectionTimer", "Leading"]
 
 
 class Leading:
@@ -77,10 +50,6 @@ class Leading:
         self.quorum_due_ms = quorum_due_ms
         self.transfer_to: NodeId | None = None
         self.transfer_end_ms = 0
-
-
-FORWARDED_MAX = 10_000
-"""Forwarded proposals that a node remembers the answer to."""
 
 
 class ElectionTimer:
@@ -150,7 +119,7 @@ class Core:
         self.timer = ElectionTimer(config.election_timeout_ms, rng, now_ms)
         if not self.is_sole_voter():  # which has nobody to wait for
             self.timer.reset(now_ms)
-        self.forwarded = Forwarded(known_after=state.term)
+        self.forwarded = Forwarded(config.forwarded_max, known_after=state.term)
 
     def _recover_members(self) -> MemberHistory:
         chain = self.chain

@@ -38,13 +38,16 @@ def on_propose(core: Core, message: Propose) -> None:
     """Append it if we lead the very term it was sent in, and say which block it became.
 
     "Not appended" lets the sender try again, so it is said only when no copy of this message was
-    or will be appended: the answer is remembered, and a node that may have led in that term before
-    a restart stays silent (the proposal then ends with its term, see `sent.py`).
+    or will be appended: the answer is remembered, and a node that may have forgotten it, or may
+    have led in that term before a restart, does nothing (see `forwarded.py`; the proposal then ends
+    with its term, see `sent.py`).
     """
     sender, term, number = message.sender, message.term, message.number
     if not core.forwarded.knows(sender, term, number):
         leading = core.leading
         block_id = None
+        if core.forwarded.may_have_appended(sender, term, number):
+            return
         if leading is not None and leading.transfer_to is None and term == core.term:
             block_id = core.grow(BlockKind.DATA, message.payload)
         elif not core.forwarded.can_refuse(term):

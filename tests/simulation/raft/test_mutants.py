@@ -131,6 +131,7 @@ MUTANTS = [
         function=on_propose,
         old="and term == core.term:",
         new=":",
+        scenario="proposal_outlives_its_leader",
     ),
     Mutant(
         breaks="a proposal that was sent does not outlive the term it was sent in",
@@ -151,6 +152,12 @@ MUTANTS = [
         function=on_propose,
         old="if not core.forwarded.knows(sender, term, number):",
         new="if True:",
+    ),
+    Mutant(
+        breaks="a forwarded proposal whose answer is forgotten is not appended again",
+        function=on_propose,
+        old="if core.forwarded.may_have_appended(sender, term, number):",
+        new="if False:",
     ),
     Mutant(
         breaks="the chunks of a snapshot are put together in order",

@@ -60,6 +60,7 @@ class World(Cluster):
             append_bytes_max=200,
             append_inflight_max=4,
             snapshot_chunk_bytes=8,
+            forwarded_max=5,
             tail_blocks_max=3,
             collect_blocks_max=3,
             apply_blocks_max=7,

@@ -1,8 +1,7 @@
 """Proposals: each ends once, and "not appended" is said only by who knows."""
 
-from raft import BlockId, BlockKind, Height, NodeId, Outcome, Result, Term
+from raft import BlockId, BlockKind, Height, Outcome, Result, Term
 from raft.block import make_block
-from raft.core import FORWARDED_MAX, Forwarded
 from raft.proposals import Proposals
 
 BLOCK = make_block(BlockId(Term(2), Height(8)), Term(2), BlockKind.DATA, b"d")
@@ -73,21 +72,3 @@ def test_the_next_deadline_is_that_of_an_open_proposal() -> None:
     proposals.applied(BLOCK)
 
     assert proposals.next_deadline_ms() == 20
-
-
-def test_a_restarted_node_refuses_nothing_of_terms_it_may_have_led() -> None:
-    """Simulation seeds 1095 and 1148: it had appended what it no longer remembered."""
-    forwarded = Forwarded(known_after=Term(4))
-
-    assert not forwarded.can_refuse(Term(4))
-    assert forwarded.can_refuse(Term(5))
-
-
-def test_answers_that_are_forgotten_are_not_made_up() -> None:
-    forwarded = Forwarded(known_after=Term(0))
-    for number in range(FORWARDED_MAX + 1):
-        forwarded.remember(NodeId(1), Term(3), number, BLOCK.id)
-
-    assert not forwarded.knows(NodeId(1), Term(3), 0)
-    assert forwarded.answer(NodeId(1), Term(3), 1) == BLOCK.id
-    assert not forwarded.can_refuse(Term(3))
