@@ -27,7 +27,19 @@ from raft.codec import decode, encode
 from raft.core import Core
 from raft.errors import InvariantBroken
 from raft.members import MemberHistory
-from raft.messages import Append, AppendAnswer, SnapshotChunk, TakeOver
+from raft.messages import (
+    Append,
+    AppendAnswer,
+    Propose,
+    ProposeAnswer,
+    ReadAnswer,
+    ReadRequest,
+    SnapshotAnswer,
+    SnapshotChunk,
+    TakeOver,
+    VoteAnswer,
+    VoteRequest,
+)
 from raft.reads import Reads
 from raft.segment import decode_snapshot, encode_snapshot
 from raft.state import Batch, State
@@ -146,6 +158,63 @@ def test_a_take_over_reaches_no_candidate_and_no_outsider() -> None:
     candidate.elect()
     assert candidate.hear(TakeOver, term=candidate.term) == []
     assert candidate.node.status().role is Role.LEADER
+
+
+def test_who_is_behind_in_terms_is_told_ours() -> None:
+    """5.1: an old leader steps down, an old candidate stops asking."""
+    one = One()
+    one.append(run_of(GENESIS, 2, 1), term=Term(2))
+    old = Term(1)
+
+    said = one.hear(
+        SnapshotChunk, THIRD, term=old, last=SNAPSHOT.last, members=SNAPSHOT.members, offset=0,
+        data=b"a", done=False, round=0,
+    )  # fmt: skip
+    said += one.hear(VoteRequest, THIRD, term=old, head=GENESIS, pre=False)
+    said += one.hear(Propose, THIRD, term=old, number=1, payload=b"d")
+
+    assert [(type(m), m.term) for m in said] == [
+        (SnapshotAnswer, 2), (VoteAnswer, 2), (ProposeAnswer, 2),
+    ]  # fmt: skip
+    assert one.hear(ReadAnswer, THIRD, term=old, number=1, commit=GENESIS) == []
+
+
+def test_answers_to_a_leader_that_is_none_any_more_change_nothing() -> None:
+    one = One()
+    first = run_of(GENESIS, 1, 1)
+    one.append(first)
+    last = first[0].id
+
+    said = one.hear(AppendAnswer, THIRD, accepted=True, last=last, hint=last, round=0)
+    said += one.hear(SnapshotAnswer, THIRD, last=last, next_offset=0, done=True, round=0)
+    said += one.hear(ReadRequest, THIRD, number=1)
+
+    assert said == []
+    assert one.commit == GENESIS
+
+
+def test_a_rejection_of_what_was_acknowledged_since_is_late() -> None:
+    one = One()
+    first = one.elect()
+    one.acknowledge(first)
+
+    said = one.hear(
+        AppendAnswer, THIRD, term=one.term, accepted=False, last=first, hint=GENESIS, round=0
+    )
+
+    assert said == []
+
+
+def test_a_leader_tells_what_it_knows_of_each_follower() -> None:
+    one = One()
+    assert one.node.followers() == {}
+    first = one.elect()
+
+    one.acknowledge(first)
+
+    known = one.node.followers()
+    assert {id_: each.match for id_, each in known.items()} == {PEER: None, THIRD: first.height}
+    assert known[THIRD].answered_ms == one.now_ms
 
 
 def test_a_message_for_another_node_is_not_ours() -> None:

@@ -114,6 +114,20 @@ def test_the_same_payload_in_a_block_of_another_term_is_not_it(one: Proposer) ->
     assert one.results == [(number, Result.DEAD)]
 
 
+def test_the_same_payload_in_a_block_of_an_older_term_is_not_it(one: Proposer) -> None:
+    """Sent to the leader of term 2, while a block of term 1 is not committed yet."""
+    before = data(FIRST.id, 1, b"same")
+    one.append([before])
+    new = empty(before.id, 2)
+    one.append([new], sender=THIRD, term=Term(2))
+    number = one.propose(b"same")
+
+    one.follow(new, leader=THIRD)
+    one.follow(empty(new.id, 3))
+
+    assert one.results == [(number, Result.DEAD)]
+
+
 def test_a_block_that_is_only_there_ends_nothing_until_it_is_committed(one: Proposer) -> None:
     one.propose(b"mine")
 
