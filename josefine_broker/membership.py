@@ -138,6 +138,7 @@ class Membership:
             ),
         )
         self.transport.on_refused = self._refused
+        self.transport.on_gone = self._step
         self.raft_host.on_failure = on_failed
         self.controlling = Controlling(ctx, controller_config(config), self._change_members)
         ctx.quorum = self
@@ -362,6 +363,7 @@ class Membership:
             voters=status.members.voters,
             learners=status.members.learners,
             caught_up=self._caught_up(status) if leads else frozenset(),
+            gone=self.transport.gone() if leads else frozenset(),
         )
 
     def _caught_up(self, status: Status) -> frozenset[int]:

@@ -136,6 +136,13 @@ class Controller:
             may_stop=beat.wants_shutdown and _may_stop(image, broker),
         )
 
+    def lost(self, broker_id: int, now_ms: int) -> None:
+        """Its process is gone for sure: its session need not run out first."""
+        contact = self._contacts.pop(broker_id, None)
+        if contact is not None:
+            self._watched -= {broker_id}
+            self._look_at_ms = now_ms
+
     def wake_at_ms(self) -> int | None:
         """When `decide` is to be called if nothing else happens; None: it does not lead."""
         if self._term is None:

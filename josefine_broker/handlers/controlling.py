@@ -39,6 +39,9 @@ class RaftView(NamedTuple):
     learners: frozenset[int]
     caught_up: frozenset[int]
     """Learners that have (nearly) every block; known to the leader alone."""
+    gone: frozenset[int] = frozenset()
+    """Brokers that have no process: where they listened nobody does. Known sooner than by their
+    silence, when a process died and its machine did not."""
 
 
 NOBODY = RaftView(
@@ -77,8 +80,11 @@ class Controlling:
         ctx.controller_term = view.term if view.leads else None
         if controller.term is not None and (not view.leads or view.term != controller.term):
             controller.resign()
+        now_ms = ctx.clock.monotonic_ms()
         if view.leads and controller.term is None:
-            controller.lead(view.term, ctx.image, ctx.clock.monotonic_ms())
+            controller.lead(view.term, ctx.image, now_ms)
+        for broker_id in view.gone:
+            controller.lost(broker_id, now_ms)
 
     def heard(self, beat: Heartbeat) -> HeartbeatAnswer:
         """A broker's heartbeat; `step` is due then. Who does not lead knows nobody."""

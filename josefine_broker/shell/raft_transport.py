@@ -61,6 +61,9 @@ class TransportStats:
 class PeerError(Exception):
     """A question to a peer had no answer; the message is one sentence."""
 
+    is_refused = False
+    """The address answered that nobody listens there."""
+
 
 Reply = Callable[[Kind, bytes], None]
 Handle = Callable[[Hello, Frame, Reply], None]
@@ -92,6 +95,11 @@ class Connection(asyncio.Protocol):
     @property
     def is_open(self) -> bool:
         return self.session.phase is Phase.OPEN and not self.closed.is_set()
+
+    @property
+    def peer_id(self) -> int:
+        """Who it is; 0 before the greeting."""
+        return 0 if self.session.peer is None else self.session.peer.node_id
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are none of asyncio's
@@ -179,6 +187,7 @@ class RaftTransport:
         self.stats = TransportStats()
         self.book = book
         self.on_refused: Callable[[int, str], None] | None = None
+        self.on_gone: Callable[[], None] | None = None
         self._hello = hello
         self._admit = admit
         self._rng = rng
@@ -214,6 +223,14 @@ class RaftTransport:
             link = self._links[to] = _Link(self, to)
             self._spawn(link.run())
         link.send(encode_frame(kind, body))
+
+    def gone(self) -> frozenset[int]:
+        """Peers that have no process: their address refuses connections, and none of theirs is
+        open. (A peer that stands still, or behind a broken network, is not among them.)"""
+        refusing = {key for key, link in self._links.items() if link.is_refused}
+        if not refusing:
+            return frozenset()
+        return frozenset(refusing - {each.peer_id for each in self._inbound if each.is_open})
 
     def is_connected(self, to: int) -> bool:
         link = self._links.get(to)
@@ -263,7 +280,9 @@ class RaftTransport:
             connection.abort()
             raise PeerError(f"{address} did not answer within {self._timeout_ms} ms") from None
         except OSError as error:
-            raise PeerError(f"{address}: {error.strerror or error}") from None
+            failure = PeerError(f"{address}: {error.strerror or error}")
+            failure.is_refused = isinstance(error, ConnectionRefusedError)
+            raise failure from None
         if not connection.is_open:
             connection.abort()
             if connection.failure.startswith("refused: "):
@@ -348,6 +367,10 @@ class RaftTransport:
             pass
         poked.clear()
 
+    def tell_gone(self) -> None:
+        if self.on_gone is not None:
+            self.on_gone()
+
     def forget(self, node_id: int) -> None:
         self._links.pop(node_id, None)
 
@@ -370,6 +393,8 @@ class _Link:
         self._connection: Connection | None = None
         self._poked = asyncio.Event()
         self._used = True
+        self.is_refused = False
+        """At the last attempt nobody listened at any of the peer's addresses."""
 
     @property
     def is_connected(self) -> bool:
@@ -409,16 +434,22 @@ class _Link:
 
     async def _dial(self) -> bool:
         transport = self._transport
+        refusals = []
         for address in transport.book.addresses(self._node_id):
             try:
                 connection = await transport.dial(address, self._node_id, transport.take_answer)
             except PeerError as error:
                 transport.stats.dials_failed += 1
                 log.debug("raft dial failed", extra={"peer": self._node_id, "reason": error})
+                refusals.append(error.is_refused)
                 continue
+            self.is_refused = False
             connection.on_resume = self._flush
             self._connection = connection
             return True
+        self.is_refused = bool(refusals) and all(refusals)
+        if self.is_refused:
+            transport.tell_gone()
         return False
 
     async def _carry(self) -> bool:
