@@ -181,14 +181,14 @@ class World:
         view, image = self.view, process.ctx.image
         for applied in self._applied:
             applied(process, height)
-        if height <= view.height:
-            return
-        before = view.image
-        view.take_image(image, height)
-        self.scheduler.note(f"block {height} {'snapshot' if payload is None else len(payload)}")
-        self._count(before, image)
-        for decided in self._decided:
-            decided(before)
+        if height > view.height:
+            before = view.image
+            view.take_image(image, height)
+            self.scheduler.note(f"block {height} {'snapshot' if payload is None else len(payload)}")
+            self._count(before, image)
+            for decided in self._decided:
+                decided(before)
+        self.look(process)  # the next block may end what this one began
 
     def _count(self, before: MetadataImage, image: MetadataImage) -> None:
         """What a block brought about."""
@@ -207,7 +207,7 @@ class World:
                 met["reassignment"] += old.is_reassigning and not new.is_reassigning
 
     def look(self, process: Process) -> None:
-        """After each event: did a role, an epoch or a high watermark change?"""
+        """After each event and block: did a role, an epoch or a high watermark change?"""
         sights = self._sights[process.machine.id]
         for tp, hosted in process.ctx.partitions.items():
             partition = hosted.partition

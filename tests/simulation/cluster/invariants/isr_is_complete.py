@@ -32,7 +32,7 @@ class IsrIsComplete(Invariant):
         entry = None if name is None else self.view.image.partition(name, facts.key[1])
         if name is None or entry is None or entry.leader != process.machine.id:
             return
-        if process.ctx.image.partition(name, facts.key[1]) is entry:
+        if process.ctx.image.partition(name, facts.key[1]) == entry:
             for broker_id in entry.isr:
                 self._check_end(facts, name, broker_id, "is in the ISR")
 
