@@ -244,13 +244,19 @@ class Process:
             self._leave_by_ms = self.clock.monotonic_ms() + SHUTDOWN_TIMEOUT_MS
             self.enrolment.leave()
 
-    def stop(self) -> None:
-        """Close everything and leave the clean mark."""
+    def stop(self) -> bool:
+        """Close everything and leave the clean mark; whether that worked (the disk may be full)."""
         self.server.drain()
         self.machine.disk.drain()
-        self.hosting.close(self.ctx.broker_epoch)
+        try:
+            self.hosting.close(self.ctx.broker_epoch)
+        except OSError:
+            is_clean = False
+        else:
+            is_clean = True
         self.raft.store.close()
         self.ended(power=False)
+        return is_clean
 
     def ended(self, *, power: bool) -> None:
         """There is no process any more."""

@@ -136,9 +136,11 @@ class World:
     def stopped(self, process: Process) -> None:
         """A controlled shutdown has come to its end."""
         machine = process.machine
-        self.met["controlled shutdown"] += 1
-        self.scheduler.note(f"stopped {machine.id}")
-        process.stop()
+        is_clean = process.stop()
+        self.met["controlled shutdown" if is_clean else "shutdown on a full disk"] += 1
+        self.scheduler.note(f"stopped {machine.id} clean {is_clean}")
+        if not is_clean:
+            self.view.stop(machine.id, power=False)
         machine.process = None
         machine.paused_until_ms = 0
         machine.disk.forget_jobs()
