@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
-from josefine_broker.base.errors import CorruptData, ErrorCode, Fatal, KafkaError
+from josefine_broker.base.errors import CorruptData, Fatal
 from josefine_broker.base.ports import Clock
 from josefine_broker.compose import WILDCARDS, controller_config
 from josefine_broker.config import BrokerConfig, HostPort
@@ -23,18 +23,19 @@ from josefine_broker.core.change_codec import encode_change
 from josefine_broker.core.changes import At, Origin, RegisterBroker
 from josefine_broker.core.controller import Heartbeat
 from josefine_broker.core.image import Address, MetadataImage
-from josefine_broker.core.membership import MemberChange, MemberStep
 from josefine_broker.handlers.blocks import apply_block, replace_image
-from josefine_broker.handlers.context import Context, QuorumMember, QuorumView
-from josefine_broker.handlers.controlling import Controlling, RaftView
+from josefine_broker.handlers.context import Context
+from josefine_broker.handlers.controlling import Controlling
 from josefine_broker.handlers.enrolling import DismissedError, Enrolment, Place
 from josefine_broker.joining import (
+    PROPOSE_TIMEOUT_MS,
     Discovered,
     RefusedError,
     ask_to_join,
     forgotten,
     propose_for,
 )
+from josefine_broker.quorum import Quorum
 from josefine_broker.shell.address_book import BOOK_FILE, AddressBook
 from josefine_broker.shell.heartbeat_frames import (
     decode_answer,
@@ -46,14 +47,11 @@ from josefine_broker.shell.raft_frames import Frame, FrameError, Hello, Kind
 from josefine_broker.shell.raft_host import RaftHost, RaftTimings
 from josefine_broker.shell.raft_transport import PeerError, RaftTransport, Reply
 from josefine_broker.shell.server import Bound
-from raft import Block, CorruptBlock, CorruptStore, Members, NodeId, Refused, Role, Status
+from raft import Block, CorruptBlock, CorruptStore, Role
 
 log = logging.getLogger(__name__)
 
 JOIN_RETRY_SECONDS = 0.5
-NEAR_HEAD_BLOCKS = 100
-"""A learner that lacks fewer blocks may become a voter: it has the rest in a round trip."""
-MEMBERS_TIMEOUT_MS = 5_000
 WAIT_NOTICE_SECONDS = 3.0
 """A start that waits this long for the other brokers says so."""
 
@@ -140,8 +138,9 @@ class Membership:
         self.transport.on_refused = self._refused
         self.transport.on_gone = self._step
         self.raft_host.on_failure = on_failed
-        self.controlling = Controlling(ctx, controller_config(config), self._change_members)
-        ctx.quorum = self
+        self.quorum = Quorum(self.raft_host, clock)
+        self.controlling = Controlling(ctx, controller_config(config), self.quorum.change_members)
+        ctx.quorum = self.quorum
 
     # -- life
 
@@ -200,7 +199,7 @@ class Membership:
         try:
             async with asyncio.timeout(timeout_s):
                 await self._until(lambda: enrolment.place in (Place.LEFT, Place.DISMISSED))
-                self._hand_over_raft()
+                self.quorum.hand_over(self._ctx.image.live_brokers())
                 await self._until(lambda: self.raft_host.status().role is not Role.LEADER)
         except TimeoutError:
             log.warning("stops before everything was handed over")
@@ -262,42 +261,6 @@ class Membership:
             ctx.image = replace(ctx.image, cluster_id=cluster_id)
         self._on_birth(cluster_id)
 
-    def _change_members(self, change: MemberChange) -> None:
-        members = self.raft_host.status().members
-        node = NodeId(change.broker_id)
-        voters, learners = set(members.voters), set(members.learners)
-        match change.step:
-            case MemberStep.ADD_LEARNER:
-                learners.add(node)
-            case MemberStep.PROMOTE:
-                learners.discard(node)
-                voters.add(node)
-            case MemberStep.REMOVE:
-                learners.discard(node)
-                voters.discard(node)
-        wanted = Members(voters=frozenset(voters), learners=frozenset(learners))
-        deadline_ms = self._clock.monotonic_ms() + MEMBERS_TIMEOUT_MS
-        try:
-            self.raft_host.change_members(wanted, deadline_ms)
-        except Refused:
-            return  # an earlier change is not committed yet: it is asked for again
-        log.info("raft members change", extra={"step": change.step.value, "broker": node})
-
-    def _hand_over_raft(self) -> None:
-        followers = self.raft_host.followers()
-        voters = self.raft_host.status().members.voters
-        best = max(
-            (each for each in followers if each in voters),
-            key=lambda each: (self._ctx.image.is_live(each), followers[each].match or -1),
-            default=None,
-        )
-        if best is None:
-            return
-        try:
-            self.raft_host.transfer_leadership(best)
-        except Refused as error:
-            log.info("raft leadership stays", extra={"reason": error})
-
     # -- the step
 
     def _step(self) -> None:
@@ -314,7 +277,7 @@ class Membership:
 
     def _look_around(self) -> None:
         controlling, enrolment, ctx = self.controlling, self._enrolment, self._ctx
-        controlling.raft_moved(self._view())
+        controlling.raft_moved(self.quorum.view(self.transport.gone))
         if enrolment is not None:
             # Not before we hold the block that names the cluster: see `_admit`.
             can_propose = bool(self._cluster_id) and self._is_member()
@@ -352,27 +315,6 @@ class Membership:
     def _wake(self) -> None:
         self._timer = None
         self._step()
-
-    def _view(self) -> RaftView:
-        status = self.raft_host.status()
-        leads = status.role is Role.LEADER and status.applied.term == status.term
-        return RaftView(
-            term=status.term,
-            leader=-1 if status.leader is None else status.leader,
-            leads=leads,
-            voters=status.members.voters,
-            learners=status.members.learners,
-            caught_up=self._caught_up(status) if leads else frozenset(),
-            gone=self.transport.gone() if leads else frozenset(),
-        )
-
-    def _caught_up(self, status: Status) -> frozenset[int]:
-        least = status.head.height - NEAR_HEAD_BLOCKS
-        return frozenset(
-            id_
-            for id_, each in self.raft_host.followers().items()
-            if id_ in status.members.learners and each.match is not None and each.match >= least
-        )
 
     def _is_member(self) -> bool:
         return self._ctx.broker_id in self.raft_host.status().members.all
@@ -482,45 +424,11 @@ class Membership:
         reply(Kind.DISCOVERED, found.encode())
 
     def _take_propose(self, _peer: Hello, frame: Frame, reply: Reply) -> None:
-        deadline_ms = self._clock.monotonic_ms() + MEMBERS_TIMEOUT_MS
+        deadline_ms = self._clock.monotonic_ms() + PROPOSE_TIMEOUT_MS
         propose_for(
             self.raft_host,
             lambda: self._ctx.image,
             frame.body,
             deadline_ms,
             lambda body: reply(Kind.PROPOSE_ANSWER, body),
-        )
-
-    # -- ports of the handlers
-
-    def propose(self, payload: bytes, deadline_ms: int) -> object:
-        """`handlers.context.RaftPort`."""
-        try:
-            return self.raft_host.propose(payload, deadline_ms)
-        except Refused as error:
-            raise KafkaError(ErrorCode.request_timed_out, str(error)) from error
-
-    def describe(self) -> QuorumView:
-        """`handlers.context.QuorumPort`."""
-        status = self.raft_host.status()
-        followers = self.raft_host.followers()
-        now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
-
-        def member(id_: int) -> QuorumMember:
-            if id_ == status.node_id:
-                return QuorumMember(id_, status.head.height, wall_ms, wall_ms)
-            follower = followers.get(NodeId(id_))
-            if follower is None:
-                return QuorumMember(id_)
-            heard_ms = wall_ms - (now_ms - follower.answered_ms)
-            match = -1 if follower.match is None else follower.match
-            is_caught_up = match >= status.commit.height
-            return QuorumMember(id_, match, heard_ms, heard_ms if is_caught_up else -1)
-
-        return QuorumView(
-            -1 if status.leader is None else status.leader,
-            status.term,
-            status.commit.height,
-            tuple(member(each) for each in sorted(status.members.voters)),
-            tuple(member(each) for each in sorted(status.members.learners)),
         )

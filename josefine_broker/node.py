@@ -36,6 +36,7 @@ from josefine_broker.handlers.table import API_VERSIONS, APIS
 from josefine_broker.hosting import Hosting
 from josefine_broker.membership import Membership
 from josefine_broker.observe import health_checks, register_metrics
+from josefine_broker.observe_cluster import chain_view, cluster_view
 from josefine_broker.shell.admin_http import AdminServer
 from josefine_broker.shell.clock import RealClock
 from josefine_broker.shell.connection import Host
@@ -274,11 +275,15 @@ class Node:
         register_metrics(self._metrics, ctx, manager, server)
         if bound is None:
             return
-        checks = health_checks(ctx, membership.raft_host, server, self.config.broker.data_dir)
+        checks = health_checks(ctx, membership, server, self.config.broker.data_dir)
         admin = AdminServer(
             self._metrics,
             checks,
             lambda: {"broker_id": ctx.broker_id, "cluster_id": ctx.image.cluster_id},
+            {
+                "/cluster": lambda _query: cluster_view(ctx, membership),
+                "/cluster/chain": lambda query: chain_view(ctx, membership, query),
+            },
         )
         self._undo.push_async_callback(admin.stop)
         await admin.start(bound.socket)
@@ -309,7 +314,7 @@ class _RaftPort:
     membership: Membership
 
     def propose(self, payload: bytes, deadline_ms: int) -> object:
-        return self.membership.propose(payload, deadline_ms)
+        return self.membership.quorum.propose(payload, deadline_ms)
 
 
 def _url(admin: Bound | None) -> str | None:

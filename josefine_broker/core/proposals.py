@@ -8,9 +8,41 @@ whose proposer gave up may still be applied later, as in Kafka.
 from collections.abc import Callable, Hashable, Sequence
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.core.change_codec import encode_change
-from josefine_broker.core.changes import Change, Origin
+from josefine_broker.core.change_codec import decode_change, encode_change
+from josefine_broker.core.changes import (
+    AllocateProducerIds,
+    AlterIsr,
+    Change,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    Origin,
+    RegisterBroker,
+    UnregisterBroker,
+)
 from josefine_broker.core.parked import Parked
+
+TAKES_EFFECT_ONCE = (
+    RegisterBroker,
+    UnregisterBroker,
+    AlterIsr,
+    CreateTopic,
+    DeleteTopic,
+    CreatePartitions,
+    AllocateProducerIds,
+)
+"""Changes that name what they depend on: proposed again when nobody knows what became of them, the
+second block of the two is refused (and its origin settles nothing). A new configuration or a
+reassignment is not among them: it could undo what came in between. Nor is a Decision: its term is
+over."""
+
+
+def may_propose_again(payload: bytes, *, is_dead: bool) -> bool:
+    """Whether a proposal that ended without a commit is to be proposed again, to the deadline.
+
+    Dead: no block of it is or will be committed. Otherwise one may be.
+    """
+    return is_dead or isinstance(decode_change(payload)[0], TAKES_EFFECT_ONCE)
 
 
 class Proposal:
