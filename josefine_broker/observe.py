@@ -9,17 +9,20 @@ from pathlib import Path
 
 from josefine_broker.base.limits import DISK_FREE_BYTES_MIN
 from josefine_broker.handlers.context import Context
+from josefine_broker.handlers.enrolling import Place
+from josefine_broker.membership import Membership
+from josefine_broker.observe_cluster import place_of
 from josefine_broker.shell.admin_http import Check
 from josefine_broker.shell.log_manager import LogManager
 from josefine_broker.shell.metrics import Metrics, Sample
-from josefine_broker.shell.raft_host import RaftHost
 from josefine_broker.shell.server import Server
 
 
 def health_checks(
-    ctx: Context, raft_host: RaftHost, server: Server, directory: Path
+    ctx: Context, membership: Membership, server: Server, directory: Path
 ) -> Mapping[str, Callable[[], Check]]:
     """The checks of `/health`, by name."""
+    raft_host = membership.raft_host
 
     def listeners() -> Check:
         detail = f"{server.connection_count} connections"
@@ -32,6 +35,14 @@ def health_checks(
         if status.leader is None:
             return Check(ok=False, detail=f"no raft leader in term {status.term}")
         return Check(ok=True, detail=f"raft leader {status.leader} in term {status.term}")
+
+    def cluster() -> Check:
+        place = place_of(ctx)
+        if place is Place.SERVING:
+            return Check(ok=True, detail=f"controller {ctx.controller_id} hears this broker")
+        if place is Place.LEAVING:
+            return Check(ok=False, detail="this broker hands over and stops")
+        return Check(ok=False, detail=membership.describe_wait())
 
     def logs() -> Check:
         failed = [f"{topic}-{index}" for topic, index in ctx.unopened]
@@ -49,7 +60,13 @@ def health_checks(
         free = stat.f_bavail * stat.f_frsize
         return Check(ok=free >= DISK_FREE_BYTES_MIN, detail=f"{free} bytes free")
 
-    return {"listeners": listeners, "metadata": metadata, "logs": logs, "disk": disk}
+    return {
+        "listeners": listeners,
+        "metadata": metadata,
+        "cluster": cluster,
+        "logs": logs,
+        "disk": disk,
+    }
 
 
 def register_metrics(metrics: Metrics, ctx: Context, logs: LogManager, server: Server) -> None:

@@ -1,7 +1,8 @@
-"""The admin listener: `/health` and `/metrics` on aiohttp. Answers questions, changes nothing.
+"""The admin listener: `/health`, `/metrics` and the pages it is given, on aiohttp. Answers
+questions, changes nothing.
 
 `/health` is 200 only while every check passes, 503 otherwise; the body names each check, so that a
-person and an orchestrator read the same page.
+person and an orchestrator read the same page. A page is JSON; a query that makes no sense is 400.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -28,23 +31,32 @@ class Check:
 
 
 Checks = Mapping[str, Callable[[], Check]]
+Page = Callable[[Mapping[str, str]], Mapping[str, Any]]
+"""From the query to a JSON body. Raises ValueError with a sentence about the query."""
 
 
 class AdminServer:
     """One aiohttp site over an already bound socket."""
 
     def __init__(
-        self, metrics: Metrics, checks: Checks, identity: Callable[[], Mapping[str, object]]
+        self,
+        metrics: Metrics,
+        checks: Checks,
+        identity: Callable[[], Mapping[str, object]],
+        pages: Mapping[str, Page] | None = None,
     ) -> None:
         self._metrics = metrics
         self._checks = checks
         self._identity = identity
+        self._pages = pages or {}
         self._runner: web.AppRunner | None = None
 
     async def start(self, bound: socket.socket) -> None:
         app = web.Application()
         app.router.add_get("/health", self._health)
         app.router.add_get("/metrics", self._exposition)
+        for path, page in self._pages.items():
+            app.router.add_get(path, partial(_answer, page))
         self._runner = web.AppRunner(
             app, access_log=None, handle_signals=False, shutdown_timeout=STOP_SECONDS
         )
@@ -72,3 +84,10 @@ class AdminServer:
         return web.Response(
             body=self._metrics.exposition(), headers={"Content-Type": CONTENT_TYPE_LATEST}
         )
+
+
+async def _answer(page: Page, request: web.Request) -> web.Response:
+    try:
+        return web.json_response(page(request.query))
+    except ValueError as error:
+        return web.json_response({"error": str(error)}, status=400)

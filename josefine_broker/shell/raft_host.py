@@ -8,11 +8,13 @@ broken, the host stops for good: every open token ends UNKNOWN and `failure` say
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 from josefine_broker.base.errors import Fatal
 from josefine_broker.base.ports import Clock
@@ -38,7 +40,18 @@ from raft import (
 )
 from raft.codec import decode, encode
 
-__all__ = ["ProposalToken", "RaftHost", "RaftTimings", "Result"]
+__all__ = ["KnownBlock", "ProposalToken", "RaftHost", "RaftTimings", "Result"]
+
+DEAD_KEPT = 200
+"""Blocks of dead branches that are remembered for people after the chain has let go of them."""
+
+
+class KnownBlock(NamedTuple):
+    """A block as people look at it."""
+
+    block: Block
+    committed: bool
+    dead: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +146,11 @@ class RaftHost:
         self.failure: BaseException | None = None
         """Why the host stopped by itself."""
         self.on_failure: Callable[[BaseException], None] | None = None
+        self.terms_seen = 0
+        """Elections that this node took part in or heard of, for the metrics."""
+        self.dead_blocks = 0
+        self._dead: deque[Block] = deque(maxlen=DEAD_KEPT)
+        self._term = 0
         self.recovered: Recovered | None = None
         """What the last start found; `recovered.report()` is a line for the log."""
 
@@ -232,6 +250,20 @@ class RaftHost:
         assert self._node is not None, "start() first"
         return replace(self._node.status(), applied=self._applied)
 
+    def known_blocks(self) -> Iterator[KnownBlock]:
+        """Known blocks above the root and the last dead ones, the newest (highest) first."""
+        assert self._node is not None, "start() first"
+        chain = self._node.chain
+        blocks = {block.id: block for block in self._dead} | {block.id: block for block in chain}
+        commit = chain.commit
+        for id_ in sorted(blocks, key=lambda each: (each.height, each.term), reverse=True):
+            on_path = chain.on_head_path(id_)
+            yield KnownBlock(
+                blocks[id_],
+                committed=on_path and id_.height <= commit.height,
+                dead=not on_path and not (chain.knows(id_) and chain.is_live(id_)),
+            )
+
     async def stop(self) -> None:
         """Finish the write under way and release the files. Open tokens end UNKNOWN."""
         self._stopping = True
@@ -252,6 +284,7 @@ class RaftHost:
             while not self._must_end():
                 node.tick(self._clock.monotonic_ms())
                 while node.has_ready() and not self._must_end():
+                    self._take_note(node)
                     await self._do(node, store, node.ready())
                     self._progressed.set()
                     node.tick(self._clock.monotonic_ms())
@@ -269,6 +302,21 @@ class RaftHost:
         self._progressed.set()
         if self.on_failure is not None:
             self.on_failure(error)
+
+    def _take_note(self, node: Node) -> None:
+        """Of what the next Ready forgets and people want to see. A dead branch is rare, so its
+        look over all known blocks does not count."""
+        status = node.status()
+        if status.term != self._term:
+            self.terms_seen += 1
+            self._term = status.term
+        chain = node.chain
+        if chain.has_dead:
+            known = {block.id for block in self._dead}
+            for block in chain:
+                if block.id not in known and not chain.is_live(block.id):
+                    self._dead.append(block)
+                    self.dead_blocks += 1
 
     def _must_end(self) -> bool:
         return self._stopping or self.failure is not None

@@ -42,6 +42,7 @@ class BrokerProcess:
         self.bootstrap = ""
         self.admin_url = ""
         self._port = 0
+        self._admin_port = 0
         if start:
             self.start()
 
@@ -78,7 +79,7 @@ class BrokerProcess:
                 "listeners": [f"PLAINTEXT://127.0.0.1:{self._port}"],
             },
             "raft": {"listener": "127.0.0.1:0"},
-            "admin": {"address": "127.0.0.1:0"},
+            "admin": {"address": f"127.0.0.1:{self._admin_port}"},
         }
         for name, value in self.overrides.items():
             section, _, key = name.partition("__")
@@ -104,13 +105,18 @@ class BrokerProcess:
     def start(self) -> None:
         """Start and wait until it serves."""
         self.spawn()
+        self.wait_serving()
+
+    def wait_serving(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Until it accepts clients; its ports are known then, and kept."""
         path = self.data_dir / "broker.addresses.json"
-        wait_until(lambda: path.exists() or not self.alive, START_TIMEOUT_S, "broker start")
+        wait_until(lambda: path.exists() or not self.alive, timeout_s, "broker start")
         assert self.alive, f"the broker did not start:\n{self.output[-4000:]}"
         addresses = json.loads(path.read_text())
         self.bootstrap = next(iter(addresses["listeners"].values()))
         self.admin_url = addresses["admin"]
         self._port = int(self.bootstrap.rpartition(":")[2])
+        self._admin_port = int(self.admin_url.rpartition(":")[2])
 
     def kill(self) -> None:
         """kill -9."""
