@@ -65,6 +65,7 @@ class Link:
         number, response = decode_response(FETCH, VERSION, memoryview(bytearray(frame))[4:])
         self._heard_ms = process.clock.monotonic_ms()
         self._backoff_ms = BACKOFF_MIN_MS
+        process.touches_links = True
         process.event(lambda: hear(process.ctx, self._fetcher, number, response))
 
     def broken(self, connection: Connection) -> None:
@@ -73,7 +74,11 @@ class Link:
         self._disconnect()
         self._next_try_ms = self._process.clock.monotonic_ms() + self._backoff_ms
         self._backoff_ms = min(2 * self._backoff_ms, BACKOFF_MAX_MS)
-        self._arm(self._next_try_ms)
+        process = self._process
+        process.after_ms(process.clock.delay_ms(self._next_try_ms), self._touch)
+
+    def _touch(self) -> None:
+        self._process.touches_links = True
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
@@ -90,7 +95,8 @@ class Link:
 
     def _wake(self, clock_ms: int) -> None:
         if self._wake_ms == clock_ms:
-            self._wake_ms = None  # the process pumps its links after each event, this one too
+            self._wake_ms = None
+            self._touch()
 
     def end(self, *, power: bool) -> None:
         """The process is gone."""

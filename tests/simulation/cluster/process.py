@@ -63,6 +63,10 @@ class Process:
         self._control_ms: int | None = None
         self._leave_by_ms: int | None = None
         self._links: dict[int, Link] = {}
+        # What the event at hand has touched, so that only that is followed up.
+        self.touches_links = True
+        self._touches_raft = True
+        self._touches_control = True
         manager = LogManager(machine.disk.files, schedule=machine.disk.submit)
         self.was_clean = manager.clean_shutdown
         self.hosting = Hosting(manager, machine.clock)
@@ -91,16 +95,17 @@ class Process:
 
     def propose(self, payload: bytes, deadline_ms: int) -> object:
         """`handlers.context.RaftPort`; the host comes after the context that it applies to."""
+        self._touches_raft = True
         return self.raft.propose(payload, deadline_ms)
 
     def start(self) -> None:
         """Begin to work."""
         self.every_ms(isr_check_ms(self.ctx), self._duties)
-        self.event(lambda: None)
+        self.raft_event(lambda: None)
 
     # -- inputs
 
-    def event(self, handle: Callable[[], None]) -> None:
+    def event(self, handle: Callable[[], None], *, is_raft: bool = False) -> None:
         """Something happens to this process."""
         files = self.machine.disk.files
         syncs = files.syncs
@@ -110,7 +115,17 @@ class Process:
             return
         if files.syncs != syncs:
             self.stand_still(self.machine.disk.delay_ms())
-        self.world.look(self)
+        if not is_raft:  # the world looks at each block by itself
+            self.world.look(self)
+
+    def touch_raft(self) -> None:
+        """The event at hand gave Raft something to do."""
+        self._touches_raft = self._touches_control = True
+
+    def raft_event(self, handle: Callable[[], None]) -> None:
+        """A message or a timer of Raft's, the controller's or the enrolment's."""
+        self.touch_raft()
+        self.event(handle, is_raft=True)
 
     def after_ms(self, delay_ms: int, handle: Callable[[], None]) -> None:
         """An event of this life, so much later in the world's time."""
@@ -144,19 +159,23 @@ class Process:
     # -- what follows each of them
 
     def _follow_up(self) -> None:
-        self.raft.look()
-        self.raft.pump()
-        self._control()
-        if self.raft.node.has_ready():  # a proposal of the controller's: not only after the next
-            self.raft.pump()
-        if self.is_ended:
-            return
-        for leader_id, fetcher in self.ctx.fetchers.by_leader.items():
-            link = self._links.get(leader_id)
-            if link is None and len(fetcher):
-                link = self._links[leader_id] = Link(self, fetcher)
-            if link is not None:
-                link.pump()
+        while self._touches_raft or self._touches_control:
+            if self._touches_raft:
+                self._touches_raft = False
+                self.raft.pump()
+            if self._touches_control:
+                self._touches_control = False
+                self._control()
+            if self.is_ended:
+                return
+        if self.touches_links:
+            self.touches_links = False
+            for leader_id, fetcher in self.ctx.fetchers.by_leader.items():
+                link = self._links.get(leader_id)
+                if link is None and len(fetcher):
+                    link = self._links[leader_id] = Link(self, fetcher)
+                if link is not None:
+                    link.pump()
         self._arm_parked()
 
     def _control(self) -> None:
@@ -182,7 +201,8 @@ class Process:
 
     def _control_due(self, due_ms: int) -> None:
         if self._control_ms == due_ms:
-            self._control_ms = None  # `_control` follows each event, this one too
+            self._control_ms = None
+            self._touches_control = True
 
     def _arm_parked(self) -> None:
         deadline_ms = self.ctx.parked.next_deadline_ms()
@@ -217,6 +237,7 @@ class Process:
         )
 
     def raft_moved(self, view: RaftView) -> None:
+        self._touches_control = True
         led = self.controlling.leads
         self.controlling.raft_moved(view)
         if self.controlling.leads and not led:
@@ -225,6 +246,7 @@ class Process:
 
     def applied(self, height: int, payload: bytes | None) -> None:
         """A block, or a snapshot (no payload), was applied."""
+        self.touches_links = self._touches_control = True
         self.world.applied(self, height, payload)
 
     def _tell_controller(self, beat: Heartbeat) -> None:
@@ -242,7 +264,7 @@ class Process:
         """A controlled shutdown begins."""
         if self._leave_by_ms is None:
             self._leave_by_ms = self.clock.monotonic_ms() + SHUTDOWN_TIMEOUT_MS
-            self.enrolment.leave()
+            self.raft_event(self.enrolment.leave)
 
     def stop(self) -> bool:
         """Close everything and leave the clean mark; whether that worked (the disk may be full)."""

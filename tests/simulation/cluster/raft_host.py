@@ -80,12 +80,15 @@ class RaftHost:
     def pump(self) -> None:
         """Give the disk its next work, if it is idle; plan the next tick."""
         node, process = self.node, self._process
+        if self._busy is None:
+            self._look()
         while self._busy is None and node.has_ready():
             ready = self._busy = node.ready()
             self._write_and_apply(ready)
             if ready.batch is not None and ready.batch.must_sync:
                 disk = process.machine.disk
-                process.after_ms(1 + process.world.dice(3) + disk.delay_ms(), self._synced)
+                delay_ms = 1 + process.world.dice(3) + disk.delay_ms()
+                process.after_ms(delay_ms, self._synced)
             else:
                 self._finish()
         self._plan_tick()
@@ -105,6 +108,7 @@ class RaftHost:
                 process.applied(block.id.height, block.payload)
 
     def _synced(self) -> None:
+        self._process.touch_raft()
         self.store.sync()
         self._finish()
 
@@ -145,11 +149,6 @@ class RaftHost:
             )
             self._process.raft_moved(view)
 
-    def look(self) -> None:
-        """After input: a role may have changed without anything to write."""
-        if self._busy is None:
-            self._look()
-
     def _plan_tick(self) -> None:
         wake_ms = self.node.wake_at_ms()
         if wake_ms is None or (self._wake_ms is not None and self._wake_ms <= wake_ms):
@@ -162,4 +161,5 @@ class RaftHost:
     def _tick(self, wake_ms: int) -> None:
         if self._wake_ms == wake_ms:
             self._wake_ms = None
+            self._process.touch_raft()
             self.node.tick(self._process.clock.monotonic_ms())

@@ -170,7 +170,7 @@ class World:
         if pause_ms > 0:
             self.scheduler.at(pause_ms, lambda: self.to_broker(id_, handle))
         else:
-            process.event(lambda: handle(process))
+            process.raft_event(lambda: handle(process))
 
     def dice(self, sides: int) -> int:
         """0 to `sides` - 1, for times."""
