@@ -169,22 +169,22 @@ class Membership:
             heartbeat_ms=self._config.cluster.heartbeat_interval_ms,
             proposal_timeout_ms=self._config.raft.proposal_timeout_ms,
         )
-        told = False
+        loop = asyncio.get_running_loop()
+        notice_at: float | None = loop.time() + WAIT_NOTICE_SECONDS
         while not self._stopped:
             self._step()
             place = self._enrolment.place
             if place is Place.SERVING:
                 return
             if place is Place.UNKNOWN and not self._is_member() and self._joining is None:
-                self._joining = asyncio.get_running_loop().create_task(self._join())
+                self._joining = loop.create_task(self._join())
             self._moved.clear()
             try:
-                async with asyncio.timeout(WAIT_NOTICE_SECONDS):
+                async with asyncio.timeout_at(notice_at):
                     await self._moved.wait()
             except TimeoutError:
-                if not told:
-                    say(self.describe_wait())
-                    told = True
+                say(self.describe_wait())
+                notice_at = None
 
     @property
     def broker_epoch(self) -> int:
