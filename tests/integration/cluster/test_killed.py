@@ -1,0 +1,50 @@
+"""kill -9 under load: of the partition's leader, and of the controller."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from josefine_broker.client.io_blocking import BlockingClient, NewTopic
+from tests.support.cluster import REPLICATED, Cluster
+from tests.support.workload import Workload, check, read_back
+
+PARTITIONS = 3
+
+
+@pytest.mark.parametrize("victim", ["leader", "controller"])
+def test_killed_broker_costs_no_acknowledged_record(tmp_path: Path, victim: str) -> None:
+    """Checklist row 11."""
+    with Cluster(tmp_path, **REPLICATED) as cluster:
+        with BlockingClient(cluster.bootstrap) as client:
+            client.create_topics([NewTopic("load", partitions=PARTITIONS)])
+        with Workload(cluster.bootstrap, "load", partitions=PARTITIONS) as load:
+            who = cluster.controller() if victim == "controller" else cluster.leader_of("load")
+            cluster.kill(who)
+            load.wait_acknowledged(300)
+            cluster.restart(who)
+            cluster.wait_settled()
+            load.wait_acknowledged(300)
+        assert load.account.failed == []
+        check(load.account, read_back(cluster.bootstrap, "load", PARTITIONS))
+        cluster.wait_settled()
+
+
+def test_every_broker_may_be_killed_in_turn_and_all_at_once(tmp_path: Path) -> None:
+    with Cluster(tmp_path, **REPLICATED) as cluster:
+        with BlockingClient(cluster.bootstrap) as client:
+            client.create_topics([NewTopic("load", partitions=PARTITIONS)])
+        with Workload(cluster.bootstrap, "load", partitions=PARTITIONS) as load:
+            for who in cluster.voters:
+                cluster.kill(who)
+                load.wait_acknowledged(100)
+                cluster.restart(who)
+                cluster.wait_settled()
+            for who in cluster.voters:
+                cluster.kill(who)
+            cluster.spawn(*cluster.voters)
+            cluster.wait_serving(*cluster.voters)
+            load.wait_acknowledged(100)
+        cluster.wait_settled()
+        check(load.account, read_back(cluster.bootstrap, "load", PARTITIONS))
