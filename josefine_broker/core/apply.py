@@ -91,6 +91,12 @@ def _register(image: MetadataImage, change: RegisterBroker, at: At) -> MetadataI
     known = image.brokers.get(broker_id)
     if known is not None and known.incarnation == change.incarnation:
         return image  # the same process asked twice, not knowing what came of the first time
+    epoch = -1 if known is None else known.epoch
+    if change.known_epoch not in (None, epoch):
+        raise KafkaError(
+            ErrorCode.stale_broker_epoch,
+            f"broker {broker_id} has registered since, now its epoch is {epoch}",
+        )
     _check_features(image, change)
     unclean = known is not None and not (change.clean and change.previous_epoch == known.epoch)
     broker = BrokerEntry(

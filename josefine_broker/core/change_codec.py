@@ -95,6 +95,7 @@ def _register_plain(c: RegisterBroker) -> dict[str, Any]:
         "features": c.features,
         "clean": c.clean,
         "previous_epoch": c.previous_epoch,
+        "known_epoch": c.known_epoch,
     }
 
 
@@ -109,6 +110,7 @@ def _register_change(p: dict[str, Any]) -> RegisterBroker:
         features=tuple(FeatureRange(*each) for each in p["features"]),
         clean=p["clean"],
         previous_epoch=p["previous_epoch"],
+        known_epoch=p["known_epoch"],
     )
 
 

@@ -46,6 +46,10 @@ class RegisterBroker:
     features: tuple[FeatureRange, ...] = ()
     clean: bool = True
     previous_epoch: int = -1
+    known_epoch: int | None = None
+    """Epoch of this broker, -1 for none, where it was proposed: refused when another process has
+    registered since, for the proposer may be dead by then. None: it was proposed without an image.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

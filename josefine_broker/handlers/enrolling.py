@@ -7,6 +7,7 @@ must stop. Nothing here waits: the owner calls `step` at `wake_at_ms` and after 
 image, sends the heartbeat it returns to the controller, and hands in the answer.
 """
 
+from dataclasses import replace
 from enum import Enum
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
@@ -18,6 +19,10 @@ from josefine_broker.handlers.context import Context
 
 RETRY_MS = 100
 """Between two attempts to register after one that was refused for a passing reason."""
+
+PASSING = frozenset({ErrorCode.request_timed_out, ErrorCode.stale_broker_epoch})
+"""Refusals after which it is proposed again; the second says that a block came in between, which
+the image has by then: perhaps an earlier process's last word."""
 
 
 class Place(Enum):
@@ -141,8 +146,10 @@ class Enrolment:
             return
         self._due_ms = now_ms + RETRY_MS
         deadline_ms = now_ms + self._proposal_timeout_ms
+        known = ctx.image.brokers.get(ctx.broker_id)
+        change = replace(self._registration, known_epoch=-1 if known is None else known.epoch)
         try:
-            self._proposal = ctx.propose(self._registration, deadline_ms)
+            self._proposal = ctx.propose(change, deadline_ms)
         except KafkaError:
             return
         ctx.answer_when_settled([self._proposal], deadline_ms, self._settled)
@@ -152,7 +159,7 @@ class Enrolment:
         proposal, self._proposal = self._proposal, None
         assert proposal is not None
         error = proposal.error
-        if error is not None and error.code is not ErrorCode.request_timed_out:
+        if error is not None and error.code not in PASSING:
             self.refused(str(error))
 
     def refused(self, reason: str) -> None:

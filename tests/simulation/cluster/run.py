@@ -21,7 +21,7 @@ from random import Random
 from josefine_broker.base.errors import Fatal
 from raft import InvariantBroken
 from tests.simulation.cluster.chaos import Chaos
-from tests.simulation.cluster.faults import draw_faults
+from tests.simulation.cluster.faults import Faults, draw_faults
 from tests.simulation.cluster.world import World
 
 __all__ = ["Life", "Total", "brokers_of", "live", "live_all", "simulate"]
@@ -48,10 +48,12 @@ def brokers_of(seed: int) -> int:
     return 5 if seed % 8 == 7 else 3
 
 
-def simulate(seed: int, for_ms: int = FOR_MS, *, show: bool = False) -> World:
+def simulate(
+    seed: int, for_ms: int = FOR_MS, *, show: bool = False, faults: Faults | None = None
+) -> World:
     """One life; an error names the line that replays it."""
     logging.getLogger("josefine_broker").setLevel(logging.CRITICAL)
-    world = World(seed, brokers=brokers_of(seed), faults=draw_faults(Random(seed)))
+    world = World(seed, brokers=brokers_of(seed), faults=faults or draw_faults(Random(seed)))
     world.scheduler.trace_to = print if show else None
     try:
         chaos = Chaos(world, Random(seed + 1))

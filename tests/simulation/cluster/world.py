@@ -12,6 +12,7 @@ from random import Random
 
 from josefine_broker.core.image import NO_LEADER, MetadataImage
 from tests.simulation.cluster.consumers import Consumer
+from tests.simulation.cluster.describe import describe
 from tests.simulation.cluster.faults import CALM, Faults
 from tests.simulation.cluster.invariants import ALL_INVARIANTS
 from tests.simulation.cluster.invariants.base import Invariant, Sight
@@ -186,7 +187,7 @@ class World:
         if height > view.height:
             before = view.image
             view.take_image(image, height)
-            self.scheduler.note(f"block {height} {'snapshot' if payload is None else len(payload)}")
+            self.scheduler.note(f"block {height} {describe(payload)}")
             self._count(before, image)
             for decided in self._decided:
                 decided(before)

@@ -96,6 +96,16 @@ def test_registration_is_unclean_without_the_mark_of_the_incarnation_before(
     assert image.brokers[1].unclean is unclean
 
 
+def test_registration_is_refused_when_another_process_registered_since_it_was_proposed() -> None:
+    """The last word of a dead process must not dismiss the one that runs (simulated cluster)."""
+    image = after(image_of(), register(1, "second", known_epoch=10), height=77)
+
+    assert refused(image, register(1, "first", known_epoch=10)) is ErrorCode.stale_broker_epoch
+    assert refused(image, register(1, "first", known_epoch=-1)) is ErrorCode.stale_broker_epoch
+    assert after(image, register(1, "third", known_epoch=77)).brokers[1].incarnation == "third"
+    assert after(image, register(1, "joiner")).brokers[1].incarnation == "joiner"
+
+
 def test_registering_the_same_incarnation_twice_changes_nothing() -> None:
     image = image_of([partition((1, 2))])
 

@@ -12,7 +12,7 @@ from josefine_broker.core.changes import RegisterBroker, UnregisterBroker
 from josefine_broker.core.controller import Heartbeat, HeartbeatAnswer
 from josefine_broker.core.features import SUPPORTED
 from josefine_broker.core.image import Endpoint
-from josefine_broker.handlers.enrolling import DismissedError, Enrolment, Place
+from josefine_broker.handlers.enrolling import RETRY_MS, DismissedError, Enrolment, Place
 from tests.unit.handlers.world import ELSEWHERE, LISTENER, World
 
 REGISTER = RegisterBroker(
@@ -60,6 +60,25 @@ def test_registration_that_was_not_committed_in_time_is_proposed_again() -> None
     joining.step()
 
     assert len(world.raft.waiting) == 1
+
+
+def test_registration_overtaken_by_an_earlier_process_s_is_proposed_anew() -> None:
+    """The earlier one was on its way when its process died; it is no reason for this one to."""
+    world = World()
+    world.raft.at_once = False
+    joining = enrolment(world)
+    joining.step()
+    late = replace(REGISTER, incarnation="dead", known_epoch=world.ctx.image.brokers[1].epoch)
+    world.apply(encode_change(late, ELSEWHERE))
+    world.raft.deliver()
+    assert joining.place is Place.UNKNOWN
+    world.advance(RETRY_MS)
+
+    joining.step()
+    world.raft.deliver()
+
+    assert joining.place is Place.FENCED
+    assert world.ctx.image.brokers[1].incarnation == "new"
 
 
 def test_who_joins_proposes_nothing_itself() -> None:

@@ -1,0 +1,226 @@
+"""The checkers can fail: each mutant breaks one rule of the cluster, and random lives notice.
+
+A mutant names the kind of life that its rule matters in, where that is rare among all lives.
+"""
+
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from random import Random
+from types import CodeType, FunctionType
+from typing import Any
+
+import pytest
+
+from josefine_broker.base.errors import Fatal
+from josefine_broker.core import apply, elections
+from josefine_broker.core.partition import Partition
+from josefine_broker.core.replication import Followers
+from josefine_broker.handlers import committing, fetch_follower, following
+from josefine_broker.shell.log import PartitionLog
+from raft import InvariantBroken
+from tests.simulation.cluster.faults import Faults, draw_faults
+from tests.simulation.cluster.run import simulate
+
+SEEDS_MAX = 40
+BROKEN = (AssertionError, InvariantBroken, Fatal, ValueError, KeyError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    """One wrong line."""
+
+    breaks: str
+    function: Callable[..., Any]
+    old: str
+    new: str
+    faults: dict[str, float]
+    """Strengths that these lives have besides what chance gives them."""
+
+
+STOPS = {"kill_per_second": 0.5, "pause_per_second": 0.4, "partition_per_second": 0.4}
+POWER = {"power_loss_per_second": 0.7, "disk_slow": 0.2, "reckless": 0.0}
+ALL_POWER = {"power_loss_of_all_per_second": 0.3, "reckless": 0.0}
+
+MUTANTS = [
+    Mutant(
+        breaks="acks=all waits for the high watermark",
+        function=committing._settle,
+        old="partition.high_watermark >= each.end_offset",
+        new="True",
+        faults={},
+    ),
+    Mutant(
+        breaks="the high watermark is where the slowest ISR member is",
+        function=Followers.committed_end,
+        old="if follower.end_offset < end:",
+        new="if False:",
+        faults={},
+    ),
+    Mutant(
+        breaks="a leader tells a follower where their logs part",
+        function=Partition.diverging,
+        old="if epoch < last_fetched_epoch or end_offset < fetch_offset:",
+        new="if False:",
+        faults=STOPS,
+    ),
+    Mutant(
+        breaks="a follower cuts what the leader does not have",
+        function=following._truncate,
+        old="its_log.truncate_to(target)",
+        new="pass",
+        faults=STOPS,
+    ),
+    Mutant(
+        breaks="a leader comes from the ISR",
+        function=elections.settle,
+        old="first(entry.replicas, brokers.live.intersection(isr))",
+        new="first(entry.replicas, brokers.live)",
+        faults=STOPS,
+    ),
+    Mutant(
+        breaks="who may have lost records leaves the ISR before an election",
+        function=elections._Members.__init__,
+        old="frozenset(complete) - brokers.unclean or frozenset(complete)",
+        new="frozenset(complete)",
+        faults=POWER,
+    ),
+    Mutant(
+        breaks="only the incarnation that caught up joins an ISR",
+        function=apply._isr_fits,
+        old="(member, known.epoch) not in item.joined",
+        new="False",
+        faults=POWER,
+    ),
+    Mutant(
+        breaks="an ISR change holds for the partition epoch it was made for",
+        function=apply._isr_fits,
+        old="(item.leader_epoch, item.partition_epoch) != (entry.leader_epoch, entry.partition_epoch)",
+        new="item.leader_epoch > entry.leader_epoch",
+        faults=STOPS,
+    ),
+    Mutant(
+        breaks="a decision holds for the partition epoch it was made for",
+        function=apply._decision_fits,
+        old="state.partition_epoch != entry.partition_epoch",
+        new="False",
+        faults=STOPS,
+    ),
+    Mutant(
+        breaks="a controller of an older term decides nothing",
+        function=apply._decision,
+        old="change.controller_term != at.term",
+        new="False",
+        faults=STOPS,
+    ),
+    Mutant(
+        breaks="below min.insync.replicas the high watermark stands still",
+        function=Partition.advance_high_watermark,
+        old="if followers is None or self.is_under_min_isr:",
+        new="if followers is None:",
+        faults=POWER,
+    ),
+    Mutant(
+        breaks="consumers read below the high watermark",
+        function=Partition.readable_end,
+        old="return self.high_watermark",
+        new="return log_end_offset",
+        faults={},
+    ),
+    Mutant(
+        breaks="who joins an ISR has all that is committed",
+        function=Followers.wanted_isr,
+        old="if self._followers[broker_id].end_offset >= needed",
+        new="if True",
+        faults=STOPS,
+    ),
+    Mutant(
+        breaks="who is proposed for the ISR holds the high watermark",
+        function=Followers.propose,
+        old="frozenset(isr) - set(self.isr)",
+        new="frozenset()",
+        faults=STOPS,
+    ),
+    Mutant(
+        breaks="a registration ends the leaderships of the process before",
+        function=apply._register,
+        old="return _end_leaderships(image, broker_id)",
+        new="return image",
+        faults=STOPS,
+    ),
+    Mutant(
+        breaks="a follower of another incarnation is not listened to",
+        function=fetch_follower.check_follower,
+        old="request.replica_epoch != known",
+        new="False",
+        faults=POWER,
+    ),
+    Mutant(
+        breaks="a repeated batch is not stored again",
+        function=Partition.check_append,
+        old="return self.producers.check(header)",
+        new="return None",
+        faults=STOPS,
+    ),
+    Mutant(
+        breaks="flush.messages syncs before an append counts",
+        function=PartitionLog.append,
+        old="flush.unflushed_messages >= flush_messages",
+        new="False",
+        faults=ALL_POWER,
+    ),
+    Mutant(
+        breaks="eligible leader replicas are remembered",
+        function=elections.eligible,
+        old="if len(isr) >= min(min_insync_replicas, len(entry.replicas)):",
+        new="if True:",
+        faults=POWER,
+    ),
+    Mutant(
+        breaks="the producers' state follows a truncation",
+        function=following._after_cut,
+        old="if producers.reaches(hosted.log.log_end_offset):",
+        new="if False:",
+        faults=STOPS,
+    ),
+]
+
+
+@contextmanager
+def mutated(mutant: Mutant) -> Iterator[None]:
+    """The function with the wrong line in place, everywhere it is referred to."""
+    function = mutant.function
+    assert isinstance(function, FunctionType)
+    source = textwrap.dedent(inspect.getsource(function)).replace("@property\n", "")
+    assert source.count(mutant.old) == 1, f"{mutant.old!r} is not in the source any more"
+    compiled = compile(source.replace(mutant.old, mutant.new), function.__name__, "exec")
+    (code,) = (part for part in compiled.co_consts if isinstance(part, CodeType))
+    good, function.__code__ = function.__code__, code
+    try:
+        yield
+    finally:
+        function.__code__ = good
+
+
+def faults_for(mutant: Mutant, seed: int) -> Faults:
+    """What chance gives, with what this mutant needs."""
+    return replace(draw_faults(Random(seed)), **mutant.faults)
+
+
+def caught_by(mutant: Mutant) -> int | None:
+    """The first seed whose life notices; None: none does."""
+    with mutated(mutant):
+        for seed in range(SEEDS_MAX):
+            try:
+                simulate(seed, faults=faults_for(mutant, seed))
+            except BROKEN:
+                return seed
+    return None
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.breaks)
+def test_a_broken_rule_is_caught(mutant: Mutant) -> None:
+    assert caught_by(mutant) is not None, f"nobody noticed that this is broken: {mutant.breaks}"
