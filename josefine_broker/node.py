@@ -35,7 +35,7 @@ from josefine_broker.handlers.replication import check_isrs, isr_check_ms
 from josefine_broker.handlers.table import API_VERSIONS, APIS
 from josefine_broker.hosting import Hosting
 from josefine_broker.membership import Membership
-from josefine_broker.observe import health_checks, register_metrics
+from josefine_broker.observe import health_checks, register_cluster_metrics, register_metrics
 from josefine_broker.observe_cluster import chain_view, cluster_view
 from josefine_broker.shell.admin_http import AdminServer
 from josefine_broker.shell.clock import RealClock
@@ -81,6 +81,7 @@ class Node:
         self._server: Server | None = None
         """Set while clients are served."""
         self._membership: Membership | None = None
+        self._replicator: Replicator | None = None
         self._identity: Identity | None = None
         self._stops_cleanly = False
         self._epoch = -1
@@ -182,7 +183,7 @@ class Node:
         self, ctx: Context, bound: Bound, ticker: Ticker, say: Say
     ) -> Membership:
         rng = random.Random()
-        replicator = Replicator(
+        replicator = self._replicator = Replicator(
             ctx,
             partial(hear, ctx),
             self._clock,
@@ -272,7 +273,9 @@ class Node:
         server: Server,
         bound: Bound | None,
     ) -> None:
+        assert self._replicator is not None
         register_metrics(self._metrics, ctx, manager, server)
+        register_cluster_metrics(self._metrics, ctx, membership, self._replicator.lag)
         if bound is None:
             return
         checks = health_checks(ctx, membership, server, self.config.broker.data_dir)

@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from josefine_broker.base.limits import DISK_FREE_BYTES_MIN
+from josefine_broker.core.image import NO_LEADER
 from josefine_broker.handlers.context import Context
 from josefine_broker.handlers.enrolling import Place
 from josefine_broker.membership import Membership
-from josefine_broker.observe_cluster import place_of
+from josefine_broker.observe_cluster import is_under_replicated, partitions_of, place_of
 from josefine_broker.shell.admin_http import Check
 from josefine_broker.shell.log_manager import LogManager
 from josefine_broker.shell.metrics import Metrics, Sample
@@ -72,9 +73,6 @@ def health_checks(
 def register_metrics(metrics: Metrics, ctx: Context, logs: LogManager, server: Server) -> None:
     """Everything is read when `/metrics` is asked, from the counters the data path keeps."""
 
-    def one(read: Callable[[], float]) -> Callable[[], list[Sample]]:
-        return lambda: [({}, read())]
-
     def per_partition(read: Callable[[tuple[str, int]], float]) -> Callable[[], list[Sample]]:
         return lambda: [
             ({"topic": topic, "partition": str(index)}, read((topic, index)))
@@ -108,6 +106,89 @@ def register_metrics(metrics: Metrics, ctx: Context, logs: LogManager, server: S
         "Largest resident memory so far.",
         one(lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1_024),
     )
+
+
+def register_cluster_metrics(
+    metrics: Metrics,
+    ctx: Context,
+    membership: Membership,
+    lag: Callable[[], Mapping[tuple[str, int], int]],
+) -> None:
+    """What this broker sees of its cluster: Raft, the raft listener, brokers, replicas."""
+    host, stats = membership.raft_host, membership.transport.stats
+    gauges: dict[str, tuple[str, Callable[[], float]]] = {
+        "raft_term": ("Raft term.", lambda: host.status().term),
+        "raft_commit_height": ("Height of the last committed block.", lambda: _commit(membership)),
+        "raft_applied_height": (
+            "Height of the last block in the image.",
+            lambda: host.status().applied.height,
+        ),
+        "raft_is_leader": (
+            "1 while this broker leads Raft, and so is the controller.",
+            lambda: host.status().leader == ctx.broker_id,
+        ),
+        "raft_peers_connected": ("Brokers that this one has dialed.", lambda: stats.connected),
+        "brokers_registered": ("Brokers of the cluster.", lambda: len(ctx.image.brokers)),
+        "brokers_fenced": (
+            "Brokers that the controller does not hear, or that stop.",
+            lambda: len(ctx.image.brokers) - len(ctx.image.live_brokers()),
+        ),
+        "partitions_led": ("Partitions that this broker leads.", lambda: _led(ctx)),
+        "partitions_under_replicated": (
+            "Partitions led here with fewer replicas in sync than there are.",
+            lambda: _under_replicated(ctx),
+        ),
+        "partitions_offline": ("Partitions of the cluster without a leader.", lambda: _off(ctx)),
+    }
+    counters: dict[str, tuple[str, Callable[[], float]]] = {
+        "raft_terms_seen": ("Elections this broker took part in.", lambda: host.terms_seen),
+        "raft_dead_blocks": ("Blocks that a lost branch took away.", lambda: host.dead_blocks),
+        "raft_dials_failed": ("Peers that could not be reached.", lambda: stats.dials_failed),
+        "raft_peers_refused": ("Greetings refused, on either side.", lambda: stats.refused),
+        "raft_frames_dropped": ("Frames dropped for a slow peer.", lambda: stats.frames_dropped),
+        "raft_bytes_in": ("Bytes that the raft listener received.", lambda: stats.bytes_in),
+        "raft_bytes_out": ("Bytes that the raft listener sent.", lambda: stats.bytes_out),
+        "controller_decisions": (
+            "Decisions this broker proposed as controller.",
+            lambda: membership.controlling.decisions,
+        ),
+    }
+    for name, (meaning, read) in gauges.items():
+        metrics.gauge(name, meaning, one(read))
+    for name, (meaning, read) in counters.items():
+        metrics.counter(name, meaning, one(read))
+    metrics.gauge(
+        "replica_lag_records",
+        "Committed records of its leader that a replica here still lacks.",
+        lambda: [
+            ({"topic": topic, "partition": str(index)}, records)
+            for (topic, index), records in lag().items()
+        ],
+    )
+
+
+def one(read: Callable[[], float]) -> Callable[[], list[Sample]]:
+    """A value without labels."""
+    return lambda: [({}, read())]
+
+
+def _commit(membership: Membership) -> int:
+    return membership.raft_host.status().commit.height
+
+
+def _led(ctx: Context) -> int:
+    return sum(hosted.partition.is_leader for hosted in ctx.partitions.values())
+
+
+def _under_replicated(ctx: Context) -> int:
+    return sum(
+        each.leader == ctx.broker_id and is_under_replicated(each)
+        for _, _, each in partitions_of(ctx.image)
+    )
+
+
+def _off(ctx: Context) -> int:
+    return sum(each.leader == NO_LEADER for _, _, each in partitions_of(ctx.image))
 
 
 def _counter(ctx: Context, name: str) -> Callable[[], float]:

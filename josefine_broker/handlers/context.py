@@ -197,6 +197,8 @@ class Counters:
     replication_errors: int = 0
     truncations: int = 0
     isr_proposals: int = 0
+    isr_shrinks: int = 0
+    isr_expands: int = 0
 
 
 @dataclass(slots=True, kw_only=True)

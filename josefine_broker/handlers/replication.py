@@ -41,6 +41,9 @@ def take_role(
     key = (hosted.topic_id, tp.partition)
     if entry.leader == ctx.broker_id:
         ctx.fetchers.forget(key)
+        if partition.is_leader:
+            ctx.counters.isr_shrinks += not set(partition.isr) <= set(entry.isr)
+            ctx.counters.isr_expands += not set(entry.isr) <= set(partition.isr)
         is_new = partition.lead(entry, log.log_end_offset, ctx.clock.monotonic_ms())
         if is_new:
             ctx.logs.store_epochs(tp)

@@ -316,7 +316,6 @@ class RaftHost:
             for block in chain:
                 if block.id not in known and not chain.is_live(block.id):
                     self._dead.append(block)
-                    self.dead_blocks += 1
 
     def _must_end(self) -> bool:
         return self._stopping or self.failure is not None
@@ -325,6 +324,7 @@ class RaftHost:
         """Write; apply; sync; send; advance. See raft.Ready."""
         loop = asyncio.get_running_loop()
         batch = ready.batch
+        self.dead_blocks += 0 if batch is None else len(batch.removed)
         # What is to be applied is durable already: it must not wait for the sync of this batch.
         apply_first = bool(ready.committed or ready.outcomes)
         if batch is not None:
