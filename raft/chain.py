@@ -2,7 +2,9 @@
 
 Rules, each asserted where it could break:
 - root is an ancestor-or-self of commit, commit of head. `_path` lists the ids from root to head,
-  so "is it on the head path" is one look-up and never a walk.
+  so "is it on the head path" is one look-up and never a walk. `_line` lists their blocks.
+- Only blocks off the head path are in a hash table, `_aside`: it stays as small as they are few, so
+  that walking and collecting a branch costs the same behind a million committed blocks.
 - A block is never stored over another; its parent is live when it is added.
 - A block is dead when it is neither an ancestor-or-self of commit nor a descendant of it. Dead
   subtrees are noted when commit passes their fork, and removed leaf first in bounded steps, so a
@@ -12,7 +14,7 @@ Rules, each asserted where it could break:
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import chain as concatenate
 
 from raft.block import Block
 from raft.errors import CorruptBlock, CorruptStore, InvariantBroken
@@ -27,11 +29,12 @@ VISITS_PER_BLOCK = 4
 class Chain:
     """Mutable tree of immutable blocks. Times: branch length, never the committed length."""
 
-    __slots__ = ("_blocks", "_branches", "_commit_height", "_dead", "_path")
+    __slots__ = ("_aside", "_branches", "_commit_height", "_dead", "_line", "_path")
 
     def __init__(self, root: BlockId = GENESIS) -> None:
-        self._blocks: dict[BlockId, Block] = {}
         self._path: list[BlockId] = [root]
+        self._line: list[Block] = []  # the block of _path[i + 1] is at i: the root has none
+        self._aside: dict[BlockId, Block] = {}
         self._commit_height = root.height
         # Children that are not on the head path. The path holds the others, so that a chain
         # without forks pays nothing for being a tree.
@@ -45,17 +48,20 @@ class Chain:
         """The chain that a store gave back. Raises CorruptStore when a pointer leads nowhere."""
         chain = cls(root)
         # What lies at or below the root is in the snapshot or was dead already.
-        chain._blocks = {block.id: block for block in blocks if block.id.height > root.height}
+        chain._aside = {block.id: block for block in blocks if block.id.height > root.height}
         path = [head]
         while path[-1].height > root.height:
-            block = chain._blocks.get(path[-1])
+            block = chain._aside.pop(path[-1], None)
             if block is None:
                 raise CorruptStore(f"block {path[-1]} on the way from head {head} is missing")
+            chain._line.append(block)
             path.append(block.parent)
         path.reverse()
+        chain._line.reverse()
         if path[0] != root:
             raise CorruptStore(f"head {head} does not descend from root {root}")
         chain._path = path
+        chain._aside = dict(chain._aside)  # the table of all blocks would never shrink by itself
         if not chain.on_head_path(commit):
             raise CorruptStore(f"commit {commit} is not on the way from root {root} to head {head}")
         chain._commit_height = commit.height
@@ -64,9 +70,7 @@ class Chain:
 
     def _note_branches(self) -> None:
         """File every block off the path under its parent, and the dead subtrees as dead."""
-        for block in self._blocks.values():
-            if self.on_head_path(block.id):
-                continue
+        for block in self._aside.values():
             if self.knows(block.parent):
                 self._branches.setdefault(block.parent, set()).add(block.id)
             else:  # its fork lies below the root: such a branch can only be dead
@@ -92,17 +96,26 @@ class Chain:
 
     def __len__(self) -> int:
         """Number of known blocks, the dead ones that are not removed yet included."""
-        return len(self._blocks)
+        return len(self._line) + len(self._aside)
 
     def __iter__(self) -> Iterator[Block]:
-        return iter(self._blocks.values())
+        return concatenate(self._line, self._aside.values())
 
     def knows(self, id_: BlockId) -> bool:
-        return id_ in self._blocks or id_ == self._path[0]
+        return self.on_head_path(id_) or id_ in self._aside
 
     def block(self, id_: BlockId) -> Block:
-        """The block of this id. KeyError for the root, which has none."""
-        return self._blocks[id_]
+        """The block of this id. KeyError for one that is unknown, and for the root."""
+        block = self._find(id_)
+        if block is None:
+            raise KeyError(id_)
+        return block
+
+    def _find(self, id_: BlockId) -> Block | None:
+        index = id_.height - self._path[0].height
+        if 0 < index < len(self._path) and self._path[index] == id_:
+            return self._line[index - 1]
+        return self._aside.get(id_)
 
     def on_head_path(self, id_: BlockId) -> bool:
         """Is it an ancestor-or-self of head (and not below the root)?"""
@@ -127,22 +140,22 @@ class Chain:
 
     def blocks_between(self, after: Height, last: Height) -> list[Block]:
         """Blocks of the head path with after < height <= last, lowest first."""
-        start = after + 1 - self._path[0].height
-        assert start >= 1, (after, self.root)
-        return [self._blocks[id_] for id_ in self._path[start : last + 1 - self._path[0].height]]
+        start = after - self._path[0].height
+        assert start >= 0, (after, self.root)
+        return self._line[start : last - self._path[0].height]
 
     def blocks_after(self, height: Height) -> Iterator[Block]:
         """Blocks of the head path above this height, lowest first."""
-        start = height + 1 - self._path[0].height
-        assert start >= 1, (height, self.root)
-        return (self._blocks[self._path[index]] for index in range(start, len(self._path)))
+        start = height - self._path[0].height
+        assert start >= 0, (height, self.root)
+        return (self._line[index] for index in range(start, len(self._line)))
 
     def is_live(self, id_: BlockId) -> bool:
         """Known, and an ancestor-or-self or a descendant of commit (down to the root)."""
         if self.on_head_path(id_):
             return True
         while not self.on_head_path(id_):
-            block = self._blocks.get(id_)
+            block = self._aside.get(id_)
             if block is None:
                 return False
             id_ = block.parent
@@ -158,7 +171,7 @@ class Chain:
         for number, block in enumerate(blocks):
             if number and block.parent != blocks[number - 1].id:
                 raise CorruptBlock(f"block {block.id} does not follow {blocks[number - 1].id}")
-            known = self._blocks.get(block.id)
+            known = self._find(block.id)
             if known is not None:
                 if known != block:
                     raise CorruptBlock(f"block {block.id} is known with other content")
@@ -168,15 +181,15 @@ class Chain:
                 raise CorruptBlock(f"block {block.id}: its parent {block.parent} is not live")
             fresh.append(block)
         for block in fresh:
-            self._blocks[block.id] = block
+            self._aside[block.id] = block
             self._branches.setdefault(block.parent, set()).add(block.id)
         return fresh
 
     def grow(self, block: Block) -> None:
         """Put a block of our own on the head and move there: what a leader does."""
         assert block.parent == self.head, (block.id, self.head)
-        assert block.id not in self._blocks, block.id
-        self._blocks[block.id] = block
+        assert block.id not in self._aside, block.id
+        self._line.append(block)
         self._path.append(block.id)
 
     def can_follow(self, parent: BlockId) -> bool:
@@ -191,20 +204,22 @@ class Chain:
         gained: list[Block] = []
         fork = to
         while not self.on_head_path(fork):
-            block = self._blocks[fork]
+            block = self._aside[fork]
             gained.append(block)
             fork = block.parent
         if fork.height < self._commit_height:
             raise InvariantBroken(f"head cannot move to {to}: it does not contain {self.commit}")
         gained.reverse()
         keep = fork.height - self.root.height + 1
-        left = self._path[keep - 1 :]
-        for parent, child in pairwise(left):
-            self._branches.setdefault(parent, set()).add(child)
-        del self._path[keep:]
+        for block in self._line[keep - 1 :]:
+            self._branches.setdefault(block.parent, set()).add(block.id)
+            self._aside[block.id] = block
+        del self._path[keep:], self._line[keep - 1 :]
         for block in gained:
             self._drop_branch(block.parent, block.id)
+            del self._aside[block.id]
             self._path.append(block.id)
+            self._line.append(block)
         return fork.height, gained
 
     def _drop_branch(self, parent: BlockId, child: BlockId) -> None:
@@ -243,7 +258,7 @@ class Chain:
                     del self._branches[top]
                 continue
             self._dead.pop()
-            del self._blocks[top]
+            del self._aside[top]
             removed.append(top)
         return removed
 
@@ -252,9 +267,7 @@ class Chain:
         if not (self.on_head_path(to) and to.height <= self._commit_height):
             raise InvariantBroken(f"root cannot move to {to}: it is not committed here")
         gone = to.height - self.root.height
-        for id_ in self._path[1 : gone + 1]:
-            del self._blocks[id_]
-        del self._path[:gone]
+        del self._path[:gone], self._line[:gone]
         return gone
 
 

@@ -74,18 +74,22 @@ def committed_chain(length: int) -> Chain:
 
 
 def measure_branches(committed: tuple[int, ...]) -> Iterator[tuple[str, float]]:
-    """(measure/unit, value) for every branch behind every committed chain."""
-    for behind in committed:
-        chain = committed_chain(behind)
-        term = 2
-        for length in BRANCHES:
-            rounds = []
-            for _ in range(ROUNDS_OF[length]):
+    """(measure/unit, value) for every branch behind every committed chain.
+
+    The chains take turns, so that what else the machine does hits each alike.
+    """
+    chains = {behind: committed_chain(behind) for behind in committed}
+    term = 2
+    for length in BRANCHES:
+        rounds: dict[int, list[dict[str, float]]] = {behind: [] for behind in committed}
+        for _ in range(ROUNDS_OF[length]):
+            for behind, chain in chains.items():
                 gc.collect()
                 gc.disable()
-                rounds.append(one_branch(chain, length, term))
+                rounds[behind].append(one_branch(chain, length, term))
                 gc.enable()
-                term += 2
-            for part in rounds[0]:
-                value = median(round_[part] for round_ in rounds)
+            term += 2
+        for behind, measured in rounds.items():
+            for part in measured[0]:
+                value = median(round_[part] for round_ in measured)
                 yield f"branch_{length}_behind_{behind}_{part}/cpu_us", value * 1e6
