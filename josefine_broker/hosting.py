@@ -56,8 +56,8 @@ class Hosting:
             on_snapshot=producers.restore,
             on_batch=on_batch,
         )
-        partition_log.snapshot_source = producers.snapshot
         epochs = _recovered_epochs(partition_log, epoch_starts)
+        partition_log.snapshot_source = lambda: self._snapshot(tp)
         known = self._high_watermarks.get(topic_id, tp.partition)
         start, end = partition_log.log_start_offset, partition_log.log_end_offset
         partition = Partition(producers, epochs, min(max(known, start), end))
@@ -76,11 +76,17 @@ class Hosting:
 
     def store_epochs(self, tp: TopicPartition) -> None:
         partition, partition_log = self._hosted[tp]
-        partition_log.state.keep_leader_epochs(partition.epochs.to_bytes())
+        if partition.is_leader or not self._keep_epochs(tp):
+            return  # an election costs the disk nothing: the batches, or a snapshot, will tell
         is_scheduled = bool(self._epochs_due)
         self._epochs_due[tp] = partition_log
         if not is_scheduled:  # one job for all that changed meanwhile: an election moves hundreds
             self._manager.schedule(self._store_due_epochs)
+
+    def _keep_epochs(self, tp: TopicPartition) -> bool:
+        partition, partition_log = self._hosted[tp]
+        payload = partition.epochs.to_bytes(partition_log.log_end_offset)
+        return partition_log.state.keep_leader_epochs(payload)
 
     def _store_due_epochs(self) -> None:
         """Scheduled. What cannot be stored is kept until the log's next snapshot or close."""
@@ -131,7 +137,9 @@ class Hosting:
     def _high_watermark(self, tp: TopicPartition) -> int:
         return self._hosted[tp][0].high_watermark
 
-    def _snapshot(self, tp: TopicPartition) -> bytes | None:
+    def _snapshot(self, tp: TopicPartition) -> bytes:
+        """The producers' state, with the epochs so far kept: a replay begins behind both."""
+        self._keep_epochs(tp)
         return self._hosted[tp][0].producers.snapshot()
 
 

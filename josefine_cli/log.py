@@ -57,7 +57,7 @@ def _partition_directories(data_dir: Path, topic: str | None) -> list[str]:
     if not data_dir.is_dir():
         what = "is not a directory" if data_dir.exists() else "does not exist"
         raise UserError(f"data directory {data_dir} {what}")
-    names = sorted(path.parent.name for path in data_dir.glob("*/partition.json"))
+    names = sorted({path.parent.name for path in data_dir.glob("*/partition*.json")})
     if topic is not None:
         names = [name for name in names if name.rpartition("-")[0] == topic]
     if not names:

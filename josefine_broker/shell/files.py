@@ -1,7 +1,7 @@
 """Real files below one root directory: the `Files` port, and small checksummed files upon it.
 
 Rules: an append is one `pwrite` of the caller's buffer (`pwritev` for several), never a copy; a
-short write goes on where it stopped; `rename` and `sync_directory` are durable when they return.
+short write goes on where it stopped; a `rename` is durable when it returns, unless it need not be.
 The simulated twin with power loss is `tests/simulation/memory_files.py`.
 """
 
@@ -109,14 +109,13 @@ class RealFiles:
             return []
 
     def make_directory(self, directory: str) -> None:
-        """Durable with its parents; no error when it is there."""
-        path = Path(self._path(directory))
-        path.mkdir(parents=True, exist_ok=True)
-        _sync_directory(str(path.parent))
+        """No error when it is there; durable once its parent is synced."""
+        os.makedirs(self._path(directory), exist_ok=True)
 
-    def rename(self, old: str, new: str) -> None:
+    def rename(self, old: str, new: str, *, durable: bool = True) -> None:
         os.replace(self._path(old), self._path(new))
-        _sync_directory(os.path.dirname(self._path(new)))
+        if durable:
+            _sync_directory(os.path.dirname(self._path(new)))
 
     def remove(self, path: str) -> None:
         """No error when it is not there."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
+from functools import partial
 from struct import Struct
 from typing import TypeVar
 
@@ -35,6 +36,7 @@ RELATIVE_OFFSET_MAX = 2**31 - 1
 WARM_SEGMENTS_MAX = 2
 """Sealed segments of one log that keep their file descriptor and index between reads."""
 
+_storage_error = partial(KafkaError, ErrorCode.kafka_storage_error)
 _STAMP = Struct(">qii")
 _T = TypeVar("_T")
 
@@ -49,12 +51,13 @@ class PartitionLog:
         config: LogConfig,
         segments: list[Segment],
         report: RecoveryReport,
+        state: LogState,
         schedule: Callable[[Job], None],
     ) -> None:
         self.directory = directory
         self.config = config
         self.recovery_report = report
-        self.state = LogState(files, directory)
+        self.state = state
         self.snapshot_source: Callable[[], bytes] | None = None
         """Asked for the producers' state at a roll, before the batch that causes it."""
         self._files = files
@@ -76,19 +79,18 @@ class PartitionLog:
         *,
         on_snapshot: Callable[[bytes], None] | None = None,
         on_batch: Callable[[BatchHeader], None] | None = None,
+        settle: Callable[[], None] | None = None,
         schedule: Callable[[Job], None] = run_now,
     ) -> PartitionLog:
-        """Open or create the log in `directory`, recovering what needs it.
+        """Open or create the log in `directory`, recovering what needs it. `settle`: see LogState.
 
         `on_snapshot` then gets the newest producer snapshot, if there is one, and `on_batch` the
         header of every batch behind it. Raises CorruptData, OSError.
         """
         files.make_directory(directory)
-        log_start_offset = LogState(files, directory).log_start_offset()
-        segments, report = recover(
-            files, directory, config, log_start_offset, clean_shutdown, now_ms
-        )
-        log = cls(files, directory, config, segments, report, schedule)
+        state = LogState(files, directory, settle)
+        segments, report = recover(files, directory, config, state, clean_shutdown, now_ms)
+        log = cls(files, directory, config, segments, report, state, schedule)
         log.state.remove_snapshots_past(log.log_end_offset)
         if on_batch is not None:
             log.replay(on_snapshot, on_batch)
@@ -114,11 +116,6 @@ class PartitionLog:
     @property
     def segment_count(self) -> int:
         return len(self._segments)
-
-    @property
-    def last_leader_epoch(self) -> int:
-        """Of the newest batch, -1 when there never was one."""
-        return max(segment.last_leader_epoch for segment in self._segments[-2:])
 
     def append(self, batch: Buffer, header: BatchHeader, now_ms: int) -> int:
         """Write one verified and stamped batch at the end; returns its base offset.
@@ -210,6 +207,7 @@ class PartitionLog:
             while flush.sealing and not flush.failure:
                 segment = flush.sealing[0]
                 try:
+                    self.state.settle()
                     segment.file().sync()
                 except OSError as error:
                     flush.failure = f"{self.directory}: sync failed: {error}"
@@ -243,6 +241,7 @@ class PartitionLog:
             try:
                 if flush.directory_dirty:
                     flush.directory_dirty = False
+                    self.state.settle()
                     self._files.sync_directory(self.directory)
                 for segment in [*flush.sealing, self._segments[-1]]:
                     segment.file().sync()
@@ -403,6 +402,7 @@ class PartitionLog:
         Raises KafkaError(kafka_storage_error).
         """
         try:
+            self.state.settle()
             with self._flush.lock:
                 self._drop(0)
             self._files.sync_directory(self.directory)
@@ -432,22 +432,23 @@ class PartitionLog:
             except OSError as error:
                 self._flush.failure = f"{self.directory}: truncation failed: {error}"
                 raise _storage_error(self._flush.failure) from error
-            if last in self._flush.sealing:
-                self._flush.sealing.remove(last)
-        if last in self._warm:
-            self._warm.remove(last)
+            self._forget(last)
         self.state.remove_snapshots_past(self.log_end_offset)
         if self.log_end_offset < self._log_start_offset:
             self.restart_at(end_offset)
 
     def restart_at(self, offset: int) -> None:
         """Empty the log; its start and end become `offset`."""
-        with self._flush.lock:
-            while self._segments:
-                self._drop(-1)
-            self._segments.append(Segment.create(self._files, self.directory, offset))
-            self._base_offsets.append(offset)
-        self.state.store_log_start_offset(offset)
+        try:
+            self.state.settle()
+            with self._flush.lock:
+                while self._segments:
+                    self._drop(-1)
+                self._segments.append(Segment.create(self._files, self.directory, offset))
+                self._base_offsets.append(offset)
+            self.state.store_log_start_offset(offset)
+        except OSError as error:
+            raise _storage_error(f"{self.directory}: not begun anew: {error}") from error
         self._log_start_offset = offset
         self.state.remove_snapshots_past(offset)
 
@@ -455,11 +456,13 @@ class PartitionLog:
         """Remove a segment and its files. The flush lock is held."""
         segment = self._segments.pop(at)
         self._base_offsets.pop(at)
-        if segment in self._flush.sealing:
-            self._flush.sealing.remove(segment)
-        if segment in self._warm:
-            self._warm.remove(segment)
+        self._forget(segment)
         segment.delete()
+
+    def _forget(self, segment: Segment) -> None:
+        for each in (self._flush.sealing, self._warm):
+            if segment in each:
+                each.remove(segment)
 
     def replay(
         self, on_snapshot: Callable[[bytes], None] | None, on_batch: Callable[[BatchHeader], None]
@@ -477,7 +480,9 @@ class PartitionLog:
         Raises OSError, with the log closed all the same.
         """
         try:
-            if not self._flush.failure:
+            # An empty log has nothing to keep: 1,000 new partitions stop as fast as one.
+            if not self._flush.failure and self.log_end_offset > 0:
+                self.state.settle()
                 self.state.store_kept_epochs()
                 if snapshot is not None:
                     self.state.store_snapshot(self.log_end_offset, snapshot)
@@ -493,7 +498,3 @@ class PartitionLog:
             self._flush.sealing.clear()
             for segment in self._segments:
                 segment.close()
-
-
-def _storage_error(message: str) -> KafkaError:
-    return KafkaError(ErrorCode.kafka_storage_error, message)

@@ -1,8 +1,11 @@
 """All partition logs of a broker, one directory each below the data directory.
 
-Layout: `<topic>-<partition>/` with `partition.json` (format version, names, topic id), written
-before any log file; a deleted partition is renamed to `~deleted.<topic id>.<partition>` first (`~`
-is in no topic name) and removed afterwards, so its name is free at once and a crash finishes later.
+Layout: `<topic>-<partition>/` with `partition.json` (format version, names, topic id). A new log
+costs no fsync: its identity is `partition.new.json` until anything of the log is to be durable,
+which syncs and renames it first. So a log without `partition.json` never promised anything: when a
+power cut left it without a readable identity, it begins anew. A deleted partition is renamed to
+`~deleted.<number>` first (`~` is in no topic name) and removed afterwards, so its name is free at
+once and a crash finishes later.
 `clean-shutdown.marker` is written by `close` with the broker epoch of that process, and taken away
 by the next start: a directory put back from an older copy names an older epoch (KIP-966).
 """
@@ -11,6 +14,8 @@ import json
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from threading import Lock
 from uuid import UUID
 
 from josefine_broker.base.errors import CorruptData, KafkaError
@@ -20,9 +25,18 @@ from josefine_broker.core.log_config import LogConfig
 from josefine_broker.records.batch import BatchHeader
 from josefine_broker.shell.files import read_checked, write_checked
 from josefine_broker.shell.flusher import Job, run_now
+from josefine_broker.shell.index import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from josefine_broker.shell.log import PartitionLog
+from josefine_broker.shell.log_state import CHECKPOINT_SUFFIX, SNAPSHOT_SUFFIX
+from josefine_broker.shell.segment import LOG_SUFFIX, stem_of
 
 PARTITION_FILE = "partition.json"
+NEW_PARTITION_FILE = "partition.new.json"
+SYNCED_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX, CHECKPOINT_SUFFIX)
+"""Files that are stored only behind a sync of their log."""
+FIRST_LOG = stem_of("", 0).lstrip("/") + LOG_SUFFIX
+"""The first segment of a log of which nothing was ever removed."""
+
 CLEAN_SHUTDOWN_FILE = "clean-shutdown.marker"
 DELETED_PREFIX = "~deleted."
 
@@ -51,6 +65,10 @@ class LogManager:
         self.files = self._files = files
         self.schedule = self._schedule = schedule
         self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._deleted = 0
+        self._made = self._made_durable = 0
+        """Directories made, and how many of them the last sync of the root was for."""
+        self._root = Lock()
         names = files.list("")
         self.first_start = not any(self._is_partition(name) for name in names)
         marker = self._take_marker()
@@ -62,7 +80,9 @@ class LogManager:
                 files.remove_tree(name)
 
     def _is_partition(self, name: str) -> bool:
-        return not name.startswith("~") and PARTITION_FILE in self._files.list(name)
+        return not name.startswith("~") and any(
+            each in (PARTITION_FILE, NEW_PARTITION_FILE) for each in self._files.list(name)
+        )
 
     def _take_marker(self) -> int | None:
         """The epoch in the marker, if it was there; from here on every stop is unclean until
@@ -79,10 +99,30 @@ class LogManager:
 
     def found(self) -> list[FoundPartition]:
         """Every partition on disk. Raises CorruptData naming a `partition.json` that is damaged."""
-        return [self._identity(name) for name in self._files.list("") if self._is_partition(name)]
+        every = [self._identity(name) for name in self._files.list("") if self._is_partition(name)]
+        return [each for each in every if each is not None]
 
-    def _identity(self, directory: str) -> FoundPartition:
-        path = f"{directory}/{PARTITION_FILE}"
+    def _identity(self, directory: str) -> FoundPartition | None:
+        """Whose directory it is; None: nobody's that promised anything. Raises CorruptData."""
+        names = self._files.list(directory)
+        if PARTITION_FILE in names:
+            return self._read_identity(directory, PARTITION_FILE)
+        synced = [name for name in names if name.endswith(SYNCED_SUFFIXES)]
+        if synced:
+            raise CorruptData(
+                f"{directory}/{PARTITION_FILE} is missing, while {synced[0]} says that the log "
+                "was synced: restore it"
+            )
+        logs = [name for name in names if name.endswith(LOG_SUFFIX)]
+        if NEW_PARTITION_FILE not in names or (logs and logs[0] != FIRST_LOG):
+            return None  # the power cut took the identity's name, or that of the first segment
+        try:
+            return self._read_identity(directory, NEW_PARTITION_FILE)
+        except CorruptData:
+            return None
+
+    def _read_identity(self, directory: str, name: str) -> FoundPartition:
+        path = f"{directory}/{name}"
         file = self._files.open(path)
         try:
             data = file.read_at(0, file.size())
@@ -96,7 +136,7 @@ class LogManager:
                 )
             topic_partition = TopicPartition(fields["topic"], fields["partition"])
             topic_id = TopicId(UUID(fields["topic_id"]))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError) as error:  # also of bytes that are no text
             raise CorruptData(f"{path}: {error!r}") from error
         if str(topic_partition) != directory:
             raise CorruptData(f"{path} is of {topic_partition}")
@@ -120,11 +160,16 @@ class LogManager:
         assert topic_partition not in self._logs, f"{topic_partition} is open"
         directory = str(topic_partition)
         names = self._files.list(directory)
-        if PARTITION_FILE in names and self._identity(directory).topic_id != topic_id:
-            self._remove(directory, self._identity(directory))
+        known = self._identity(directory) if names else None
+        if names and (known is None or known.topic_id != topic_id):
+            self._remove(directory)
             names = []
-        if PARTITION_FILE not in names:
+        if not names:
             self._create(directory, topic_partition, topic_id)
+        settle = None
+        if PARTITION_FILE not in names:
+            self._made += 1
+            settle = partial(self._settle, directory)
         log = PartitionLog.open(
             self._files,
             directory,
@@ -133,6 +178,7 @@ class LogManager:
             self.clean_shutdown,
             on_snapshot=on_snapshot,
             on_batch=on_batch,
+            settle=settle,
             schedule=self._schedule,
         )
         self._logs[topic_partition] = log
@@ -146,15 +192,28 @@ class LogManager:
             "partition": topic_partition.partition,
             "topic_id": str(topic_id),
         }
-        temporary = f"{directory}/{PARTITION_FILE}.tmp"
-        self._files.remove(temporary)
-        file = self._files.open(temporary, create=True)
+        file = self._files.open(f"{directory}/{NEW_PARTITION_FILE}", create=True)
         try:
             file.write_at_end((json.dumps(fields).encode() + b"\n",))
+        finally:
+            file.close()
+
+    def _settle(self, directory: str) -> None:
+        """Make a log's directory and identity durable, before the first thing in it is.
+
+        On the log's thread or the flusher's. Raises OSError.
+        """
+        file = self._files.open(f"{directory}/{NEW_PARTITION_FILE}")
+        try:
             file.sync()
         finally:
             file.close()
-        self._files.rename(temporary, f"{directory}/{PARTITION_FILE}")
+        with self._root:  # one sync is for all directories made before it
+            if self._made_durable < self._made:
+                made = self._made
+                self._files.sync_directory("")
+                self._made_durable = made
+        self._files.rename(f"{directory}/{NEW_PARTITION_FILE}", f"{directory}/{PARTITION_FILE}")
 
     def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
         return self._logs.get(topic_partition)
@@ -177,14 +236,14 @@ class LogManager:
         if log is not None:
             log.abandon()
         directory = str(topic_partition)
-        if PARTITION_FILE in self._files.list(directory):
-            self._remove(directory, self._identity(directory))
+        if self._files.list(directory):
+            self._remove(directory)
 
-    def _remove(self, directory: str, identity: FoundPartition) -> None:
-        partition = identity.topic_partition.partition
-        deleted = f"{DELETED_PREFIX}{identity.topic_id.hex}.{partition}"
-        self._files.remove_tree(deleted)
-        self._files.rename(directory, deleted)
+    def _remove(self, directory: str) -> None:
+        """A power cut may bring it back: then it is of an older topic, or of none, and goes."""
+        self._deleted += 1
+        deleted = f"{DELETED_PREFIX}{self._deleted}"
+        self._files.rename(directory, deleted, durable=False)
         self._schedule(lambda: self._files.remove_tree(deleted))
 
     def flush_due(self, now_ms: int) -> int:

@@ -4,33 +4,54 @@ Rules: each is replaced atomically, with format version and checksum; what they 
 `core`, the log only keeps the bytes. A snapshot is named after the offset it is valid at.
 """
 
+from collections.abc import Callable
 from struct import Struct
+from threading import Lock
 
 from josefine_broker.base.errors import CorruptData
 from josefine_broker.base.ports import Files
+from josefine_broker.core.leader_epochs import LeaderEpochs
 from josefine_broker.shell.files import read_checked, write_checked
 
 KIND_LOG_START, KIND_LEADER_EPOCHS, KIND_PRODUCERS = 1, 2, 3
 VERSION = 1
 
-LOG_START_FILE = "log-start.checkpoint"
-LEADER_EPOCHS_FILE = "leader-epochs.checkpoint"
+CHECKPOINT_SUFFIX = ".checkpoint"
+LOG_START_FILE = f"log-start{CHECKPOINT_SUFFIX}"
+LEADER_EPOCHS_FILE = f"leader-epochs{CHECKPOINT_SUFFIX}"
 SNAPSHOT_SUFFIX = ".snapshot"
 SNAPSHOTS_KEPT = 2
 """The newest, and one before it for the case that the newest is damaged."""
 
 _OFFSET = Struct("<q")
+_NO_EPOCHS = LeaderEpochs().to_bytes(0)
+"""What a missing checkpoint stands for."""
 
 
 class LogState:
     """Reads and writes the state files of one partition directory."""
 
-    __slots__ = ("_directory", "_files", "_kept_epochs")
+    __slots__ = ("_directory", "_files", "_kept_epochs", "_lock", "_settle", "_stored_epochs")
 
-    def __init__(self, files: Files, directory: str) -> None:
+    def __init__(
+        self, files: Files, directory: str, settle: Callable[[], None] | None = None
+    ) -> None:
+        """`settle` makes the directory itself durable."""
         self._files = files
         self._directory = directory
+        self._settle = settle
+        self._lock = Lock()
         self._kept_epochs: bytes | None = None
+        self._stored_epochs = _NO_EPOCHS
+
+    def settle(self) -> None:
+        """To be called before anything in the directory is made durable. Raises OSError."""
+        if self._settle is None:
+            return
+        with self._lock:  # the log's thread and the flusher's
+            if self._settle is not None:
+                self._settle()
+                self._settle = None
 
     def log_start_offset(self) -> int:
         """The recorded log start, 0 when there is none. Raises CorruptData."""
@@ -40,21 +61,28 @@ class LogState:
     def store_log_start_offset(self, offset: int) -> None:
         payload = _OFFSET.pack(offset)
         path = self._path(LOG_START_FILE)
+        self.settle()
         write_checked(self._files, path, KIND_LOG_START, VERSION, payload)
 
     def leader_epochs(self) -> bytes | None:
         """What `store_leader_epochs` got last; None when there is none. Raises CorruptData."""
         path = self._path(LEADER_EPOCHS_FILE)
-        return read_checked(self._files, path, KIND_LEADER_EPOCHS, VERSION)
+        stored = read_checked(self._files, path, KIND_LEADER_EPOCHS, VERSION)
+        self._stored_epochs = _NO_EPOCHS if stored is None else stored
+        return stored
 
     def store_leader_epochs(self, payload: bytes) -> None:
         path = self._path(LEADER_EPOCHS_FILE)
+        self.settle()
         write_checked(self._files, path, KIND_LEADER_EPOCHS, VERSION, payload)
+        self._stored_epochs = payload
 
-    def keep_leader_epochs(self, payload: bytes) -> None:
+    def keep_leader_epochs(self, payload: bytes) -> bool:
         """To be stored soon by `store_kept_epochs`; at the latest before a snapshot, for a replay
-        begins behind one and would not find the epochs of the batches before it."""
-        self._kept_epochs = payload
+        begins behind one and would not find the epochs of the batches before it. False when the
+        checkpoint says the same already."""
+        self._kept_epochs = None if payload == self._stored_epochs else payload
+        return self._kept_epochs is not None
 
     def store_kept_epochs(self) -> None:
         """Raises OSError; they are then kept on."""
@@ -78,8 +106,11 @@ class LogState:
             return None
 
     def store_snapshot(self, offset: int, payload: bytes) -> None:
-        """Write one and remove all but the newest ones."""
+        """Write one, unless it is there, and remove all but the newest ones."""
         path = self._snapshot_path(offset)
+        if self.snapshot(offset) == payload:
+            return
+        self.settle()
         write_checked(self._files, path, KIND_PRODUCERS, VERSION, payload)
         for old in self.snapshot_offsets()[:-SNAPSHOTS_KEPT]:
             self._files.remove(self._snapshot_path(old))

@@ -57,7 +57,9 @@ class RecoveryReport:
 class _Tally:
     """The one mutable count of a recovery."""
 
-    def __init__(self) -> None:
+    def __init__(self, state: LogState) -> None:
+        self.state = state
+        """To be settled before anything is synced."""
         self.segments_scanned = 0
         self.batches_scanned = 0
         self.bytes_scanned = 0
@@ -70,7 +72,7 @@ def recover(
     files: Files,
     directory: str,
     config: LogConfig,
-    log_start_offset: int,
+    state: LogState,
     clean_shutdown: bool,
     now_ms: int,
 ) -> tuple[list[Segment], RecoveryReport]:
@@ -78,14 +80,14 @@ def recover(
 
     Raises CorruptData, with nothing changed on disk, when more than an unsynced tail is wrong.
     """
-    tally = _Tally()
+    tally = _Tally(state)
+    log_start_offset = state.log_start_offset()
     segments = _recover_segments(files, directory, config, log_start_offset, now_ms, tally)
     if not segments or segments[-1].end_offset < log_start_offset:
         # Lost behind the log start, in a power cut: offsets must not be handed out again.
         for segment in segments:
             segment.delete()
         segments = [Segment.create(files, directory, log_start_offset)]
-        files.sync_directory(directory)
     report = RecoveryReport(
         directory=directory,
         clean_shutdown=clean_shutdown,
@@ -130,6 +132,7 @@ def _recover_segments(
                 segments.append(segment)
                 break
             if later:
+                tally.state.settle()
                 segment.seal()
         segments.append(segment)
         if later:
@@ -200,6 +203,7 @@ def replay(
 def _cut(segment: Segment, tally: _Tally, problem: str) -> None:
     """The log ends before the first byte that is not right, durably."""
     file = segment.file()
+    tally.state.settle()
     tally.bytes_cut += file.size() - segment.size_bytes
     tally.cut_at = problem
     file.truncate(segment.size_bytes)

@@ -68,8 +68,8 @@ class Segment:
     """A segment file with what is known about its content; sealed ones never change again."""
 
     __slots__ = (
-        "_file", "_files", "_hints", "_index", "base_offset", "end_offset", "first_append_ms",
-        "last_append_ms", "last_leader_epoch", "log_crc", "max_timestamp_ms",
+        "_file", "_files", "_hints", "_index", "_stored", "base_offset", "end_offset",
+        "first_append_ms", "last_append_ms", "last_leader_epoch", "log_crc", "max_timestamp_ms",
         "max_timestamp_offset", "size_bytes", "stem",
     )  # fmt: skip
 
@@ -85,6 +85,7 @@ class Segment:
     def reset(self) -> None:
         """Forget everything about the content: it is to be read anew."""
         self._index = SparseIndex()
+        self._stored: SegmentSummary | None = None
         self._hints.clear()
         self.size_bytes = 0
         self.end_offset = self.base_offset
@@ -122,6 +123,7 @@ class Segment:
             segment.last_leader_epoch, segment.log_crc,
         ) = summary  # fmt: skip
         segment._index = None
+        segment._stored = summary
         return segment
 
     def file(self) -> File:
@@ -310,13 +312,16 @@ class Segment:
             )
 
     def seal(self) -> None:
-        """Sync the log, then store its index."""
+        """Sync the log, then store its index; nothing when the stored one fits: it was synced."""
+        if self._stored == self.summary():
+            return
         self.file().sync()
         self.store_index()
 
     def store_index(self) -> None:
         """The stored index vouches for the log: it must have been synced before."""
         store_index(self._files, self.stem, self.summary(), self.index())
+        self._stored = self.summary()
 
     def cool(self) -> None:
         """Give back the file descriptor and the index of a sealed segment; both come back."""

@@ -104,6 +104,8 @@ class MemoryFiles:
     def __init__(self) -> None:
         self.names: dict[str, Inode] = {}
         self.durable_names: dict[str, Inode] = {}
+        self.new_directories: set[str] = set()
+        """Made since their parents were synced: a power cut may take them whole."""
         self.space_bytes: int | None = None
         self.failing_sync = False
         self.syncs = 0
@@ -118,8 +120,10 @@ class MemoryFiles:
         for path in self.durable_names:
             if path not in self.names and rng.random() < 0.5:
                 del names[path]
+        lost = {each for each in sorted(self.new_directories) if rng.random() < 0.5}
         for path, inode in names.items():
-            survivor.names[path] = inode.after_power_loss(rng)
+            if path.rpartition("/")[0] not in lost:
+                survivor.names[path] = inode.after_power_loss(rng)
         survivor.durable_names = dict(survivor.names)
         return survivor
 
@@ -143,28 +147,40 @@ class MemoryFiles:
         return sorted({path.split("/", 1)[0] for path in below})
 
     def make_directory(self, directory: str) -> None:
-        """Directories are implied by the paths below them."""
+        """Directories are implied by the paths below them; one that was made is durable, with all
+        that is in it, when its parent is synced."""
+        if not self.list(directory):
+            self.new_directories.add(directory)
 
-    def rename(self, old: str, new: str) -> None:
+    def rename(self, old: str, new: str, *, durable: bool = True) -> None:
         moved = [path for path in self.names if path == old or path.startswith(f"{old}/")]
         if not moved:
             raise FileNotFoundError(errno.ENOENT, old)
         for path in moved:
             target = new + path[len(old) :]
-            inode = self.names.pop(path)
-            self.durable_names.pop(path, None)
-            self.names[target] = self.durable_names[target] = inode
-        self.sync_directory(new.rpartition("/")[0])
+            inode = self.names[target] = self.names.pop(path)
+            if durable:
+                self.durable_names.pop(path, None)
+                self.durable_names[target] = inode
+        if old in self.new_directories:
+            self.new_directories.remove(old)
+            self.new_directories.add(new)
+        if durable:
+            self.sync_directory(new.rpartition("/")[0])
 
     def remove(self, path: str) -> None:
         self.names.pop(path, None)
 
     def remove_tree(self, directory: str) -> None:
+        self.new_directories.discard(directory)
         for path in [path for path in self.names if path.startswith(f"{directory}/")]:
             del self.names[path]
 
     def sync_directory(self, directory: str) -> None:
         prefix = f"{directory}/" if directory else ""
+        self.new_directories = {
+            each for each in self.new_directories if each.rpartition("/")[0] != directory
+        }
         for path in [path for path in self.durable_names if path not in self.names]:
             if path.startswith(prefix):
                 del self.durable_names[path]

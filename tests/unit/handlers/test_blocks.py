@@ -10,14 +10,16 @@ from josefine_broker.core.change_codec import encode_change
 from josefine_broker.core.changes import (
     AlterTopicConfig,
     CreateTopic,
+    Decision,
     DeleteTopic,
     Origin,
+    PartitionState,
 )
 from josefine_broker.core.group_offsets import CommittedOffset
 from josefine_broker.core.image import OFFSETS_TOPIC
 from josefine_broker.handlers.blocks import reconcile
 from josefine_broker.handlers.groups import coordinator_of, forget_missing_topics, store_offsets
-from tests.unit.handlers.world import ELSEWHERE, World, batch_of, values_in
+from tests.unit.handlers.world import ELSEWHERE, TERM, World, batch_of, values_in
 
 ORDERS = CreateTopic(name="orders", topic_id=UUID(int=1), replicas=((1,),))
 AGAIN = CreateTopic(name="orders", topic_id=UUID(int=2), replicas=((1,),))
@@ -128,12 +130,46 @@ def test_log_that_cannot_be_opened_leaves_only_its_partition_offline_at_start() 
     assert world.produce().error_code == ErrorCode.kafka_storage_error
 
 
-def test_leader_epoch_is_stored_when_it_begins() -> None:
+def test_election_alone_costs_the_disk_nothing() -> None:
+    """1,000 partitions change their leader in one block."""
     world = World()
     world.create()
+    world.produce()
+    before = world.files.syncs
 
-    assert world.ctx.partitions["orders", 0].partition.epochs.starts == ((0, 0),)
-    assert "orders-0/leader-epochs.checkpoint" in world.files.names
+    elect_again(world)
+
+    assert world.ctx.partitions["orders", 0].partition.epochs.starts == ((0, 0), (1, 1))
+    assert world.files.syncs == before
+
+
+@pytest.mark.parametrize("how", ["killed", "stopped", "rolled and killed"])
+def test_leader_epochs_that_wrote_something_are_known_after_a_restart(how: str) -> None:
+    world = World()
+    world.create(segment_records="2")
+    world.produce()
+    elect_again(world)
+    world.produce()
+    if how == "rolled and killed":
+        elect_again(world)
+        world.produce()  # begins a segment: the first two batches are behind a snapshot
+        assert "orders-0/leader-epochs.checkpoint" in world.files.names
+
+    world = world.restart(clean=how == "stopped")
+
+    starts = world.ctx.partitions["orders", 0].partition.epochs.starts
+    assert starts[:2] == ((0, 0), (1, 1))
+    assert len(starts) == (3 if how == "rolled and killed" else 2)
+
+
+def elect_again(world: World) -> None:
+    """The same leader at a new epoch."""
+    topic = world.ctx.image.topics["orders"]
+    old = topic.partitions[0]
+    state = PartitionState.of(topic.topic_id, 0, old, old)._replace(
+        leader_epoch=old.leader_epoch + 1
+    )
+    world.propose(Decision(controller_term=TERM, reason="again", partitions=(state,)))
 
 
 def test_settings_reach_every_partition_of_their_topic() -> None:

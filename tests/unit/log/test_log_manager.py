@@ -1,5 +1,6 @@
 """All logs of a broker: directories, identities, deletion, the clean-shutdown marker."""
 
+from random import Random
 from uuid import UUID
 
 import pytest
@@ -119,11 +120,114 @@ def test_interrupted_deletion_is_finished_at_the_next_start() -> None:
 )
 def test_damaged_partition_file_is_named(content: bytes) -> None:
     files = MemoryFiles()
-    open_one(LogManager(files))
+    open_one(LogManager(files)).flush()
     files.names[f"{TP}/partition.json"].data[:] = content
 
     with pytest.raises(CorruptData, match=r"orders\.v1-3/partition\.json"):
         LogManager(files).found()
+
+
+def test_new_logs_cost_no_sync_until_something_of_them_is_to_be_durable() -> None:
+    """1,000 partitions are made as fast as their files."""
+    files = MemoryFiles()
+    manager = LogManager(files)
+    logs = [
+        manager.open_log(TopicPartition("many", n), FIRST_ID, LogConfig(), NOW_MS) for n in range(5)
+    ]
+    assert files.syncs == 0
+
+    append(logs[2], [b"a"])
+    logs[2].flush()
+
+    names = [name for n in range(5) for name in files.list(f"many-{n}") if "partition" in name]
+    assert names == ["partition.new.json"] * 2 + ["partition.json"] + ["partition.new.json"] * 2
+    assert files.syncs == 2, "its identity and its segment"
+
+
+def test_empty_logs_stop_cleanly_without_a_sync() -> None:
+    files = MemoryFiles()
+    manager = LogManager(files)
+    open_one(manager)
+    manager.close()
+
+    assert files.syncs == 1, "the clean-shutdown marker"
+    again = LogManager(files)
+    assert again.clean_shutdown
+    assert open_one(again).log_end_offset == 0
+
+
+def test_log_that_did_not_change_stops_without_a_sync() -> None:
+    files = MemoryFiles()
+    manager = LogManager(files)
+    append(open_one(manager), [b"a"])
+    manager.close(lambda _: b"producers")
+    again = LogManager(files)
+    open_one(again)
+    files.syncs = 0
+
+    again.close(lambda _: b"producers")
+
+    assert files.syncs == 1, "the clean-shutdown marker"
+
+
+def test_killed_log_that_never_was_synced_keeps_what_it_has() -> None:
+    """The page cache survives a process."""
+    files = MemoryFiles()
+    append(open_one(LogManager(files)), [b"a"])
+
+    assert read_all(open_one(LogManager(files))) == [(0, b"a")]
+
+
+@pytest.mark.parametrize("lost", ["identity", "its content", "first segment"])
+def test_log_that_never_was_synced_begins_anew_where_a_power_cut_left_a_part(lost: str) -> None:
+    files = MemoryFiles()
+    log = open_one(LogManager(files))
+    append(log, [b"a"])
+    log.roll()
+    append(log, [b"b"])
+    for name in [name for name in files.list(str(TP)) if "index" in name]:
+        files.remove(f"{TP}/{name}")  # the job that seals the first segment did not run
+    files.rename(f"{TP}/partition.json", f"{TP}/partition.new.json")
+    if lost == "identity":
+        files.remove(f"{TP}/partition.new.json")
+    elif lost == "its content":
+        files.names[f"{TP}/partition.new.json"].data[:] = b"\x00" * 9
+    else:
+        files.remove(f"{TP}/{0:020d}.log")
+
+    log = open_one(LogManager(files))
+
+    assert (log.log_start_offset, log.log_end_offset) == (0, 0)
+    assert [found.topic_id for found in LogManager(files).found()] == [FIRST_ID]
+
+
+def test_synced_log_without_its_identity_is_not_touched() -> None:
+    files = MemoryFiles()
+    manager = LogManager(files)
+    append(open_one(manager), [b"a"])
+    manager.close()
+    files.remove(f"{TP}/partition.json")
+    before = dict(files.names)
+
+    with pytest.raises(CorruptData, match=r"orders\.v1-3/partition\.json is missing"):
+        open_one(LogManager(files))
+
+    files.names.pop("clean-shutdown.marker", None)
+    before.pop("clean-shutdown.marker")
+    assert files.names == before
+
+
+def test_deleted_partition_that_a_power_cut_brings_back_is_of_an_older_topic() -> None:
+    files = MemoryFiles()
+    manager = LogManager(files)
+    log = open_one(manager)
+    append(log, [b"of the first topic"])
+    log.flush()
+    manager.delete(TP)
+
+    for seed in range(8):
+        survivor = files.power_loss(Random(seed))
+        assert open_one(LogManager(survivor), SECOND_ID).log_end_offset == 0
 
 
 def test_producer_snapshots_are_stored_at_close() -> None:

@@ -4,18 +4,24 @@ A failure prints the seed: `run(seed)` replays it.
 """
 
 from random import Random
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from josefine_broker.base.ids import TopicId, TopicPartition
 from josefine_broker.core.log_config import LogConfig
 from josefine_broker.shell.flusher import Job
 from josefine_broker.shell.log import PartitionLog
+from josefine_broker.shell.log_manager import LogManager
 from tests.simulation.memory_files import MemoryFiles
-from tests.unit.log.support import append, open_log, read_all
+from tests.unit.log.support import NOW_MS, append, read_all
 
-REGRESSIONS = (1, 7, 18, 183, 294, 1_047_219)
+TP = TopicPartition("orders", 0)
+TOPIC_ID = TopicId(UUID(int=1))
+
+REGRESSIONS = (1, 7, 18, 183, 294, 451, 1_047_219)
 """Seeds that failed once."""
 
 
@@ -39,7 +45,9 @@ class World:
 
     def open(self, *, clean: bool = False) -> None:
         self.jobs = []
-        self.log = open_log(self.files, self.config, clean=clean, schedule=self.jobs.append)
+        self.manager = LogManager(self.files, schedule=self.jobs.append)
+        assert self.manager.clean_shutdown or not clean
+        self.log = self.manager.open_log(TP, TOPIC_ID, self.config, NOW_MS)
 
     def step(self) -> None:
         kinds = (
@@ -84,7 +92,7 @@ class World:
     def restart(self) -> None:
         for job in self.jobs:
             job()
-        self.log.close()
+        self.manager.close()
         self.durable_end = len(self.records)
         self.open(clean=True)
         assert self.log.recovery_report.line is None

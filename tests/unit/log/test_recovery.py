@@ -410,4 +410,3 @@ def test_leader_epochs_survive_as_they_were_stored() -> None:
     log.state.store_leader_epochs(b"epochs")
 
     assert open_log(files, SMALL).state.leader_epochs() == b"epochs"
-    assert open_log(files, SMALL).last_leader_epoch == 1
