@@ -1,0 +1,90 @@
+"""What a broker tells of its cluster over HTTP: place, Raft, image, chain, metrics."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from josefine_broker.client.io_blocking import BlockingClient, NewTopic
+from tests.support.cluster import REPLICATED, Cluster, free_ports
+from tests.support.waiting import wait_until
+
+
+def metric(text: str, name: str) -> float:
+    found = re.search(rf"^josefine_{name} (\S+)$", text, re.MULTILINE)
+    assert found is not None, name
+    return float(found.group(1))
+
+
+def test_health_of_a_broker_that_waits_is_503_and_says_for_what(tmp_path: Path) -> None:
+    """Checklist row 93."""
+    (port,) = free_ports(1)
+    with Cluster(tmp_path, start=False, admin__address=f"127.0.0.1:{port}") as cluster:
+        broker = cluster.broker(1)
+        broker.admin_url = f"http://127.0.0.1:{port}"
+        broker.spawn()
+
+        def check() -> dict[str, Any] | None:
+            try:
+                status, body = broker.get("/health")
+            except OSError:
+                return None
+            assert status == 503
+            found: dict[str, Any] = json.loads(body)["checks"]["cluster"]
+            return found
+
+        found = wait_until(check, 30, "the admin listener")
+
+        assert found is not None
+        assert found["ok"] is False
+        assert "waiting for a majority of the voters 1, 2, 3" in found["detail"]
+        assert cluster.view(1)["place"] == "unknown"
+        assert cluster.view(1)["waits_for"] == found["detail"]
+
+
+def test_cluster_and_metrics_tell_of_the_loss_of_a_broker(tmp_path: Path) -> None:
+    with Cluster(tmp_path, **REPLICATED) as cluster:
+        with BlockingClient(cluster.bootstrap) as client:
+            client.create_topics([NewTopic("watched", partitions=6)])
+        cluster.wait_settled()
+        controller = cluster.controller()
+        lost = next(each for each in cluster.voters if each != controller)
+        cluster.kill(lost)
+        counts = cluster.wait_settled()[0]["counts"]
+
+        assert counts["partitions"] == 6
+        assert (counts["live"], counts["under_replicated"], counts["offline"]) == (2, 6, 0)
+        texts = [cluster.broker(each).get("/metrics")[1] for each in cluster.alive]
+        assert sum(metric(text, "partitions_led") for text in texts) == 6
+        assert sum(metric(text, "partitions_under_replicated") for text in texts) == 6
+        assert sum(metric(text, "raft_is_leader") for text in texts) == 1
+        assert {metric(text, "brokers_fenced") for text in texts} == {1}
+        assert {metric(text, "partitions_offline") for text in texts} == {0}
+        assert sum(metric(text, "controller_decisions_total") for text in texts) > 0
+        assert min(metric(text, "raft_terms_seen_total") for text in texts) >= 1
+        assert 'josefine_replica_lag_records{partition="' in "".join(texts)
+
+
+def test_chain_tells_every_block_with_what_it_changed(tmp_path: Path) -> None:
+    with Cluster(tmp_path, brokers=1) as cluster:
+        with BlockingClient(cluster.bootstrap) as client:
+            client.create_topics([NewTopic("told", partitions=2)])
+        broker = cluster.broker(1)
+
+        chain = json.loads(broker.get("/cluster/chain")[1])
+        newest = json.loads(broker.get("/cluster/chain?last=1")[1])["blocks"]
+
+        blocks = chain["blocks"]
+        assert [each["parent"] for each in blocks[1:]] == [each["id"] for each in blocks[:-1]]
+        assert all(each["committed"] and not each["dead"] for each in blocks)
+        assert blocks[0]["kind"] == "birth"
+        assert "create topic told, 2 partitions x 1" in [each["what"] for each in blocks]
+        assert newest == blocks[-1:]
+        assert chain["head"] == blocks[-1]["id"]
+        status, body = broker.get("/cluster/chain?last=all")
+        assert (status, json.loads(body)["error"]) == (
+            400,
+            "last=all: expected a number from 1 to 10000",
+        )
