@@ -32,12 +32,21 @@ class BrokerProcess:
     """One broker process. `overrides` are configuration keys with `__` for the dot:
     `BrokerProcess(tmp_path, log__flush_messages=1)`."""
 
-    def __init__(self, directory: Path, *, start: bool = True, **overrides: object) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        start: bool = True,
+        prefix: tuple[str, ...] = (),
+        **overrides: object,
+    ) -> None:
+        """`prefix` goes before the command: what the process is to run under."""
         self.directory = Path(directory)
         self.data_dir = self.directory / "data"
         self.log_file = self.directory / "broker.log"
         self.config_file = self.directory / "broker.yaml"
         self.overrides = overrides
+        self._prefix = prefix
         self.process: subprocess.Popen[bytes] | None = None
         self.bootstrap = ""
         self.admin_url = ""
@@ -94,7 +103,7 @@ class BrokerProcess:
         (self.data_dir / "broker.addresses.json").unlink(missing_ok=True)
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(
-                [*_command(), "broker", "--config", str(self.config_file)],
+                [*self._prefix, *_command(), "broker", "--config", str(self.config_file)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -56,8 +56,13 @@ class Workload:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="workload")
 
-    def __enter__(self) -> Workload:
+    def start(self) -> None:
+        """Begin; the thread sees the network namespace of whoever starts it."""
         self._thread.start()
+
+    def __enter__(self) -> Workload:
+        if not self._thread.ident:
+            self.start()
         self.wait_acknowledged(50)
         return self
 

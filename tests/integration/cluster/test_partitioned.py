@@ -1,0 +1,121 @@
+"""Networks that break between brokers: cut off, one-way, slow; each host in a namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from josefine_broker.client.io_blocking import BlockingClient, NewTopic
+from tests.support.cluster import REPLICATED
+from tests.support.namespaces import CLIENT, Lab, NamespaceCluster
+from tests.support.waiting import wait_until
+from tests.support.workload import Workload, check, read_back
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[NamespaceCluster]:
+    with Lab(1, 2, 3) as lab, NamespaceCluster(tmp_path, lab, **REPLICATED) as cluster:
+        lab.inside(CLIENT, lambda: _create(cluster))
+        yield cluster
+
+
+def _create(cluster: NamespaceCluster) -> None:
+    with BlockingClient(cluster.bootstrap) as client:
+        client.create_topics([NewTopic("load", partitions=1)])
+
+
+def _check(cluster: NamespaceCluster, load: Workload) -> None:
+    found = cluster.lab.inside(CLIENT, lambda: read_back(cluster.bootstrap, "load", 1))
+    assert load.account.failed == []
+    check(load.account, found)
+    cluster.wait_settled()
+
+
+def _loaded(cluster: NamespaceCluster) -> Workload:
+    load = Workload(cluster.bootstrap, "load")
+    cluster.lab.inside(CLIENT, load.start)
+    return load
+
+
+@pytest.mark.parametrize("victim", ["leader", "controller"])
+def test_broker_that_was_cut_off_lost_nothing_that_was_acknowledged(
+    cluster: NamespaceCluster, victim: str
+) -> None:
+    """Checklist row 4."""
+    with _loaded(cluster) as load:
+        who = cluster.controller() if victim == "controller" else cluster.leader_of("load")
+        cluster.lab.cut(who)
+        wait_until(
+            lambda: cluster.partition("load", 0).get("leader") not in (who, -1, None),
+            60,
+            "another leader",
+        )
+        load.wait_acknowledged(200)
+        cluster.lab.mend(who)
+        cluster.wait_settled()
+        load.wait_acknowledged(100)
+    _check(cluster, load)
+
+
+def test_minority_alone_commits_nothing_and_follows_when_it_is_back(
+    cluster: NamespaceCluster,
+) -> None:
+    """Checklist row 4."""
+    who = cluster.controller()
+    height = cluster.view(who)["raft"]["commit"]
+    cluster.lab.cut(who)
+    left = [id_ for id_ in cluster.voters if id_ != who]
+    wait_until(
+        lambda: any(cluster.view(id_).get("raft", {}).get("role") == "leader" for id_ in left),
+        60,
+        "a leader of the majority",
+    )
+    cluster.lab.inside(CLIENT, lambda: _create_another(cluster, left))
+    cluster.lab.mend(who)
+
+    views = cluster.wait_settled()
+
+    assert {view["raft"]["commit"] > height for view in views} == {True}
+    assert len({view["image"]["digest"] for view in views}) == 1
+
+
+def _create_another(cluster: NamespaceCluster, brokers: list[int]) -> None:
+    some = ",".join(f"{cluster.lab.address(id_)}:9092" for id_ in brokers)
+    with BlockingClient(some) as client:
+        client.create_topics([NewTopic("another", partitions=1, replication_factor=2)])
+
+
+def test_leader_that_reaches_nobody_but_hears_everybody_is_replaced(
+    cluster: NamespaceCluster,
+) -> None:
+    with _loaded(cluster) as load:
+        who = cluster.leader_of("load")
+        others = [id_ for id_ in cluster.voters if id_ != who]
+        for other in others:
+            cluster.lab.deafen(who, other)
+        wait_until(
+            lambda: any(
+                each.get("leader") not in (who, -1, None)
+                for id_ in others
+                for each in cluster.view(id_).get("partitions", ())
+                if each["topic"] == "load"
+            ),
+            60,
+            "another leader",
+        )
+        load.wait_acknowledged(100)
+        for other in others:
+            cluster.lab.undeafen(who, other)
+        cluster.wait_settled()
+        load.wait_acknowledged(100)
+    _check(cluster, load)
+
+
+def test_slow_network_only_slows(cluster: NamespaceCluster) -> None:
+    with _loaded(cluster) as load:
+        for id_ in cluster.voters:
+            cluster.lab.delay(id_, 40)
+        load.wait_acknowledged(200)
+    _check(cluster, load)

@@ -1,0 +1,174 @@
+"""Hosts of a test in network namespaces of its own, on one switch, with faults between them.
+
+Everything lives in namespaces that the lab made and removes: nothing of the machine's own network
+is touched. What needs the network of a host runs in a thread that has entered its namespace; the
+threads it starts in turn (librdkafka's) stay there too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from tests.support.broker import BrokerProcess
+from tests.support.cluster import Cluster
+
+T = TypeVar("T")
+
+CLONE_NEWNET = 0x40000000
+NETWORK = "10.77.0"
+CLIENT = 100
+"""The host that clients and tests look from."""
+KAFKA_PORT, RAFT_PORT, ADMIN_PORT = 9092, 9093, 9644
+
+
+class Lab:
+    """`with Lab(1, 2, 3) as lab:` three hosts and a client's. Skips the test where the machine
+    does not let it."""
+
+    def __init__(self, *hosts: int) -> None:
+        self.hosts = (*hosts, CLIENT)
+        self._prefix = f"josefine-{os.getpid()}"
+        self._made: list[str] = []
+
+    def __enter__(self) -> Lab:
+        if os.geteuid() or not shutil.which("ip"):
+            pytest.skip("network namespaces need root and the ip command")
+        try:
+            self._build()
+        except subprocess.CalledProcessError as error:
+            self.__exit__()
+            pytest.skip(f"network namespaces do not work here: {error.stderr.strip()}")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._made:
+            _run("ip", "netns", "delete", self._made.pop(), check=False)
+
+    def address(self, host: int) -> str:
+        return f"{NETWORK}.{host}"
+
+    def name(self, host: int) -> str:
+        return f"{self._prefix}-{host}"
+
+    def inside(self, host: int, work: Callable[[], T]) -> T:
+        """`work()` in a thread that sees this host's network; its result or exception."""
+        result: list[T] = []
+        failure: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                with Path(f"/run/netns/{self.name(host)}").open("rb") as namespace:
+                    libc = ctypes.CDLL(None, use_errno=True)
+                    if libc.setns(namespace.fileno(), CLONE_NEWNET):
+                        raise OSError(ctypes.get_errno(), "setns")
+                result.append(work())
+            except BaseException as error:
+                failure.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+        if failure:
+            raise failure[0]
+        return result[0]
+
+    # -- faults
+
+    def cut(self, host: int) -> None:
+        """Nothing from or to this host gets through; it sees its own cable as plugged in."""
+        self._port(host, "down")
+
+    def mend(self, host: int) -> None:
+        self._port(host, "up")
+
+    def deafen(self, source: int, target: int) -> None:
+        """Nothing that `source` sends reaches `target`; the other direction works."""
+        self._route("add", source, target)
+
+    def undeafen(self, source: int, target: int) -> None:
+        self._route("delete", source, target)
+
+    def delay(self, host: int, milliseconds: int) -> None:
+        """What this host sends comes so much later. Skips where the kernel cannot."""
+        command = ("tc", "qdisc", "add", "dev", "eth0", "root", "netem")
+        try:
+            self._in(host, *command, "delay", f"{milliseconds}ms", f"{milliseconds // 4}ms")
+        except subprocess.CalledProcessError as error:
+            pytest.skip(f"tc netem does not work here: {error.stderr.strip()}")
+
+    # -- how
+
+    def _build(self) -> None:
+        switch = f"{self._prefix}-switch"
+        self._add(switch)
+        _run("ip", "-n", switch, "link", "add", "br0", "type", "bridge")
+        _run("ip", "-n", switch, "link", "set", "br0", "up")
+        for host in self.hosts:
+            name, port = self.name(host), f"port{host}"
+            self._add(name)
+            _run(
+                *("ip", "-n", switch, "link", "add", port, "type", "veth"),
+                *("peer", "name", "eth0", "netns", name),
+            )
+            _run("ip", "-n", switch, "link", "set", port, "master", "br0", "up")
+            _run("ip", "-n", name, "address", "add", f"{self.address(host)}/24", "dev", "eth0")
+            _run("ip", "-n", name, "link", "set", "eth0", "up")
+            _run("ip", "-n", name, "link", "set", "lo", "up")
+
+    def _add(self, name: str) -> None:
+        _run("ip", "netns", "add", name)
+        self._made.append(name)
+
+    def _port(self, host: int, state: str) -> None:
+        _run("ip", "-n", f"{self._prefix}-switch", "link", "set", f"port{host}", state)
+
+    def _route(self, verb: str, source: int, target: int) -> None:
+        _run("ip", "-n", self.name(source), "route", verb, "blackhole", self.address(target))
+
+    def _in(self, host: int, *command: str) -> None:
+        _run("ip", "netns", "exec", self.name(host), *command)
+
+
+class NamespaceCluster(Cluster):
+    """A cluster with a host for each broker. Not for `join`."""
+
+    def __init__(self, directory: Path, lab: Lab, brokers: int = 3, **overrides: Any) -> None:
+        self.lab = lab
+        super().__init__(directory, brokers, **overrides)
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"{self.lab.address(id_)}:{KAFKA_PORT}" for id_ in self.brokers)
+
+    def view(self, id_: int) -> dict[str, Any]:
+        return self.lab.inside(CLIENT, lambda: super(NamespaceCluster, self).view(id_))
+
+    def _lay_out(self) -> None:
+        at = self.lab.address
+        voters = [f"{id_}@{at(id_)}:{RAFT_PORT}" for id_ in self.voters]
+        for id_ in self.voters:
+            settings: dict[str, object] = {
+                "broker__id": id_,
+                "broker__listeners": [f"PLAINTEXT://{at(id_)}:{KAFKA_PORT}"],
+                "raft__listener": f"{at(id_)}:{RAFT_PORT}",
+                "raft__voters": voters,
+                "admin__address": f"{at(id_)}:{ADMIN_PORT}",
+                **self.overrides,
+            }
+            directory = self.directory / f"broker-{id_}"
+            command = ("ip", "netns", "exec", self.lab.name(id_))
+            broker = BrokerProcess(directory, start=False, prefix=command, **settings)
+            self.brokers[id_] = broker
+
+
+def _run(*command: str, check: bool = True) -> None:
+    subprocess.run(command, check=check, capture_output=True, text=True, timeout=30)
