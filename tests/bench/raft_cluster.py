@@ -15,10 +15,9 @@ from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any
 
-__all__ = ["measure_processes"]
+__all__ = ["Cluster", "measure_processes"]
 
 NODES = (1, 2, 3)
-HEARTBEAT_MS = 100
 ELECTION_TIMEOUT_MS = 1000
 OUTSTANDING = (1, 100, 1000)
 WAIT_S = 60
@@ -27,7 +26,8 @@ WAIT_S = 60
 class Cluster:
     """Context manager: three processes in empty directories."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, election_timeout_ms: int = ELECTION_TIMEOUT_MS) -> None:
+        self.election_timeout_ms = election_timeout_ms
         self.events: Queue[tuple[int, dict[str, Any]]] = Queue()
         self.ports: dict[int, int] = {}
         self.directory = directory
@@ -40,19 +40,38 @@ class Cluster:
             id_, event = self.next("listens")
             self.ports[id_] = event["port"]
         for id_ in NODES:
-            self.say(
-                id_, do="begin", ports=self.ports,
-                heartbeat_ms=HEARTBEAT_MS, election_timeout_ms=ELECTION_TIMEOUT_MS,
-            )  # fmt: skip
+            self.begin(id_)
         return self
 
+    def begin(self, id_: int) -> None:
+        timeout_ms = self.election_timeout_ms
+        self.say(
+            id_, do="begin", ports=self.ports,
+            heartbeat_ms=timeout_ms // 10, election_timeout_ms=timeout_ms,
+        )  # fmt: skip
+
+    def kill(self, id_: int) -> None:
+        """kill -9."""
+        self.processes[id_].kill()
+        self.processes[id_].wait()
+
+    def start_again(self, id_: int) -> None:
+        self.spawn(id_)
+        self.next("listens")
+        self.begin(id_)
+
+    def look(self, id_: int) -> dict[str, Any]:
+        """What the member sees of itself."""
+        self.say(id_, do="look")
+        return self.next("look")[1]
+
     def __exit__(self, *_: object) -> None:
-        for process in self.processes.values():
-            process.kill()
-            process.wait()
+        for id_ in self.processes:
+            self.kill(id_)
 
     def spawn(self, id_: int) -> None:
-        words = (sys.executable, "-m", "tests.bench.raft_process", self.directory / str(id_), id_)
+        module, port = "tests.bench.raft_process", self.ports.get(id_, 0)
+        words = (sys.executable, "-m", module, self.directory / str(id_), id_, port)
         process = subprocess.Popen(
             [str(word) for word in words],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,

@@ -1,7 +1,8 @@
-"""One member as a process of its own, for the bench: TCP on loopback, block file with fsync.
+"""One member as a process of its own: TCP on loopback, block file with fsync.
 
-`python -m tests.bench.raft_process DIRECTORY ID` prints its port, then takes one JSON line per
-command on stdin and prints one JSON line per event: it leads, or a load is done. The order of work
+`python -m tests.bench.raft_process DIRECTORY ID PORT` (0: any) prints its port, then takes one JSON
+line per command on stdin and prints one JSON line per event: it leads, a load is done, or what it
+sees of itself when it is asked to look. The order of work
 is that of raft/README.md; every write and fsync runs in one thread, so that the event loop goes on
 taking messages and proposals while the disk works, and the next batch takes them all.
 """
@@ -9,6 +10,7 @@ taking messages and proposals while the disk works, and the next batch takes the
 import asyncio
 import json
 import sys
+import zlib
 from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -98,6 +100,8 @@ class Host:
         self.node: Node | None = None
         self.load: Load | None = None
         self.told_term = 0
+        self.digest = 0
+        """The state machine: a checksum over the ids of all blocks."""
         self.tasks: list[asyncio.Task[None]] = []
 
     def begin(self, ports: dict[str, int], heartbeat_ms: int, election_timeout_ms: int) -> None:
@@ -130,6 +134,10 @@ class Host:
         if ready.batch is not None:
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self.disk, self.store.persist, ready.batch)
+        if ready.installed is not None:
+            self.digest = int(ready.installed.data)
+        for block in ready.committed:
+            self.digest = zlib.crc32(b"%d:%d" % block.id, self.digest)
         load, at = self.load, perf_counter()
         for outcome in ready.outcomes:
             if load is not None and outcome.number in load.open:
@@ -139,7 +147,7 @@ class Host:
             self.peers[message.to].send(message)
         node.advance()
         if node.status().blocks_since_snapshot > COMPACT_BLOCKS:
-            node.compact(b"state")
+            node.compact(b"%d" % self.digest)
 
     def feed(self, node: Node) -> None:
         """Replace the proposals that ended."""
@@ -162,6 +170,13 @@ class Host:
             self.told_term = status.term
             tell(event="leads", term=status.term, at=monotonic())
 
+    def look(self, node: Node) -> None:
+        status = node.status()
+        tell(
+            event="look", role=status.role.name, term=status.term, leader=status.leader,
+            commit=str(status.commit), head=str(status.head), digest=self.digest,
+        )  # fmt: skip
+
     async def receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
@@ -174,18 +189,23 @@ class Host:
 
     def command(self, line: str) -> None:
         words = json.loads(line)
-        if words.pop("do") == "begin":
+        do = words.pop("do")
+        if do == "begin":
             self.begin(**words)
-        elif self.node is not None:
+        elif self.node is None:
+            return
+        elif do == "look":
+            self.look(self.node)
+        else:
             self.load = Load(**words)
             self.feed(self.node)
             self.wake.set()
 
 
-async def main(directory: Path, me: NodeId) -> None:
+async def main(directory: Path, me: NodeId, port: int) -> None:
     """Serve until stdin ends or somebody kills this process."""
     host = Host(directory, me)
-    server = await asyncio.start_server(host.receive, "127.0.0.1", 0, limit=16 * 1024 * 1024)
+    server = await asyncio.start_server(host.receive, "127.0.0.1", port, limit=16 * 1024 * 1024)
     tell(event="listens", port=server.sockets[0].getsockname()[1])
     stdin = asyncio.StreamReader()
     protocol = asyncio.StreamReaderProtocol(stdin)
@@ -198,4 +218,4 @@ async def main(directory: Path, me: NodeId) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), NodeId(int(sys.argv[2]))))
+    asyncio.run(main(Path(sys.argv[1]), NodeId(int(sys.argv[2])), int(sys.argv[3])))

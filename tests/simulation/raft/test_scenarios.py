@@ -11,7 +11,10 @@ from tests.simulation.raft.scenarios import SCENARIOS, play
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
 def test_the_commands_lead_to_the_trace_in_the_file(path: Path) -> None:
-    """After a wanted change: python -m tests.simulation.raft.scenarios --rewrite, read the diff."""
+    """After a wanted change: python -m tests.simulation.raft.scenarios --rewrite, read the diff.
+
+    Checklist rows 3, 4, 7-9, 11 and 16.
+    """
     text = path.read_text()
 
     assert play(text) == text

@@ -40,7 +40,8 @@ def lives() -> list[Life]:
 def test_no_mixture_of_faults_breaks_a_rule(
     lives: list[Life], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Checklist rows 3, 4, 9 and 10."""
+    """Checklist rows 2-4, 6-11, 15 and 16, as far as the library goes: after every step of every
+    life all of invariants/ holds."""
     (total,) = TOTALS
     with capsys.disabled():
         print(f"\n{total.line()}")

@@ -161,7 +161,7 @@ def test_a_take_over_reaches_no_candidate_and_no_outsider() -> None:
 
 
 def test_who_is_behind_in_terms_is_told_ours() -> None:
-    """5.1: an old leader steps down, an old candidate stops asking."""
+    """5.1: an old leader steps down, an old candidate stops asking. Checklist row 15."""
     one = One()
     one.append(run_of(GENESIS, 2, 1), term=Term(2))
     old = Term(1)

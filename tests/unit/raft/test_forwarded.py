@@ -86,6 +86,7 @@ def test_memory_of_the_forgotten_is_bounded_too() -> None:
 
 
 def test_a_leader_appends_nothing_twice_though_it_forgot_the_first_time() -> None:
+    """Checklist row 11."""
     one = One(forwarded_max=1)
     one.elect()
 

@@ -156,6 +156,7 @@ def test_a_node_votes_once_per_term_also_after_a_loss_of_power() -> None:
 
 
 def test_a_vote_leaves_only_with_a_batch_that_is_synced() -> None:
+    """Checklist row 6."""
     one = One()
     request = VoteRequest(sender=PEER, to=ME, term=Term(7), cluster_id="", head=GENESIS, pre=False)
     one.node.step(request, 0)
@@ -209,7 +210,7 @@ def test_a_refused_candidate_follows_again() -> None:
 
 
 def test_an_elected_leader_appends_at_once() -> None:
-    """5.4.2: its first block is the one that commits what came before."""
+    """5.4.2: its first block is the one that commits what came before. Checklist row 7."""
     one = One()
     first = one.elect()
 
@@ -218,6 +219,7 @@ def test_an_elected_leader_appends_at_once() -> None:
 
 
 def test_two_leaders_in_one_term_break_an_invariant() -> None:
+    """Checklist row 15."""
     one = One()
     one.append([])
 
@@ -226,7 +228,7 @@ def test_two_leaders_in_one_term_break_an_invariant() -> None:
 
 
 def test_a_leader_that_hears_no_majority_steps_down() -> None:
-    """Check-quorum, thesis 6.2."""
+    """Check-quorum, thesis 6.2. Checklist rows 4 and 15."""
     one = One()
     one.elect()
 
@@ -263,6 +265,7 @@ def test_an_append_without_its_parent_is_rejected_with_a_hint() -> None:
 
 
 def test_an_append_of_an_old_term_is_refused_with_the_newer_term() -> None:
+    """Checklist rows 3 and 15."""
     one = One()
     ask(one, 5, GENESIS)
 
@@ -413,6 +416,7 @@ def test_a_follower_below_the_root_gets_the_snapshot_in_chunks() -> None:
 
 
 def test_a_snapshot_in_chunks_replaces_chain_and_state_machine() -> None:
+    """Checklist row 9."""
     one = One()
     one.append(run_of(GENESIS, 1, 3))
     last = BlockId(Term(2), Height(50))
@@ -467,7 +471,7 @@ def test_take_over_starts_an_election_that_live_followers_do_not_refuse() -> Non
 
 
 def test_members_change_one_voter_at_a_time_and_one_change_at_a_time() -> None:
-    """Thesis 4.1."""
+    """Thesis 4.1. Checklist row 16."""
     one = One()
     change = Members(voters=frozenset({ME, PEER}))
     with pytest.raises(Refused, match="only the leader"):

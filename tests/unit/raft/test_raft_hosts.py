@@ -63,6 +63,8 @@ async def led(group: dict[int, Member]) -> Member:
 
 
 def test_three_hosts_are_born_as_one_cluster_and_a_fourth_joins(tmp_path: Path) -> None:
+    """Checklist rows 1, 11 and 16."""
+
     async def scenario() -> None:
         group: dict[int, Member] = {}
         for id_ in (1, 2, 3):
