@@ -8,6 +8,8 @@ high watermark from its checkpoint, as far as the log still goes.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
 from uuid import UUID
 
 from josefine_broker.base.errors import CorruptData
@@ -27,6 +29,15 @@ from josefine_broker.shell.log_manager import LogManager
 log = logging.getLogger(__name__)
 
 
+class _Recovered(NamedTuple):
+    """A log that was recovered, with what that told of its partition."""
+
+    topic_id: UUID
+    log: PartitionLog
+    producers: ProducerState
+    epochs: LeaderEpochs
+
+
 class Hosting:
     """Implements `handlers.context.LogsPort` over the log manager."""
 
@@ -36,9 +47,44 @@ class Hosting:
         self._high_watermarks = HighWatermarks(manager.files)
         self._hosted: dict[TopicPartition, tuple[Partition, PartitionLog]] = {}
         self._ids: dict[TopicPartition, UUID] = {}
+        self._prepared: dict[TopicPartition, _Recovered] = {}
         self._epochs_due: dict[TopicPartition, PartitionLog] = {}
 
+    def prepare(self, wanted: Iterable[tuple[TopicPartition, UUID, TopicSettings]]) -> None:
+        """Recover the logs that are going to be opened, on a thread of the caller's: after a crash
+        it may read gigabytes. What cannot be is told by `open`.
+        """
+        for tp, topic_id, settings in wanted:
+            try:
+                self._prepared[tp] = self._recover(tp, topic_id, settings.log)
+            except (CorruptData, OSError):
+                continue
+
+    @property
+    def prepared(self) -> int:
+        """Logs recovered and not opened yet."""
+        return len(self._prepared)
+
     def open(self, tp: TopicPartition, topic_id: UUID, settings: TopicSettings) -> HostedPartition:
+        recovered = self._prepared.pop(tp, None)
+        if recovered is not None and recovered.topic_id != topic_id:
+            recovered.log.abandon()
+            recovered = None
+        if recovered is None:
+            recovered = self._recover(tp, topic_id, settings.log)
+        _, partition_log, producers, epochs = recovered
+        partition_log.config = settings.log
+        partition_log.snapshot_source = lambda: self._snapshot(tp)
+        self._manager.adopt(tp, partition_log)
+        known = self._high_watermarks.get(topic_id, tp.partition)
+        start, end = partition_log.log_start_offset, partition_log.log_end_offset
+        partition = Partition(producers, epochs, min(max(known, start), end))
+        self._hosted[tp] = (partition, partition_log)
+        self._ids[tp] = topic_id
+        return HostedPartition(topic_id, partition, partition_log, settings)
+
+    def _recover(self, tp: TopicPartition, topic_id: UUID, config: LogConfig) -> _Recovered:
+        """Raises CorruptData, OSError."""
         now_ms = self._clock.now_ms()
         producers = ProducerState()
         epoch_starts: list[tuple[int, int]] = []
@@ -48,22 +94,25 @@ class Hosting:
             if not epoch_starts or header.leader_epoch > epoch_starts[-1][0]:
                 epoch_starts.append((header.leader_epoch, header.base_offset))
 
-        partition_log = self._manager.open_log(
+        partition_log = self._manager.recover_log(
             tp,
             TopicId(topic_id),
-            settings.log,
+            config,
             now_ms,
             on_snapshot=producers.restore,
             on_batch=on_batch,
         )
         epochs = _recovered_epochs(partition_log, epoch_starts)
-        partition_log.snapshot_source = lambda: self._snapshot(tp)
-        known = self._high_watermarks.get(topic_id, tp.partition)
-        start, end = partition_log.log_start_offset, partition_log.log_end_offset
-        partition = Partition(producers, epochs, min(max(known, start), end))
-        self._hosted[tp] = (partition, partition_log)
-        self._ids[tp] = topic_id
-        return HostedPartition(topic_id, partition, partition_log, settings)
+        return _Recovered(topic_id, partition_log, producers, epochs)
+
+    def remove_strays(self, keep: Collection[tuple[str, int]]) -> None:
+        """Once the image is followed: what else is on disk is no partition of this broker."""
+        for recovered in self._prepared.values():
+            recovered.log.abandon()
+        self._prepared.clear()
+        removed = self._manager.remove_strays({TopicPartition(*each) for each in keep})
+        if removed:
+            log.info("partitions removed that are not hosted any more", extra={"count": removed})
 
     def configure(self, tp: TopicPartition, config: LogConfig) -> None:
         self._hosted[tp][1].config = config

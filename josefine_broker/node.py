@@ -27,6 +27,7 @@ from josefine_broker.compose import (
 )
 from josefine_broker.config import BrokerConfig, HostPort
 from josefine_broker.core.image import MetadataImage
+from josefine_broker.handlers.blocks import to_be_hosted
 from josefine_broker.handlers.context import Context, new_context
 from josefine_broker.handlers.enrolling import DismissedError
 from josefine_broker.handlers.errors import error_response
@@ -108,6 +109,8 @@ class Node:
         register = replace(
             register, clean=manager.clean_shutdown, previous_epoch=manager.previous_epoch
         )
+        # Not on the loop that has to answer the other brokers: after a crash this reads the data.
+        await asyncio.to_thread(hosting.prepare, to_be_hosted(ctx))
         await membership.enrol(register, say)
         _say_recovered(manager, say)
         for (topic, index), reason in ctx.unopened.items():

@@ -9,6 +9,8 @@ disk, damage) leaves only its partition unserved, KAFKA_STORAGE_ERROR, and the n
 again. What did not change is passed over by identity: an image shares what it did not change.
 """
 
+from uuid import UUID
+
 from josefine_broker.base.errors import CorruptData, Fatal, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.core.apply import apply
@@ -77,6 +79,19 @@ def reconcile(ctx: Context) -> None:
         brokers_changed(ctx)
     if gone or previous is None:
         forget_missing_topics(ctx)
+    if previous is None:
+        ctx.logs.remove_strays({*ctx.partitions, *ctx.unopened})
+
+
+def to_be_hosted(ctx: Context) -> list[tuple[TopicPartition, UUID, TopicSettings]]:
+    """What `reconcile` would open of the image as it is: to be recovered before it counts."""
+    wanted = []
+    for topic in ctx.image.topics.values():
+        settings = resolve(topic.config, ctx.settings.topic_defaults)
+        for index, entry in enumerate(topic.partitions):
+            if ctx.broker_id in entry.replicas:
+                wanted.append((TopicPartition(topic.name, index), topic.topic_id, settings))
+    return wanted
 
 
 def _host_topic(

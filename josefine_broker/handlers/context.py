@@ -5,7 +5,7 @@ Rules: one `Context` per broker, on one thread. `image` is replaced, never chang
 `handlers/blocks.py`. Counters are plain integers.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
@@ -101,6 +101,10 @@ class LogsPort(Protocol):
 
     def delete(self, tp: TopicPartition) -> None:
         """The replica is gone from here: close and remove its files."""
+        ...
+
+    def remove_strays(self, keep: Collection[tuple[str, int]]) -> None:
+        """The image was followed for the first time: other partitions on disk are nobody's."""
         ...
 
     def store_epochs(self, tp: TopicPartition) -> None:

@@ -12,7 +12,7 @@ by the next start: a directory put back from an older copy names an older epoch 
 
 import json
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
@@ -157,7 +157,28 @@ class LogManager:
         A directory left by an earlier topic of the same name (another id) is deleted first.
         Raises CorruptData, OSError.
         """
+        log = self.recover_log(
+            topic_partition, topic_id, config, now_ms, on_snapshot=on_snapshot, on_batch=on_batch
+        )
+        self.adopt(topic_partition, log)
+        return log
+
+    def adopt(self, topic_partition: TopicPartition, log: PartitionLog) -> None:
+        """A log of `recover_log` is one of the broker's from now on."""
         assert topic_partition not in self._logs, f"{topic_partition} is open"
+        self._logs[topic_partition] = log
+
+    def recover_log(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        on_snapshot: Callable[[bytes], None] | None = None,
+        on_batch: Callable[[BatchHeader], None] | None = None,
+    ) -> PartitionLog:
+        """As `open_log`, on any thread: to be adopted, or abandoned."""
         directory = str(topic_partition)
         names = self._files.list(directory)
         known = self._identity(directory) if names else None
@@ -170,7 +191,7 @@ class LogManager:
         if PARTITION_FILE not in names:
             self._made += 1
             settle = partial(self._settle, directory)
-        log = PartitionLog.open(
+        return PartitionLog.open(
             self._files,
             directory,
             config,
@@ -181,8 +202,6 @@ class LogManager:
             settle=settle,
             schedule=self._schedule,
         )
-        self._logs[topic_partition] = log
-        return log
 
     def _create(self, directory: str, topic_partition: TopicPartition, topic_id: TopicId) -> None:
         self._files.make_directory(directory)
@@ -245,6 +264,22 @@ class LogManager:
         deleted = f"{DELETED_PREFIX}{self._deleted}"
         self._files.rename(directory, deleted, durable=False)
         self._schedule(lambda: self._files.remove_tree(deleted))
+
+    def remove_strays(self, keep: Collection[TopicPartition]) -> int:
+        """Remove what is on disk of partitions that this broker does not host any more; how many.
+
+        Only directories that say what they are; a damaged one is left to a person.
+        """
+        removed = 0
+        for name in self._files.list(""):
+            try:
+                found = None if name.startswith("~") else self._identity(name)
+            except CorruptData:
+                continue
+            if found is not None and found.topic_partition not in keep:
+                self.delete(found.topic_partition)
+                removed += 1
+        return removed
 
     def flush_due(self, now_ms: int) -> int:
         """Schedule the flushes that `flush.ms` asks for; how many."""

@@ -17,7 +17,7 @@ from josefine_broker.core.changes import (
 )
 from josefine_broker.core.group_offsets import CommittedOffset
 from josefine_broker.core.image import OFFSETS_TOPIC
-from josefine_broker.handlers.blocks import reconcile
+from josefine_broker.handlers.blocks import reconcile, to_be_hosted
 from josefine_broker.handlers.groups import coordinator_of, forget_missing_topics, store_offsets
 from tests.unit.handlers.world import ELSEWHERE, TERM, World, batch_of, values_in
 
@@ -204,3 +204,94 @@ def test_offsets_are_forgotten_though_the_disk_is_full() -> None:
     forget_missing_topics(world.ctx)
 
     assert world.ctx.groups.group_ids == []
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_logs_recovered_before_they_count_are_those_that_are_opened(clean: bool) -> None:
+    """A start reads its logs on another thread, while this one answers the other brokers."""
+    world = World()
+    world.create(partitions=2, segment_records="2")
+    for value in (b"a", b"b", b"c"):
+        world.produce(batch_of(value), partition=1)
+    if clean:
+        world.hosting.close(1)
+    again = World(world.settings, files=world.files, history=world.raft.committed, reconciled=False)
+
+    again.hosting.prepare(to_be_hosted(again.ctx))
+    opened = set(again.files.names)
+    again.follow()
+
+    assert set(again.files.names) == opened
+    assert values_in(again.fetch(0, partition=1)) == [b"a", b"b"]
+    assert again.produce(batch_of(b"d"), partition=1).base_offset == 3
+    assert again.hosting.prepared == 0
+
+
+def test_log_recovered_for_a_topic_that_was_made_anew_is_not_the_new_ones() -> None:
+    world = World()
+    world.propose(ORDERS)
+    world.produce(batch_of(b"old"))
+    again = World(world.settings, files=world.files, history=world.raft.committed, reconciled=False)
+    again.hosting.prepare(to_be_hosted(again.ctx))
+
+    for change in (DELETED, AGAIN):
+        again.apply(encode_change(change, ELSEWHERE), replaying=True)
+    again.follow()
+
+    assert again.produce(batch_of(b"new")).base_offset == 0
+
+
+def test_partitions_that_went_elsewhere_meanwhile_are_removed_at_the_start() -> None:
+    world = World(brokers=2)
+    world.propose(ORDERS)
+    world.create("kept")
+    world.create("deleted")
+    for topic in ("orders", "kept", "deleted"):
+        world.produce(batch_of(topic.encode()), topic=topic)
+    world.hosting.close(1)
+    history = list(world.raft.committed)
+    old = world.ctx.image.topics["orders"].partitions[0]
+    moved = PartitionState.of(UUID(int=1), 0, old, old)._replace(
+        replicas=(2,), isr=(2,), leader=2, leader_epoch=1
+    )
+    history += [
+        encode_change(each, ELSEWHERE)
+        for each in (
+            Decision(controller_term=TERM, reason="moved", partitions=(moved,)),
+            DeleteTopic(topic_id=world.ctx.image.topics["deleted"].topic_id),
+        )
+    ]
+
+    again = World(world.settings, files=world.files, history=history)
+
+    assert {name.split("/")[0] for name in again.files.names if "/" in name} == {"kept-0"}
+    assert values_in(again.fetch(0, topic="kept")) == [b"kept"]
+
+
+def test_partition_that_could_not_be_opened_is_not_taken_for_a_stray() -> None:
+    world = World()
+    world.create()
+    world.produce()
+    world.hosting.close(1)
+    world.files.names["orders-0/partition.json"].data[:] = b"{"
+    before = {name for name in world.files.names if name.startswith("orders-0/")}
+
+    again = World(world.settings, files=world.files, history=world.raft.committed)
+
+    assert again.produce().error_code == ErrorCode.kafka_storage_error
+    assert {name for name in again.files.names if name.startswith("orders-0/")} == before
+
+
+def test_partition_on_a_failing_disk_is_not_taken_for_a_stray() -> None:
+    world = World()
+    world.create()
+    world.produce()
+    world.files.names["orders-0/00000000000000000000.log"].data[:] = b"\x00" * 100
+    world.files.names["orders-0/log-start.checkpoint"] = world.files.names[
+        "orders-0/partition.new.json"
+    ]
+
+    again = World(world.settings, files=world.files, history=world.raft.committed)
+
+    assert list(again.ctx.unopened) == [("orders", 0)]
+    assert "orders-0/00000000000000000000.log" in again.files.names

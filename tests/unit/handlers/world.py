@@ -105,6 +105,7 @@ class World:
         brokers: int = 1,
         files: MemoryFiles | None = None,
         history: list[bytes] | None = None,
+        reconciled: bool = True,
     ) -> None:
         self.settings = settings or BrokerSettings(auto_create_topics=False)
         self.files = files or MemoryFiles()
@@ -130,8 +131,13 @@ class World:
             for payload in history:
                 self.apply(payload, replaying=True)
             self.raft.committed = list(history)
-            self.ctx.incarnation = self.ctx.image.brokers[1].incarnation
-            reconcile(self.ctx)
+            if reconciled:
+                self.follow()
+
+    def follow(self) -> None:
+        """The image is known to be of this incarnation: host what it says."""
+        self.ctx.incarnation = self.ctx.image.brokers[1].incarnation
+        reconcile(self.ctx)
 
     def apply(self, payload: bytes, *, replaying: bool = False) -> None:
         """The next committed block; nothing is hosted while the image does not know who we are."""
