@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
-from josefine_broker.client import admin, groups, offsets, operations
+from josefine_broker.client import admin, groups, offsets, operations, replicas
 from josefine_broker.client import fetch as fetching
 from josefine_broker.client import produce as writing
 from josefine_broker.client.admin import ClusterDescription, ConfigEntry, CreatedTopic, NewTopic
@@ -251,6 +251,36 @@ class BlockingClient:
 
     def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
         return self._run(lambda t, d: admin.describe_cluster(self._session, t, d), timeout_ms)
+
+    def reassign(
+        self,
+        targets: Mapping[TopicPartition, tuple[int, ...] | None],
+        *,
+        timeout_ms: int | None = None,
+    ) -> replicas.Errors:
+        """Partition → brokers to move to, or None to cancel; what became of each."""
+        return self._run(lambda t, d: replicas.reassign(self._session, targets, t, d), timeout_ms)
+
+    def list_reassignments(
+        self, *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, replicas.Move]:
+        return self._run(lambda t, d: replicas.list_reassignments(self._session, t, d), timeout_ms)
+
+    def elect_leaders(
+        self,
+        election: int,
+        partitions: Iterable[TopicPartition],
+        *,
+        timeout_ms: int | None = None,
+    ) -> replicas.Errors:
+        """`replicas.PREFERRED` or `replicas.UNCLEAN`; what became of each partition."""
+        wanted = tuple(partitions)
+        return self._run(
+            lambda t, d: replicas.elect_leaders(self._session, election, wanted, t, d), timeout_ms
+        )
+
+    def remove_broker(self, broker_id: int, *, timeout_ms: int | None = None) -> None:
+        self._run(lambda t, d: replicas.remove_broker(self._session, broker_id, t, d), timeout_ms)
 
     def _run(self, operation: Callable[[int, int], Operation[T]], timeout_ms: int | None) -> T:
         if timeout_ms is None:

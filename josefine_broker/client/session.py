@@ -13,6 +13,7 @@ from josefine_broker.client.cluster import Address, ClusterMetadata
 from josefine_broker.client.effects import CONTROLLER, Pause
 from josefine_broker.client.retry import Action, action_for, backoff_ms
 
+NOT_THERE = frozenset({ErrorCode.not_controller, ErrorCode.network_exception})
 RETRIABLE_UNKNOWN = frozenset({ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id})
 
 
@@ -56,6 +57,10 @@ class Session:
             return (brokers[node].address,)
         known = tuple(broker.address for broker in brokers.values())
         return known + tuple(a for a in self.bootstrap if a not in known)
+
+    def forget_controller(self) -> None:
+        """It failed, or is none any more: any broker will do, for each passes changes on."""
+        self.cluster = replace(self.cluster, controller_id=-1)
 
     def connected(self) -> None:
         """A broker answered: from now on an unreachable one is taken for a passing failure."""
@@ -105,6 +110,8 @@ class Attempts:
 
     def after(self, error: KafkaError, now_ms: int) -> Pause:
         """The pause before the next try. Raises when there is none: `error`, or its last word."""
+        if error.code in NOT_THERE:
+            self._session.forget_controller()
         pause = self.failed(now_ms)
         self.judge(error, now_ms)
         return pause

@@ -1,0 +1,145 @@
+"""Where partitions are and who leads them: reassignments, elections, brokers that leave for good.
+
+Partitions are asked for together and answered one by one: an operation returns what became of
+each, and raises only when the request failed as a whole.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client.effects import ANY_BROKER, CONTROLLER, Call, Operation
+from josefine_broker.client.operations import ask, ask_until, by_topic, partition_error, refresh
+from josefine_broker.client.session import Session
+from josefine_broker.wire import apis
+from josefine_broker.wire import entities as e
+
+PREFERRED = 0
+UNCLEAN = 1
+"""Types of an election (KIP-460)."""
+
+Errors = dict[TopicPartition, KafkaError | None]
+"""What became of each partition; None: done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A partition that is being reassigned; `replicas` has those that come and those that go."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+def _whole(response: Any) -> KafkaError | None:
+    code = response.error_code
+    if code is ErrorCode.none:
+        return None
+    message = getattr(response, "error_message", None)
+    return KafkaError(code, message or code.name.replace("_", " "))
+
+
+def _outcome(tp: TopicPartition, code: ErrorCode, message: str | None) -> KafkaError | None:
+    return None if code is ErrorCode.none else partition_error(tp, code, message)
+
+
+def reassign(
+    session: Session,
+    targets: Mapping[TopicPartition, tuple[int, ...] | None],
+    now_ms: int,
+    deadline_ms: int,
+) -> Operation[Errors]:
+    """Begin to move partitions to these brokers, or (None) cancel the move under way (KIP-455)."""
+    entities = e.alter_partition_reassignments
+    request = entities.AlterPartitionReassignmentsRequest(
+        timeout_ms=deadline_ms - now_ms,
+        topics=tuple(
+            entities.ReassignableTopic(
+                name=topic,
+                partitions=tuple(
+                    entities.ReassignablePartition(
+                        partition_index=index, replicas=targets[TopicPartition(topic, index)]
+                    )
+                    for index in indexes
+                ),
+            )
+            for topic, indexes in by_topic(targets).items()
+        ),
+    )
+    attempts = session.start(now_ms, deadline_ms, "reassign", unknown_is_final=True)
+    call = Call(node=CONTROLLER, api_key=apis.ALTER_PARTITION_REASSIGNMENTS, request=request)
+    response, _ = yield from ask_until(attempts, call, _whole)
+    return {
+        tp: _outcome(tp, each.error_code, each.error_message)
+        for topic in response.responses
+        for each in topic.partitions
+        for tp in (TopicPartition(topic.name, each.partition_index),)
+    }
+
+
+def list_reassignments(
+    session: Session, now_ms: int, deadline_ms: int
+) -> Operation[dict[TopicPartition, Move]]:
+    """Every partition that is on the move."""
+    request = e.list_partition_reassignments.ListPartitionReassignmentsRequest(
+        timeout_ms=deadline_ms - now_ms, topics=None
+    )
+    attempts = session.start(now_ms, deadline_ms, "list reassignments")
+    call = Call(node=CONTROLLER, api_key=apis.LIST_PARTITION_REASSIGNMENTS, request=request)
+    response, _ = yield from ask_until(attempts, call, _whole)
+    return {
+        TopicPartition(topic.name, each.partition_index): Move(
+            replicas=each.replicas,
+            adding=each.adding_replicas,
+            removing=each.removing_replicas,
+        )
+        for topic in response.topics
+        for each in topic.partitions
+    }
+
+
+def elect_leaders(
+    session: Session,
+    election: int,
+    partitions: Iterable[TopicPartition],
+    now_ms: int,
+    deadline_ms: int,
+) -> Operation[Errors]:
+    """Let PREFERRED or UNCLEAN leaders be elected. The controller alone does it: who else is asked
+    says so, and then metadata tells who it is."""
+    entities = e.elect_leaders
+    request = entities.ElectLeadersRequest(
+        election_type=election,
+        topic_partitions=tuple(
+            entities.TopicPartitions(topic=topic, partitions=tuple(indexes))
+            for topic, indexes in by_topic(partitions).items()
+        ),
+        timeout_ms=deadline_ms - now_ms,
+    )
+    attempts = session.start(now_ms, deadline_ms, "elect leaders", unknown_is_final=True)
+    call = Call(node=CONTROLLER, api_key=apis.ELECT_LEADERS, request=request)
+    while True:
+        yield from refresh(session, attempts, ())
+        response, now_ms = yield from ask(attempts, call)
+        error = _whole(response)
+        if error is None:
+            break
+        yield attempts.after(error, now_ms)
+    return {
+        tp: _outcome(tp, each.error_code, each.error_message)
+        for topic in response.replica_election_results
+        for each in topic.partition_result
+        for tp in (TopicPartition(topic.topic, each.partition_id),)
+    }
+
+
+def remove_broker(
+    session: Session, broker_id: int, now_ms: int, deadline_ms: int
+) -> Operation[None]:
+    """Take a broker out of the cluster for good (KIP-631); it must not hold replicas any more."""
+    request = e.unregister_broker.UnregisterBrokerRequest(broker_id=broker_id)
+    attempts = session.start(now_ms, deadline_ms, "remove broker")
+    call = Call(node=ANY_BROKER, api_key=apis.UNREGISTER_BROKER, request=request)
+    yield from ask_until(attempts, call, _whole)
