@@ -13,7 +13,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from josefine_broker.base.limits import CONNECTION_IN_FLIGHT_MAX, FRAME_BYTES_MAX
+from josefine_broker.base.limits import (
+    CONNECTION_IN_FLIGHT_MAX,
+    DISK_FREE_BYTES_MIN,
+    FRAME_BYTES_MAX,
+)
 from josefine_broker.config_source import ConfigError, Source, read_source
 from josefine_broker.config_values import (
     Address,
@@ -72,6 +76,11 @@ class IdentitySection(Section):
     controlled_shutdown_timeout_ms: TimeoutMs = Field(
         default=5_000,
         description="Time that a stopping broker has to hand its leaderships to others.",
+    )
+    disk_free_bytes_min: Bytes = Field(
+        default=DISK_FREE_BYTES_MIN,
+        description="Free space below which this broker takes no records and leads nothing that"
+        " another could, so that metadata and indexes can still be written.",
     )
     auto_create_topics: Flag = Field(
         default=True,

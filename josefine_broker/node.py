@@ -57,10 +57,13 @@ from josefine_broker.shell.metrics import Metrics
 from josefine_broker.shell.replicator import Replicator
 from josefine_broker.shell.server import Bound, Server, bind
 from josefine_broker.shell.ticker import Duty, Ticker
+from josefine_broker.storage_watch import look_at_storage
 
 log = logging.getLogger(__name__)
 
 FLUSH_CHECK_MS = 100
+STORAGE_CHECK_MS = 200
+"""A fast disk fills the reserve in about this time."""
 IDLE_CHECKS_PER_TIMEOUT = 8
 HIGH_WATERMARK_CHECK_MS = 5_000
 PRODUCER_EXPIRY_CHECK_MS = 600_000
@@ -254,11 +257,13 @@ class Node:
         await server.start(bound)
 
     def _duties(self, ctx: Context, hosting: Hosting) -> tuple[Duty, ...]:
+        broker = self.config.broker
         idle_ms = max(1, self.config.network.idle_timeout_ms // IDLE_CHECKS_PER_TIMEOUT)
         return (
             Duty("flush", FLUSH_CHECK_MS, hosting.flush_due),
             Duty("retention", self.config.log.retention_check_interval_ms, hosting.apply_retention),
             Duty("high watermarks", HIGH_WATERMARK_CHECK_MS, hosting.checkpoint_high_watermarks),
+            Duty("storage", STORAGE_CHECK_MS, lambda: look_at_storage(ctx, broker)),
             Duty("in-sync replicas", isr_check_ms(ctx), lambda: check_isrs(ctx)),
             Duty("producers", PRODUCER_EXPIRY_CHECK_MS, hosting.expire_producers),
             Duty("idle connections", idle_ms, self._close_idle),

@@ -39,6 +39,8 @@ def append_batch(
 
     `batch` must be writable. Raises KafkaError and CorruptData; then nothing was stored.
     """
+    if ctx.disk_full:
+        raise KafkaError(ErrorCode.kafka_storage_error, ctx.storage_trouble)
     header = parse_header(batch)
     settings = hosted.settings
     log_config = settings.log

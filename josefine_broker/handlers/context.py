@@ -239,6 +239,10 @@ class Context:
     isr: IsrProposals = field(default_factory=IsrProposals)
     reconciled_image: MetadataImage | None = None
     """The image that the hosted partitions last followed."""
+    disk_full: bool = False
+    """Nothing is appended: what space is left is for metadata and indexes."""
+    storage_trouble: str = ""
+    """Why this broker should not lead: a full disk, a log that cannot be written or opened."""
     data_directory: str = ""
     """What DescribeLogDirs calls this broker's only log directory."""
 

@@ -104,7 +104,8 @@ class Enrolment:
             broker_id=ctx.broker_id,
             broker_epoch=entry.epoch,
             applied_height=ctx.applied_height,
-            wants_shutdown=self._wants_shutdown,
+            # Who cannot write hands over as one who stops does, until it can again.
+            wants_shutdown=self._wants_shutdown or bool(ctx.storage_trouble),
         )
 
     def answered(self, answer: HeartbeatAnswer) -> None:

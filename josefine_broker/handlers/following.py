@@ -78,6 +78,8 @@ def _append(
     ctx: Context, tp: TopicPartition, hosted: HostedPartition, records: Sequence[Buffer]
 ) -> int:
     """Write the leader's batches; bytes written. Raises KafkaError, CorruptData."""
+    if ctx.disk_full:
+        raise KafkaError(ErrorCode.kafka_storage_error, ctx.storage_trouble)
     partition, its_log = hosted.partition, hosted.log
     now_ms = ctx.clock.now_ms()
     written = 0

@@ -204,3 +204,32 @@ def test_full_raft_is_asked_again_later() -> None:
     joining.step()
 
     assert joining.place is Place.FENCED
+
+
+def test_broker_that_cannot_write_asks_to_lead_nothing_until_it_can() -> None:
+    world = World()
+    joining = enrolment(world)
+    joining.step()
+    joining.step()
+
+    world.ctx.storage_trouble = "1 bytes free"
+    world.advance(HEARTBEAT_MS)
+    full = joining.step()
+    world.ctx.storage_trouble = ""
+    world.advance(HEARTBEAT_MS)
+    free = joining.step()
+
+    assert full is not None
+    assert free is not None
+    assert (full.wants_shutdown, free.wants_shutdown) == (True, False)
+    assert joining.place is Place.FENCED, "it does not leave"
+
+
+def test_nothing_is_appended_to_a_full_disk() -> None:
+    world = World()
+    world.create()
+    world.ctx.disk_full = True
+
+    assert world.produce().error_code == ErrorCode.kafka_storage_error
+    world.ctx.disk_full = False
+    assert world.produce().base_offset == 0

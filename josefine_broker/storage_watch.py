@@ -1,0 +1,36 @@
+"""Looks whether this broker can still write. Reads the file system, and sets two fields."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from josefine_broker.config import IdentitySection
+from josefine_broker.handlers.context import Context
+
+log = logging.getLogger(__name__)
+
+ENOUGH_AGAIN = 1.25
+"""Times the reserve must be free before records are taken again: no flapping at the edge."""
+
+
+def look_at_storage(ctx: Context, config: IdentitySection) -> None:
+    """Periodic: is there space, and can every log be written?"""
+    stat = os.statvfs(config.data_dir)
+    free = stat.f_bavail * stat.f_frsize
+    needed = config.disk_free_bytes_min * (ENOUGH_AGAIN if ctx.disk_full else 1)
+    ctx.disk_full = free < needed
+    trouble = f"{free} bytes free, broker.disk_free_bytes_min is {config.disk_free_bytes_min}"
+    if not ctx.disk_full:
+        trouble = _failed_logs(ctx)
+    if bool(trouble) != bool(ctx.storage_trouble):
+        log.warning("storage", extra={"trouble": trouble or "over"})
+    ctx.storage_trouble = trouble
+
+
+def _failed_logs(ctx: Context) -> str:
+    failed = [f"{topic}-{index}" for topic, index in ctx.unopened]
+    failed += [
+        f"{topic}-{index}" for (topic, index), each in ctx.partitions.items() if each.log.failure
+    ]
+    return f"storage failed: {', '.join(failed[:10])}" if failed else ""

@@ -1,0 +1,61 @@
+"""A disk that fills under load: its broker hands over, lives on, and takes part again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from josefine_broker.client.io_blocking import BlockingClient, NewTopic
+from tests.support.cluster import REPLICATED, Cluster
+from tests.support.waiting import wait_until
+from tests.support.workload import Workload, check, read_back
+
+PARTITIONS = 3
+DISK_BYTES = 48 * 1024 * 1024
+RESERVE_BYTES = 16 * 1024 * 1024
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own of a few megabytes."""
+    mounted = tmp_path / "small"
+    mounted.mkdir()
+    if os.geteuid():
+        pytest.skip("mounting a small file system needs root")
+    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(mounted)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    if done.returncode:
+        pytest.skip(f"mounting does not work here: {done.stderr.strip()}")
+    yield mounted
+    subprocess.run(["umount", "-l", str(mounted)], check=True, timeout=30)
+
+
+def test_broker_with_a_full_disk_hands_over_and_comes_back(
+    tmp_path: Path, small_disk: Path
+) -> None:
+    with Cluster(tmp_path, start=False, **REPLICATED) as cluster:
+        cluster.broker(1).data_dir = small_disk / "data"
+        cluster.broker(1).overrides["broker__disk_free_bytes_min"] = RESERVE_BYTES
+        cluster.start()
+        with BlockingClient(cluster.bootstrap) as client:
+            client.create_topics([NewTopic("load", partitions=PARTITIONS)])
+        with Workload(cluster.bootstrap, "load", partitions=PARTITIONS) as load:
+            filler = small_disk / "filler"
+            filler.write_bytes(bytes(DISK_BYTES - RESERVE_BYTES))
+            for index in range(PARTITIONS):
+                cluster.leader_of("load", index, but=1)
+            load.wait_acknowledged(200)
+            assert cluster.broker(1).alive
+            status, body = cluster.broker(1).get("/health")
+            assert (status, "bytes free" in body) == (503, True)
+
+            filler.unlink()
+            wait_until(lambda: 1 in cluster.partition("load", 0)["isr"], 60, "broker 1 in the ISR")
+            cluster.wait_settled()
+            load.wait_acknowledged(100)
+        assert load.account.failed == []
+        check(load.account, read_back(cluster.bootstrap, "load", PARTITIONS))
