@@ -11,6 +11,7 @@ from typing import Any
 
 from raft.archive import Archive
 from raft.block import BlockKind, make_block
+from raft.candidacy import Candidacy
 from raft.chain import Chain
 from raft.config import Config
 from raft.errors import InvariantBroken
@@ -26,7 +27,7 @@ from raft.roles import Role, RoleEvent, next_role
 from raft.state import Recovered, State
 from raft.tail import Tail
 
-__all__ = ["Core", "ElectionTimer", "Leading"]
+__all__ = ["Core", "Leading", "Requests"]
 
 
 class Leading:
@@ -52,36 +53,17 @@ class Leading:
         self.transfer_end_ms = 0
 
 
-class ElectionTimer:
-    """When to stand for election, and whether a leader has been heard of late."""
+class Requests:
+    """What somebody waits for: a client of this node, or another node."""
 
-    __slots__ = ("_heard_ms", "_rng", "_timeout_ms", "due_ms")
+    __slots__ = ("forwarded", "proposals", "reads")
 
-    def __init__(self, timeout_ms: int, rng: Random, now_ms: int) -> None:
-        self._timeout_ms = timeout_ms
-        self._rng = rng
-        self._heard_ms: int | None = None
-        self.due_ms = now_ms
-
-    def reset(self, now_ms: int) -> None:
-        """Wait anew, one to two timeouts: chance keeps candidates apart (5.2)."""
-        self.due_ms = now_ms + self._timeout_ms + self._rng.randrange(self._timeout_ms)
-
-    def retry_soon(self, now_ms: int) -> None:
-        """A candidate waits a quarter to a half of a timeout for its votes, then asks anew.
-
-        When two stand at once and the vote is split, a whole timeout more would double the time
-        without a leader. It disturbs nobody, because the next attempt begins with a pre-vote.
-        """
-        quarter = self._timeout_ms // 4
-        self.due_ms = now_ms + quarter + self._rng.randrange(max(1, quarter))
-
-    def hear_leader(self, now_ms: int) -> None:
-        self._heard_ms = now_ms
-        self.reset(now_ms)
-
-    def hears_leader(self, now_ms: int) -> bool:
-        return self._heard_ms is not None and now_ms < self._heard_ms + self._timeout_ms
+    def __init__(self, config: Config, *, first_number: int, known_after: Term) -> None:
+        self.proposals = Proposals(
+            config.proposals_max, config.proposals_bytes_max, first_number=first_number
+        )
+        self.reads = Reads(config.reads_max, first_number=first_number)
+        self.forwarded = Forwarded(config.forwarded_max, known_after=known_after)
 
 
 class Core:
@@ -105,21 +87,14 @@ class Core:
         )
         self.history = self._recover_members()
         self.term = state.term
-        self.vote = state.vote
         self.role = Role.FOLLOWER
         self.leader: NodeId | None = None
-        self.votes: dict[NodeId, bool] = {}
         self.leading: Leading | None = None
-        first_number = rng.getrandbits(40)
-        self.proposals = Proposals(
-            config.proposals_max, config.proposals_bytes_max, first_number=first_number
-        )
-        self.reads = Reads(config.reads_max, first_number=first_number)
+        self.requests = Requests(config, first_number=rng.getrandbits(40), known_after=state.term)
         self.outbox = Outbox(state, self.archive.snapshot, apply_blocks_max=config.apply_blocks_max)
-        self.timer = ElectionTimer(config.election_timeout_ms, rng, now_ms)
+        self.candidacy = Candidacy(config.election_timeout_ms, rng, now_ms, vote=state.vote)
         if not self.is_sole_voter():  # which has nobody to wait for
-            self.timer.reset(now_ms)
-        self.forwarded = Forwarded(config.forwarded_max, known_after=state.term)
+            self.candidacy.reset(now_ms)
 
     def _recover_members(self) -> MemberHistory:
         chain = self.chain
@@ -147,7 +122,11 @@ class Core:
         """What must survive a restart, as of now."""
         chain = self.chain
         return State(
-            term=self.term, vote=self.vote, head=chain.head, commit=chain.commit, root=chain.root
+            term=self.term,
+            vote=self.candidacy.vote,
+            head=chain.head,
+            commit=chain.commit,
+            root=chain.root,
         )
 
     def is_electable(self) -> bool:
@@ -163,7 +142,7 @@ class Core:
     def hears_leader(self) -> bool:
         if self.role is Role.LEADER:
             return True
-        return self.timer.hears_leader(self.now_ms)
+        return self.candidacy.hears_leader(self.now_ms)
 
     # -- moves
 
@@ -180,18 +159,18 @@ class Core:
     def change_role(self, event: RoleEvent) -> None:
         """Follow the table; leave behind what belonged to the old role."""
         self.role = next_role(self.role, event)
-        self.votes.clear()
+        self.candidacy.votes.clear()
         if self.role is not Role.LEADER:
             self.leading = None
             self.leader = None
-            self.reads.start_over()
+            self.requests.reads.start_over()
 
     def enter_term(self, term: Term, vote: NodeId | None) -> None:
         """A newer term: the vote of the old one does not count in it."""
         if term <= self.term:
             raise InvariantBroken(f"term {self.term} cannot become {term}")
         self.term = term
-        self.vote = vote
+        self.candidacy.vote = vote
 
     def grow(self, kind: BlockKind, payload: bytes) -> BlockId:
         """As leader: a new block on the head."""
@@ -215,9 +194,9 @@ class Core:
         self.chain.advance_commit(height)
         if had_led:  # what we placed in this term is on our path, what we placed before has ended
             return
-        for id_ in self.proposals.placed_blocks():
+        for id_ in self.requests.proposals.placed_blocks():
             if self.is_overtaken(id_):
-                self.proposals.end_block(id_, Result.DEAD)
+                self.requests.proposals.end_block(id_, Result.DEAD)
 
     def is_overtaken(self, id_: BlockId) -> bool:
         """Can this block, above our root, never be committed any more, whether we have it or not?

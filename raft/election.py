@@ -12,7 +12,7 @@ __all__ = ["on_take_over", "on_vote_answer", "on_vote_request", "start_election"
 def start_election(core: Core, event: RoleEvent) -> None:
     """ELECTION_TIMEOUT: ask whether we could win. TRANSFER: stand at once."""
     core.change_role(event)
-    core.timer.reset(core.now_ms)
+    core.candidacy.reset(core.now_ms)
     if core.role is Role.PRE_CANDIDATE:
         _ask(core, pre=True, term=Term(core.term + 1), forced=False)
     else:
@@ -21,12 +21,12 @@ def start_election(core: Core, event: RoleEvent) -> None:
 
 def _stand(core: Core, *, forced: bool) -> None:
     core.enter_term(Term(core.term + 1), vote=core.id)
-    core.timer.retry_soon(core.now_ms)
+    core.candidacy.retry_soon(core.now_ms)
     _ask(core, pre=False, term=core.term, forced=forced)
 
 
 def _ask(core: Core, *, pre: bool, term: Term, forced: bool) -> None:
-    core.votes = {core.id: True}
+    core.candidacy.votes = {core.id: True}
     for voter in sorted(core.members.voters - {core.id}):
         core.send(VoteRequest, voter, term=term, head=core.chain.head, pre=pre, forced=forced)
     _count(core)
@@ -35,8 +35,8 @@ def _ask(core: Core, *, pre: bool, term: Term, forced: bool) -> None:
 def _count(core: Core) -> None:
     """Act when a majority agrees, or so many refuse that none can."""
     voters, majority = core.members.voters, core.members.majority
-    granted = sum(core.votes.get(voter, False) for voter in voters)
-    refused = sum(not core.votes.get(voter, True) for voter in voters)
+    granted = sum(core.candidacy.votes.get(voter, False) for voter in voters)
+    refused = sum(not core.candidacy.votes.get(voter, True) for voter in voters)
     if granted >= majority:
         if core.role is Role.PRE_CANDIDATE:
             core.change_role(RoleEvent.PRE_VOTE_WON)
@@ -61,11 +61,11 @@ def on_vote_request(core: Core, message: VoteRequest) -> None:
         if granted and core.role is Role.PRE_CANDIDATE and message.sender > core.id:
             core.change_role(RoleEvent.GAVE_WAY)  # or two that ask at once split the vote
         return
-    free = core.vote is None or core.vote == message.sender
+    free = core.candidacy.vote is None or core.candidacy.vote == message.sender
     granted = up_to_date and free and core.leader is None
     if granted:
-        core.vote = message.sender
-        core.timer.reset(core.now_ms)
+        core.candidacy.vote = message.sender
+        core.candidacy.reset(core.now_ms)
     core.send(VoteAnswer, message.sender, pre=False, granted=granted)
 
 
@@ -73,7 +73,7 @@ def on_vote_answer(core: Core, message: VoteAnswer) -> None:
     """Count it if we still ask this question; a duplicate counts once."""
     asking = Role.PRE_CANDIDATE if message.pre else Role.CANDIDATE
     if core.role is asking:
-        core.votes[NodeId(message.sender)] = message.granted
+        core.candidacy.votes[NodeId(message.sender)] = message.granted
         _count(core)
 
 

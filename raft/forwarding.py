@@ -26,11 +26,12 @@ def place_waiting(core: Core) -> None:
     leading = core.leading
     if leading is not None and leading.transfer_to is not None:
         return
-    for proposal in core.proposals.take_waiting():
+    proposals = core.requests.proposals
+    for proposal in proposals.take_waiting():
         if leading is not None:
-            core.proposals.place(proposal.number, core.grow(proposal.kind, proposal.payload))
+            proposals.place(proposal.number, core.grow(proposal.kind, proposal.payload))
         else:
-            core.proposals.sent(proposal.number, core.term)
+            proposals.sent(proposal.number, core.term)
             core.send(Propose, core.leader, number=proposal.number, payload=proposal.payload)
 
 
@@ -43,17 +44,18 @@ def on_propose(core: Core, message: Propose) -> None:
     with its term, see `sent.py`).
     """
     sender, term, number = message.sender, message.term, message.number
-    if not core.forwarded.knows(sender, term, number):
+    forwarded = core.requests.forwarded
+    if not forwarded.knows(sender, term, number):
         leading = core.leading
         block_id = None
-        if core.forwarded.may_have_appended(sender, term, number):
+        if forwarded.may_have_appended(sender, term, number):
             return
         if leading is not None and leading.transfer_to is None and term == core.term:
             block_id = core.grow(BlockKind.DATA, message.payload)
-        elif not core.forwarded.can_refuse(term):
+        elif not forwarded.can_refuse(term):
             return
-        core.forwarded.remember(sender, term, number, block_id)
-    block_id = core.forwarded.answer(sender, term, number)
+        forwarded.remember(sender, term, number, block_id)
+    block_id = forwarded.answer(sender, term, number)
     core.send(ProposeAnswer, sender, number=number, asked=term, block_id=block_id)
 
 
@@ -64,12 +66,12 @@ def on_propose_answer(core: Core, message: ProposeAnswer) -> None:
     """
     block_id = message.block_id
     if block_id is None:
-        core.proposals.wait_again(message.number, message.asked)
+        core.requests.proposals.wait_again(message.number, message.asked)
         return
-    core.proposals.place(message.number, block_id)
+    core.requests.proposals.place(message.number, block_id)
     result = _fate(core, block_id)
     if result is not None:
-        core.proposals.end_block(block_id, result)
+        core.requests.proposals.end_block(block_id, result)
 
 
 def _fate(core: Core, block_id: BlockId) -> Result | None:
@@ -85,16 +87,16 @@ def _fate(core: Core, block_id: BlockId) -> Result | None:
 
 def send_reads(core: Core) -> None:
     """Queued reads go to the leader, all with one question; on the leader, replication asks."""
-    if core.leading is None and core.leader is not None and core.reads.has_queued:
-        core.send(ReadRequest, core.leader, number=core.reads.send(core.now_ms))
+    if core.leading is None and core.leader is not None and core.requests.reads.has_queued:
+        core.send(ReadRequest, core.leader, number=core.requests.reads.send(core.now_ms))
 
 
 def on_read_request(core: Core, message: ReadRequest) -> None:
     """As for a read of our own; if we do not lead, the sender finds out and asks who does."""
     if core.leading is not None:
-        core.reads.add_for(message.sender, message.number)
+        core.requests.reads.add_for(message.sender, message.number)
 
 
 def on_read_answer(core: Core, message: ReadAnswer) -> None:
     """It was said by one who led after our question, so it holds whoever leads now."""
-    core.reads.answered(message.number, message.commit)
+    core.requests.reads.answered(message.number, message.commit)

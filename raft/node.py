@@ -88,12 +88,12 @@ class Node:
     def wake_at_ms(self) -> int | None:
         """When `tick` next has something to do, if nothing else happens before."""
         core = self._core
-        times = [core.proposals.next_deadline_ms(), core.reads.next_deadline_ms()]
+        times = [core.requests.proposals.next_deadline_ms(), core.requests.reads.next_deadline_ms()]
         if core.leading is not None:
             if len(core.members.all) > 1:
                 times += [core.leading.heartbeat_due_ms, core.leading.quorum_due_ms]
         elif core.is_electable():
-            times.append(core.timer.due_ms)
+            times.append(core.candidacy.due_ms)
         return min((time for time in times if time is not None), default=None)
 
     # -- input
@@ -116,7 +116,7 @@ class Node:
             ):
                 core.enter_term(message.term, vote=None)
                 core.change_role(RoleEvent.NEWER_TERM)
-                core.timer.reset(core.now_ms)
+                core.candidacy.reset(core.now_ms)
         elif message.term < core.term:
             _answer_stale(core, message)
             return
@@ -126,11 +126,11 @@ class Node:
         """Let time pass: elections, heartbeats, check-quorum, deadlines."""
         core = self._core
         core.advance_clock(now_ms)
-        core.proposals.expire(now_ms)
-        core.reads.expire(now_ms)
+        core.requests.proposals.expire(now_ms)
+        core.requests.reads.expire(now_ms)
         if core.leading is not None:
             replication.tick_leader(core, core.leading)
-        elif core.is_electable() and now_ms >= core.timer.due_ms:
+        elif core.is_electable() and now_ms >= core.candidacy.due_ms:
             election.start_election(core, RoleEvent.ELECTION_TIMEOUT)
 
     def propose(self, payload: bytes, now_ms: int, deadline_ms: int) -> Proposal:
@@ -143,7 +143,7 @@ class Node:
         core.advance_clock(now_ms)
         if len(payload) > core.config.payload_bytes_max:
             raise Refused(f"{len(payload)} bytes exceed {core.config.payload_bytes_max} per block")
-        proposal = core.proposals.add(BlockKind.DATA, payload, deadline_ms)
+        proposal = core.requests.proposals.add(BlockKind.DATA, payload, deadline_ms)
         forwarding.place_waiting(core)
         return proposal
 
@@ -157,7 +157,7 @@ class Node:
         core.advance_clock(now_ms)
         if deadline_ms is None:
             deadline_ms = now_ms + core.config.election_timeout_ms
-        return core.reads.add(deadline_ms)
+        return core.requests.reads.add(deadline_ms)
 
     def transfer_leadership(self, to: NodeId, now_ms: int) -> None:
         """Let `to` lead as soon as it has our head (thesis 3.10). Raises Refused.
@@ -187,7 +187,7 @@ class Node:
         if len(members.voters ^ core.members.voters) > 1 or not members.voters:
             raise Refused("one voter may come or go at a time, and one must remain")
         payload = encode_members(members, core.history.cluster_id)
-        proposal = core.proposals.add(BlockKind.CONFIG, payload, deadline_ms)
+        proposal = core.requests.proposals.add(BlockKind.CONFIG, payload, deadline_ms)
         forwarding.place_waiting(core)
         return proposal
 
@@ -210,11 +210,11 @@ class Node:
         if core.outbox.in_hand is not None:
             return False
         self._put_out()
-        core.reads.applied(core.outbox.applied)
+        core.requests.reads.applied(core.outbox.applied)
         return bool(
             core.outbox.has_work(core.durable(), core.chain)
-            or core.proposals.outcomes
-            or core.reads.done
+            or core.requests.proposals.outcomes
+            or core.requests.reads.done
             or core.chain.has_dead
         )
 
@@ -226,10 +226,10 @@ class Node:
         removed = tuple(core.chain.collect(core.config.collect_blocks_max))
         committed = core.outbox.applicable(core.chain)
         for block in committed:
-            core.proposals.applied(block)
-        core.reads.applied(core.outbox.applied)
-        outcomes, core.proposals.outcomes = tuple(core.proposals.outcomes), []
-        reads, core.reads.done = tuple(core.reads.done), []
+            core.requests.proposals.applied(block)
+        core.requests.reads.applied(core.outbox.applied)
+        outcomes, core.requests.proposals.outcomes = tuple(core.requests.proposals.outcomes), []
+        reads, core.requests.reads.done = tuple(core.requests.reads.done), []
         return core.outbox.take(
             state=core.durable(),
             removed=removed,

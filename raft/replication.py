@@ -61,7 +61,7 @@ def tick_leader(core: Core, leading: Leading) -> None:
         }
         if len(heard & core.members.voters) < core.members.majority:
             core.change_role(RoleEvent.QUORUM_LOST)
-            core.timer.reset(core.now_ms)
+            core.candidacy.reset(core.now_ms)
 
 
 def replicate(core: Core) -> None:
@@ -79,7 +79,7 @@ def replicate(core: Core) -> None:
             _send(core, leading, peer, progress, with_blocks=True)
         if progress.flow is Flow.REPLICATE and progress.commit_sent < core.chain.commit.height:
             _send(core, leading, peer, progress, with_blocks=False)
-    if core.reads.has_queued and core.chain.commit.term == core.term:
+    if core.requests.reads.has_queued and core.chain.commit.term == core.term:
         _ask_round(core, leading)
 
 
@@ -97,7 +97,7 @@ def _match_members(core: Core, leading: Leading) -> None:
 def _ask_round(core: Core, leading: Leading) -> None:
     """Read-index: is it still us who leads?"""
     leading.round += 1
-    core.reads.ask(leading.round, core.chain.commit)
+    core.requests.reads.ask(leading.round, core.chain.commit)
     for peer, progress in leading.progress.items():
         _send(core, leading, peer, progress, with_blocks=False)
     _confirm_rounds(core, leading)
@@ -106,7 +106,7 @@ def _ask_round(core: Core, leading: Leading) -> None:
 def _confirm_rounds(core: Core, leading: Leading) -> None:
     rounds = {peer: p.round for peer, p in leading.progress.items()} | {core.id: leading.round}
     answered = sorted((rounds.get(voter, 0) for voter in core.members.voters), reverse=True)
-    for asker, number, commit in core.reads.confirm(answered[core.members.majority - 1]):
+    for asker, number, commit in core.requests.reads.confirm(answered[core.members.majority - 1]):
         core.send(ReadAnswer, asker, number=number, commit=commit)
 
 
@@ -198,8 +198,8 @@ def _heed_leader(core: Core, leader: NodeId) -> None:
         core.leader = leader
     elif core.leader != leader:
         raise InvariantBroken(f"{core.leader} and {leader} both lead term {core.term}")
-    core.timer.hear_leader(core.now_ms)
-    core.reads.send_again(core.now_ms - core.config.heartbeat_ms)
+    core.candidacy.hear_leader(core.now_ms)
+    core.requests.reads.send_again(core.now_ms - core.config.heartbeat_ms)
     place_waiting(core)
 
 

@@ -111,5 +111,5 @@ def _install(core: Core, message: SnapshotChunk, data: bytes) -> None:
     core.archive.tail.clear()
     core.chain = Chain(snapshot.last)
     core.history = MemberHistory(snapshot.last.height, snapshot.members, snapshot.cluster_id)
-    core.proposals.snapshot_came(snapshot.last)
+    core.requests.proposals.snapshot_came(snapshot.last)
     core.outbox.install(snapshot, dropped)

@@ -73,7 +73,7 @@ MUTANTS = [
     Mutant(
         breaks="one vote per term",
         function=on_vote_request,
-        old="free = core.vote is None or core.vote == message.sender",
+        old="free = core.candidacy.vote is None or core.candidacy.vote == message.sender",
         new="free = True",
         checker="one_vote_per_term",
     ),
@@ -157,14 +157,14 @@ MUTANTS = [
     Mutant(
         breaks="a forwarded proposal that arrives twice is appended once",
         function=on_propose,
-        old="if not core.forwarded.knows(sender, term, number):",
+        old="if not forwarded.knows(sender, term, number):",
         new="if True:",
         checker="same_blocks_applied",
     ),
     Mutant(
         breaks="a forwarded proposal whose answer is forgotten is not appended again",
         function=on_propose,
-        old="if core.forwarded.may_have_appended(sender, term, number):",
+        old="if forwarded.may_have_appended(sender, term, number):",
         new="if False:",
         checker="same_blocks_applied",
     ),
@@ -216,8 +216,8 @@ MUTANTS = [
     Mutant(
         breaks="a read waits for a commit of the leader's own term",
         function=replicate,
-        old="if core.reads.has_queued and core.chain.commit.term == core.term:",
-        new="if core.reads.has_queued:",
+        old="if core.requests.reads.has_queued and core.chain.commit.term == core.term:",
+        new="if core.requests.reads.has_queued:",
         checker="reads_see_writes",
     ),
     Mutant(
@@ -265,7 +265,7 @@ MUTANTS = [
     Mutant(
         breaks="a node that may have taken a proposal before a restart does not deny it",
         function=on_propose,
-        old="elif not core.forwarded.can_refuse(term):",
+        old="elif not forwarded.can_refuse(term):",
         new="elif False:",
         scenario="forwarded_once",
     ),

@@ -217,7 +217,7 @@ def test_reads_that_ended_do_not_pile_up_while_nobody_leads() -> None:
         one.node.read_index(now_ms, deadline_ms=now_ms + 1)
         one.at(now_ms + 1)
     last = one.node.read_index(one.now_ms, deadline_ms=200)
-    assert len(one.node._core.reads._queued) == 1
+    assert len(one.node._core.requests.reads._queued) == 1
 
     one.hear_leader()
     (request,) = one.work()

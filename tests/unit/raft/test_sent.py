@@ -166,7 +166,7 @@ def test_an_answer_after_the_end_and_its_duplicate_change_nothing(one: Proposer)
     one.follow(empty(NEXT.id, 3))
 
     assert one.results == [(number, Result.DEAD)]
-    assert one.node._core.proposals.placed_blocks() == []
+    assert one.node._core.requests.proposals.placed_blocks() == []
 
 
 def test_an_answer_given_in_a_later_term_counts_too(one: Proposer) -> None:
