@@ -66,6 +66,7 @@ STORAGE_CHECK_MS = 200
 """A fast disk fills the reserve in about this time."""
 IDLE_CHECKS_PER_TIMEOUT = 8
 HIGH_WATERMARK_CHECK_MS = 5_000
+CLOSE_THREADS = 8
 PRODUCER_EXPIRY_CHECK_MS = 600_000
 Say = Callable[[str], None]
 
@@ -157,7 +158,7 @@ class Node:
 
         flusher = Flusher(failed)
         files = RealFiles(self.config.broker.data_dir)
-        manager = LogManager(files, schedule=flusher.submit)
+        manager = LogManager(files, schedule=flusher.submit, close_threads=CLOSE_THREADS)
         hosting = Hosting(manager, self._clock)
         self._undo.push_async_callback(self._close_logs, flusher, hosting)
         return manager, hosting

@@ -1,5 +1,6 @@
 """All logs of a broker: directories, identities, deletion, the clean-shutdown marker."""
 
+from pathlib import Path
 from random import Random
 from uuid import UUID
 
@@ -8,6 +9,7 @@ import pytest
 from josefine_broker.base.errors import CorruptData, KafkaError
 from josefine_broker.base.ids import TopicId, TopicPartition
 from josefine_broker.core.log_config import LogConfig
+from josefine_broker.shell.files import RealFiles
 from josefine_broker.shell.flusher import Job
 from josefine_broker.shell.log import PartitionLog
 from josefine_broker.shell.log_manager import LogManager
@@ -244,9 +246,27 @@ def test_producer_snapshots_are_stored_at_close() -> None:
     assert snapshots == [b"orders.v1-3"]
 
 
-def test_failed_close_leaves_no_marker() -> None:
+def test_many_logs_close_together(tmp_path: Path) -> None:
+    manager = LogManager(RealFiles(tmp_path), close_threads=4)
+    partitions = [TopicPartition("many", n) for n in range(40)]
+    for tp in partitions:
+        append(manager.open_log(tp, FIRST_ID, LogConfig(), NOW_MS), [str(tp).encode()])
+    manager.close(lambda tp: str(tp).encode(), 5)
+
+    again = LogManager(RealFiles(tmp_path))
+
+    assert (again.clean_shutdown, again.previous_epoch) == (True, 5)
+    for tp in partitions:
+        log = again.open_log(tp, FIRST_ID, LogConfig(), NOW_MS)
+        assert log.recovery_report.line is None
+        assert read_all(log) == [(0, str(tp).encode())]
+    again.close()
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_failed_close_leaves_no_marker(threads: int) -> None:
     files = MemoryFiles()
-    manager = LogManager(files)
+    manager = LogManager(files, close_threads=threads)
     append(open_one(manager), [b"a"])
     files.failing_sync = True
 
