@@ -62,6 +62,8 @@ class Process:
         self._parked_ms: int | None = None
         self._control_ms: int | None = None
         self._leave_by_ms: int | None = None
+        self.gone: set[int] = set()
+        """Brokers whose machine refuses connections: it has no process."""
         self._links: dict[int, Link] = {}
         # What the event at hand has touched, so that only that is followed up.
         self.touches_links = True
@@ -95,7 +97,6 @@ class Process:
 
     def propose(self, payload: bytes, deadline_ms: int) -> object:
         """`handlers.context.RaftPort`; the host comes after the context that it applies to."""
-        self._touches_raft = True
         return self.raft.propose(payload, deadline_ms)
 
     def start(self) -> None:
@@ -120,11 +121,11 @@ class Process:
 
     def touch_raft(self) -> None:
         """The event at hand gave Raft something to do."""
-        self._touches_raft = self._touches_control = True
+        self._touches_raft = True
 
     def raft_event(self, handle: Callable[[], None]) -> None:
         """A message or a timer of Raft's, the controller's or the enrolment's."""
-        self.touch_raft()
+        self._touches_raft = self._touches_control = True
         self.event(handle, is_raft=True)
 
     def after_ms(self, delay_ms: int, handle: Callable[[], None]) -> None:
@@ -189,7 +190,9 @@ class Process:
         if not self.is_serving and self.ctx.broker_epoch >= 0:
             self.is_serving = True
         leave_by_ms = self._leave_by_ms
-        if leave_by_ms is not None and (enrolment.place is Place.LEFT or now_ms >= leave_by_ms):
+        if leave_by_ms is not None and (
+            now_ms >= leave_by_ms or (enrolment.place is Place.LEFT and self.raft.hand_over())
+        ):
             self.world.stopped(self)
             return
         wakes = [enrolment.wake_at_ms(), self.controlling.wake_at_ms(), self._leave_by_ms]
@@ -213,6 +216,7 @@ class Process:
 
     def _expire(self) -> None:
         self._parked_ms = None
+        self._touches_control = True  # a proposal may have been given up
         self.ctx.parked.tick(self.clock.monotonic_ms())
 
     def _duties(self) -> None:

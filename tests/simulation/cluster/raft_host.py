@@ -6,6 +6,7 @@ are the real ones.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
@@ -14,9 +15,22 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.core.changes import At
 from josefine_broker.core.image import MetadataImage
 from josefine_broker.core.membership import MemberChange
+from josefine_broker.core.proposals import may_propose_again
 from josefine_broker.handlers.blocks import apply_block, replace_image
 from josefine_broker.handlers.controlling import RaftView
-from raft import BlockFile, BlockKind, Config, Message, Node, NodeId, Ready, Refused, Role
+from raft import (
+    BlockFile,
+    BlockKind,
+    Config,
+    Message,
+    Node,
+    NodeId,
+    Outcome,
+    Ready,
+    Refused,
+    Result,
+    Role,
+)
 from raft.codec import decode, encode
 
 if TYPE_CHECKING:
@@ -29,6 +43,7 @@ HEARTBEAT_MS = 80
 ELECTION_TIMEOUT_MS = 400
 SNAPSHOT_BLOCKS = 30
 TAIL_BLOCKS = 5
+PROPOSE_AGAIN_MS = 20
 WIRE_EVERY = 16
 """Every so many messages go through their encoding; codec.py has its own proof."""
 
@@ -58,19 +73,52 @@ class RaftHost:
         self._wake_ms: int | None = None
         self._sent = 0
         self._view: tuple[object, ...] = ()
+        self._open: dict[int, tuple[bytes, int]] = {}
 
     def propose(self, payload: bytes, deadline_ms: int) -> object:
+        self._process.touch_raft()
         now_ms = self._process.clock.monotonic_ms()
         try:
-            return self.node.propose(payload, now_ms, deadline_ms)
+            proposal = self.node.propose(payload, now_ms, deadline_ms)
         except Refused as error:
             raise KafkaError(ErrorCode.request_timed_out, str(error)) from error
+        self._open[proposal.number] = payload, deadline_ms
+        return proposal
+
+    def _ended(self, outcome: Outcome) -> None:
+        """Propose it again, as `quorum.py` does."""
+        payload, deadline_ms = self._open.pop(outcome.number)
+        is_dead = outcome.result is Result.DEAD
+        process = self._process
+        if outcome.result is Result.COMMITTED or process.clock.monotonic_ms() >= deadline_ms:
+            return
+        if may_propose_again(payload, is_dead=is_dead):
+            process.world.met["change proposed again"] += 1
+            process.after_ms(PROPOSE_AGAIN_MS, partial(self._propose_again, payload, deadline_ms))
+
+    def _propose_again(self, payload: bytes, deadline_ms: int) -> None:
+        with suppress(KafkaError):
+            self.propose(payload, deadline_ms)
+
+    def hand_over(self) -> bool:
+        """Let another voter lead; whether this one does not any more."""
+        if not self.leads:
+            return True
+        live = self._process.ctx.image.live_brokers()
+        followers = self.node.followers()
+        best = max(followers, key=lambda each: (each in live, followers[each].match or -1))
+        with suppress(Refused):
+            self.node.transfer_leadership(best, self._process.clock.monotonic_ms())
+            self._process.world.met["raft leadership handed over"] += 1
+            self._process.touch_raft()
+        return False
 
     def change_members(self, change: MemberChange) -> None:
         """All brokers are voters from the beginning: there is never one."""
         raise AssertionError(f"the controller wants other members: {change}")
 
     def step(self, message: Message) -> None:
+        self._process.gone.discard(message.sender)
         self.node.step(message, self._process.clock.monotonic_ms())
 
     @property
@@ -98,14 +146,16 @@ class RaftHost:
         if ready.batch is not None:
             self.store.append(ready.batch)
         if ready.installed is not None:
+            process.world.met["snapshot installed"] += process.ctx.broker_epoch >= 0
             image = MetadataImage.from_bytes(ready.installed.data)
             replace_image(process.ctx, image, ready.installed.last.height)
             process.applied(ready.installed.last.height, None)
-            process.world.met["snapshot installed"] += process.is_serving
         for block in ready.committed:
             if block.kind is BlockKind.DATA:
                 apply_block(process.ctx, block.payload, At(*block.id))
                 process.applied(block.id.height, block.payload)
+        for outcome in ready.outcomes:
+            self._ended(outcome)
 
     def _synced(self) -> None:
         self._process.touch_raft()
@@ -136,7 +186,8 @@ class RaftHost:
         """Tell the controller's part when role, term, leader or the own term's commit changed."""
         core = self.node._core
         is_leader = core.role is Role.LEADER and core.outbox.applied.term == core.term
-        seen = core.term, core.leader, is_leader, core.members
+        gone = frozenset(self._process.gone) if is_leader else frozenset()
+        seen = core.term, core.leader, is_leader, core.members, gone
         if seen != self._view:
             self._view = seen
             view = RaftView(
@@ -146,6 +197,7 @@ class RaftHost:
                 voters=frozenset(core.members.voters),
                 learners=frozenset(core.members.learners),
                 caught_up=frozenset(),
+                gone=gone,
             )
             self._process.raft_moved(view)
 

@@ -19,13 +19,14 @@ from josefine_broker.core import apply, elections
 from josefine_broker.core.partition import Partition
 from josefine_broker.core.replication import Followers
 from josefine_broker.handlers import committing, fetch_follower, following
+from josefine_broker.handlers.enrolling import DismissedError
 from josefine_broker.shell.log import PartitionLog
 from raft import InvariantBroken
 from tests.simulation.cluster.faults import Faults, draw_faults
 from tests.simulation.cluster.run import simulate
 
 SEEDS_MAX = 40
-BROKEN = (AssertionError, InvariantBroken, Fatal, ValueError, KeyError)
+BROKEN = (AssertionError, InvariantBroken, Fatal, ValueError, KeyError, DismissedError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +98,8 @@ MUTANTS = [
     Mutant(
         breaks="an ISR change holds for the partition epoch it was made for",
         function=apply._isr_fits,
-        old="(item.leader_epoch, item.partition_epoch) != (entry.leader_epoch, entry.partition_epoch)",
-        new="item.leader_epoch > entry.leader_epoch",
+        old=" != (entry.leader_epoch, entry.partition_epoch)",
+        new=" > (entry.leader_epoch, entry.partition_epoch)",
         faults=STOPS,
     ),
     Mutant(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from random import Random
 
 from josefine_broker.core.image import NO_LEADER, MetadataImage
@@ -133,6 +134,8 @@ class World:
         self.view.stop(id_, power=power)
         machine.end_process(power=power)
         self._gone(id_)
+        if not power:
+            self._tell_gone(id_)
 
     def stopped(self, process: Process) -> None:
         """A controlled shutdown has come to its end."""
@@ -152,6 +155,17 @@ class World:
     def _gone(self, id_: int) -> None:
         del self.view.processes[id_]
         self._sights[id_] = {}
+
+    def _tell_gone(self, id_: int) -> None:
+        """The others dial its Raft listener again, and are refused."""
+        for other in self.broker_ids:
+            if not self.network.is_blocked(other, id_) and not self.network.is_blocked(id_, other):
+                hear = partial(self.to_broker, other, partial(self._hear_gone, id_))
+                self.scheduler.at(5 + self.dice(50), hear)
+
+    def _hear_gone(self, id_: int, process: Process) -> None:
+        if self.machines[id_].process is None:
+            process.gone.add(id_)
 
     def awake(self) -> list[Process]:
         now_ms = self.scheduler.now_ms
