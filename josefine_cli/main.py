@@ -23,6 +23,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "topics": ("josefine_cli.topics", "Create, list, describe, alter and delete topics."),
     "produce": ("josefine_cli.produce", "Write records from a file or stdin to a topic."),
     "consume": ("josefine_cli.consume", "Read records of a topic, by offsets or by time."),
+    "cluster": ("josefine_cli.cluster", "Run a local cluster; look at and change any cluster."),
     "log": ("josefine_cli.log", "Verify a stopped broker's files against their checksums."),
     "demo": ("josefine_cli.demo", "Run the main job on real data and check what landed."),
     "pipeline": ("josefine_cli.pipeline", "Check and run pipelines written in YAML."),

@@ -7,7 +7,6 @@ from josefine_broker.core.changes import (
     AllocateProducerIds,
     AlterIsr,
     AlterTopicConfig,
-    BrokerState,
     Change,
     CreatePartitions,
     CreateTopic,
@@ -31,7 +30,7 @@ Names = Mapping[str, str]
 
 
 def describe_change(change: Change, names: Names) -> str:
-    """One line, no full stop."""
+    """One line, no full stop: what is asked for. Whether it fitted, the image tells."""
     return _WORDS[type(change)](change, names)
 
 
@@ -57,25 +56,16 @@ def _partition(item: PartitionState | IsrItem | ReassignItem, names: Names) -> s
 def _register(change: RegisterBroker, _: Names) -> str:
     where = str(change.endpoints[0].port) if change.endpoints else "no listener"
     after = "" if change.clean else ", not closed cleanly"
-    return f"broker {change.broker_id} starts (port {where}{after})"
+    return f"register broker {change.broker_id} (port {where}{after})"
 
 
 def _unregister(change: UnregisterBroker, _: Names) -> str:
-    return f"broker {change.broker_id} is removed"
+    return f"remove broker {change.broker_id}"
 
 
 def _decision(change: Decision, names: Names) -> str:
-    parts = [_broker_state(each) for each in change.brokers]
-    parts += [_partition_state(each, names) for each in change.partitions]
-    return f"controller, {change.reason}: {_join(parts)}"
-
-
-def _broker_state(state: BrokerState) -> str:
-    if state.shutting_down:
-        what = "stops"
-    else:
-        what = "fenced" if state.fenced else "serves"
-    return f"broker {state.broker_id} {what}"
+    parts = [_partition_state(each, names) for each in change.partitions]
+    return f"controller: {change.reason}" + (f": {_join(parts)}" if parts else "")
 
 
 def _partition_state(state: PartitionState, names: Names) -> str:

@@ -1,0 +1,298 @@
+"""A cluster of local brokers for development: processes in the background, known by a state file.
+
+Rules: `DIRECTORY/cluster.json` names every broker, its ports and its process; a process is only
+signalled when it still is the one that was started for this broker. Each broker has a session of
+its own, so that it outlives the terminal; what it says goes to its log file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from josefine_cli.errors import UsageError, UserError
+
+STATE_FILE = "cluster.json"
+STATE_VERSION = 1
+HOST = "127.0.0.1"
+RAFT_PORT_STEP, ADMIN_PORT_STEP = 100, 200
+"""Broker 1 serves clients on PORT, Raft on PORT + 100, health on PORT + 200; broker 2 follows."""
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 30.0
+POLL_S = 0.05
+BROKERS_MAX = 64
+COMMAND = "from josefine_cli.main import main; main()"
+
+FAST_TIMINGS: dict[str, dict[str, int]] = {
+    "raft": {"heartbeat_timeout_ms": 30, "election_timeout_ms": 150},
+    "cluster": {"heartbeat_interval_ms": 75, "session_timeout_ms": 300},
+}
+"""The fast profile of docs/cluster.md."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalBroker:
+    """One broker of the state file; `pid` 0: it was never started."""
+
+    id: int
+    port: int
+    raft_port: int
+    admin_port: int
+    pid: int = 0
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    @property
+    def admin_url(self) -> str:
+        return f"http://{HOST}:{self.admin_port}"
+
+
+class LocalCluster:
+    """The cluster in one directory. Raises UserError and UsageError with a sentence."""
+
+    def __init__(self, directory: Path, brokers: Iterable[LocalBroker] = ()) -> None:
+        self.directory = directory
+        self.brokers = {each.id: each for each in brokers}
+
+    @classmethod
+    def load(cls, directory: Path) -> LocalCluster:
+        """What the state file says."""
+        path = directory / STATE_FILE
+        try:
+            plain = json.loads(path.read_text(encoding="utf-8"))
+            if plain["version"] != STATE_VERSION:
+                raise ValueError(f"version {plain['version']}, known is {STATE_VERSION}")
+            brokers = [LocalBroker(**each) for each in plain["brokers"]]
+        except FileNotFoundError:
+            raise UsageError(
+                f"no cluster in {directory}: 'josefine cluster up' makes one"
+            ) from None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{path} cannot be read: {error}") from error
+        return cls(directory, brokers)
+
+    @staticmethod
+    def exists(directory: Path) -> bool:
+        return (directory / STATE_FILE).exists()
+
+    def store(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        plain = {
+            "version": STATE_VERSION,
+            "brokers": [asdict(self.brokers[key]) for key in sorted(self.brokers)],
+        }
+        path = self.directory / STATE_FILE
+        temporary = path.with_name(path.name + ".tmp")
+        temporary.write_text(json.dumps(plain, indent=2) + "\n", encoding="utf-8")
+        temporary.replace(path)
+
+    def broker(self, id_: int) -> LocalBroker:
+        found = self.brokers.get(id_)
+        if found is None:
+            known = ", ".join(map(str, sorted(self.brokers)))
+            raise UsageError(f"there is no broker {id_} in {self.directory}: there are {known}")
+        return found
+
+    @property
+    def running(self) -> list[int]:
+        return [id_ for id_, each in sorted(self.brokers.items()) if self.is_running(each)]
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(self.brokers[key].address for key in sorted(self.brokers))
+
+    @property
+    def admin_urls(self) -> list[str]:
+        """Of those that run first: they are asked first."""
+        running = self.running
+        order = sorted(self.brokers, key=lambda id_: (id_ not in running, id_))
+        return [self.brokers[id_].admin_url for id_ in order]
+
+    def home(self, id_: int) -> Path:
+        return self.directory / f"broker-{id_}"
+
+    # -- making
+
+    def add(self, count: int, first_port: int, *, fast: bool, replication: int) -> None:
+        """Lay out brokers until there are `count`: the first ones form, later ones join."""
+        old = sorted(self.brokers)
+        new = list(range(len(old) + 1, count + 1))
+        taken = {self.brokers[id_].port for id_ in old}
+        ports = _ports(new, first_port, taken)
+        for id_ in new:
+            self.brokers[id_] = LocalBroker(
+                id=id_, port=ports[id_][0], raft_port=ports[id_][1], admin_port=ports[id_][2]
+            )
+        for id_ in new:
+            if old:
+                seeds = [f"{HOST}:{self.brokers[each].raft_port}" for each in old]
+                raft: dict[str, Any] = {"seeds": seeds}
+            else:
+                raft = {"voters": [f"{each}@{HOST}:{self.brokers[each].raft_port}" for each in new]}
+            self._write_config(id_, raft, fast=fast, replication=replication)
+        self.store()
+
+    def _write_config(
+        self, id_: int, raft: dict[str, Any], *, fast: bool, replication: int
+    ) -> None:
+        import yaml
+
+        broker, home = self.brokers[id_], self.home(id_)
+        timings = FAST_TIMINGS if fast else {"raft": {}, "cluster": {}}
+        config: dict[str, dict[str, Any]] = {
+            "broker": {
+                "id": id_,
+                "data_dir": str((home / "data").absolute()),
+                "listeners": [f"PLAINTEXT://{broker.address}"],
+            },
+            "raft": {"listener": f"{HOST}:{broker.raft_port}", **raft, **timings["raft"]},
+            "cluster": dict(timings["cluster"]),
+            "topic_defaults": {
+                "replication_factor": replication,
+                "min_insync_replicas": max(1, replication - 1),
+            },
+            "admin": {"address": f"{HOST}:{broker.admin_port}"},
+        }
+        home.mkdir(parents=True, exist_ok=True)
+        text = yaml.safe_dump({key: each for key, each in config.items() if each}, sort_keys=False)
+        self._config(id_).write_text(text, encoding="utf-8")
+
+    def _config(self, id_: int) -> Path:
+        return self.home(id_) / "broker.yaml"
+
+    def log_file(self, id_: int) -> Path:
+        return self.home(id_) / "broker.log"
+
+    # -- processes
+
+    def is_running(self, broker: LocalBroker) -> bool:
+        """Whether the process still is this broker's: a pid may belong to another one by now."""
+        if not broker.pid:
+            return False
+        try:
+            os.kill(broker.pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            return False
+        command = Path(f"/proc/{broker.pid}/cmdline")
+        try:
+            words = command.read_bytes().split(b"\0")
+        except OSError:
+            return not command.parent.parent.is_dir()  # no /proc here: take the pid's word
+        return os.fsencode(self._config(broker.id).absolute()) in words
+
+    def start(self, ids: Sequence[int]) -> None:
+        """Start these and wait until each serves. What was started is stopped when one fails."""
+        began = {id_: self._spawn(id_) for id_ in ids}
+        try:
+            deadline = time.monotonic() + START_TIMEOUT_S
+            for id_ in ids:
+                self._wait_serving(id_, began[id_], deadline)
+        except BaseException:
+            for process in began.values():
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                process.wait()
+            raise
+
+    def _spawn(self, id_: int) -> subprocess.Popen[bytes]:
+        addresses = self.home(id_) / "data" / "broker.addresses.json"
+        addresses.unlink(missing_ok=True)
+        config = str(self._config(id_).absolute())
+        with self.log_file(id_).open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-c", COMMAND, "broker", "--config", config],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self.brokers[id_] = replace(self.brokers[id_], pid=process.pid)
+        self.store()
+        return process
+
+    def _wait_serving(self, id_: int, process: subprocess.Popen[bytes], deadline: float) -> None:
+        addresses = self.home(id_) / "data" / "broker.addresses.json"
+        while not addresses.exists():
+            if process.poll() is not None:
+                raise UserError(f"broker {id_} did not start: {self._last_words(id_)}")
+            if time.monotonic() > deadline:
+                raise UserError(
+                    f"broker {id_} does not serve after {START_TIMEOUT_S:g} s: "
+                    f"{self._last_words(id_)} (see {self.log_file(id_)})"
+                )
+            time.sleep(POLL_S)
+
+    def _last_words(self, id_: int) -> str:
+        lines = self.log_file(id_).read_text(errors="replace").splitlines()
+        return lines[-1].removeprefix("error: ") if lines else "it said nothing"
+
+    def stop(self, ids: Sequence[int]) -> list[int]:
+        """SIGTERM and wait; those that had to be killed."""
+        running = [id_ for id_ in ids if self.is_running(self.brokers[id_])]
+        for id_ in running:
+            self.signal(id_, signal.SIGTERM)
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        killed = []
+        for id_ in running:
+            if not self._wait_gone(id_, deadline):
+                self.signal(id_, signal.SIGKILL)
+                killed.append(id_)
+        return killed
+
+    def kill(self, id_: int) -> None:
+        """kill -9."""
+        self.signal(id_, signal.SIGKILL)
+        self._wait_gone(id_, time.monotonic() + STOP_TIMEOUT_S)
+
+    def signal(self, id_: int, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.brokers[id_].pid, number)
+
+    def _wait_gone(self, id_: int, deadline: float) -> bool:
+        broker = self.brokers[id_]
+        while self.is_running(broker):
+            with contextlib.suppress(ChildProcessError):  # ours, when `up` ran in this process
+                os.waitpid(broker.pid, os.WNOHANG)
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(POLL_S)
+        return True
+
+    def forget(self, id_: int) -> None:
+        """A broker that was removed from the cluster: it is not started again."""
+        del self.brokers[id_]
+        self.store()
+
+
+def _ports(ids: Sequence[int], first_port: int, taken: set[int]) -> dict[int, tuple[int, int, int]]:
+    """(client, raft, admin) port per broker; 0 as the first means any free ones."""
+    if first_port == 0:
+        with contextlib.ExitStack() as stack:
+            sockets = [stack.enter_context(socket.socket()) for _ in range(3 * len(ids))]
+            for each in sockets:
+                each.bind((HOST, 0))
+            free = [each.getsockname()[1] for each in sockets]
+        return {id_: tuple(free[3 * at : 3 * at + 3]) for at, id_ in enumerate(ids)}
+    chosen: dict[int, tuple[int, int, int]] = {}
+    for id_ in ids:
+        port = first_port + id_ - 1
+        if port + ADMIN_PORT_STEP > 65_535:
+            raise UsageError(f"--port {first_port} leaves no room below 65536 for broker {id_}")
+        if port in taken:
+            raise UsageError(f"port {port} is that of another broker of this cluster")
+        chosen[id_] = (port, port + RAFT_PORT_STEP, port + ADMIN_PORT_STEP)
+    return chosen
