@@ -14,6 +14,9 @@ from tests.simulation.raft.faults import CALM, COUNTED
 from tests.simulation.raft.run import Life, Total, live_all, simulate
 from tests.simulation.raft.world import World
 
+pytestmark = pytest.mark.timeout(600)
+"""Whichever test comes first lives all the lives."""
+
 SEEDS = range(500)
 SMALL = {1: range(10), 2: range(30), 3: range(30), 4: range(20)}
 """Nodes → seeds: in small clusters other things are rare."""
@@ -36,7 +39,6 @@ def lives() -> list[Life]:
     return lives
 
 
-@pytest.mark.timeout(600)
 def test_no_mixture_of_faults_breaks_a_rule(
     lives: list[Life], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -63,7 +65,6 @@ def test_every_life_is_worth_its_time(lives: list[Life]) -> None:
     assert sum(life.met["election won"] for life in lives) > 2 * len(lives)
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("nodes", SMALL)
 def test_small_clusters_keep_the_rules_too(nodes: int) -> None:
     broken = [life.broken for life in live_all(SMALL[nodes], nodes) if life.broken]
