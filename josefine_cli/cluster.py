@@ -46,7 +46,7 @@ app = typer.Typer(
 
 DEFAULT_BROKERS = 3
 DEFAULT_PORT = 9092
-SHOWN_DIGEST = 12
+SHOWN_DIGEST = 8
 
 app.command()(reassign)
 app.command()(elect)
@@ -194,7 +194,7 @@ def _print_status(found: Survey, wrong: list[str]) -> None:
                 role(best, broker["id"]),
                 "-" if own["applied"] is None else own["applied"],
                 (own["digest"] or "-")[:SHOWN_DIGEST],
-                joined_endpoints(broker),
+                _endpoints(broker),
             )
         )
     print_table(("broker", "place", "role", "applied", "image", "address"), rows)
@@ -210,7 +210,7 @@ def _print_status(found: Survey, wrong: list[str]) -> None:
         print(f"problem: {each}")
 
 
-def joined_endpoints(broker: dict[str, Any]) -> str:
+def _endpoints(broker: dict[str, Any]) -> str:
     return " ".join(broker["endpoints"].values())
 
 
@@ -238,7 +238,7 @@ def _broker_told(view: View, broker: dict[str, Any]) -> dict[str, Any]:
         "place": place(broker),
         "role": role(view, broker["id"]),
         "rack": broker["rack"],
-        "address": joined_endpoints(broker),
+        "address": _endpoints(broker),
         "raft": broker["raft"],
         "admin": broker["admin"],
         "leads": sum(each["leader"] == broker["id"] for each in partitions),

@@ -86,7 +86,8 @@ class _Drawing:
         self._blocks: list[Mapping[str, Any]] = sorted(chain["blocks"], key=_order, reverse=True)
         has_head = any(each["id"] == chain["head"] for each in self._blocks)
         self._lanes: list[str | None] = [chain["head"]] if has_head else []  # the trunk is leftmost
-        self._lines: list[Line] = []
+        self._has_trunk = not has_head
+        """False above the head: its lane is kept free, and not drawn yet."""
         self._id_width = max((len(each["id"]) for each in self._blocks), default=0)
 
     def lines(self) -> list[Line]:
@@ -96,6 +97,7 @@ class _Drawing:
             if bends:
                 rows.append((bends, "", ""))
             state = _state(block)
+            self._has_trunk = self._has_trunk or column == 0
             rows.append((self._graph(column, self._sign(state)), self._words(block), state))
             self._lanes[column] = block["parent"]
         rows += self._end()
@@ -138,16 +140,19 @@ class _Drawing:
             elif keep < column < last:
                 sign = signs.over if wanted is None else signs.cross
             else:
-                sign = " " if wanted is None else signs.lane
+                sign = signs.lane if self._is_drawn(column) else " "
             cells.append(sign + gap)
         return "".join(cells)
 
     def _graph(self, column: int, sign: str) -> str:
         lanes = self._lanes
         return "".join(
-            (sign if at == column else " " if lanes[at] is None else self._signs.lane) + " "
+            (sign if at == column else self._signs.lane if self._is_drawn(at) else " ") + " "
             for at in range(len(lanes))
         )
+
+    def _is_drawn(self, column: int) -> bool:
+        return self._lanes[column] is not None and (column > 0 or self._has_trunk)
 
     def _sign(self, state: str) -> str:
         signs = self._signs

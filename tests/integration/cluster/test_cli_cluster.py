@@ -1,0 +1,198 @@
+"""`josefine cluster` with real brokers: what it starts, says, moves and refuses.
+
+The tests share one local cluster and leave it whole; whoever grows or shrinks one has its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.cli import Done, josefine, josefine_process
+from tests.support.waiting import wait_until
+
+START_TIMEOUT_S = 110.0
+
+
+class Local:
+    """A local cluster in a directory, driven by the command alone."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def run(self, verb: str, *arguments: str) -> Done:
+        return josefine("", "cluster", verb, *arguments, "--directory", str(self.directory))
+
+    def json(self, verb: str, *arguments: str) -> Any:
+        done = self.run(verb, *arguments, "--json")
+        return json.loads(done.out) if done.out else {}
+
+    def start(self, verb: str, *arguments: str) -> str:
+        """`up` or `restart`: in a process of its own, which the brokers outlive."""
+        process = josefine_process(
+            "", "cluster", verb, *arguments, "--directory", str(self.directory)
+        )
+        out, err = process.communicate(timeout=START_TIMEOUT_S)
+        assert process.returncode == 0, err
+        return out
+
+    def wait_well(self) -> None:
+        wait_until(lambda: self.run("status").code == 0, 60, "a cluster without problems")
+
+    @property
+    def bootstrap(self) -> str:
+        state = json.loads((self.directory / "cluster.json").read_text())
+        return ",".join(f"127.0.0.1:{each['port']}" for each in state["brokers"])
+
+    def create(self, topic: str, partitions: int) -> None:
+        done = josefine(self.bootstrap, "topics", "create", topic, "-p", str(partitions))
+        assert done.code == 0, done.err
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
+    cluster = Local(Path(tmp_path_factory.mktemp("local")) / "cluster")
+    try:
+        cluster.start("up", "--brokers", "3", "--port", "0", "--fast")
+        yield cluster
+    finally:
+        cluster.run("down")
+
+
+def test_up_makes_a_cluster_that_status_finds_well(local: Local) -> None:
+    local.wait_well()
+    done = local.run("status")
+
+    assert "images equal at height" in done.out
+    assert ": yes" in done.out
+    told = local.json("status")
+    assert told["problems"] == []
+    assert [each["place"] for each in told["brokers"]] == ["serving"] * 3
+    assert sorted(each["role"] for each in told["brokers"]) == ["controller", "voter", "voter"]
+    assert len({each["digest"] for each in told["brokers"]}) == 1
+
+
+def test_status_fails_and_says_why_while_a_broker_is_gone(local: Local) -> None:
+    local.wait_well()
+    lost = local.json("status")["controller"]
+
+    assert local.run("kill", str(lost)).code == 0
+    done = local.run("status")
+    local.start("restart", str(lost))
+
+    assert done.code == 1
+    assert f"problem: broker {lost} does not answer" in done.out
+    local.wait_well()
+
+
+def test_partitions_move_and_their_leaders_are_elected(local: Local) -> None:
+    local.wait_well()
+    local.create("moved", 3)
+
+    done = local.run("reassign", "moved", "--to", "2,3")
+    assert done.code == 0, done.err
+    assert "moved-0: moves to 2,3\nmoved-1: moves to 3,2\nmoved-2: moves to 2,3\n" in done.out
+    nothing = "nothing is on the move"
+    wait_until(lambda: nothing in local.run("reassign", "--list").out, 30, "the end of the move")
+    assert local.run("elect", "moved").code == 0
+
+    found = local.json("partitions", "--topic", "moved")
+    assert [each["replicas"] for each in found] == [[2, 3], [3, 2], [2, 3]]
+    assert [each["leader"] for each in found] == [2, 3, 2]
+    done = local.run("reassign", "moved", "--cancel")
+    assert (done.code, done.out) == (
+        1,
+        "".join(f"error: partition moved-{n}: nothing to cancel\n" for n in range(3)),
+    )
+
+
+def test_brokers_are_listed_with_their_share(local: Local) -> None:
+    local.create("shared", 3)
+    local.wait_well()
+
+    brokers = local.json("brokers")
+
+    assert [each["id"] for each in brokers] == [1, 2, 3]
+    assert sum(each["leads"] for each in brokers) == len(local.json("partitions"))
+    assert min(each["copies"] for each in brokers) >= 3
+    assert "no under-replicated partitions" in local.run("partitions", "--under-replicated").out
+
+
+def test_chain_is_drawn_and_told(local: Local) -> None:
+    done = local.run("chain", "--last", "3", "--ascii")
+
+    assert done.code == 0
+    lines = done.out.splitlines()
+    assert len(lines) == 4
+    assert lines[0].startswith("*  ")
+    assert "(head, commit, applied)" in lines[0]
+    assert len(local.json("chain", "--last", "3")["blocks"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("kill", "9"), "there is no broker 9"),
+        (("reassign", "t", "--to", "1,x"), "'1,x' is no list of broker numbers"),
+        (("reassign", "t", "--to", "1,1"), "names a broker twice"),
+        (("reassign", "t"), "say one of --to"),
+        (("reassign", "--to", "1"), "say which TOPIC[:PARTITION]"),
+        (("reassign", "nowhere", "--to", "1"), "topic 'nowhere' does not exist"),
+        (("elect", "t:x"), "'t:x' is neither TOPIC nor TOPIC:PARTITION"),
+        (("elect", "t", "--preferred", "--unclean"), "exclude each other"),
+        (("partitions", "--topic", "nowhere"), "topic 'nowhere' does not exist"),
+        (("remove", "9"), "no broker 9"),
+        (("up", "--brokers", "2"), "'josefine cluster remove' takes one out"),
+    ],
+)
+def test_misuse_is_one_sentence(local: Local, arguments: tuple[str, ...], said: str) -> None:
+    done = local.run(arguments[0], *arguments[1:])
+
+    assert done.code != 0
+    assert said in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_a_directory_without_a_cluster_is_told(tmp_path: Path) -> None:
+    nowhere = Local(tmp_path / "none")
+    for verb in ("down", "status", "chain", "brokers"):
+        done = nowhere.run(verb)
+        assert done.code == 2
+        assert "'josefine cluster up' makes one" in done.err
+
+
+def test_a_broker_that_cannot_start_is_quoted_and_nothing_is_left(tmp_path: Path) -> None:
+    local = Local(tmp_path / "cluster")
+    process = josefine_process(
+        "", "cluster", "up", "--port", "65536", "--directory", str(local.directory)
+    )
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "65535" in err
+    assert not local.directory.exists()
+
+
+def test_one_broker_grows_to_three_voters_and_gives_one_up(tmp_path: Path) -> None:
+    local = Local(tmp_path / "cluster")
+
+    def roles() -> list[str]:
+        return sorted(each["role"] for each in local.json("status")["brokers"])
+
+    try:
+        local.start("up", "--brokers", "1", "--port", "0", "--fast")
+        local.start("up", "--brokers", "3", "--port", "0", "--fast")
+        wait_until(lambda: roles() == ["controller", "voter", "voter"], 60, "three voters")
+
+        done = local.run("remove", "3")
+
+        assert done.code == 0, done.err
+        wait_until(lambda: roles() == ["controller", "voter"], 60, "two brokers left")
+        local.wait_well()
+        assert len(local.bootstrap.split(",")) == 2
+        assert "there is no broker 3" in local.run("kill", "3").err
+    finally:
+        local.run("down")

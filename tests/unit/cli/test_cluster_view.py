@@ -1,0 +1,90 @@
+"""What `josefine cluster status` finds wrong, and when images count as equal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from josefine_cli.cluster_view import Survey, problems, role
+
+
+def view(
+    broker_id: int, *, height: int = 5, digest: str = "a", leader: int = 1, **counts: int
+) -> dict[str, Any]:
+    return {
+        "broker_id": broker_id,
+        "cluster_id": "c",
+        "waits_for": None,
+        "raft": {
+            "leader": leader,
+            "term": 3,
+            "commit": height,
+            "voters": [{"id": 1}, {"id": 2}],
+            "observers": [{"id": 3}],
+        },
+        "image": {"height": height, "digest": digest},
+        "brokers": [{"id": each, "fenced": False, "shutting_down": False} for each in (1, 2)],
+        "counts": {"offline": 0, "under_replicated": 0, **counts},
+    }
+
+
+def survey(*views: dict[str, Any]) -> Survey:
+    found = Survey(views={1: None, 2: None} | {each["broker_id"]: each for each in views})
+    for each in views:
+        found.add(each)
+    return found
+
+
+def test_a_whole_cluster_has_no_problems() -> None:
+    found = survey(view(1), view(2))
+
+    assert problems(found) == []
+    assert (found.images_equal, found.common_height) == (True, 5)
+
+
+def test_a_silent_broker_is_a_problem() -> None:
+    assert problems(survey(view(1))) == ["broker 2 does not answer, and is serving in the image"]
+
+
+def test_a_broker_that_waits_says_why() -> None:
+    waiting = view(2) | {"waits_for": "waiting for the controller"}
+
+    said = "broker 2 does not serve: waiting for the controller"
+    assert problems(survey(view(1), waiting)) == [said]
+
+
+def test_images_are_compared_at_one_height_only() -> None:
+    apart = survey(view(1, height=5), view(2, height=6, digest="b"))
+    assert problems(apart) == ["images were never seen at one height: 1 at 5, 2 at 6"]
+
+    apart.add(view(1, height=6, digest="b"))
+    assert (apart.images_equal, apart.common_height) == (True, 6)
+
+    forked = survey(view(1), view(2, digest="b"))
+    assert problems(forked) == ["images differ at height 5"]
+
+
+def test_a_missing_or_disputed_controller_is_a_problem() -> None:
+    assert problems(survey(view(1, leader=-1), view(2, leader=-1)))[0].startswith(
+        "there is no controller"
+    )
+    assert problems(survey(view(1, leader=1), view(2, leader=2))) == [
+        "brokers name different controllers: 1 says 1, 2 says 2"
+    ]
+
+
+def test_partitions_without_leader_or_replicas_are_counted() -> None:
+    found = survey(view(1, offline=1, under_replicated=4), view(2, offline=1, under_replicated=4))
+
+    assert problems(found) == [
+        "1 partition without a leader",
+        "4 partitions with too few replicas in sync",
+    ]
+
+
+def test_a_broker_is_controller_voter_observer_or_nothing() -> None:
+    assert [role(view(1), each) for each in (1, 2, 3, 4)] == [
+        "controller",
+        "voter",
+        "observer",
+        "-",
+    ]
