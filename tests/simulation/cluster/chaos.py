@@ -14,7 +14,8 @@ EVERY_MS = 100
 """So often something may break, heal, or be changed."""
 CALM_START_MS = 2_500
 """First the cluster is born and the topics are made."""
-OPERATE_PER_SECOND = 0.5
+OPERATE_PER_SECOND = 0.6
+HOUR_MS = 3_600_000
 
 
 class Chaos:
@@ -47,6 +48,9 @@ class Chaos:
                 world.start(victim)
         else:
             self._break_broker(victim)
+        if self._chance(faults.clock_jump_per_second):
+            world.met["wall clock jumped"] += 1
+            world.machines[victim].clock.jump(rng.randrange(-HOUR_MS, HOUR_MS))
         if self._chance(OPERATE_PER_SECOND):
             self._operate()
 

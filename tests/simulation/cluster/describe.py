@@ -1,8 +1,8 @@
 """A block as one line of a trace: which change, and what matters of it."""
 
-from josefine_broker.core.change_codec import decode_change
 from josefine_broker.core.changes import (
     AlterIsr,
+    Change,
     CreateTopic,
     Decision,
     ReassignPartitions,
@@ -12,12 +12,11 @@ from josefine_broker.core.changes import (
 __all__ = ["describe"]
 
 
-def describe(payload: bytes | None) -> str:
+def describe(change: Change | None) -> str:
     """The change in a block; None: a snapshot came."""
-    if payload is None:
-        return "snapshot"
-    change, origin = decode_change(payload)
     match change:
+        case None:
+            return "snapshot"
         case RegisterBroker():
             said = f"{change.incarnation}{'' if change.clean else ' unclean'}"
         case Decision():
@@ -40,4 +39,4 @@ def describe(payload: bytes | None) -> str:
             said = str([(str(each.topic_id)[:4], *each[1:]) for each in change.items])
         case _:
             said = ""
-    return f"{type(change).__name__} from {origin.broker_id}: {said}"
+    return f"{type(change).__name__} {said}"

@@ -17,7 +17,7 @@ class Faults:
     raft_delay: float = 0.0
     """This share takes up to half a second, and later ones overtake it."""
     connection_slow: float = 0.0
-    """This share of requests and answers takes up to 300 ms; those behind it wait."""
+    """This share of requests and answers takes up to 600 ms; those behind it wait."""
     connection_break_per_second: float = 0.0
     partition_per_second: float = 0.0
     """The brokers, and the clients with them, fall into two groups that do not hear each other."""
@@ -39,6 +39,8 @@ class Faults:
     """This share of syncs takes up to 400 ms; one in a handler stops the broker for as long."""
     disk_full_per_second: float = 0.0
     """The log disk takes no byte for up to two seconds."""
+    clock_jump_per_second: float = 0.0
+    """A wall clock is set forward or back by up to an hour."""
     clock_skew: float = 0.0
     """Monotonic clocks run up to this share too fast or too slow; wall clocks are apart."""
     reckless: float = 0.0
@@ -63,6 +65,7 @@ STRENGTH_MAX = {
     "pause_per_second": 0.3,
     "disk_slow": 0.15,
     "disk_full_per_second": 0.15,
+    "clock_jump_per_second": 0.2,
     "clock_skew": 0.2,
     "reckless": 0.3,
 }
@@ -87,9 +90,12 @@ COUNTED = (
     "process paused",
     "slow disk",
     "disk full",
-    "append refused by a full disk",
+    "producer told kafka_storage_error",
     "clock rate skewed",
+    "wall clock jumped",
     "controller changed",
+    "change proposed again",
+    "raft leadership handed over",
     "leader elected",
     "replica left an ISR",
     "replica joined an ISR",

@@ -98,10 +98,7 @@ class Link:
             self._wake_ms = None
             self._touch()
 
-    def end(self, *, power: bool) -> None:
-        """The process is gone."""
+    def end(self) -> None:
+        """The process is gone; what it had sent may still arrive."""
         if self._connection is not None:
-            if power:
-                self._connection.vanish()
-            else:
-                self._connection.close()
+            self._connection.close()

@@ -38,6 +38,10 @@ class Clock:
     def monotonic_ms(self) -> int:
         return int(self._scheduler.now_ms * self.rate)
 
+    def jump(self, by_ms: int) -> None:
+        """Somebody sets the wall clock."""
+        self._wall_offset_ms += by_ms
+
     def delay_ms(self, clock_ms: int) -> int:
         """World time until this clock shows at least `clock_ms`; at least one millisecond."""
         return max(1, math.ceil(clock_ms / self.rate) - self._scheduler.now_ms)

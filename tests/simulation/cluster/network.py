@@ -108,7 +108,7 @@ class Network:
         delay_ms = self.latency_ms()
         if self._rng.random() < self.faults.connection_slow:
             self.met["slow connection"] += 1
-            delay_ms += int(self._rng.random() * 300)
+            delay_ms += int(self._rng.random() * 600)
         return delay_ms
 
     def break_one(self) -> None:
@@ -122,8 +122,10 @@ class Network:
 class _Stream:
     """One direction of a connection."""
 
-    __slots__ = ("_connection", "_frames", "_handler", "_held_up", "_paused_until", "source",
-                 "target")  # fmt: skip
+    __slots__ = (
+        "_connection", "_frames", "_handler", "_held_up", "_paused_until", "is_answers", "source",
+        "target",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -135,11 +137,16 @@ class _Stream:
     ) -> None:
         self.source = source
         self.target = target
+        self.is_answers = source == connection.port.id
         self._connection = connection
         self._handler = handler
         self._paused_until = paused_until
         self._frames: deque[bytes] = deque()
         self._held_up = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._frames
 
     def push(self, frame: bytes) -> None:
         self._frames.append(frame)
@@ -149,7 +156,7 @@ class _Stream:
 
     def _arrive(self) -> None:
         connection = self._connection
-        if connection.is_closed:
+        if connection.is_closed or (connection.is_hung_up and self.is_answers):
             return
         network = connection.network
         scheduler = network.scheduler
@@ -169,6 +176,8 @@ class _Stream:
         self._handler(self._frames.popleft())
         if self._frames:
             scheduler.at(network.frame_delay_ms(), self._arrive)
+        elif connection.is_hung_up:
+            connection.end()
 
 
 class Connection:
@@ -188,6 +197,8 @@ class Connection:
         self.node = node
         self.port = port
         self.is_closed = False
+        self.is_hung_up = False
+        """The caller is gone; what it had sent still arrives."""
         self.is_accepted = False
         self._requests = _Stream(self, node, port.id, self._request, lambda: port.paused_until_ms)
         self._answers = _Stream(self, port.id, node, self._answer, paused_until)
@@ -195,23 +206,35 @@ class Connection:
 
     def send(self, frame: bytes) -> None:
         """A request."""
-        if not self.is_closed:
+        if not self.is_closed and not self.is_hung_up:
             self._requests.push(frame)
 
     def reply(self, frame: bytes) -> None:
         """An answer."""
-        if not self.is_closed:
+        if not self.is_closed and not self.is_hung_up:
             self._answers.push(frame)
 
     def close(self) -> None:
-        """The caller gives it up. The broker hears of it, perhaps."""
+        """The caller gives it up, or its process is gone: the broker hears of it behind all that
+        was sent before."""
+        if not self.is_closed and not self.is_hung_up:
+            self.is_hung_up = True
+            if self._requests.is_empty:
+                self.end()
+
+    def end(self) -> None:
+        """Nothing is left of it but that the broker hears so."""
         if self._end():
             hang_up = partial(self.port.hung_up, self)
             self.network.scheduler.at(self.network.latency_ms(), hang_up)
 
     def refuse(self) -> None:
         """The broker's process is gone or does not know it; the caller learns of it."""
-        if self._end() and not self.network.is_blocked(self.port.id, self.node):
+        if (
+            self._end()
+            and not self.is_hung_up
+            and not self.network.is_blocked(self.port.id, self.node)
+        ):
             broken = partial(self.caller.broken, self)
             self.network.scheduler.at(self.network.latency_ms(), broken)
 
@@ -220,7 +243,8 @@ class Connection:
         if self._end():
             scheduler = self.network.scheduler
             scheduler.at(self.network.latency_ms(), partial(self.port.hung_up, self))
-            scheduler.at(self.network.latency_ms(), partial(self.caller.broken, self))
+            if not self.is_hung_up:
+                scheduler.at(self.network.latency_ms(), partial(self.caller.broken, self))
 
     def vanish(self) -> None:
         """The broker's machine lost its power: nobody tells the caller."""

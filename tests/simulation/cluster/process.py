@@ -11,7 +11,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
-from josefine_broker.core.changes import RegisterBroker
+from josefine_broker.core.changes import At, RegisterBroker
 from josefine_broker.core.controller import ControllerConfig, Heartbeat, HeartbeatAnswer
 from josefine_broker.core.image import Endpoint, MetadataImage
 from josefine_broker.core.replica_fetch import FetchLimits
@@ -248,10 +248,10 @@ class Process:
             self.world.met["controller changed"] += 1
             self.world.scheduler.note(f"controller {self.machine.id} term {view.term}")
 
-    def applied(self, height: int, payload: bytes | None) -> None:
+    def applied(self, at: At, payload: bytes | None) -> None:
         """A block, or a snapshot (no payload), was applied."""
         self.touches_links = self._touches_control = True
-        self.world.applied(self, height, payload)
+        self.world.applied(self, at, payload)
 
     def _tell_controller(self, beat: Heartbeat) -> None:
         controller = self.ctx.controller_id
@@ -289,7 +289,7 @@ class Process:
         self.is_ended = True
         self.server.end(power=power)
         for link in self._links.values():
-            link.end(power=power)
+            link.end()
 
 
 def _hear(beat: Heartbeat, process: Process) -> None:

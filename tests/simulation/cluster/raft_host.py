@@ -41,8 +41,8 @@ __all__ = ["CLUSTER_ID", "RaftHost"]
 CLUSTER_ID = "simulated"
 HEARTBEAT_MS = 80
 ELECTION_TIMEOUT_MS = 400
-SNAPSHOT_BLOCKS = 30
-TAIL_BLOCKS = 5
+SNAPSHOT_BLOCKS = 15
+TAIL_BLOCKS = 2
 PROPOSE_AGAIN_MS = 20
 WIRE_EVERY = 16
 """Every so many messages go through their encoding; codec.py has its own proof."""
@@ -146,14 +146,15 @@ class RaftHost:
         if ready.batch is not None:
             self.store.append(ready.batch)
         if ready.installed is not None:
-            process.world.met["snapshot installed"] += process.ctx.broker_epoch >= 0
+            came = ready.batch is not None and ready.batch.snapshot is not None
+            process.world.met["snapshot installed"] += came
             image = MetadataImage.from_bytes(ready.installed.data)
             replace_image(process.ctx, image, ready.installed.last.height)
-            process.applied(ready.installed.last.height, None)
+            process.applied(At(*ready.installed.last), None)
         for block in ready.committed:
             if block.kind is BlockKind.DATA:
                 apply_block(process.ctx, block.payload, At(*block.id))
-                process.applied(block.id.height, block.payload)
+                process.applied(At(*block.id), block.payload)
         for outcome in ready.outcomes:
             self._ended(outcome)
 

@@ -49,11 +49,18 @@ def brokers_of(seed: int) -> int:
 
 
 def simulate(
-    seed: int, for_ms: int = FOR_MS, *, show: bool = False, faults: Faults | None = None
+    seed: int,
+    for_ms: int = FOR_MS,
+    *,
+    show: bool = False,
+    faults: Faults | None = None,
+    brokers: int = 0,
 ) -> World:
     """One life; an error names the line that replays it."""
     logging.getLogger("josefine_broker").setLevel(logging.CRITICAL)
-    world = World(seed, brokers=brokers_of(seed), faults=faults or draw_faults(Random(seed)))
+    world = World(
+        seed, brokers=brokers or brokers_of(seed), faults=faults or draw_faults(Random(seed))
+    )
     world.scheduler.trace_to = print if show else None
     try:
         chaos = Chaos(world, Random(seed + 1))

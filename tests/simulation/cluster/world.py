@@ -11,6 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 
+from josefine_broker.core.change_codec import decode_change
+from josefine_broker.core.changes import At
 from josefine_broker.core.image import NO_LEADER, MetadataImage
 from tests.simulation.cluster.consumers import Consumer
 from tests.simulation.cluster.describe import describe
@@ -153,7 +155,8 @@ class World:
             self.scheduler.at(300, lambda: self.start(machine.id))
 
     def _gone(self, id_: int) -> None:
-        del self.view.processes[id_]
+        process = self.view.processes.pop(id_)
+        self.met["replica truncated"] += process.ctx.counters.truncations
         self._sights[id_] = {}
 
     def _tell_gone(self, id_: int) -> None:
@@ -193,18 +196,19 @@ class World:
 
     # -- what the checkers hear of
 
-    def applied(self, process: Process, height: int, payload: bytes | None) -> None:
+    def applied(self, process: Process, at: At, payload: bytes | None) -> None:
         """A broker applied a block or a snapshot."""
         view, image = self.view, process.ctx.image
         for applied in self._applied:
-            applied(process, height)
-        if height > view.height:
+            applied(process, at.height)
+        if at.height > view.height:
             before = view.image
-            view.take_image(image, height)
-            self.scheduler.note(f"block {height} {describe(payload)}")
+            change = None if payload is None else decode_change(payload)[0]
+            view.take_image(image, at.height)
+            self.scheduler.note(f"block {at.height} {describe(change)}")
             self._count(before, image)
             for decided in self._decided:
-                decided(before)
+                decided(before, change, at)
         self.look(process)  # the next block may end what this one began
 
     def _count(self, before: MetadataImage, image: MetadataImage) -> None:
@@ -301,6 +305,8 @@ class World:
             producer.is_sending = False
         for invariant in self.invariants:
             invariant.settled(self)
+        for process in self.view.processes.values():
+            self.met["replica truncated"] += process.ctx.counters.truncations
 
 
 def _overriding(invariants: list[Invariant], hook: str) -> list[Callable[..., None]]:

@@ -8,6 +8,7 @@ from tests.simulation.cluster.invariants.images_are_equal import ImagesAreEqual
 from tests.simulation.cluster.invariants.isr_is_complete import IsrIsComplete
 from tests.simulation.cluster.invariants.one_leader_per_epoch import OneLeaderPerEpoch
 from tests.simulation.cluster.invariants.sequences_are_whole import SequencesAreWhole
+from tests.simulation.cluster.invariants.stale_changes_fail import StaleChangesFail
 
 ALL_INVARIANTS = (
     ClusterConverges,  # first when a world settles: the others look at the settled one
@@ -18,4 +19,5 @@ ALL_INVARIANTS = (
     IsrIsComplete,
     ImagesAreEqual,
     SequencesAreWhole,
+    StaleChangesFail,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from josefine_broker.base.ids import TopicPartition
+from josefine_broker.core.changes import At, Change
 from josefine_broker.core.image import MetadataImage
 from josefine_broker.handlers.context import HostedPartition
 from tests.simulation.cluster.view import Ack, Batch, PartitionFacts, View
@@ -34,8 +35,8 @@ class Invariant:
     def applied(self, process: Process, height: int) -> None:
         """A broker has just applied the block (or snapshot) of this height."""
 
-    def decided(self, before: MetadataImage) -> None:
-        """A broker was the first to apply a block: `view.image` is new."""
+    def decided(self, before: MetadataImage, change: Change | None, at: At) -> None:
+        """A broker was the first to apply a block (no change: a snapshot): `view.image` is new."""
 
     def moved(
         self, process: Process, tp: TopicPartition, sight: Sight, before: Sight | None

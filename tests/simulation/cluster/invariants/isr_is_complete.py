@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from josefine_broker.base.ids import TopicPartition
+from josefine_broker.core.changes import At, Change
 from josefine_broker.core.image import MetadataImage
 from tests.simulation.cluster.invariants.base import Invariant, Sight
 from tests.simulation.cluster.view import Batch, PartitionFacts, batches_of
@@ -16,7 +17,7 @@ __all__ = ["IsrIsComplete"]
 
 
 class IsrIsComplete(Invariant):
-    def decided(self, before: MetadataImage) -> None:
+    def decided(self, before: MetadataImage, change: Change | None, at: At) -> None:
         for facts, name, entry in self.view.entries():
             old = before.partition(name, facts.key[1])
             if old is entry or facts.excused:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from josefine_broker.base.ids import TopicPartition
+from josefine_broker.core.changes import At, Change
 from josefine_broker.core.image import MetadataImage, PartitionEntry
 from tests.simulation.cluster.invariants.base import Invariant, Sight
 from tests.simulation.cluster.view import Key, View
@@ -22,7 +23,7 @@ class OneLeaderPerEpoch(Invariant):
         self._leading: dict[tuple[Key, int], str] = {}
         self._entries: dict[Key, PartitionEntry] = {}
 
-    def decided(self, before: MetadataImage) -> None:
+    def decided(self, before: MetadataImage, change: Change | None, at: At) -> None:
         for facts, _, entry in self.view.entries():
             last = self._entries.get(facts.key)
             if last is entry:
