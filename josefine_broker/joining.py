@@ -89,6 +89,18 @@ async def ask_to_join(
     raise PeerError("; ".join(failures))
 
 
+async def show_up(transport: RaftTransport, addresses: tuple[HostPort, ...]) -> None:
+    """Greet everybody, who learns thereby where we are. Raises PeerError when nobody answers."""
+    failures = []
+    for address in addresses:
+        try:
+            await transport.ask(address, Kind.DISCOVER, b"{}", ASK_TIMEOUT_S)
+        except PeerError as error:
+            failures.append(str(error))
+    if len(failures) == len(addresses):
+        raise PeerError("; ".join(failures))
+
+
 def _check_answer(frame: Frame) -> None:
     plain = frame.fields()
     if plain.get("refused"):

@@ -34,6 +34,7 @@ from josefine_broker.joining import (
     ask_to_join,
     forgotten,
     propose_for,
+    show_up,
 )
 from josefine_broker.quorum import Quorum
 from josefine_broker.shell.address_book import BOOK_FILE, AddressBook
@@ -176,7 +177,7 @@ class Membership:
             place = self._enrolment.place
             if place is Place.SERVING:
                 return
-            if place is Place.UNKNOWN and not self._is_member() and self._joining is None:
+            if place is Place.UNKNOWN and self._joining is None and not self._is_voter():
                 self._joining = loop.create_task(self._join())
             self._moved.clear()
             try:
@@ -319,6 +320,9 @@ class Membership:
     def _is_member(self) -> bool:
         return self._ctx.broker_id in self.raft_host.status().members.all
 
+    def _is_voter(self) -> bool:
+        return self._ctx.broker_id in self.raft_host.status().members.voters
+
     # -- who is where
 
     def _initial_voters(self) -> list[int]:
@@ -363,6 +367,9 @@ class Membership:
         A broker registers only when it holds the block that names the cluster: a voter that once
         did and now names none has lost its data, and with it its votes and promises.
         """
+        elsewhere = self.transport.address_of(peer.node_id)
+        if elsewhere and elsewhere != peer.address:
+            return f"broker {peer.node_id} is connected already, from {elsewhere}"
         known = self._ctx.image.brokers.get(peer.node_id)
         is_voter = self._cluster_id and peer.node_id in self.raft_host.status().members.voters
         if known is not None and is_voter and not peer.cluster_id:
@@ -376,17 +383,19 @@ class Membership:
     # -- joining
 
     async def _join(self) -> None:
-        """Ask until a leader has proposed our registration; the image tells that it worked."""
+        """Ask until a leader has proposed our registration; the image tells that it worked.
+
+        A member that does not vote only shows itself: nobody hears from it otherwise, and the
+        leader may look for it where it was before.
+        """
         assert self._registration is not None
         assert self._enrolment is not None
         body = encode_change(self._registration, Origin(self._ctx.broker_id, 0))
         while not self._stopped and self._enrolment.place is Place.UNKNOWN:
             known = tuple(self.transport.book.newest().values())
+            addresses = dict.fromkeys((*self._config.raft.seeds, *known))
             try:
-                found = await ask_to_join(self.transport, (*self._config.raft.seeds, *known), body)
-                for node, address in found.addresses.items():
-                    if node != self._ctx.broker_id:
-                        self.transport.book.learn(node, address)
+                await self._ask_around(tuple(addresses), body)
             except RefusedError as error:
                 self._enrolment.refused(str(error))
                 self._step()
@@ -394,6 +403,15 @@ class Membership:
             except (PeerError, FrameError) as error:
                 log.info("not joined yet", extra={"reason": error})
             await asyncio.sleep(JOIN_RETRY_SECONDS)
+
+    async def _ask_around(self, addresses: tuple[HostPort, ...], body: bytes) -> None:
+        if self._is_member():
+            await show_up(self.transport, addresses)
+            return
+        found = await ask_to_join(self.transport, addresses, body)
+        for node, address in found.addresses.items():
+            if node != self._ctx.broker_id:
+                self.transport.book.learn(node, address)
 
     # -- frames
 

@@ -232,6 +232,13 @@ class RaftTransport:
             return frozenset()
         return frozenset(refusing - {each.peer_id for each in self._inbound if each.is_open})
 
+    def address_of(self, peer_id: int) -> str:
+        """Where a peer that is connected to us says it can be dialed; empty: none is."""
+        for each in self._inbound:
+            if each.is_open and each.peer_id == peer_id and each.session.peer is not None:
+                return each.session.peer.address
+        return ""
+
     def is_connected(self, to: int) -> bool:
         link = self._links.get(to)
         return link is not None and link.is_connected

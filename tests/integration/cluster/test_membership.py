@@ -1,0 +1,127 @@
+"""Who belongs to a cluster and who does not: snapshots for newcomers, lost data, foreign clusters,
+two processes with one id, and a majority that is gone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from josefine_broker.base.errors import KafkaError
+from josefine_broker.client.io_blocking import BlockingClient, NewTopic
+from josefine_broker.client.session import Policy
+from tests.support.broker import BrokerProcess
+from tests.support.cluster import FAST_TIMINGS, REPLICATED, Cluster
+from tests.support.waiting import wait_until
+
+SNAPSHOT_BLOCKS = 20
+
+
+def test_newcomer_gets_a_snapshot_and_so_does_a_restart(tmp_path: Path) -> None:
+    """Checklist row 9."""
+    with Cluster(tmp_path, 1, raft__snapshot_blocks=SNAPSHOT_BLOCKS) as cluster:
+        with BlockingClient(cluster.bootstrap) as client:
+            for number in range(3 * SNAPSHOT_BLOCKS):
+                client.create_topics([NewTopic(f"topic-{number}", partitions=1)])
+        wait_until(lambda: cluster.view(1)["raft"]["root"] > 0, 30, "a snapshot")
+
+        cluster.join(2)
+        cluster.join(3)
+
+        views = cluster.wait_settled()
+        assert all(view["raft"]["root"] > 0 for view in views)
+        assert all(view["counts"]["topics"] == 3 * SNAPSHOT_BLOCKS for view in views)
+        cluster.kill(1)
+        cluster.restart(1)
+        cluster.wait_settled()
+
+
+def test_voter_that_lost_its_data_is_refused_and_says_why(tmp_path: Path) -> None:
+    with Cluster(tmp_path) as cluster:
+        cluster.wait_settled()
+        cluster.kill(3)
+        shutil.rmtree(cluster.broker(3).data_dir)
+
+        cluster.spawn(3)
+
+        broker = cluster.broker(3)
+        wait_until(lambda: not broker.alive, 60, "the end of a broker that lost its data")
+        assert "broker 3 votes in this cluster, but came with an empty data directory" in (
+            broker.output
+        )
+        assert "Traceback" not in broker.output
+        with BlockingClient(cluster.broker(1).bootstrap) as client:
+            client.create_topics([NewTopic("goes-on", partitions=1)])
+
+
+def test_second_process_with_the_same_id_is_kept_out_until_the_first_is_gone(
+    tmp_path: Path,
+) -> None:
+    with Cluster(tmp_path, 1) as cluster:
+        first = cluster.join(2)
+        cluster.wait_settled()
+        shutil.copytree(first.data_dir, tmp_path / "copy" / "data")
+
+        with BrokerProcess(tmp_path / "copy", start=False, broker__id=2, **FAST_TIMINGS) as second:
+            second.spawn()
+            wait_until(
+                lambda: "broker 2 is connected already, from 127.0.0.1:" in second.output,
+                60,
+                "the reason why the second process is not taken",
+            )
+            assert first.alive
+            assert "listening on" not in second.output
+
+            cluster.kill(2)
+            second.wait_serving()
+
+
+def test_broker_of_another_cluster_is_refused_and_both_sides_say_why(tmp_path: Path) -> None:
+    with Cluster(tmp_path / "theirs", 1) as theirs:
+        stranger = theirs.join(2)
+        address = next(each for each in theirs.view(2)["brokers"] if each["id"] == 1)["raft"]
+        theirs.kill(1)
+
+        with BrokerProcess(tmp_path / "ours", broker__id=1, raft__listener=address) as ours:
+
+            def both_told() -> bool:
+                return all("belongs to cluster" in each.output for each in (ours, stranger))
+
+            wait_until(both_told, 60, "a refusal on both sides")
+            assert json.loads(ours.get("/cluster")[1])["counts"]["brokers"] == 1
+
+
+def test_change_without_a_majority_ends_in_one_clear_error_at_its_deadline(tmp_path: Path) -> None:
+    """Checklist row 11."""
+    with Cluster(tmp_path, **REPLICATED) as cluster:
+        cluster.wait_settled()
+        last = cluster.broker(1)
+        cluster.kill(2)
+        cluster.kill(3)
+        began_s = time.monotonic()
+        with (
+            BlockingClient(last.bootstrap, policy=Policy(request_timeout_ms=4_000)) as client,
+            pytest.raises(KafkaError, match="request_timed_out"),
+        ):
+            client.create_topics([NewTopic("nobody-hears", partitions=1)])
+        assert time.monotonic() - began_s < 30
+
+        cluster.restart(2)
+        cluster.wait_settled()
+        with BlockingClient(last.bootstrap) as client:
+            client.create_topics([NewTopic("heard", partitions=1, replication_factor=2)])
+
+
+def test_change_asked_of_a_follower_waits_for_the_next_leader(tmp_path: Path) -> None:
+    """Checklist row 11."""
+    with Cluster(tmp_path, **REPLICATED) as cluster:
+        cluster.wait_settled()
+        leader = cluster.controller()
+        follower = next(each for each in cluster.voters if each != leader)
+        cluster.kill(leader)
+        with BlockingClient(cluster.broker(follower).bootstrap) as client:
+            client.create_topics([NewTopic("patient", partitions=2, replication_factor=2)])
+            assert client.partition_count("patient") == 2
