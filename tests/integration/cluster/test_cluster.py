@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
+from conf.generate import NODES
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from tests.integration.cluster.records import ACKS_ALL, produce, read_all
-from tests.support.cluster import REPLICATED, Cluster
+from tests.support.broker import COMMAND, REPOSITORY
+from tests.support.cluster import REPLICATED, Cluster, free_ports
 from tests.support.waiting import wait_until
 
 
@@ -48,7 +52,7 @@ def test_records_are_on_every_replica_and_images_are_equal(tmp_path: Path) -> No
 
 
 def test_no_acknowledged_record_is_lost_when_a_leader_is_killed(tmp_path: Path) -> None:
-    """Checklist row 11."""
+    """Checklist row 36."""
     with Cluster(tmp_path, **REPLICATED) as cluster, BlockingClient(cluster.bootstrap) as client:
         client.create_topics([NewTopic("kept", partitions=1)])
         sent = produce(client, "kept", 200, acks=ACKS_ALL)
@@ -100,3 +104,39 @@ def test_cluster_comes_back_after_all_its_brokers_were_stopped(tmp_path: Path) -
         cluster.wait_settled()
         with BlockingClient(cluster.bootstrap) as client:
             assert read_all(client, "lasting") == sent
+
+
+def test_shipped_three_nodes_start_as_they_are(tmp_path: Path) -> None:
+    """Checklist row 13. Only the addresses are moved, for a test machine may use the ports."""
+    ports = dict(zip(NODES, free_ports(len(NODES)), strict=True))
+    voters = ",".join(f"{id_}@127.0.0.1:{port}" for id_, port in ports.items())
+    processes = []
+    try:
+        for id_ in NODES:
+            moved = {
+                "JOSEFINE__BROKER__LISTENERS": "PLAINTEXT://127.0.0.1:0",
+                "JOSEFINE__RAFT__LISTENER": f"127.0.0.1:{ports[id_]}",
+                "JOSEFINE__RAFT__VOTERS": voters,
+                "JOSEFINE__ADMIN__ADDRESS": "127.0.0.1:0",
+            }
+            config = REPOSITORY / "conf" / "cluster" / f"node-{id_}.yaml"
+            with (tmp_path / f"{id_}.log").open("wb") as log:
+                process = subprocess.Popen(
+                    [*COMMAND, "broker", "--config", str(config)],
+                    stdout=log,
+                    stderr=log,
+                    cwd=tmp_path,
+                    env={**os.environ, "PYTHONPATH": str(REPOSITORY), **moved},
+                )
+            processes.append(process)
+
+        def serve() -> bool:
+            homes = [tmp_path / "data" / f"broker-{id_}" for id_ in NODES]
+            return all((home / "broker.addresses.json").exists() for home in homes)
+
+        wait_until(serve, 60, "three brokers of the shipped configuration")
+    finally:
+        for process in processes:
+            process.kill()
+        for process in processes:
+            process.wait()

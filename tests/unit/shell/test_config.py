@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from conf.generate import TARGET, broker_yaml
+from conf.generate import TARGET, files
 from josefine_broker.config import ConfigError, HostPort, Listener, Voter, key_paths, load_config
 
 
@@ -24,8 +24,24 @@ def refusal(tmp_path: Path, text: str, env: dict[str, str] | None = None) -> str
     return message
 
 
-def test_shipped_file_is_what_the_model_generates() -> None:
-    assert TARGET.read_text() == broker_yaml(), "run: python -m conf.generate"
+def test_shipped_files_are_what_the_model_generates() -> None:
+    for path, text in files().items():
+        assert path.read_text() == text, f"{path}: run: python -m conf.generate"
+
+
+def test_shipped_nodes_form_one_cluster_and_share_no_address() -> None:
+    """Checklist row 13."""
+    nodes = [load_config(path, {}) for path in files() if path != TARGET]
+
+    assert [node.broker.id for node in nodes] == [1, 2, 3]
+    assert len({node.raft.voters for node in nodes}) == 1
+    addresses = [
+        (address.host, address.port)
+        for node in nodes
+        for address in (*node.broker.listeners, node.raft.listener, node.admin.address)
+        if address is not None
+    ]
+    assert len(set(addresses)) == 9
 
 
 def test_shipped_file_says_the_defaults() -> None:
