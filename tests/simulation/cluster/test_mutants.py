@@ -39,10 +39,27 @@ class Mutant:
     new: str
     faults: dict[str, float]
     """Strengths that these lives have besides what chance gives them."""
+    brokers: int = 3
 
 
 STOPS = {"kill_per_second": 0.5, "pause_per_second": 0.4, "partition_per_second": 0.4}
+LATE = {
+    "raft_delay": 0.3,
+    "raft_drop": 0.3,
+    "connection_slow": 0.3,
+    "kill_per_second": 1.0,
+    "restart_per_second": 3.0,
+    "pause_per_second": 0.5,
+}
+BACK_AT_ONCE = {
+    "power_loss_per_second": 1.5,
+    "restart_per_second": 5.0,
+    "raft_delay": 0.2,
+    "connection_slow": 0.5,
+    "reckless": 0.0,
+}
 POWER = {"power_loss_per_second": 0.7, "disk_slow": 0.2, "reckless": 0.0}
+PAUSES = {"pause_per_second": 1.5, "shutdown_per_second": 0.5, "restart_per_second": 0.7}
 ALL_POWER = {"power_loss_of_all_per_second": 0.3, "reckless": 0.0}
 
 MUTANTS = [
@@ -93,28 +110,28 @@ MUTANTS = [
         function=apply._isr_fits,
         old="(member, known.epoch) not in item.joined",
         new="False",
-        faults=POWER,
+        faults=BACK_AT_ONCE,
     ),
     Mutant(
         breaks="an ISR change holds for the partition epoch it was made for",
         function=apply._isr_fits,
         old=" != (entry.leader_epoch, entry.partition_epoch)",
         new=" > (entry.leader_epoch, entry.partition_epoch)",
-        faults=STOPS,
+        faults=LATE,
     ),
     Mutant(
         breaks="a decision holds for the partition epoch it was made for",
         function=apply._decision_fits,
         old="state.partition_epoch != entry.partition_epoch",
         new="False",
-        faults=STOPS,
+        faults=LATE,
     ),
     Mutant(
         breaks="a controller of an older term decides nothing",
         function=apply._decision,
         old="change.controller_term != at.term",
         new="False",
-        faults=STOPS,
+        faults=LATE,
     ),
     Mutant(
         breaks="below min.insync.replicas the high watermark stands still",
@@ -138,10 +155,10 @@ MUTANTS = [
         faults=STOPS,
     ),
     Mutant(
-        breaks="who is proposed for the ISR holds the high watermark",
-        function=Followers.propose,
-        old="frozenset(isr) - set(self.isr)",
-        new="frozenset()",
+        breaks="who is about to join an ISR holds the high watermark",
+        function=Followers._settle_waits,
+        old="(set(self.isr) | self.pending | self.joining)",
+        new="set(self.isr)",
         faults=STOPS,
     ),
     Mutant(
@@ -156,7 +173,7 @@ MUTANTS = [
         function=fetch_follower.check_follower,
         old="request.replica_epoch != known",
         new="False",
-        faults=POWER,
+        faults=BACK_AT_ONCE,
     ),
     Mutant(
         breaks="a repeated batch is not stored again",
@@ -177,7 +194,8 @@ MUTANTS = [
         function=elections.eligible,
         old="if len(isr) >= min(min_insync_replicas, len(entry.replicas)):",
         new="if True:",
-        faults=POWER,
+        faults=POWER | PAUSES,
+        brokers=5,
     ),
     Mutant(
         breaks="the producers' state follows a truncation",
@@ -215,7 +233,7 @@ def caught_by(mutant: Mutant) -> int | None:
     with mutated(mutant):
         for seed in range(SEEDS_MAX):
             try:
-                simulate(seed, faults=faults_for(mutant, seed))
+                simulate(seed, faults=faults_for(mutant, seed), brokers=mutant.brokers)
             except BROKEN:
                 return seed
     return None
