@@ -96,13 +96,22 @@ class Membership:
         self._enrolment: Enrolment | None = None
         self._joining: asyncio.Task[None] | None = None
         self._registration: RegisterBroker | None = None
-        raft = config.raft
         self.address = self._own_address()
-        book = AddressBook(config.broker.data_dir / BOOK_FILE)
-        for voter in raft.voters:
+        self.transport = self._new_transport(rng)
+        self.raft_host = self._new_raft_host(new_cluster_id, rng)
+        self.transport.on_refused = self._refused
+        self.transport.on_gone = self._step
+        self.raft_host.on_failure = on_failed
+        self.quorum = Quorum(self.raft_host, clock)
+        self.controlling = Controlling(ctx, controller_config(config), self.quorum.change_members)
+        ctx.quorum = self.quorum
+
+    def _new_transport(self, rng: Random) -> RaftTransport:
+        book = AddressBook(self._config.broker.data_dir / BOOK_FILE)
+        for voter in self._config.raft.voters:
             book.learn(voter.id, voter.address)
         book.load()
-        self.transport = RaftTransport(
+        return RaftTransport(
             hello=self._hello,
             book=book,
             rng=rng,
@@ -113,20 +122,23 @@ class Membership:
                 Kind.DISCOVER: self._take_discover,
                 Kind.PROPOSE: self._take_propose,
             },
-            timeout_ms=max(2 * raft.election_timeout_ms, 1_000),
-            queue_bytes_max=config.cluster.peer_queue_bytes_max,
+            timeout_ms=max(2 * self._config.raft.election_timeout_ms, 1_000),
+            queue_bytes_max=self._config.cluster.peer_queue_bytes_max,
             admit=self._admit,
         )
-        self.raft_host = RaftHost(
-            config.broker.data_dir / "raft",
-            node_id=config.broker.id,
+
+    def _new_raft_host(self, new_cluster_id: str, rng: Random) -> RaftHost:
+        raft = self._config.raft
+        return RaftHost(
+            self._config.broker.data_dir / "raft",
+            node_id=self._config.broker.id,
             voters=self._initial_voters(),
             cluster_id=new_cluster_id,
-            clock=clock,
+            clock=self._clock,
             rng=rng,
             on_block=self._apply,
             on_snapshot=self._replace_image,
-            take_snapshot=lambda: ctx.image.to_bytes(),
+            take_snapshot=lambda: self._ctx.image.to_bytes(),
             snapshot_blocks=raft.snapshot_blocks,
             send=lambda to, data: self.transport.send(to, Kind.RAFT, data),
             on_birth=self._born,
@@ -136,12 +148,6 @@ class Membership:
                 election_timeout_ms=raft.election_timeout_ms,
             ),
         )
-        self.transport.on_refused = self._refused
-        self.transport.on_gone = self._step
-        self.raft_host.on_failure = on_failed
-        self.quorum = Quorum(self.raft_host, clock)
-        self.controlling = Controlling(ctx, controller_config(config), self.quorum.change_members)
-        ctx.quorum = self.quorum
 
     # -- life
 

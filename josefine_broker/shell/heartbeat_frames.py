@@ -13,6 +13,7 @@ T = TypeVar("T")
 
 
 def encode_beat(beat: Heartbeat) -> bytes:
+    """The body of a HEARTBEAT frame."""
     return _json(
         {
             "broker": beat.broker_id,
@@ -37,6 +38,7 @@ def decode_beat(frame: Frame) -> Heartbeat:
 
 
 def encode_answer(answer: HeartbeatAnswer) -> bytes:
+    """The body of a HEARTBEAT_ANSWER frame."""
     return _json(
         {"known": answer.known_epoch, "fenced": answer.fenced, "may_stop": answer.may_stop}
     )
