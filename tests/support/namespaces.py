@@ -8,6 +8,7 @@ threads it starts in turn (librdkafka's) stay there too.
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import shutil
 import subprocess
@@ -80,6 +81,14 @@ class Lab:
         if failure:
             raise failure[0]
         return result[0]
+
+    def bytes_sent(self, *hosts: int) -> int:
+        """What these hosts have put on the network so far, headers and all."""
+        total = 0
+        for host in hosts:
+            shown = _run("ip", "-n", self.name(host), "-s", "-j", "link", "show", "eth0")
+            total += int(json.loads(shown)[0]["stats64"]["tx"]["bytes"])
+        return total
 
     # -- faults
 
@@ -170,5 +179,6 @@ class NamespaceCluster(Cluster):
             self.brokers[id_] = broker
 
 
-def _run(*command: str, check: bool = True) -> None:
-    subprocess.run(command, check=check, capture_output=True, text=True, timeout=30)
+def _run(*command: str, check: bool = True) -> str:
+    done = subprocess.run(command, check=check, capture_output=True, text=True, timeout=30)
+    return done.stdout

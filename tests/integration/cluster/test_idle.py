@@ -1,0 +1,42 @@
+"""What a cluster costs while nothing happens: the same with one partition and with five hundred."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from josefine_broker.client.io_blocking import BlockingClient, NewTopic
+from tests.support.cluster import DEFAULT_TIMINGS, REPLICATED
+from tests.support.namespaces import CLIENT, Lab, NamespaceCluster
+from tests.support.waiting import wait_until
+
+WINDOW_S = 4.0
+
+
+def _bytes_per_s(cluster: NamespaceCluster) -> float:
+    """Between the brokers, over a window in which no client asks anything."""
+    cluster.wait_settled()
+    began_s, before = time.monotonic(), cluster.lab.bytes_sent(*cluster.voters)
+    wait_until(lambda: time.monotonic() >= began_s + WINDOW_S, 2 * WINDOW_S, "the window's end")
+    return (cluster.lab.bytes_sent(*cluster.voters) - before) / (time.monotonic() - began_s)
+
+
+def test_idle_traffic_does_not_grow_with_partitions(tmp_path: Path) -> None:
+    """Checklist row 39."""
+
+    def create(name: str, partitions: int) -> None:
+        with BlockingClient(cluster.bootstrap) as client:
+            client.create_topics([NewTopic(name, partitions=partitions)])
+
+    # Default timings: those of the fast profile would hide replication behind heartbeats.
+    with (
+        Lab(1, 2, 3) as lab,
+        NamespaceCluster(tmp_path, lab, timings=DEFAULT_TIMINGS, **REPLICATED) as cluster,
+    ):
+        lab.inside(CLIENT, lambda: create("one", 1))
+        with_one = _bytes_per_s(cluster)
+        lab.inside(CLIENT, lambda: create("many", 499))
+        with_many = _bytes_per_s(cluster)
+
+    print(f"idle: {with_one:.0f} B/s with 1 partition, {with_many:.0f} B/s with 500")
+    assert with_many < 1.5 * with_one
