@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.records.batch import iter_batches, verify
+from josefine_broker.wire.entities import list_offsets
 from josefine_broker.wire.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tests.simulation.cluster.clients import Client, Target
 from tests.simulation.cluster.view import Batch
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Consumer"]
 
-FETCH = 1, 16
+FETCH, LIST_OFFSETS = (1, 16), (2, 9)
+LATEST = -1
 WAIT_MS = 300
 TIMEOUT_MS = 900
 ROUNDS = 25
@@ -36,6 +38,8 @@ class Consumer(Client):
         self._target: Target | None = None
         self._offset = 0
         self._rounds = 0
+        self._ends: dict[Target, tuple[int, int]] = {}
+        """The newest leader epoch and end that this consumer was told."""
 
     def start(self) -> None:
         """Work until the end of the world."""
@@ -51,6 +55,10 @@ class Consumer(Client):
             return
         self._rounds += 1
         broker_id = self.leaders[target]
+        is_one_for_ever = not target.name.startswith("extra")  # this API goes by name
+        if is_one_for_ever and broker_id >= 0 and self.rng.random() < 0.15:
+            self._ask_end(broker_id, target)
+            return
         if broker_id < 0 or self.rng.random() < 0.3:
             broker_id = self.rng.choice(self.replicas[target])
         self._fetch(broker_id, target)
@@ -68,6 +76,27 @@ class Consumer(Client):
             topics=(FetchTopic("", target.topic_id, (part,)),),
         )
         self.ask(broker_id, FETCH, request, TIMEOUT_MS, partial(self._heard, target))
+
+    def _ask_end(self, broker_id: int, target: Target) -> None:
+        part = list_offsets.ListOffsetsPartition(partition_index=target.partition, timestamp=LATEST)
+        topic = list_offsets.ListOffsetsTopic(name=target.name, partitions=(part,))
+        request = list_offsets.ListOffsetsRequest(replica_id=-1, topics=(topic,))
+        self.ask(broker_id, LIST_OFFSETS, request, TIMEOUT_MS, partial(self._told_end, target))
+
+    def _told_end(self, target: Target, response: list_offsets.ListOffsetsResponse | None) -> None:
+        """Ends that are told do not go back (KIP-207), but for those of a leader of before."""
+        answer = None if response is None else response.topics[0].partitions[0]
+        if answer is not None and answer.error_code is ErrorCode.none:
+            self.world.met["end told"] += 1
+            epoch, end = self._ends.get(target, (-1, -1))
+            if answer.leader_epoch >= epoch:
+                self._ends[target] = answer.leader_epoch, answer.offset
+                facts = self.world.view.facts((target.topic_id, target.partition))
+                assert answer.offset >= end or facts.excused, (
+                    f"{facts.name}: the end was {end} in leader epoch {epoch}, now it is "
+                    f"{answer.offset} in {answer.leader_epoch}"
+                )
+        self.after_ms(20, self._next)
 
     def _heard(self, target: Target, response: FetchResponse | None) -> None:
         if response is None or response.error_code or not response.topics:

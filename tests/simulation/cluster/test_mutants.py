@@ -18,7 +18,7 @@ from josefine_broker.base.errors import Fatal
 from josefine_broker.core import apply, elections
 from josefine_broker.core.partition import Partition
 from josefine_broker.core.replication import Followers
-from josefine_broker.handlers import committing, fetch_follower, following
+from josefine_broker.handlers import committing, following
 from josefine_broker.handlers.enrolling import DismissedError
 from josefine_broker.shell.log import PartitionLog
 from raft import InvariantBroken
@@ -51,16 +51,15 @@ LATE = {
     "restart_per_second": 3.0,
     "pause_per_second": 0.5,
 }
-BACK_AT_ONCE = {
-    "power_loss_per_second": 1.5,
-    "restart_per_second": 5.0,
-    "raft_delay": 0.2,
-    "connection_slow": 0.5,
-    "reckless": 0.0,
-}
 POWER = {"power_loss_per_second": 0.7, "disk_slow": 0.2, "reckless": 0.0}
 PAUSES = {"pause_per_second": 1.5, "shutdown_per_second": 0.5, "restart_per_second": 0.7}
 ALL_POWER = {"power_loss_of_all_per_second": 0.3, "reckless": 0.0}
+
+
+def get(property_: Any) -> Callable[..., Any]:
+    """The function behind a property."""
+    return property_.fget  # type: ignore[no-any-return]
+
 
 MUTANTS = [
     Mutant(
@@ -106,13 +105,6 @@ MUTANTS = [
         faults=POWER,
     ),
     Mutant(
-        breaks="only the incarnation that caught up joins an ISR",
-        function=apply._isr_fits,
-        old="(member, known.epoch) not in item.joined",
-        new="False",
-        faults=BACK_AT_ONCE,
-    ),
-    Mutant(
         breaks="an ISR change holds for the partition epoch it was made for",
         function=apply._isr_fits,
         old=" != (entry.leader_epoch, entry.partition_epoch)",
@@ -148,6 +140,13 @@ MUTANTS = [
         faults={},
     ),
     Mutant(
+        breaks="a new leader does not tell where the log ends before it knows",
+        function=get(Partition.knows_high_watermark),
+        old="self.high_watermark >= self.epoch_start_offset",
+        new="True",
+        faults=STOPS,
+    ),
+    Mutant(
         breaks="who joins an ISR has all that is committed",
         function=Followers.wanted_isr,
         old="if self._followers[broker_id].end_offset >= needed",
@@ -167,13 +166,6 @@ MUTANTS = [
         old="return _end_leaderships(image, broker_id)",
         new="return image",
         faults=STOPS,
-    ),
-    Mutant(
-        breaks="a follower of another incarnation is not listened to",
-        function=fetch_follower.check_follower,
-        old="request.replica_epoch != known",
-        new="False",
-        faults=BACK_AT_ONCE,
     ),
     Mutant(
         breaks="a repeated batch is not stored again",

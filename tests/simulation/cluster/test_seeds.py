@@ -14,7 +14,7 @@ from tests.simulation.cluster.run import Life, Total, live_all, simulate
 
 SEEDS = range(200)
 
-REGRESSIONS: tuple[int, ...] = (40, 159)
+REGRESSIONS: tuple[int, ...] = (40, 159, 5062)
 """Seeds that once found a fault, in the broker or in the simulator, when they still meant that."""
 
 HAPPENS_MIN = 10

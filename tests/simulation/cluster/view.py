@@ -53,6 +53,8 @@ class PartitionFacts:
         self.min_isr = int(config.get("min.insync.replicas", "1"))
         self.batches: list[Batch] = []
         """Committed, in order, without a hole."""
+        self.committed_in: list[int] = []
+        """Of each, the leader epoch in which its leader was the first to know."""
         self.acks: list[Ack] = []
         self.sequences: dict[int, int] = {}
         """Producer id → the last sequence that was committed."""

@@ -269,6 +269,7 @@ class World:
         assert found[0].base_offset == start, f"{facts.name}: {found[0]} after {start}"
         assert found[-1].end_offset == end, f"{facts.name}: {found[-1]}, high watermark {end}"
         facts.batches += found
+        facts.committed_in += [sight.leader_epoch] * len(found)
         self.met["batch committed"] += len(found)
         for committed in self._committed:
             committed(process, facts, found)
