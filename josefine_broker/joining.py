@@ -132,6 +132,8 @@ def propose_for(
     if change.broker_id in status.members.voters:
         answer(_json({"refused": forgotten(change.broker_id)}))
         return
+    if change.broker_id in status.members.learners:  # it was here before, and lost what it had
+        raft_host.forget_progress(change.broker_id)
     token = raft_host.propose(body, deadline_ms)
 
     def done(_: Any) -> None:

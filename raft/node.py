@@ -191,6 +191,18 @@ class Node:
         forwarding.place_waiting(core)
         return proposal
 
+    def forget_progress(self, learner: NodeId) -> None:
+        """A learner came back without its data: what it acknowledged counts no more.
+
+        Raises Refused when we do not lead, or for a voter: a commit may rest on its word.
+        """
+        core = self._core
+        if core.leading is None:
+            raise Refused("only the leader knows what others have")
+        if learner not in core.members.learners:
+            raise Refused(f"node {learner} is not a learner")
+        core.leading.progress.pop(learner, None)
+
     def compact(self, data: bytes, last: BlockId | None = None) -> None:
         """`data` is the host's state machine as of block `last`: forget the blocks up to there.
 

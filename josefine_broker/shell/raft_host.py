@@ -219,6 +219,12 @@ class RaftHost:
         self._wake.set()
         return token
 
+    def forget_progress(self, learner: int) -> None:
+        """It came back without its data. Raises raft.Refused."""
+        assert self._node is not None, "start() first"
+        self._node.forget_progress(NodeId(learner))
+        self._wake.set()
+
     def transfer_leadership(self, to: int) -> None:
         """Let another voter lead. Raises raft.Refused."""
         assert self._node is not None, "start() first"

@@ -63,9 +63,11 @@ def test_second_process_with_the_same_id_is_kept_out_until_the_first_is_gone(
     with Cluster(tmp_path, 1) as cluster:
         first = cluster.join(2)
         cluster.wait_settled()
-        shutil.copytree(first.data_dir, tmp_path / "copy" / "data")
-
-        with BrokerProcess(tmp_path / "copy", start=False, broker__id=2, **FAST_TIMINGS) as second:
+        seeds = first.overrides["raft__seeds"]
+        second = BrokerProcess(
+            tmp_path / "second", start=False, broker__id=2, raft__seeds=seeds, **FAST_TIMINGS
+        )
+        with second:
             second.spawn()
             wait_until(
                 lambda: "broker 2 is connected already, from 127.0.0.1:" in second.output,
@@ -77,6 +79,19 @@ def test_second_process_with_the_same_id_is_kept_out_until_the_first_is_gone(
 
             cluster.kill(2)
             second.wait_serving()
+
+
+def test_observer_that_lost_its_data_begins_anew(tmp_path: Path) -> None:
+    with Cluster(tmp_path, 1) as cluster:
+        observer = cluster.join(2)
+        cluster.wait_settled()
+        cluster.kill(2)
+        shutil.rmtree(observer.data_dir)
+
+        cluster.restart(2)
+
+        views = cluster.wait_settled()
+        assert [each["id"] for each in views[0]["raft"]["observers"]] == [2]
 
 
 def test_broker_of_another_cluster_is_refused_and_both_sides_say_why(tmp_path: Path) -> None:
