@@ -243,7 +243,7 @@ class Controller:
         for partition, entry in enumerate(topic.partitions):
             after = settle(entry, view, rules)
             if after is entry and (entry.adding or entry.removing):
-                after = complete(entry, view)
+                after = complete(entry, view, rules.min_insync_replicas)
             if after is entry and balances:
                 after = prefer(entry, view)
             if after is not entry:

@@ -1,8 +1,11 @@
 """Moving a partition to other brokers (KIP-455). Pure: from one entry to the next.
 
 Rules: the replicas of a reassignment under way are the target's, then those that go; new ones copy,
-and when all of them are in the ISR the old ones go. What is asked last holds: a new target replaces
-the one before, none cancels it. The ISR never loses its last member to it.
+and when all of them are in the ISR, and enough of the target are for `min.insync.replicas`, the old
+ones go. What is asked last holds: a new target replaces the one before, none cancels it. Whoever
+has every committed record goes only then: also one that a target before had brought, which is among
+the adding and the removing for that while (Kafka drops it at once, and with it, now and then, the
+only other copy of what was confirmed).
 """
 
 from collections.abc import Collection
@@ -32,41 +35,36 @@ def check_target(target: tuple[int, ...], known: Collection[int]) -> None:
 def retarget(entry: PartitionEntry, target: tuple[int, ...] | None) -> PartitionEntry:
     """The entry on its way to `target`, or back to what it was (None).
 
-    A leader that is no replica any more leads no more; whom else is the controller's to say.
-    Raises KafkaError(no_reassignment_in_progress | invalid_replica_assignment).
+    Raises KafkaError(no_reassignment_in_progress).
     """
     before = original(entry)
     if target is None:
         if not entry.is_reassigning:
             raise KafkaError(ErrorCode.no_reassignment_in_progress, "nothing to cancel")
         target = before
-    removing = tuple(each for each in before if each not in target)
+    needed = {*before, *entry.isr, *entry.elr}
+    removing = tuple(each for each in entry.replicas if each in needed and each not in target)
     replicas = (*target, *removing)
-    isr = tuple(each for each in entry.isr if each in replicas)
-    if entry.isr and not isr:
-        raise KafkaError(
-            ErrorCode.invalid_replica_assignment,
-            f"only brokers {list(entry.isr)} have every record: they cannot all be left out",
-        )
-    leader = entry.leader if entry.leader in replicas else NO_LEADER
-    return replace(
-        led_by(entry, leader, isr, tuple(each for each in entry.elr if each in replicas)),
-        replicas=replicas,
-        adding=tuple(each for each in target if each not in before),
-        removing=removing,
-    )
+    adding = tuple(each for each in replicas if each not in before)
+    return replace(entry, replicas=replicas, adding=adding, removing=removing)
 
 
-def complete(entry: PartitionEntry, brokers: Liveness) -> PartitionEntry:
+def complete(
+    entry: PartitionEntry, brokers: Liveness, min_insync_replicas: int = 1
+) -> PartitionEntry:
     """The entry without the replicas that go, once the new ones are in sync; else itself."""
-    if not entry.is_reassigning or not set(entry.adding) <= set(entry.isr):
-        return entry
+    target = entry.target
     isr = tuple(each for each in entry.isr if each not in entry.removing)
+    came = set(entry.adding) - set(entry.removing)
+    if not entry.is_reassigning or not came <= set(isr):
+        return entry
+    if len(isr) < min(min_insync_replicas, len(target)):
+        return entry
     leader = entry.leader
-    if leader in entry.removing:
-        leader = first(entry.target, brokers.live.intersection(isr))
+    if leader in entry.removing or leader == NO_LEADER:
+        leader = first(target, brokers.live.intersection(isr))
     if not isr or leader == NO_LEADER:
         return entry
     elr = tuple(each for each in entry.elr if each not in entry.removing)
     moved = led_by(entry, leader, isr, elr)
-    return replace(moved, replicas=entry.target, adding=(), removing=())
+    return replace(moved, replicas=target, adding=(), removing=())

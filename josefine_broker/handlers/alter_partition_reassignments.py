@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.core.changes import ReassignItem, ReassignPartitions
-from josefine_broker.core.image import PartitionEntry
 from josefine_broker.core.proposals import Proposal
 from josefine_broker.core.reassignment import check_target, retarget
 from josefine_broker.handlers.context import Context, RequestInfo
@@ -20,6 +19,8 @@ class _Wish(NamedTuple):
     topic: str
     partition: int
     outcome: ReassignItem | KafkaError
+    target: tuple[int, ...] = ()
+    """Where the partition will be, of a cancellation too."""
 
 
 def handle(
@@ -54,24 +55,19 @@ def _wishes(ctx: Context, request: e.AlterPartitionReassignmentsRequest) -> list
     for topic in request.topics:
         for wanted in topic.partitions:
             index = wanted.partition_index
-            outcome: ReassignItem | KafkaError
             try:
                 if times[topic.name, index] > 1:
                     raise KafkaError(
                         ErrorCode.invalid_request, "the partition is named more than once"
                     )
-                outcome = _item(
-                    ctx, topic.name, wanted, keeps_count=not request.allow_replication_factor_change
-                )
+                keeps_count = not request.allow_replication_factor_change
+                wishes.append(_wish(ctx, topic.name, wanted, keeps_count=keeps_count))
             except KafkaError as error:
-                outcome = error
-            wishes.append(_Wish(topic.name, index, outcome))
+                wishes.append(_Wish(topic.name, index, error))
     return wishes
 
 
-def _item(
-    ctx: Context, name: str, wanted: e.ReassignablePartition, *, keeps_count: bool
-) -> ReassignItem:
+def _wish(ctx: Context, name: str, wanted: e.ReassignablePartition, *, keeps_count: bool) -> _Wish:
     index, target = wanted.partition_index, wanted.replicas
     entry = ctx.image.partition(name, index)
     if entry is None:
@@ -83,8 +79,9 @@ def _item(
                 ErrorCode.invalid_replication_factor,
                 f"the partition has {len(entry.target)} replicas and would have {len(target)}",
             )
-    retarget(entry, target)
-    return ReassignItem(ctx.image.topics[name].topic_id, index, target)
+    moving = retarget(entry, target)
+    item = ReassignItem(ctx.image.topics[name].topic_id, index, target)
+    return _Wish(name, index, item, moving.target)
 
 
 def _error(ctx: Context, wish: _Wish, proposals: list[Proposal]) -> KafkaError | None:
@@ -98,15 +95,11 @@ def _error(ctx: Context, wish: _Wish, proposals: list[Proposal]) -> KafkaError |
     entry = None if topic is None else topic.partitions[item.partition]
     if entry is None:
         return KafkaError(ErrorCode.unknown_topic_or_partition, "the topic was deleted meanwhile")
-    if _is_under_way(entry, item.target):
+    if entry.target == wish.target:
         return None
     return KafkaError(
         ErrorCode.invalid_replica_assignment, "the partition changed meanwhile: look and ask again"
     )
-
-
-def _is_under_way(entry: PartitionEntry, target: tuple[int, ...] | None) -> bool:
-    return not entry.is_reassigning if target is None else entry.target == target
 
 
 def _answer(

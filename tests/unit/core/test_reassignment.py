@@ -1,10 +1,11 @@
 """Moving partitions (KIP-455)."""
 
+from dataclasses import replace
+
 import pytest
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.core.elections import Liveness
-from josefine_broker.core.image import NO_LEADER
 from josefine_broker.core.reassignment import complete, retarget
 from tests.unit.core.images import broker, partition
 
@@ -40,7 +41,7 @@ def test_leader_that_stays_keeps_its_epoch() -> None:
 
 
 def test_cancelling_goes_back_to_the_replicas_before() -> None:
-    moving = partition((3, 1, 2), leader=1, isr=(1, 2, 3), adding=(3,), removing=(2,))
+    moving = partition((3, 1, 2), leader=1, isr=(1, 2), adding=(3,), removing=(2,))
 
     back = retarget(moving, None)
 
@@ -63,21 +64,42 @@ def test_second_target_replaces_the_first_and_starts_from_the_original() -> None
     assert (again.replicas, again.adding, again.removing) == ((2, 5, 1), (5,), (1,))
 
 
-def test_leader_among_the_dropped_leads_no_more() -> None:
+def test_replica_that_came_goes_back_only_when_enough_others_are_in_sync() -> None:
+    """It may have the only other copy of what was confirmed."""
     moving = partition((3, 1, 2), leader=3, isr=(3, 1), adding=(3,), removing=(2,))
 
     back = retarget(moving, None)
 
-    assert (back.leader, back.leader_epoch, back.isr) == (NO_LEADER, 4, (1,))
+    assert (back.replicas, back.isr, back.leader) == ((1, 2, 3), (3, 1), 3)
+    assert (back.adding, back.removing, back.target) == ((3,), (3,), (1, 2))
+    assert complete(back, ALL, 2) is back
+
+    caught_up = replace(back, isr=(3, 1, 2))
+    done = complete(caught_up, ALL, 2)
+
+    assert (done.replicas, done.isr, done.leader, done.leader_epoch) == ((1, 2), (1, 2), 1, 4)
+    assert not done.is_reassigning
 
 
-def test_last_member_in_sync_cannot_be_dropped() -> None:
-    moving = partition((3, 1, 2), leader=3, isr=(3,), adding=(3,), removing=(2,))
+def test_cancelling_again_while_it_goes_back_changes_nothing() -> None:
+    back = retarget(partition((3, 1, 2), leader=3, isr=(3, 1), adding=(3,), removing=(2,)), None)
 
-    with pytest.raises(KafkaError) as raised:
-        retarget(moving, None)
+    assert retarget(back, None) == back
+    assert retarget(replace(back, isr=(1,), leader=1), None).is_reassigning is False
 
-    assert raised.value.code is ErrorCode.invalid_replica_assignment
+
+def test_eligible_replica_is_kept_until_the_move_is_complete() -> None:
+    moving = partition((3, 1, 2), leader=1, isr=(1,), elr=(3,), adding=(3,), removing=(2,))
+
+    assert retarget(moving, (1, 4)).removing == (3, 2)
+
+
+def test_move_is_not_complete_while_too_few_of_the_target_are_in_sync() -> None:
+    moving = partition((3, 4, 1), leader=1, isr=(1, 3), adding=(3,), removing=(1,))
+
+    assert complete(moving, ALL, 2) is moving
+    assert complete(moving, ALL, 1).replicas == (3, 4)
+    assert complete(replace(moving, isr=(1, 3, 4)), ALL, 3).replicas == (3, 4)
 
 
 def test_reassignment_waits_while_no_target_replica_can_lead() -> None:
