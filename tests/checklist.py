@@ -16,18 +16,13 @@ ROWS_FILE = TESTS / "checklist_rows.txt"
 CLAIM = re.compile(r"[Cc]hecklist rows? ([0-9][0-9, –-]*(?:and [0-9]+)?)")
 
 LATER: dict[range, str] = {
-    range(1, 12): "one voter runs today; the full chained Raft and the cluster are the next issues",
-    range(14, 17): "needs the cluster of several brokers",
     range(23, 24): "groups with members come after the cluster",
     range(25, 26): "groups with members come after the cluster",
-    range(34, 38): "needs replication between brokers",
     range(38, 39): "compaction comes with the coordinators' topics; retention works",
-    range(39, 40): "needs the cluster of several brokers",
     range(40, 55): "the text protocol is a later issue",
     range(55, 74): "the journal is a later issue",
     range(74, 87): "the journal's replicator is a later issue",
     range(92, 93): "verbs for groups, journal and replicator come with those parts",
-    range(94, 95): "partition and clock faults come with the cluster",
     range(
         95, 96
     ): "replication factors come with the cluster; ./build.sh bench prints today's figures",

@@ -15,7 +15,7 @@ PARTITIONS = 3
 
 @pytest.mark.parametrize("victim", ["leader", "controller"])
 def test_killed_broker_costs_no_acknowledged_record(tmp_path: Path, victim: str) -> None:
-    """Checklist row 36."""
+    """Checklist rows 36 and 94."""
     with Cluster(tmp_path, **REPLICATED) as cluster:
         with BlockingClient(cluster.bootstrap) as client:
             client.create_topics([NewTopic("load", partitions=PARTITIONS)])

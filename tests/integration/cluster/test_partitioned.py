@@ -43,7 +43,7 @@ def _loaded(cluster: NamespaceCluster) -> Workload:
 def test_broker_that_was_cut_off_lost_nothing_that_was_acknowledged(
     cluster: NamespaceCluster, victim: str
 ) -> None:
-    """Checklist row 4."""
+    """Checklist rows 4 and 94."""
     with _loaded(cluster) as load:
         who = cluster.controller() if victim == "controller" else cluster.leader_of("load")
         cluster.lab.cut(who)
@@ -62,7 +62,7 @@ def test_broker_that_was_cut_off_lost_nothing_that_was_acknowledged(
 def test_minority_alone_commits_nothing_and_follows_when_it_is_back(
     cluster: NamespaceCluster,
 ) -> None:
-    """Checklist row 4."""
+    """Checklist rows 4 and 94."""
     who = cluster.controller()
     height = cluster.view(who)["raft"]["commit"]
     cluster.lab.cut(who)

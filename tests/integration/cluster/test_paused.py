@@ -13,7 +13,7 @@ from tests.support.workload import Workload, check, read_back
 
 @pytest.mark.parametrize("victim", ["leader", "controller"])
 def test_broker_that_stood_still_comes_back_as_a_follower(tmp_path: Path, victim: str) -> None:
-    """Checklist row 36."""
+    """Checklist rows 36 and 94."""
     with Cluster(tmp_path, **REPLICATED) as cluster:
         with BlockingClient(cluster.bootstrap) as client:
             client.create_topics([NewTopic("load", partitions=1)])

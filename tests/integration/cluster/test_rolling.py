@@ -12,6 +12,7 @@ PARTITIONS = 3
 
 
 def test_rolling_restart_loses_nothing_and_stops_nobody(tmp_path: Path) -> None:
+    """Checklist row 93."""
     with Cluster(tmp_path, **REPLICATED) as cluster:
         with BlockingClient(cluster.bootstrap) as client:
             client.create_topics([NewTopic("load", partitions=PARTITIONS)])

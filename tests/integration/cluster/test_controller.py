@@ -1,0 +1,61 @@
+"""The controller is the Raft leader: there is one, another takes over, the old one follows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka.admin import AdminClient
+
+from josefine_broker.client.io_blocking import BlockingClient, NewTopic
+from tests.support.cluster import REPLICATED, Cluster
+from tests.support.waiting import wait_until
+
+ELECTED_WITHIN_S = 5.0
+
+
+def _agreed(cluster: Cluster, ids: tuple[int, ...]) -> tuple[int, int] | None:
+    """(leader, term) once these brokers name the same."""
+    views: list[dict[str, Any]] = [cluster.view(id_) for id_ in ids]
+    said = {(each["raft"]["leader"], each["raft"]["term"]) for each in views if each}
+    if len(said) != 1 or not all(views):
+        return None
+    (leader, term) = said.pop()
+    return (leader, term) if leader in ids else None
+
+
+def _topics(cluster: Cluster, id_: int) -> set[str]:
+    admin = AdminClient({"bootstrap.servers": cluster.broker(id_).bootstrap, "log_level": 0})
+    return set(admin.list_topics(timeout=10).topics)
+
+
+def test_one_controller_and_a_new_one_within_five_seconds(tmp_path: Path) -> None:
+    """Checklist rows 1-3, 14 and 15."""
+    with Cluster(tmp_path, **REPLICATED) as cluster:
+        first, term = wait_until(
+            lambda: _agreed(cluster, cluster.voters), ELECTED_WITHIN_S, "one controller"
+        ) or (0, 0)
+        with BlockingClient(cluster.bootstrap) as client:
+            client.create_topics([NewTopic("before", partitions=3)])
+
+        cluster.kill(first)
+        left = tuple(each for each in cluster.voters if each != first)
+        second, later = wait_until(
+            lambda: _agreed(cluster, left), ELECTED_WITHIN_S, "another controller"
+        ) or (0, 0)
+        assert later > term
+        assert "before" in _topics(cluster, second)
+        with BlockingClient(cluster.broker(second).bootstrap) as client:
+            client.create_topics([NewTopic("after", partitions=3, replication_factor=2)])
+        wait_until(
+            lambda: {each["leader"] for each in cluster.view(second)["partitions"]} <= set(left),
+            30,
+            "leaders among those that live",
+        )
+
+        cluster.restart(first)
+        views = cluster.wait_settled()
+        roles = {view["broker_id"]: view["raft"]["role"] for view in views}
+        assert sorted(roles.values()) == ["follower", "follower", "leader"]
+        assert len({(v["raft"]["head"], v["raft"]["commit"]) for v in views}) == 1
+        assert {"before", "after"} <= _topics(cluster, first)
