@@ -134,13 +134,14 @@ def _check_features(image: MetadataImage, change: RegisterBroker) -> None:
 
 def _set_features(image: MetadataImage, levels: tuple[FeatureLevel, ...], at: At) -> MetadataImage:
     features = dict(image.features)
-    for name, previous, level in levels:
+    for wanted in levels:
+        name, previous, level = wanted
         known = features.get(name, 0)
         if known != previous:
             raise KafkaError(
                 ErrorCode.invalid_update_version, f"'{name}' is at {known} by now, not {previous}"
             )
-        check_level(image.brokers.values(), name, level)
+        check_level(image.brokers.values(), wanted)
         features[name] = level
     features = {name: level for name, level in features.items() if level}
     return replace(image, features=features, features_epoch=at.height)

@@ -1,13 +1,29 @@
 """Features that the cluster finalizes (KIP-584): what the brokers of one cluster may say to each
-other is bounded by levels that all of them understand.
+other is bounded by levels that all of them understand. Level 0 is the absence of one.
 
-A rolling upgrade replaces every broker's code first and raises the level then (UpdateFeatures); a
-broker that does not understand a finalized level cannot register. Level 0 is the absence of one.
+How a second version of anything comes (a change, a field of the image, a message between brokers):
+
+1. The new code reads versions 1 and 2 and says so: `SUPPORTED` becomes (1, 2). It writes 1 while
+   `image.features[JOSEFINE_VERSION]` is 1; so `encode_change` and `to_bytes` take the level.
+2. A rolling restart gives every broker the new code; each registers as able to do (1, 2). Blocks,
+   snapshots and messages are still of version 1, so old and new brokers work side by side, and any
+   broker may go back to the old code.
+3. `UpdateFeatures` to 2 is committed only when every registered broker understands it. From that
+   block on old code cannot register (UNSUPPORTED_VERSION), so nobody meets what it cannot read.
+4. A proposer writes version 2 once its *own* image says 2. What was proposed as 1 before and is
+   committed after is read all the same.
+5. The level does not go down again: blocks and snapshots of version 2 stay where they are.
+6. The code after next may drop version 1 (`SUPPORTED` (2, 3)): it joins clusters at 2 and above,
+   and starts from a snapshot that was written at 2.
+
+A broker without this discipline finds a block it does not understand and stops (`apply_block`):
+skipping it would fork the image.
 """
 
 from collections.abc import Iterable
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.core.changes import FeatureLevel
 from josefine_broker.core.image import BrokerEntry, FeatureRange
 
 JOSEFINE_VERSION = "josefine.version"
@@ -22,10 +38,16 @@ def understands(features: Iterable[FeatureRange], name: str, level: int) -> bool
     return any(each.name == name and each.min_level <= level <= each.max_level for each in features)
 
 
-def check_level(brokers: Iterable[BrokerEntry], name: str, level: int) -> None:
-    """Raises KafkaError(invalid_update_version) naming the first broker that cannot follow."""
-    if level < 0 or (level == 0 and name == JOSEFINE_VERSION):
+def check_level(brokers: Iterable[BrokerEntry], wanted: FeatureLevel) -> None:
+    """Raises KafkaError(invalid_update_version): whoever cannot follow is named."""
+    name, previous, level = wanted
+    if level < 0:
         raise KafkaError(ErrorCode.invalid_update_version, f"'{name}' cannot be at level {level}")
+    if name == JOSEFINE_VERSION and level < previous:
+        raise KafkaError(
+            ErrorCode.invalid_update_version,
+            f"'{name}' does not go back from {previous} to {level}: what was written stays",
+        )
     for broker in brokers:
         if level > 0 and not understands(broker.features, name, level):
             raise KafkaError(

@@ -56,12 +56,13 @@ def _level(ctx: Context, wanted: e.FeatureUpdateKey) -> FeatureLevel:
     previous = ctx.image.features.get(name, 0)
     if wanted.upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         raise _bad(f"'{name}': no upgrades of type {wanted.upgrade_type}")
-    check_level(ctx.image.brokers.values(), name, level)
+    change = FeatureLevel(name, previous, level)
+    check_level(ctx.image.brokers.values(), change)
     if level < previous and wanted.upgrade_type == UPGRADE:
         raise _bad(f"'{name}' is at {previous}: going down to {level} must be asked for as such")
     if level > previous and wanted.upgrade_type != UPGRADE:
         raise _bad(f"'{name}' is at {previous}: {level} is no downgrade")
-    return FeatureLevel(name, previous, level)
+    return change
 
 
 def _bad(message: str) -> KafkaError:

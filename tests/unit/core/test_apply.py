@@ -145,11 +145,14 @@ def test_feature_level_is_compared_with_what_its_proposer_saw() -> None:
     assert refused(image, level("josefine.version", 1, 2)) is ErrorCode.invalid_update_version
 
 
-def test_feature_can_be_taken_away_but_for_the_one_that_all_formats_hang_on() -> None:
-    image = replace(image_of(), features={"josefine.version": 1, "other": 1})
+def test_feature_goes_down_but_for_the_one_that_all_formats_hang_on() -> None:
+    """Blocks and snapshots of the higher version stay."""
+    image = image_of(brokers=[broker(1, features=V12)])
+    image = replace(image, features={"josefine.version": 2, "other": 1})
 
-    assert refused(image, level("josefine.version", 1, 0)) is ErrorCode.invalid_update_version
-    assert after(image, level("other", 1, 0)).features == {"josefine.version": 1}
+    assert refused(image, level("josefine.version", 2, 1)) is ErrorCode.invalid_update_version
+    assert refused(image, level("josefine.version", 2, 0)) is ErrorCode.invalid_update_version
+    assert after(image, level("other", 1, 0)).features == {"josefine.version": 2}
 
 
 def test_features_are_set_together_or_not_at_all() -> None:

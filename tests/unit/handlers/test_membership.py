@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from josefine_broker.base.errors import ErrorCode
-from josefine_broker.core.changes import CreateTopic
+from josefine_broker.core.changes import CreateTopic, RegisterBroker
 from josefine_broker.core.features import JOSEFINE_VERSION
 from josefine_broker.core.image import Address, FeatureRange
 from josefine_broker.core.parked import Parked
@@ -68,15 +68,15 @@ def test_unregistering_waits_for_the_block() -> None:
     assert again.response.error_code == ErrorCode.broker_id_not_registered
 
 
-def world_at(level: int, *, supports: int = 2, brokers: int = 1) -> World:
-    """A cluster at a level of josefine.version; every broker knows levels up to `supports`."""
+def world_at(level: int, *, brokers: int = 1, name: str = JOSEFINE_VERSION) -> World:
+    """A cluster at a level of a feature; every broker knows levels 1 and 2 of it."""
     world = World(brokers=brokers)
-    known = (FeatureRange(JOSEFINE_VERSION, 1, supports),)
+    known = (FeatureRange(name, 1, 2),)
     image = world.ctx.image
     world.ctx.image = replace(
         image,
         brokers={key: replace(each, features=known) for key, each in image.brokers.items()},
-        features={JOSEFINE_VERSION: level},
+        features={name: level},
         features_epoch=3,
     )
     return world
@@ -104,6 +104,36 @@ def test_level_is_raised_when_every_broker_understands_it() -> None:
     assert world.ctx.image.features_epoch == world.height
 
 
+def test_rolling_upgrade_raises_the_level_last_and_shuts_old_code_out() -> None:
+    """Old brokers, then mixed ones, then new ones; then the level; then no old one any more."""
+    world = World(brokers=2)
+    old, new = (FeatureRange(JOSEFINE_VERSION, 1, top) for top in (1, 2))
+
+    def restart(broker_id: int, known: FeatureRange) -> ErrorCode:
+        before = world.ctx.image.brokers[broker_id].epoch
+        world.propose(
+            RegisterBroker(
+                broker_id=broker_id,
+                incarnation=f"again {world.height}",
+                endpoints=(),
+                features=(known,),
+            )
+        )
+        is_in = world.ctx.image.brokers[broker_id].epoch > before
+        return ErrorCode.none if is_in else ErrorCode.unsupported_version
+
+    assert update(world, 2).error_code == BAD_LEVEL
+    assert restart(1, new) == ErrorCode.none
+    assert update(world, 2).error_code == BAD_LEVEL, "broker 2 runs the old code"
+    assert restart(1, old) == ErrorCode.none, "nothing was written that it could not read"
+    assert restart(1, new) == restart(2, new) == ErrorCode.none
+
+    assert update(world, 2).error_code == ErrorCode.none
+
+    assert restart(2, old) == ErrorCode.unsupported_version
+    assert restart(2, new) == ErrorCode.none
+
+
 def test_level_that_one_broker_does_not_understand_is_refused() -> None:
     """A rolling upgrade ends with the last broker's code, not before."""
     world = world_at(1, brokers=2)
@@ -129,11 +159,21 @@ def test_level_is_not_changed_the_wrong_way(wanted: int, kind: int) -> None:
 
 
 def test_level_goes_down_when_asked_for_as_a_downgrade_and_not_up() -> None:
-    world = world_at(2)
+    world = world_at(2, name="other")
 
-    assert update(world, 1, SAFE_DOWNGRADE).error_code == ErrorCode.none
-    assert level(world) == 1
-    assert update(world, 2, SAFE_DOWNGRADE).error_code == BAD_LEVEL
+    assert update(world, 1, UPGRADE, "other").error_code == BAD_LEVEL
+    assert update(world, 1, SAFE_DOWNGRADE, "other").error_code == ErrorCode.none
+    assert world.ctx.image.features == {"other": 1}
+    assert update(world, 2, SAFE_DOWNGRADE, "other").error_code == BAD_LEVEL
+
+
+def test_level_that_formats_hang_on_never_goes_down() -> None:
+    answer = update(world_at(2), 1, SAFE_DOWNGRADE)
+
+    assert answer.error_code == BAD_LEVEL
+    assert answer.error_message == (
+        "'josefine.version' does not go back from 2 to 1: what was written stays"
+    )
 
 
 def test_level_that_is_there_already_and_a_check_only_propose_nothing() -> None:
