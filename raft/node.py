@@ -201,7 +201,7 @@ class Node:
             raise Refused("only the leader knows what others have")
         if learner not in core.members.learners:
             raise Refused(f"node {learner} is not a learner")
-        core.leading.progress.pop(learner, None)
+        replication.begin_anew(core, core.leading, learner)
 
     def compact(self, data: bytes, last: BlockId | None = None) -> None:
         """`data` is the host's state machine as of block `last`: forget the blocks up to there.

@@ -33,11 +33,12 @@ class Progress:
         "next",
         "probe_out",
         "round",
+        "since_round",
         "snapshot",
         "snapshot_offset",
     )
 
-    def __init__(self, next_height: Height, now_ms: int) -> None:
+    def __init__(self, next_height: Height, now_ms: int, *, since_round: int = 0) -> None:
         self.flow = Flow.PROBE
         self.match: Height | None = None
         """Highest block it acknowledged in our term; None before the first answer."""
@@ -47,6 +48,8 @@ class Progress:
         self.probe_out = False
         self.commit_sent: Height = Height(-1)
         self.round = 0
+        self.since_round = since_round
+        """Answers to earlier rounds are from a life that the follower has forgotten."""
         self.answered_ms = now_ms
         self.snapshot: Snapshot | None = None
         self.snapshot_offset = 0

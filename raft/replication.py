@@ -15,6 +15,7 @@ from raft.snapshots import begin_snapshot, on_snapshot_chunk, send_chunk
 
 __all__ = [
     "advance_commit",
+    "begin_anew",
     "on_append",
     "on_append_answer",
     "on_snapshot_answer",
@@ -81,6 +82,16 @@ def replicate(core: Core) -> None:
             _send(core, leading, peer, progress, with_blocks=False)
     if core.requests.reads.has_queued and core.chain.commit.term == core.term:
         _ask_round(core, leading)
+
+
+def begin_anew(core: Core, leading: Leading, peer: NodeId) -> None:
+    """What it says from here on counts; what it said in its earlier life, and arrives late, not.
+
+    An answer carries the round of the message that it answers: a new round tells the two apart.
+    """
+    leading.round += 1
+    next_height = Height(core.chain.head.height + 1)
+    leading.progress[peer] = Progress(next_height, core.now_ms, since_round=leading.round)
 
 
 def _match_members(core: Core, leading: Leading) -> None:
@@ -220,7 +231,7 @@ def on_append_answer(core: Core, message: AppendAnswer) -> None:
     """Move this follower's window; maybe commit."""
     leading = core.leading
     progress = leading.progress.get(message.sender) if leading is not None else None
-    if leading is None or progress is None:
+    if leading is None or progress is None or message.round < progress.since_round:
         return
     _note_contact(core, leading, progress, message.round)
     if not message.accepted:
@@ -241,7 +252,7 @@ def on_snapshot_answer(core: Core, message: SnapshotAnswer) -> None:
     """The next chunk, or blocks again."""
     leading = core.leading
     progress = leading.progress.get(message.sender) if leading is not None else None
-    if leading is None or progress is None:
+    if leading is None or progress is None or message.round < progress.since_round:
         return
     _note_contact(core, leading, progress, message.round)
     if progress.snapshot is None or progress.snapshot.last != message.last:

@@ -217,6 +217,14 @@ def test_root_moves_only_to_a_committed_block() -> None:
         chain.move_root(run[1].id)
 
 
+def test_the_root_and_what_is_unknown_have_no_block() -> None:
+    chain = Chain()
+
+    for id_ in (GENESIS, BlockId(Term(1), Height(1))):
+        with pytest.raises(KeyError):
+            chain.block(id_)
+
+
 def test_last_at_most_bounds_term_and_height() -> None:
     chain = Chain()
     parent = GENESIS

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from raft import Height, Members, NodeId, Refused, Term
-from raft.messages import Append, AppendAnswer
-from tests.unit.raft.test_node_among_others import ME, One
+from raft import GENESIS, Height, Members, NodeId, Refused, Term
+from raft.messages import Append, AppendAnswer, SnapshotAnswer
+from tests.unit.raft.test_node_among_others import ME, One, only
 
 LEARNER = NodeId(9)
+HEARTBEAT_MS = 100
 
 
 def leader_with_a_learner_that_has_everything() -> One:
@@ -28,10 +29,10 @@ def test_learner_without_its_data_is_found_again_from_the_beginning() -> None:
     one = leader_with_a_learner_that_has_everything()
 
     one.node.forget_progress(LEARNER)
-    one.work()
+    probe = only(one.at(HEARTBEAT_MS), Append)
     root = one.node.status().root
     said = one.hear(
-        AppendAnswer, LEARNER, accepted=False, last=one.node.status().head, hint=root, round=0
+        AppendAnswer, LEARNER, accepted=False, last=probe.parent, hint=root, round=probe.round
     )
 
     appends = [each for each in said if isinstance(each, Append)]
@@ -39,6 +40,25 @@ def test_learner_without_its_data_is_found_again_from_the_beginning() -> None:
     assert [block.id.height for block in appends[0].blocks] == [
         Height(1 + each) for each in range(one.node.status().head.height)
     ]
+
+
+@pytest.mark.parametrize("accepted", [True, False])
+def test_late_answers_of_its_earlier_life_count_for_nothing(accepted: bool) -> None:
+    """Or a leader would believe what is lost, and count it when the learner becomes a voter."""
+    one = leader_with_a_learner_that_has_everything()
+    before = only(one.at(HEARTBEAT_MS), Append)
+    head = one.node.status().head
+
+    one.node.forget_progress(LEARNER)
+    said = one.hear(
+        AppendAnswer, LEARNER, accepted=accepted, last=head, hint=GENESIS, round=before.round
+    )
+    said += one.hear(
+        SnapshotAnswer, LEARNER, last=head, next_offset=0, done=True, round=before.round
+    )
+
+    assert said == []
+    assert one.node.followers()[LEARNER].match is None
 
 
 def test_without_that_what_it_acknowledged_is_never_sent_again() -> None:
