@@ -22,7 +22,7 @@ usage: ./build.sh VERB [ARGUMENTS]
   test sim --seeds N [--seed S] [--nodes N] [--jobs N]
                         lives of a simulated Raft cluster from seed S (0) on, instead of the tests
   lint                  ruff, mypy, import contracts, style rules
-  bench [NAME ...]      one JSON line per measure: broker, raft, spark (default: all)
+  bench [NAME ...]      one JSON line per measure: broker, cluster, raft, spark (default: all)
   docs                  write the generated pages again (COMPATIBILITY.md, docs/checklist.md, conf/)
 TEXT
 }

@@ -3,7 +3,7 @@
 Each connection has one request in flight and sends the next when the answer is whole, so requests
 per second on one connection are round trips. Run as its own process:
 
-    python -m tests.bench.load BOOTSTRAP TOPIC CONNECTIONS SECONDS [SIZE]
+    python -m tests.bench.load BOOTSTRAP TOPIC CONNECTIONS SECONDS [SIZE [ACKS]]
 
 Prints one JSON object: requests, seconds, and the median and 99th percentile of the round trip.
 """
@@ -26,12 +26,12 @@ ERROR_CODE_FROM_END = 4 + 2 + 4 + 8 + 8 + 8 + 2
 """throttle, message, record errors, log start, append time, base offset, then the code itself."""
 
 
-def frame(topic: str, size: int) -> bytes:
-    """A whole Produce request, acks=1, of one record of `size` bytes to partition 0."""
+def frame(topic: str, size: int, acks: int) -> bytes:
+    """A whole Produce request of one record of `size` bytes to partition 0."""
     record = Record(key=None, value=b"x" * size, headers=(), timestamp_ms=int(time.time() * 1000))
     batch = memoryview(build_batch([record]))
     part = ProducePartition(0, batch)
-    request = ProduceRequest(None, 1, 30_000, (ProduceTopic(topic, None, (part,)),))
+    request = ProduceRequest(None, acks, 30_000, (ProduceTopic(topic, None, (part,)),))
     return b"".join(codec.encode_request(apis.PRODUCE, VERSION, 1, "load", request))
 
 
@@ -76,12 +76,14 @@ class Loop(asyncio.Protocol):
             self.failed.set_result(reason)
 
 
-async def run(bootstrap: str, topic: str, connections: int, seconds: float, size: int) -> None:
+async def run(
+    bootstrap: str, topic: str, connections: int, seconds: float, size: int, acks: int
+) -> None:
     host, port = bootstrap.rsplit(":", 1)
     loop = asyncio.get_running_loop()
     round_trips: list[int] = []
     failed: asyncio.Future[str] = loop.create_future()
-    request = frame(topic, size)
+    request = frame(topic, size, acks)
     clients = [
         (await loop.create_connection(lambda: Loop(request, round_trips, failed), host, int(port)))[
             1
@@ -116,5 +118,6 @@ if __name__ == "__main__":
             int(sys.argv[3]),
             float(sys.argv[4]),
             int(sys.argv[5]) if len(sys.argv) > 5 else 100,
+            int(sys.argv[6]) if len(sys.argv) > 6 else 1,
         )
     )
