@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from josefine_broker.compose import (
     broker_settings,
@@ -29,7 +30,6 @@ from josefine_broker.config import BrokerConfig, HostPort
 from josefine_broker.core.image import MetadataImage
 from josefine_broker.handlers.blocks import to_be_hosted
 from josefine_broker.handlers.context import Context, new_context
-from josefine_broker.handlers.enrolling import DismissedError
 from josefine_broker.handlers.errors import error_response
 from josefine_broker.handlers.following import hear
 from josefine_broker.handlers.replication import check_isrs, isr_check_ms
@@ -111,11 +111,12 @@ class Node:
         await self._start_admin(ctx, manager, membership, server, admin_bound)
         register = registration(self.config, bound, socket.gethostname(), _url(admin_bound))
         register = replace(
-            register, clean=manager.clean_shutdown, previous_epoch=manager.previous_epoch
+            register, clean=manager.has_everything, previous_epoch=manager.previous_epoch
         )
         # Not on the loop that has to answer the other brokers: after a crash this reads the data.
         await asyncio.to_thread(hosting.prepare, to_be_hosted(ctx))
         await membership.enrol(register, say)
+        manager.mark_running(ctx.broker_epoch)
         _say_recovered(manager, say)
         for (topic, index), reason in ctx.unopened.items():
             say(f"offline: {topic}-{index}: {reason}")
@@ -158,7 +159,9 @@ class Node:
 
         flusher = Flusher(failed)
         files = RealFiles(self.config.broker.data_dir)
-        manager = LogManager(files, schedule=flusher.submit, close_threads=CLOSE_THREADS)
+        manager = LogManager(
+            files, schedule=flusher.submit, close_threads=CLOSE_THREADS, boot_id=_boot_id()
+        )
         hosting = Hosting(manager, self._clock)
         self._undo.push_async_callback(self._close_logs, flusher, hosting)
         return manager, hosting
@@ -315,7 +318,7 @@ class Node:
         """A broken invariant: stop serving from state that is not what it says it is."""
         if self.fatal is None:
             self.fatal = error
-            if not isinstance(error, DismissedError):
+            if not isinstance(error, Exception):
                 log.error("broken invariant", exc_info=error)
             self._on_fatal()
 
@@ -336,6 +339,14 @@ def _url(admin: Bound | None) -> str | None:
 def _new_cluster_id() -> str:
     """22 characters, in the form of Kafka's own cluster ids."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")
+
+
+def _boot_id() -> str:
+    """Another after each start of the machine; empty where the system does not tell."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except OSError:
+        return ""
 
 
 def _say_recovered(manager: LogManager, say: Say) -> None:

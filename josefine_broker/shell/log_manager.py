@@ -8,6 +8,8 @@ power cut left it without a readable identity, it begins anew. A deleted partiti
 once and a crash finishes later.
 `clean-shutdown.marker` is written by `close` with the broker epoch of that process, and taken away
 by the next start: a directory put back from an older copy names an older epoch (KIP-966).
+`running.marker` has the epoch of the process that serves, and the boot of its machine: a process
+that was killed has lost nothing of what it wrote while the machine runs on.
 """
 
 import json
@@ -42,7 +44,8 @@ CLEAN_SHUTDOWN_FILE = "clean-shutdown.marker"
 DELETED_PREFIX = "~deleted."
 
 FORMAT_VERSION = 1
-_KIND_CLEAN_SHUTDOWN = 4
+RUNNING_FILE = "running.marker"
+_KIND_CLEAN_SHUTDOWN, _KIND_RUNNING = 4, 6
 _MARKER = struct.Struct(">q")
 NO_EPOCH = -1
 
@@ -59,13 +62,20 @@ class LogManager:
     """Opens, creates and deletes partition logs. One per broker."""
 
     def __init__(
-        self, files: Files, *, schedule: Callable[[Job], None] = run_now, close_threads: int = 1
+        self,
+        files: Files,
+        *,
+        schedule: Callable[[Job], None] = run_now,
+        close_threads: int = 1,
+        boot_id: str = "",
     ) -> None:
         """Notes whether the last shutdown was clean and finishes interrupted deletions.
 
         A disk serves syncs of several threads together: 8 close 1,000 logs ten times as fast as
-        one. Raises OSError.
+        one. `boot_id` is another after each start of the machine; empty: not known. Raises OSError.
         """
+        self._boot_id = boot_id
+        self._is_marked = False
         self._close_threads = close_threads
         self.files = self._files = files
         self.schedule = self._schedule = schedule
@@ -78,8 +88,8 @@ class LogManager:
         self.first_start = not any(self._is_partition(name) for name in names)
         marker = self._take_marker()
         self.clean_shutdown = marker is not None or self.first_start
-        self.previous_epoch = NO_EPOCH if marker is None else marker
-        """Broker epoch of the process that stopped cleanly."""
+        self.previous_epoch = self._epoch_of_killed() if marker is None else marker
+        """Broker epoch of the last process, if all that it wrote is here; else NO_EPOCH."""
         for name in names:
             if name.startswith(DELETED_PREFIX):
                 files.remove_tree(name)
@@ -101,6 +111,33 @@ class LogManager:
         if payload is None or len(payload) != _MARKER.size:
             return None
         return int(_MARKER.unpack(payload)[0])
+
+    def _epoch_of_killed(self) -> int:
+        try:
+            payload = read_checked(self._files, RUNNING_FILE, _KIND_RUNNING, 1)
+        except CorruptData:
+            payload = None
+        if payload is None or not self._boot_id or len(payload) < _MARKER.size:
+            return NO_EPOCH
+        same_boot = payload[_MARKER.size :] == self._boot_id.encode()
+        return int(_MARKER.unpack_from(payload)[0]) if same_boot else NO_EPOCH
+
+    @property
+    def has_everything(self) -> bool:
+        """Whether all that the last process wrote is here (KIP-966 asks for it): it stopped
+        cleanly, or was killed and the machine ran on."""
+        return self.clean_shutdown or self.previous_epoch != NO_EPOCH
+
+    def mark_running(self, broker_epoch: int) -> None:
+        """This process serves under that epoch. Raises OSError."""
+        payload = _MARKER.pack(broker_epoch) + self._boot_id.encode()
+        write_checked(self._files, RUNNING_FILE, _KIND_RUNNING, 1, payload)
+        self._is_marked = True
+
+    def _unmark(self) -> None:
+        """After a failed sync the kernel may have dropped what was written (fsyncgate)."""
+        self._is_marked = False
+        self._files.remove(RUNNING_FILE)
 
     def found(self) -> list[FoundPartition]:
         """Every partition on disk. Raises CorruptData naming a `partition.json` that is damaged."""
@@ -288,6 +325,8 @@ class LogManager:
 
     def flush_due(self, now_ms: int) -> int:
         """Schedule the flushes that `flush.ms` asks for; how many."""
+        if self._is_marked and any(log.failure for log in self._logs.values()):
+            self._unmark()
         return sum(log.flush_if_due(now_ms) for log in self._logs.values())
 
     def apply_retention(self, now_ms: int, high_watermark: Callable[[TopicPartition], int]) -> int:

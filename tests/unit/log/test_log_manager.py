@@ -296,3 +296,71 @@ def test_log_that_failed_says_why_and_does_not_hinder_the_others() -> None:
     assert sound.log_start_offset == 1
     assert broken.failure.startswith(str(TP))
     assert sound.failure == ""
+
+
+def running(files: MemoryFiles, boot_id: str = "a", epoch: int = 7) -> LogManager:
+    manager = LogManager(files, boot_id=boot_id)
+    manager.mark_running(epoch)
+    append(open_one(manager), [b"a"])
+    return manager
+
+
+def test_killed_process_left_everything_while_its_machine_runs_on() -> None:
+    """KIP-966 asks what an unclean stop may have lost: kill -9 loses nothing of the page cache."""
+    files = MemoryFiles()
+    running(files)
+
+    again = LogManager(files, boot_id="a")
+
+    assert not again.clean_shutdown, "its logs are read anew all the same"
+    assert (again.has_everything, again.previous_epoch) == (True, 7)
+
+
+@pytest.mark.parametrize(("before", "now"), [("a", "b"), ("a", ""), ("", "")])
+def test_process_of_another_boot_may_have_lost_records(before: str, now: str) -> None:
+    files = MemoryFiles()
+    running(files, before)
+
+    again = LogManager(files, boot_id=now)
+
+    assert (again.has_everything, again.previous_epoch) == (False, -1)
+
+
+def test_process_that_never_served_leaves_the_mark_of_the_one_before() -> None:
+    """If it registered all the same, the cluster knows a later epoch than the mark."""
+    files = MemoryFiles()
+    running(files, epoch=7)
+    LogManager(files, boot_id="a")
+
+    assert LogManager(files, boot_id="a").previous_epoch == 7
+
+
+def test_failed_sync_takes_the_running_mark_away() -> None:
+    """The kernel may have dropped the pages and called them clean (fsyncgate)."""
+    files = MemoryFiles()
+    manager = running(files)
+    files.failing_sync = True
+    with pytest.raises(KafkaError):
+        next(log for _, log in manager).flush()
+
+    manager.flush_due(NOW_MS)
+
+    assert not LogManager(files, boot_id="a").has_everything
+
+
+def test_clean_stop_says_more_than_the_running_mark() -> None:
+    files = MemoryFiles()
+    running(files).close(broker_epoch=9)
+
+    again = LogManager(files, boot_id="b")
+
+    assert (again.has_everything, again.previous_epoch) == (True, 9)
+
+
+@pytest.mark.parametrize("content", [b"", b"x" * 50])
+def test_damaged_running_mark_says_nothing(content: bytes) -> None:
+    files = MemoryFiles()
+    running(files)
+    files.names["running.marker"].data[:] = content
+
+    assert not LogManager(files, boot_id="a").has_everything
