@@ -40,6 +40,8 @@ class Consumer(Client):
         self._rounds = 0
         self._ends: dict[Target, tuple[int, int]] = {}
         """The newest leader epoch and end that this consumer was told."""
+        self._curiosity = 0.1
+        """How likely it asks for the end next: more so when the leader may be a new one."""
 
     def start(self) -> None:
         """Work until the end of the world."""
@@ -56,7 +58,8 @@ class Consumer(Client):
         self._rounds += 1
         broker_id = self.leaders[target]
         is_one_for_ever = not target.name.startswith("extra")  # this API goes by name
-        if is_one_for_ever and broker_id >= 0 and self.rng.random() < 0.15:
+        if is_one_for_ever and broker_id >= 0 and self.rng.random() < self._curiosity:
+            self._curiosity = 0.1
             self._ask_end(broker_id, target)
             return
         if broker_id < 0 or self.rng.random() < 0.3:
@@ -77,6 +80,10 @@ class Consumer(Client):
         )
         self.ask(broker_id, FETCH, request, TIMEOUT_MS, partial(self._heard, target))
 
+    def _look_again(self) -> None:
+        self._curiosity = 0.7
+        self.after_ms(20, partial(self.refresh, self._next))
+
     def _ask_end(self, broker_id: int, target: Target) -> None:
         part = list_offsets.ListOffsetsPartition(partition_index=target.partition, timestamp=LATEST)
         topic = list_offsets.ListOffsetsTopic(name=target.name, partitions=(part,))
@@ -96,16 +103,18 @@ class Consumer(Client):
                     f"{facts.name}: the end was {end} in leader epoch {epoch}, now it is "
                     f"{answer.offset} in {answer.leader_epoch}"
                 )
-        self.after_ms(20, self._next)
+            self.after_ms(20, self._next)
+        else:
+            self._look_again()
 
     def _heard(self, target: Target, response: FetchResponse | None) -> None:
         if response is None or response.error_code or not response.topics:
-            self.after_ms(50, partial(self.refresh, self._next))
+            self._look_again()
             return
         answer = response.topics[0].partitions[0]
         if answer.error_code:
             self.world.met[f"consumer told {ErrorCode(answer.error_code).name}"] += 1
-            self.after_ms(50, partial(self.refresh, self._next))
+            self._look_again()
             return
         found = []
         for buffer in answer.records or ():

@@ -26,8 +26,8 @@ from tests.simulation.cluster.world import World
 
 __all__ = ["Life", "Total", "brokers_of", "live", "live_all", "simulate"]
 
-FOR_MS = 10_000
-"""Virtual time with faults: a birth, and then about six sessions of a broker."""
+FOR_MS = 8_000
+"""Virtual time: a calm birth, and then some five sessions of a broker with faults."""
 BROKEN_MAX = 10
 """A run ends after so many violations."""
 

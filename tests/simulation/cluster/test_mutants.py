@@ -25,7 +25,8 @@ from raft import InvariantBroken
 from tests.simulation.cluster.faults import Faults, draw_faults
 from tests.simulation.cluster.run import simulate
 
-SEEDS_MAX = 40
+SEEDS_MAX = 150
+FOR_MS = 10_000
 BROKEN = (AssertionError, InvariantBroken, Fatal, ValueError, KeyError, DismissedError)
 
 
@@ -40,9 +41,18 @@ class Mutant:
     faults: dict[str, float]
     """Strengths that these lives have besides what chance gives them."""
     brokers: int = 3
+    seed: int = 0
+    """Where the search begins: a seed that noticed, when it was last looked for."""
 
 
 STOPS = {"kill_per_second": 0.5, "pause_per_second": 0.4, "partition_per_second": 0.4}
+ELECTIONS = {
+    "kill_per_second": 0.8,
+    "pause_per_second": 0.8,
+    "restart_per_second": 3.0,
+    "connection_slow": 0.3,
+    "connection_break_per_second": 2.0,
+}
 LATE = {
     "raft_delay": 0.3,
     "raft_drop": 0.3,
@@ -144,7 +154,7 @@ MUTANTS = [
         function=get(Partition.knows_high_watermark),
         old="self.high_watermark >= self.epoch_start_offset",
         new="True",
-        faults=STOPS,
+        faults=ELECTIONS,
     ),
     Mutant(
         breaks="who joins an ISR has all that is committed",
@@ -223,9 +233,10 @@ def faults_for(mutant: Mutant, seed: int) -> Faults:
 def caught_by(mutant: Mutant) -> int | None:
     """The first seed whose life notices; None: none does."""
     with mutated(mutant):
-        for seed in range(SEEDS_MAX):
+        for seed in range(mutant.seed, mutant.seed + SEEDS_MAX):
+            faults = faults_for(mutant, seed)
             try:
-                simulate(seed, faults=faults_for(mutant, seed), brokers=mutant.brokers)
+                simulate(seed, FOR_MS, faults=faults, brokers=mutant.brokers)
             except BROKEN:
                 return seed
     return None

@@ -11,6 +11,10 @@ import pytest
 
 from tests.simulation.cluster.faults import CALM, COUNTED
 from tests.simulation.cluster.run import Life, Total, live_all, simulate
+from tests.simulation.cluster.world import World
+
+pytestmark = pytest.mark.timeout(900)
+"""Whichever test comes first lives all the lives."""
 
 SEEDS = range(200)
 
@@ -32,7 +36,6 @@ def lives() -> list[Life]:
     return lives
 
 
-@pytest.mark.timeout(900)
 def test_no_mixture_of_faults_breaks_a_promise(
     lives: list[Life], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -81,7 +84,9 @@ def test_a_seed_replays_byte_for_byte_in_another_process() -> None:
 
 
 def test_without_faults_nothing_is_refused_or_late() -> None:
-    world = simulate(1, faults=CALM)
+    world = World(1, brokers=3, faults=CALM)
+    world.scheduler.run(8_000)
+    world.settle()
 
     assert world.met["produce without an answer"] == 0
     assert not [what for what in world.met if what.startswith("producer told")]
