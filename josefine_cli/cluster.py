@@ -93,7 +93,7 @@ def up(
         cluster.start([id_ for id_ in sorted(cluster.brokers) if id_ not in old])
     except BaseException:
         if fresh:
-            shutil.rmtree(directory, ignore_errors=True)
+            cluster.discard()
         raise
     for id_ in sorted(cluster.brokers):
         broker = cluster.broker(id_)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -98,6 +99,14 @@ class LocalCluster:
         temporary.write_text(json.dumps(plain, indent=2) + "\n", encoding="utf-8")
         temporary.replace(path)
 
+    def discard(self) -> None:
+        """Take back a cluster that did not come to be, and nothing else that is there."""
+        for id_ in self.brokers:
+            shutil.rmtree(self.home(id_), ignore_errors=True)
+        (self.directory / STATE_FILE).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # not empty: it is somebody's
+            self.directory.rmdir()
+
     def broker(self, id_: int) -> LocalBroker:
         found = self.brokers.get(id_)
         if found is None:
@@ -132,6 +141,11 @@ class LocalCluster:
         taken = {self.brokers[id_].port for id_ in old}
         ports = _ports(new, first_port, taken)
         for id_ in new:
+            if self.home(id_).exists():
+                raise UsageError(
+                    f"{self.home(id_)} is there already, and is no broker of this cluster:"
+                    " choose another --directory"
+                )
             self.brokers[id_] = LocalBroker(
                 id=id_, port=ports[id_][0], raft_port=ports[id_][1], admin_port=ports[id_][2]
             )

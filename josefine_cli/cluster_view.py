@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,8 @@ ASK_TIMEOUT_S = 3.0
 COMPARE_S = 3.0
 """How long views are taken again while the images stand at different heights."""
 PAUSE_S = 0.1
+WILDCARDS = ("0.0.0.0", "::")
+"""Hosts that only the one who listens there understands."""
 
 View = dict[str, Any]
 """The body of `/cluster`."""
@@ -105,7 +108,7 @@ def first_view(urls: Sequence[str]) -> View:
 def take_survey(urls: Sequence[str], sleep: Callable[[float], None] = time.sleep) -> Survey:
     """Ask every broker that any of these knows, and compare their images."""
     first = first_view(urls)
-    admin = {each["id"]: each["admin"] for each in first["brokers"]}
+    admin = {each["id"]: admin_url(each) for each in first["brokers"]}
     admin.setdefault(first["broker_id"], next(iter(urls)))
     found = Survey(views={})
     deadline = time.monotonic() + COMPARE_S
@@ -120,6 +123,18 @@ def take_survey(urls: Sequence[str], sleep: Callable[[float], None] = time.sleep
     if not found.answering:
         raise UserError("no broker answers any more")
     return found
+
+
+def admin_url(broker: dict[str, Any]) -> str | None:
+    """Where to ask a broker; one that listens everywhere is asked where its clients find it."""
+    url: str | None = broker["admin"]
+    if url is None:
+        return None
+    where = urllib.parse.urlsplit(url)
+    if where.hostname not in WILDCARDS or not broker["endpoints"]:
+        return url
+    host = next(iter(broker["endpoints"].values())).rpartition(":")[0]
+    return f"{where.scheme}://{host}:{where.port}"
 
 
 def _ask_all(admin: dict[int, str | None]) -> dict[int, View | None]:

@@ -6,6 +6,7 @@ The tests share one local cluster and leave it whole; whoever grows or shrinks o
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -165,15 +166,32 @@ def test_a_directory_without_a_cluster_is_told(tmp_path: Path) -> None:
         assert "'josefine cluster up' makes one" in done.err
 
 
-def test_a_broker_that_cannot_start_is_quoted_and_nothing_is_left(tmp_path: Path) -> None:
-    local = Local(tmp_path / "cluster")
-    process = josefine_process(
-        "", "cluster", "up", "--port", "65536", "--directory", str(local.directory)
-    )
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 2
-    assert "65535" in err
-    assert not local.directory.exists()
+def test_a_broker_that_cannot_start_is_quoted_and_only_it_is_taken_back(tmp_path: Path) -> None:
+    """Somebody's files may be in that directory."""
+    (tmp_path / "mine").write_text("kept")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        process = josefine_process(
+            "", "cluster", "up", "--brokers", "1", "--port", str(port), "-d", str(tmp_path)
+        )
+        _, err = process.communicate(timeout=60)
+
+    assert process.returncode == 1
+    assert "broker 1 did not start" in err
+    assert str(port) in err
+    assert [each.name for each in tmp_path.iterdir()] == ["mine"]
+
+
+def test_a_directory_that_holds_something_else_is_not_taken(tmp_path: Path) -> None:
+    (tmp_path / "broker-1").mkdir()
+
+    done = Local(tmp_path).run("up", "--port", "0")
+
+    assert done.code == 2
+    assert "choose another --directory" in done.err
+    assert Local(tmp_path).run("up", "--port", "65500").code == 2
 
 
 def test_one_broker_grows_to_three_voters_and_gives_one_up(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from josefine_cli.cluster_view import Survey, problems, role
+from josefine_cli.cluster_view import Survey, admin_url, problems, role
 
 
 def view(
@@ -88,3 +88,17 @@ def test_a_broker_is_controller_voter_observer_or_nothing() -> None:
         "observer",
         "-",
     ]
+
+
+def test_a_broker_that_listens_everywhere_is_asked_where_its_clients_find_it() -> None:
+    endpoints = {"PLAINTEXT": "b1.example:9092"}
+
+    assert admin_url({"admin": "http://0.0.0.0:9644", "endpoints": endpoints}) == (
+        "http://b1.example:9644"
+    )
+    assert admin_url({"admin": "http://[::]:9644", "endpoints": endpoints}) == (
+        "http://b1.example:9644"
+    )
+    named = {"admin": "http://a:1", "endpoints": endpoints}
+    assert admin_url(named) == "http://a:1"
+    assert admin_url({"admin": None, "endpoints": endpoints}) is None
