@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from pathlib import Path
 from typing import Any
 
+from josefine_broker.base.errors import KafkaError
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
-from tests.support.cluster import REPLICATED, Cluster, free_ports
+from tests.support.cluster import DEFAULT_TIMINGS, REPLICATED, Cluster, free_ports
 from tests.support.waiting import wait_until
 
 
@@ -88,3 +90,36 @@ def test_chain_tells_every_block_with_what_it_changed(tmp_path: Path) -> None:
             400,
             "last=all: expected a number from 1 to 10000",
         )
+
+
+def test_chain_shows_the_branch_that_a_lost_leader_had_alone(tmp_path: Path) -> None:
+    with Cluster(tmp_path, timings=DEFAULT_TIMINGS) as cluster:
+        cluster.wait_settled()
+        leader = cluster.controller()
+        others = [each for each in cluster.voters if each != leader]
+
+        def chain() -> dict[str, Any]:
+            body: dict[str, Any] = json.loads(cluster.broker(leader).get("/cluster/chain")[1])
+            return body
+
+        with BlockingClient(cluster.broker(leader).bootstrap) as client:
+            client.metadata()
+            for each in others:
+                cluster.kill(each)
+            with contextlib.suppress(KafkaError):
+                client.create_topics([NewTopic("alone", partitions=1)], timeout_ms=300)
+        alone = chain()
+        cluster.kill(leader)
+        cluster.spawn(*others)
+        cluster.wait_serving(*others)
+        cluster.restart(leader)
+        cluster.wait_settled()
+
+        assert alone["head"] != alone["commit"]
+        blocks = {each["id"]: each for each in chain()["blocks"]}
+        assert blocks[alone["head"]]["dead"]
+        assert not blocks[alone["head"]]["committed"]
+        assert not blocks[alone["commit"]]["dead"]
+        assert blocks[alone["commit"]]["committed"]
+        metrics = cluster.broker(leader).get("/metrics")[1]
+        assert metric(metrics, "raft_dead_blocks_total") >= 1
