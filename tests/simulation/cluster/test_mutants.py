@@ -53,6 +53,13 @@ ELECTIONS = {
     "connection_slow": 0.3,
     "connection_break_per_second": 2.0,
 }
+DIVIDED = {
+    "partition_per_second": 1.2,
+    "one_way_per_second": 0.6,
+    "heal_per_second": 1.5,
+    "pause_per_second": 0.5,
+}
+OUTAGES = {"power_loss_per_second": 1.2, "restart_per_second": 3.0, "reckless": 0.0}
 LATE = {
     "raft_delay": 0.3,
     "raft_drop": 0.3,
@@ -112,7 +119,7 @@ MUTANTS = [
         function=elections._Members.__init__,
         old="frozenset(complete) - brokers.unclean or frozenset(complete)",
         new="frozenset(complete)",
-        faults=POWER,
+        faults=OUTAGES,
     ),
     Mutant(
         breaks="an ISR change holds for the partition epoch it was made for",
@@ -133,7 +140,7 @@ MUTANTS = [
         function=apply._decision,
         old="change.controller_term != at.term",
         new="False",
-        faults=LATE,
+        faults=DIVIDED,
     ),
     Mutant(
         breaks="below min.insync.replicas the high watermark stands still",
@@ -196,7 +203,7 @@ MUTANTS = [
         function=elections.eligible,
         old="if len(isr) >= min(min_insync_replicas, len(entry.replicas)):",
         new="if True:",
-        faults=POWER | PAUSES,
+        faults=OUTAGES | PAUSES,
         brokers=5,
     ),
     Mutant(
@@ -204,7 +211,7 @@ MUTANTS = [
         function=following._after_cut,
         old="if producers.reaches(hosted.log.log_end_offset):",
         new="if False:",
-        faults=STOPS,
+        faults=DIVIDED,
     ),
 ]
 
