@@ -205,6 +205,11 @@ class RaftSection(Section):
         default=10_000,
         description="Applied blocks after which a snapshot replaces them.",
     )
+    snapshot_bytes: Annotated[Bytes, Field(ge=65_536)] = Field(
+        default=67_108_864,
+        description="Bytes of applied blocks after which a snapshot replaces them, if that comes"
+        " first.",
+    )
     heartbeat_timeout_ms: TimeoutMs = Field(
         default=100, description="Time between two signs of life of the raft leader."
     )

@@ -67,8 +67,7 @@ async def _serve(config: BrokerConfig) -> None:
         loop.remove_signal_handler(number)
     if node.fatal is not None:
         await node.abandon()
-        why = "" if isinstance(node.fatal, DismissedError) else "stopped on a broken invariant: "
-        raise CannotRunError(f"{why}{node.fatal}") from node.fatal
+        raise CannotRunError(f"{_why(node.fatal)}{node.fatal}") from node.fatal
     try:
         await node.stop()
     except OSError as error:
@@ -89,6 +88,13 @@ async def _start(node: Node, stop: asyncio.Event) -> bool:
     except asyncio.CancelledError:
         return False
     return True
+
+
+def _why(error: BaseException) -> str:
+    """Broken invariants are no `Exception`, so that no loop swallows them."""
+    if isinstance(error, DismissedError):
+        return ""
+    return "had to stop: " if isinstance(error, Exception) else "stopped on a broken invariant: "
 
 
 def _say(line: str) -> None:

@@ -140,6 +140,7 @@ class Membership:
             on_snapshot=self._replace_image,
             take_snapshot=lambda: self._ctx.image.to_bytes(),
             snapshot_blocks=raft.snapshot_blocks,
+            snapshot_bytes=raft.snapshot_bytes,
             send=lambda to, data: self.transport.send(to, Kind.RAFT, data),
             on_birth=self._born,
             on_progress=self._step,

@@ -10,6 +10,7 @@ from raft.messages import Propose, ProposeAnswer, ReadAnswer, ReadRequest
 from raft.proposals import Result, fate_below
 
 __all__ = [
+    "ask_again",
     "on_propose",
     "on_propose_answer",
     "on_read_answer",
@@ -31,8 +32,20 @@ def place_waiting(core: Core) -> None:
         if leading is not None:
             proposals.place(proposal.number, core.grow(proposal.kind, proposal.payload))
         else:
-            proposals.sent(proposal.number, core.term)
+            proposals.sent(proposal.number, core.term, _again_ms(core))
             core.send(Propose, core.leader, number=proposal.number, payload=proposal.payload)
+
+
+def ask_again(core: Core) -> None:
+    """A message may be lost though its leader lives: send it once more, it makes one block."""
+    if core.leader is None or core.leading is not None:
+        return
+    for number, payload in core.requests.proposals.resend(core.now_ms, _again_ms(core), core.term):
+        core.send(Propose, core.leader, number=number, payload=payload)
+
+
+def _again_ms(core: Core) -> int:
+    return core.now_ms + core.config.election_timeout_ms
 
 
 def on_propose(core: Core, message: Propose) -> None:

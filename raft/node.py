@@ -92,8 +92,11 @@ class Node:
         if core.leading is not None:
             if len(core.members.all) > 1:
                 times += [core.leading.heartbeat_due_ms, core.leading.quorum_due_ms]
-        elif core.is_electable():
-            times.append(core.candidacy.due_ms)
+        else:
+            if core.leader is not None:
+                times.append(core.requests.proposals.next_resend_ms())
+            if core.is_electable():
+                times.append(core.candidacy.due_ms)
         return min((time for time in times if time is not None), default=None)
 
     # -- input
@@ -130,7 +133,9 @@ class Node:
         core.requests.reads.expire(now_ms)
         if core.leading is not None:
             replication.tick_leader(core, core.leading)
-        elif core.is_electable() and now_ms >= core.candidacy.due_ms:
+            return
+        forwarding.ask_again(core)
+        if core.is_electable() and now_ms >= core.candidacy.due_ms:
             election.start_election(core, RoleEvent.ELECTION_TIMEOUT)
 
     def propose(self, payload: bytes, now_ms: int, deadline_ms: int) -> Proposal:

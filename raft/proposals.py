@@ -102,9 +102,16 @@ class Proposals:
         self._waiting.clear()
         return taken
 
-    def sent(self, number: int, term: Term) -> None:
-        """It is on its way to the leader of this term."""
-        self._sent.add(number, self._open[number].payload, term)
+    def sent(self, number: int, term: Term, again_ms: int) -> None:
+        """It is on its way to the leader of this term; without an answer it is due again."""
+        self._sent.add(number, self._open[number].payload, term, again_ms)
+
+    def next_resend_ms(self) -> int | None:
+        return self._sent.next_due_ms()
+
+    def resend(self, now_ms: int, again_ms: int, term: Term) -> list[tuple[int, bytes]]:
+        """(number, payload) of what the leader of this term has not answered for too long."""
+        return self._sent.take_due(now_ms, again_ms, term)
 
     def wait_again(self, number: int, asked: Term) -> None:
         """It was not appended when it was sent in this term, and never will be."""

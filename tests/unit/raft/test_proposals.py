@@ -40,9 +40,9 @@ def test_waiting_ends_dead_sent_or_placed_ends_unknown() -> None:
     proposals = book()
     waiting, sent, placed = one(proposals), one(proposals), one(proposals)
     proposals.take_waiting()
-    proposals.sent(waiting, Term(1))
+    proposals.sent(waiting, Term(1), 100)
     proposals.wait_again(waiting, Term(1))
-    proposals.sent(sent, Term(1))
+    proposals.sent(sent, Term(1), 100)
     proposals.place(placed, BLOCK.id)
 
     proposals.expire(50)
@@ -57,7 +57,7 @@ def test_a_refusal_of_an_earlier_attempt_does_not_repeat_a_proposal() -> None:
     proposals = book()
     number = one(proposals)
     proposals.take_waiting()
-    proposals.sent(number, Term(2))
+    proposals.sent(number, Term(2), 100)
 
     proposals.wait_again(number, Term(1))
 

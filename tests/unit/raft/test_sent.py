@@ -293,3 +293,51 @@ def test_an_answer_overtaken_by_our_own_snapshot_is_looked_up_in_the_tail(
 
     known = Result.COMMITTED if is_it else Result.DEAD
     assert one.results == [(number, known if tail_blocks_max else Result.UNKNOWN)]
+
+
+def _asked(node: Proposer) -> list[int]:
+    return [each.number for each in node.said if isinstance(each, Propose)]
+
+
+def test_proposal_without_an_answer_is_sent_again_to_the_leader_of_its_term() -> None:
+    node = Proposer()
+    block = make_block(GENESIS, Term(1), BlockKind.DATA, b"first")
+    node.follow(block)
+    number = node.propose(b"lost")
+    assert _asked(node) == [number]
+
+    node.now_ms += 999  # less than an election timeout
+    node.follow(block, parent=GENESIS)
+    node.at(node.now_ms)
+    assert _asked(node) == []
+    assert node.node.wake_at_ms() == node.now_ms + 1
+    node.at(node.now_ms + 1)
+    assert _asked(node) == [number]
+    node.follow(block, parent=GENESIS)
+    node.at(node.now_ms + 1_000)
+    assert _asked(node) == [number]
+
+
+def test_answered_proposal_is_not_sent_again() -> None:
+    node = Proposer()
+    block = make_block(GENESIS, Term(1), BlockKind.DATA, b"first")
+    node.follow(block)
+    number = node.propose(b"heard")
+    node.answer(number, BlockId(Term(1), Height(2)))
+
+    for _ in range(3):
+        node.follow(block, parent=GENESIS)
+        node.at(node.now_ms + 1_000)
+        assert _asked(node) == []
+
+
+def test_attempt_of_an_earlier_term_is_not_sent_to_the_next_leader() -> None:
+    """It may be in the path already: two blocks would be made of it."""
+    node = Proposer()
+    node.follow(make_block(GENESIS, Term(1), BlockKind.DATA, b"first"))
+    node.propose(b"lost")
+    node.append([], parent=BlockId(Term(1), Height(1)), sender=THIRD, term=Term(2))
+
+    node.at(node.now_ms + 1_000)
+
+    assert _asked(node) == []
