@@ -194,6 +194,8 @@ class Hosting:
 
 def _recovered_epochs(partition_log: PartitionLog, seen: list[tuple[int, int]]) -> LeaderEpochs:
     """The checkpoint's epochs, cut to the log, then those that only the batches know."""
+    if partition_log.log_end_offset == 0:
+        return LeaderEpochs()
     try:
         stored = partition_log.state.leader_epochs()
         epochs = LeaderEpochs() if stored is None else LeaderEpochs.from_bytes(stored)

@@ -110,7 +110,11 @@ class RealFiles:
 
     def make_directory(self, directory: str) -> None:
         """No error when it is there; durable once its parent is synced."""
-        os.makedirs(self._path(directory), exist_ok=True)
+        path = self._path(directory)
+        try:
+            os.mkdir(path)
+        except (FileExistsError, FileNotFoundError):
+            os.makedirs(path, exist_ok=True)
 
     def rename(self, old: str, new: str, *, durable: bool = True) -> None:
         os.replace(self._path(old), self._path(new))

@@ -97,10 +97,14 @@ class Segment:
         self.log_crc = 0
 
     @classmethod
-    def create(cls, files: Files, directory: str, base_offset: int) -> "Segment":
-        """A new empty segment; a left-over file of the same name is emptied."""
+    def create(
+        cls, files: Files, directory: str, base_offset: int, *, is_first: bool = False
+    ) -> "Segment":
+        """A new empty segment; a left-over file of the same name is emptied, unless it `is_first`
+        of a directory that was just made."""
         segment = cls(files, stem_of(directory, base_offset), base_offset)
-        remove_index(files, segment.stem)
+        if not is_first:
+            remove_index(files, segment.stem)
         segment._file = files.open(segment.stem + LOG_SUFFIX, create=True)
         if segment._file.size():
             segment._file.truncate(0)
