@@ -132,6 +132,7 @@ class Machine:
         """Counts the processes."""
         self.paused_until_ms = 0
         self.is_powered = True
+        self.boots = 1
 
     # As a port of the network.
 
@@ -160,6 +161,7 @@ class Machine:
         self.disk.empty()
         if power:
             self.is_powered = False
+            self.boots += 1
             self.disk.lose_power()
             self.raft_disk = self.raft_disk.crash(
                 lambda _, unsynced: self.rng.randint(0, unsynced),

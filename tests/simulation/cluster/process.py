@@ -69,8 +69,11 @@ class Process:
         self.touches_links = True
         self._touches_raft = True
         self._touches_control = True
-        manager = LogManager(machine.disk.files, schedule=machine.disk.submit)
-        self.was_clean = manager.clean_shutdown
+        manager = LogManager(
+            machine.disk.files, schedule=machine.disk.submit, boot_id=f"boot {machine.boots}"
+        )
+        self._manager = manager
+        self.was_clean = manager.has_everything
         self.hosting = Hosting(manager, machine.clock)
         self.ctx: Context = new_context(
             broker_id=machine.id,
@@ -88,7 +91,7 @@ class Process:
             broker_id=machine.id,
             incarnation=f"{machine.id}-{machine.life}",
             endpoints=(Endpoint(LISTENER, f"host{machine.id}", 9092),),
-            clean=manager.clean_shutdown,
+            clean=manager.has_everything,
             previous_epoch=manager.previous_epoch,
         )
         self.enrolment = Enrolment(
@@ -188,7 +191,7 @@ class Process:
         if beat is not None:
             self._tell_controller(beat)
         if not self.is_serving and self.ctx.broker_epoch >= 0:
-            self.is_serving = True
+            self._serve()
         leave_by_ms = self._leave_by_ms
         if leave_by_ms is not None and (
             now_ms >= leave_by_ms or (enrolment.place is Place.LEFT and self.raft.hand_over())
@@ -201,6 +204,15 @@ class Process:
             self._control_ms = due_ms
             delay_ms = self.clock.delay_ms(due_ms)
             self.after_ms(delay_ms, partial(self._control_due, due_ms))
+
+    def _serve(self) -> None:
+        """The image knows this process: it says so on its disk, and takes connections."""
+        try:
+            self._manager.mark_running(self.ctx.broker_epoch)
+        except OSError:  # a full disk: the process ends, as one that could not start
+            self.world.scheduler.at(1, partial(self.world.failed, self))
+        else:
+            self.is_serving = True
 
     def _control_due(self, due_ms: int) -> None:
         if self._control_ms == due_ms:

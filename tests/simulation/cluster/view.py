@@ -58,8 +58,8 @@ class PartitionFacts:
         self.acks: list[Ack] = []
         self.sequences: dict[int, int] = {}
         """Producer id → the last sequence that was committed."""
-        self.stopped: dict[int, bool] = {}
-        """Replicas that stopped uncleanly and have not been in sync again; True: without power."""
+        self.powerless: set[int] = set()
+        """Replicas that lost their power and have not been in sync again."""
         self.excused = ""
         """Why records may be lost or changed here from now on; empty: they may not."""
 
@@ -73,19 +73,15 @@ class PartitionFacts:
         at = bisect_left(self.batches, offset + 1, key=lambda batch: batch.end_offset)
         return self.batches[at] if at < len(self.batches) else None
 
-    def stop(self, broker_id: int, *, power: bool) -> None:
-        """A replica stopped without closing its log."""
-        self.stopped[broker_id] = power or self.stopped.get(broker_id, False)
-        if self.may_lose(self.stopped):
-            self.excused = f"replicas {sorted(self.stopped)} stopped, some without power"
+    def lose_power(self, broker_id: int) -> None:
+        """A replica lost what it had not synced."""
+        self.powerless.add(broker_id)
+        if self.may_lose(self.powerless):
+            self.excused = f"replicas {sorted(self.powerless)} lost their power"
 
-    def may_lose(self, stopped: dict[int, bool]) -> bool:
-        """Whether so many stopped replicas are more than this partition is to bear.
-
-        A broker cannot tell after its start whether the power was gone, so who was killed counts
-        too as soon as one replica lost its page cache.
-        """
-        return not self.flushes and any(stopped.values()) and len(stopped) >= self.min_isr
+    def may_lose(self, powerless: set[int]) -> bool:
+        """Whether so many at once are more than this partition is to bear."""
+        return not self.flushes and len(powerless) >= self.min_isr
 
 
 class View:
@@ -145,23 +141,25 @@ class View:
     def forgive(self) -> None:
         """Replicas that are in sync again have everything again."""
         for facts, _, entry in self.entries():
-            for broker_id in list(facts.stopped):
-                if broker_id in entry.isr and self.is_current(broker_id):
-                    del facts.stopped[broker_id]
+            facts.powerless -= {
+                broker_id
+                for broker_id in facts.powerless
+                if broker_id in entry.isr and self.is_current(broker_id)
+            }
 
-    def stop(self, broker_id: int, *, power: bool) -> None:
-        """A process ended without a clean stop."""
+    def lose_power(self, broker_id: int) -> None:
+        """A machine lost its power."""
         self.forgive()
         for facts, _, entry in self.entries():
             if broker_id in entry.replicas:
-                facts.stop(broker_id, power=power)
+                facts.lose_power(broker_id)
 
     def is_covered(self, broker_ids: list[int]) -> bool:
         """Whether no partition may lose anything when these lose their power now."""
         self.forgive()
         for facts, _, entry in self.entries():
-            lost = dict.fromkeys((each for each in broker_ids if each in entry.replicas), True)
-            if lost and not facts.excused and facts.may_lose({**facts.stopped, **lost}):
+            lost = set(broker_ids).intersection(entry.replicas)
+            if lost and not facts.excused and facts.may_lose(facts.powerless | lost):
                 return False
         return True
 

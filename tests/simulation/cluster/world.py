@@ -133,11 +133,20 @@ class World:
             return
         self.met["power loss" if power else "kill -9"] += 1
         self.scheduler.note(f"{'power loss' if power else 'kill'} {id_}")
-        self.view.stop(id_, power=power)
+        if power:
+            self.view.lose_power(id_)
         machine.end_process(power=power)
         self._gone(id_)
         if not power:
             self._tell_gone(id_)
+
+    def failed(self, process: Process) -> None:
+        """A process could not go on, and has ended itself."""
+        if not process.is_ended:
+            self.met["start on a full disk"] += 1
+            self.kill(process.machine.id, power=False)
+            if self.is_settling:
+                self.scheduler.at(300, partial(self.start, process.machine.id))
 
     def stopped(self, process: Process) -> None:
         """A controlled shutdown has come to its end."""
@@ -145,8 +154,6 @@ class World:
         is_clean = process.stop()
         self.met["controlled shutdown" if is_clean else "shutdown on a full disk"] += 1
         self.scheduler.note(f"stopped {machine.id} clean {is_clean}")
-        if not is_clean:
-            self.view.stop(machine.id, power=False)
         machine.process = None
         machine.paused_until_ms = 0
         machine.disk.forget_jobs()
