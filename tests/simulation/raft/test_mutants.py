@@ -20,7 +20,7 @@ from tests.simulation.raft.mutants import MUTANTS, Mutant
 from tests.simulation.raft.run import simulate
 from tests.simulation.raft.scenarios import SCENARIOS, play
 
-SEEDS_MAX = 60
+SEEDS_MAX = 150
 BROKEN = (AssertionError, InvariantBroken, CorruptBlock, ValueError, KeyError)
 
 
