@@ -14,7 +14,7 @@ EVERY_MS = 100
 """So often something may break, heal, or be changed."""
 CALM_START_MS = 2_500
 """First the cluster is born and the topics are made."""
-OPERATE_PER_SECOND = 0.6
+OPERATE_PER_SECOND = 0.8
 HOUR_MS = 3_600_000
 
 
@@ -110,12 +110,14 @@ class Chaos:
 
     def _operate(self) -> None:
         operator = self._world.operator
-        kind = self._rng.randrange(5)
+        kind = self._rng.randrange(6)
         if kind == 0:
             operator.create_another()
         elif kind == 1:
             operator.delete_one()
         elif kind == 2:
             operator.alter_one()
+        elif kind == 3:
+            operator.cut_one()
         else:
             operator.move_one()

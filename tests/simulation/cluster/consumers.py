@@ -114,6 +114,9 @@ class Consumer(Client):
         answer = response.topics[0].partitions[0]
         if answer.error_code:
             self.world.met[f"consumer told {ErrorCode(answer.error_code).name}"] += 1
+            if answer.error_code == ErrorCode.offset_out_of_range and self._offset == 0:
+                key = target.topic_id, target.partition
+                self._offset = self.world.view.facts(key).deleted_before
             self._look_again()
             return
         found = []

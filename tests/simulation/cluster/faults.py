@@ -106,6 +106,7 @@ COUNTED = (
     "topic created",
     "topic deleted",
     "topic altered",
+    "records deleted",
 )
 """What a run counts when it really happens; a fault that never does proves nothing."""
 

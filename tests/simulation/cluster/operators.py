@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.core.changes import ReassignItem, ReassignPartitions
-from josefine_broker.wire.entities import create_topics, delete_topics, incremental_alter_configs
+from josefine_broker.wire.entities import (
+    create_topics,
+    delete_records,
+    delete_topics,
+    incremental_alter_configs,
+)
 from tests.simulation.cluster.clients import Client
 
 if TYPE_CHECKING:
@@ -16,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Operator", "TopicSpec"]
 
-CREATE, DELETE, ALTER = (19, 7), (20, 6), (44, 1)
+CREATE, DELETE, ALTER, DELETE_RECORDS = (19, 7), (20, 6), (44, 1), (21, 2)
 TIMEOUT_MS = 1_500
 TOPIC_RESOURCE, SET = 2, 0
 
@@ -101,6 +106,28 @@ class Operator(Client):
     def _altered(self, response: Any) -> None:
         if response is not None and response.responses[0].error_code is ErrorCode.none:
             self.world.met["topic altered"] += 1
+
+    def cut_one(self) -> None:
+        """Move the start of a partition up, at most to where everything is committed."""
+        choice = [
+            (facts, name, entry.leader)
+            for facts, name, entry in self.world.view.entries()
+            if entry.leader >= 0 and not name.startswith("extra")  # this API goes by name
+        ]
+        if not choice:
+            return
+        facts, name, leader = self.rng.choice(choice)
+        offset = self.rng.randint(0, facts.end_offset)
+        facts.deleted_before = max(facts.deleted_before, offset)
+        part = delete_records.DeleteRecordsPartition(partition_index=facts.key[1], offset=offset)
+        topic = delete_records.DeleteRecordsTopic(name=name, partitions=(part,))
+        request = delete_records.DeleteRecordsRequest(topics=(topic,), timeout_ms=TIMEOUT_MS)
+        self.ask(leader, DELETE_RECORDS, request, TIMEOUT_MS, self._records_deleted)
+
+    def _records_deleted(self, response: delete_records.DeleteRecordsResponse | None) -> None:
+        if response is not None:
+            part = response.topics[0].partitions[0]
+            self.world.met["records deleted"] += part.error_code is ErrorCode.none
 
     def move_one(self) -> None:
         """Reassign a partition: other brokers, or another order, or call it off."""

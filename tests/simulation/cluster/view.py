@@ -55,6 +55,8 @@ class PartitionFacts:
         """Committed, in order, without a hole."""
         self.committed_in: list[int] = []
         """Of each, the leader epoch in which its leader was the first to know."""
+        self.deleted_before = 0
+        """Up to here an operator may have deleted records."""
         self.acks: list[Ack] = []
         self.sequences: dict[int, int] = {}
         """Producer id → the last sequence that was committed."""
@@ -67,6 +69,14 @@ class PartitionFacts:
     def end_offset(self) -> int:
         """All before it is committed."""
         return self.batches[-1].end_offset if self.batches else 0
+
+    def owed(self, hosted: HostedPartition, count: int) -> list[Batch]:
+        """Of the first `count` committed batches those that a replica with this start must have."""
+        start = hosted.log.log_start_offset
+        assert start <= self.deleted_before, (
+            f"{self.name}: a log starts at {start}, nobody deleted past {self.deleted_before}"
+        )
+        return [each for each in self.batches[:count] if each.end_offset > start]
 
     def batch_at(self, offset: int) -> Batch | None:
         """The committed batch that holds this offset."""

@@ -60,7 +60,7 @@ class IsrIsComplete(Invariant):
             return
         # One that applies an old block late leads in an epoch that is over, and harms nobody.
         count = bisect_left(facts.committed_in, sight.leader_epoch)
-        owed, log = facts.batches[:count], sight.hosted.log
+        owed, log = facts.owed(sight.hosted, count), sight.hosted.log
         end = min(owed[-1].end_offset if owed else 0, log.log_end_offset)
         found = set(batches_of(sight.hosted, log.log_start_offset, end))
         missing = next((each for each in owed if each not in found), None)
