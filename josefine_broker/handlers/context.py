@@ -237,6 +237,8 @@ class Context:
     counters: Counters = field(default_factory=Counters)
     fetchers: ReplicaFetchers = field(default_factory=ReplicaFetchers)
     isr: IsrProposals = field(default_factory=IsrProposals)
+    fenced_ms: dict[int, int] = field(default_factory=dict)
+    """When a broker that served was seen to be fenced, on this broker's monotonic clock."""
     reconciled_image: MetadataImage | None = None
     """The image that the hosted partitions last followed."""
     disk_full: bool = False

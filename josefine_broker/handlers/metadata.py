@@ -14,6 +14,7 @@ from josefine_broker.handlers.context import Context, RequestInfo
 from josefine_broker.handlers.topics import (
     ALL_TOPIC_OPERATIONS,
     check_name,
+    just_fenced_brokers,
     new_topic,
     reachable_brokers,
 )
@@ -70,6 +71,7 @@ def _answer(
 ) -> e.MetadataResponse:
     brokers = reachable_brokers(ctx, info.listener)
     reachable = frozenset(broker.broker_id for broker, _ in brokers)
+    listed = (*brokers, *just_fenced_brokers(ctx, info.listener, reachable))
     operations = -(2**31)
     if request.include_topic_authorized_operations:
         operations = ALL_TOPIC_OPERATIONS
@@ -86,7 +88,7 @@ def _answer(
             e.MetadataResponseBroker(
                 node_id=broker.broker_id, host=at.host, port=at.port, rack=broker.rack
             )
-            for broker, at in brokers
+            for broker, at in listed
         ),
         cluster_id=ctx.image.cluster_id,
         controller_id=ctx.controller_id,

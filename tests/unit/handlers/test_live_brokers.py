@@ -10,6 +10,7 @@ from josefine_broker.base.errors import ErrorCode
 from josefine_broker.core.changes import CreateTopic, Decision, PartitionState, UnregisterBroker
 from josefine_broker.core.image import NO_LEADER, PartitionEntry
 from josefine_broker.handlers.context import BrokerSettings
+from josefine_broker.handlers.topics import LISTED_MS
 from josefine_broker.wire.entities import (
     api_versions,
     create_partitions,
@@ -174,11 +175,28 @@ def test_clients_learn_of_brokers_that_serve() -> None:
     world = World(brokers=4)
     world.fence(2)
     world.judge(3, shutting_down=True)
+    world.advance(LISTED_MS)
 
     answer = world.ask(3, metadata.MetadataRequest(topics=()))
 
     assert [each.node_id for each in answer.brokers] == [1, 3, 4]
     assert describe(world) == [(1, False), (3, False), (4, False)]
+
+
+def test_fenced_broker_stays_named_behind_the_others_while_clients_find_the_new_leader() -> None:
+    world = World(brokers=3)
+
+    def named() -> list[int]:
+        answer = world.ask(3, metadata.MetadataRequest(topics=()))
+        return [each.node_id for each in answer.brokers]
+
+    world.fence(2)
+    world.advance(LISTED_MS - 1)
+    assert named() == [1, 3, 2]
+    world.advance(1)
+    assert named() == [1, 3]
+    world.fence(2, fenced=False)
+    assert named() == [1, 2, 3]
 
 
 def test_fenced_brokers_are_told_to_who_asks_for_them() -> None:
