@@ -120,6 +120,7 @@ MUTANTS = [
         old="frozenset(complete) - brokers.unclean or frozenset(complete)",
         new="frozenset(complete)",
         faults=OUTAGES,
+        seed=9,
     ),
     Mutant(
         breaks="an ISR change holds for the partition epoch it was made for",
@@ -141,13 +142,15 @@ MUTANTS = [
         old="change.controller_term != at.term",
         new="False",
         faults=DIVIDED,
+        seed=21,
     ),
     Mutant(
         breaks="below min.insync.replicas the high watermark stands still",
         function=Partition.advance_high_watermark,
         old="if followers is None or self.is_under_min_isr:",
         new="if followers is None:",
-        faults=POWER,
+        faults=OUTAGES | PAUSES,
+        seed=32,
     ),
     Mutant(
         breaks="consumers read below the high watermark",
@@ -211,7 +214,8 @@ MUTANTS = [
         function=following._after_cut,
         old="if producers.reaches(hosted.log.log_end_offset):",
         new="if False:",
-        faults=DIVIDED,
+        faults=DIVIDED | STOPS,
+        seed=11,
     ),
 ]
 

@@ -18,7 +18,7 @@ from josefine_broker.records.batch import NO_PRODUCER_ID, iter_batches
 if TYPE_CHECKING:
     from tests.simulation.cluster.process import Process
 
-__all__ = ["Ack", "Batch", "Key", "PartitionFacts", "View", "batches_of", "bytes_of"]
+__all__ = ["Ack", "Batch", "Key", "PartitionFacts", "View", "batches_of", "bytes_from"]
 
 Key = tuple[UUID, int]
 
@@ -197,10 +197,10 @@ def batches_of(hosted: HostedPartition, start: int, end: int) -> list[Batch]:
     return found
 
 
-def bytes_of(hosted: HostedPartition) -> bytes:
-    """A whole log."""
+def bytes_from(hosted: HostedPartition, offset: int) -> bytes:
+    """A log from the batch that holds this offset."""
     log = hosted.log
-    offset, end = log.log_start_offset, log.log_end_offset
+    end = log.log_end_offset
     data = bytearray()
     while offset < end:
         for buffer in log.read(offset, 1 << 20, end_offset=end):
