@@ -39,7 +39,7 @@ def lives() -> list[Life]:
 def test_no_mixture_of_faults_breaks_a_promise(
     lives: list[Life], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Checklist rows 1, 2, 13 and 15."""
+    """Checklist rows 10, 14, 15, 35 and 36."""
     (total,) = TOTALS
     with capsys.disabled():
         print(f"\n{total.line()}")
