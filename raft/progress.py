@@ -36,6 +36,7 @@ class Progress:
         "since_round",
         "snapshot",
         "snapshot_offset",
+        "snapshot_round",
     )
 
     def __init__(self, next_height: Height, now_ms: int, *, since_round: int = 0) -> None:
@@ -53,6 +54,8 @@ class Progress:
         self.answered_ms = now_ms
         self.snapshot: Snapshot | None = None
         self.snapshot_offset = 0
+        self.snapshot_round = 0
+        """The leader's round when the offset last moved."""
 
     def probe_from(self, next_height: Height) -> None:
         """Ask again, from this height (never at or below what it acknowledged)."""

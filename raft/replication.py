@@ -260,9 +260,19 @@ def on_snapshot_answer(core: Core, message: SnapshotAnswer) -> None:
     if message.done:
         progress.acknowledge(message.last.height)
         advance_commit(core)
-    else:
+    elif _is_news(progress, message):
         progress.snapshot_offset = message.next_offset
+        progress.snapshot_round = leading.round
         progress.probe_out = False
+
+
+def _is_news(progress: Progress, message: SnapshotAnswer) -> bool:
+    """One answer asks for one chunk, however often it arrives: else every duplicate on the way
+    doubles what is on the way from then on. Back we go only by what was said after we last moved:
+    the follower lost what it had; a lost chunk is sent again with the next heartbeat."""
+    if message.next_offset < progress.snapshot_offset:
+        return message.round > progress.snapshot_round
+    return message.next_offset > progress.snapshot_offset
 
 
 def _is_ours(core: Core, id_: BlockId) -> bool:

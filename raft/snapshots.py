@@ -43,6 +43,7 @@ def begin_snapshot(core: Core, progress: Progress) -> None:
     progress.flow = Flow.SNAPSHOT
     progress.snapshot = core.archive.snapshot
     progress.snapshot_offset = 0
+    progress.snapshot_round = 0
     progress.probe_out = False
     progress.inflight.clear()
 
