@@ -48,6 +48,11 @@ class Chaos:
                 world.start(victim)
         else:
             self._break_broker(victim)
+        if self._chance(faults.sync_fails_per_second):
+            world.met["syncs fail"] += 1
+            disk = world.machines[victim].disk
+            disk.files.failing_sync = True
+            world.scheduler.at(250, disk.repair)
         if self._chance(faults.clock_jump_per_second):
             world.met["wall clock jumped"] += 1
             world.machines[victim].clock.jump(rng.randrange(-HOUR_MS, HOUR_MS))

@@ -39,6 +39,9 @@ class Faults:
     """This share of syncs takes up to 400 ms; one in a handler stops the broker for as long."""
     disk_full_per_second: float = 0.0
     """The log disk takes no byte for up to two seconds."""
+    sync_fails_per_second: float = 0.0
+    """For a quarter of a second every sync fails; a log that met it is not written any more, and
+    half a second later somebody restarts the broker."""
     clock_jump_per_second: float = 0.0
     """A wall clock is set forward or back by up to an hour."""
     clock_skew: float = 0.0
@@ -65,6 +68,7 @@ STRENGTH_MAX = {
     "pause_per_second": 0.3,
     "disk_slow": 0.15,
     "disk_full_per_second": 0.15,
+    "sync_fails_per_second": 0.1,
     "clock_jump_per_second": 0.2,
     "clock_skew": 0.2,
     "reckless": 0.3,
@@ -90,6 +94,8 @@ COUNTED = (
     "process paused",
     "slow disk",
     "disk full",
+    "syncs fail",
+    "log not written any more",
     "producer told kafka_storage_error",
     "clock rate skewed",
     "wall clock jumped",

@@ -105,6 +105,10 @@ class Disk:
     def lose_power(self) -> None:
         self.files = self.files.power_loss(self._rng)
 
+    def repair(self) -> None:
+        """Syncs work again."""
+        self.files.failing_sync = False
+
     def fill(self, spare_bytes: int) -> None:
         """No room but for so many bytes."""
         self.files.space_bytes = spare_bytes + sum(

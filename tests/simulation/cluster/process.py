@@ -231,7 +231,21 @@ class Process:
         self._touches_control = True  # a proposal may have been given up
         self.ctx.parked.tick(self.clock.monotonic_ms())
 
+    def _look_at_storage(self) -> None:
+        """As `storage_watch.py` does, but for the free space."""
+        ctx = self.ctx
+        failed = [tp for tp, each in ctx.partitions.items() if each.log.failure]
+        if failed and not ctx.storage_trouble:
+            self.world.met["log not written any more"] += 1
+            self.after_ms(500, self._restart)
+        ctx.storage_trouble = f"storage failed: {failed}" if failed else ""
+
+    def _restart(self) -> None:
+        """An operator sees the broker's health, and restarts it."""
+        self.world.scheduler.at(1, partial(self.world.failed, self))
+
     def _duties(self) -> None:
+        self._look_at_storage()
         check_isrs(self.ctx)
         now_ms = self.clock.monotonic_ms()
         if now_ms - self._duty_ms >= CHECKPOINT_MS:

@@ -120,7 +120,7 @@ MUTANTS = [
         old="frozenset(complete) - brokers.unclean or frozenset(complete)",
         new="frozenset(complete)",
         faults=OUTAGES,
-        seed=9,
+        seed=38,
     ),
     Mutant(
         breaks="an ISR change holds for the partition epoch it was made for",
@@ -142,7 +142,7 @@ MUTANTS = [
         old="change.controller_term != at.term",
         new="False",
         faults=DIVIDED,
-        seed=21,
+        seed=22,
     ),
     Mutant(
         breaks="below min.insync.replicas the high watermark stands still",
@@ -150,7 +150,7 @@ MUTANTS = [
         old="if followers is None or self.is_under_min_isr:",
         new="if followers is None:",
         faults=OUTAGES | PAUSES,
-        seed=32,
+        seed=49,
     ),
     Mutant(
         breaks="consumers read below the high watermark",
@@ -172,6 +172,7 @@ MUTANTS = [
         old="if self._followers[broker_id].end_offset >= needed",
         new="if True",
         faults=STOPS,
+        seed=72,
     ),
     Mutant(
         breaks="who is about to join an ISR holds the high watermark",
@@ -179,6 +180,7 @@ MUTANTS = [
         old="(set(self.isr) | self.pending | self.joining)",
         new="set(self.isr)",
         faults=STOPS,
+        seed=44,
     ),
     Mutant(
         breaks="a registration ends the leaderships of the process before",
@@ -208,6 +210,7 @@ MUTANTS = [
         new="if True:",
         faults=OUTAGES | PAUSES,
         brokers=5,
+        seed=13,
     ),
     Mutant(
         breaks="the producers' state follows a truncation",
@@ -215,7 +218,7 @@ MUTANTS = [
         old="if producers.reaches(hosted.log.log_end_offset):",
         new="if False:",
         faults=DIVIDED | STOPS,
-        seed=11,
+        seed=77,
     ),
 ]
 

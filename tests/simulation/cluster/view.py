@@ -104,9 +104,6 @@ class View:
         self.partitions: dict[Key, PartitionFacts] = {}
         self.processes: dict[int, Process] = {}
         """Those that are up."""
-        self.acked = 0
-        self.records_acked = 0
-        self.records_read = 0
 
     def facts(self, key: Key) -> PartitionFacts:
         """Of a partition that some image has named."""

@@ -143,7 +143,7 @@ class World:
     def failed(self, process: Process) -> None:
         """A process could not go on, and has ended itself."""
         if not process.is_ended:
-            self.met["start on a full disk"] += 1
+            self.met["process ended by its disk"] += 1
             self.kill(process.machine.id, power=False)
             if self.is_settling:
                 self.scheduler.at(300, partial(self.start, process.machine.id))
@@ -307,6 +307,7 @@ class World:
             machine.paused_until_ms = 0
             machine.disk.slow = 0.0
             machine.disk.empty()
+            machine.disk.repair()
             if machine.process is None:
                 self.start(id_)
         for producer in self.producers:
