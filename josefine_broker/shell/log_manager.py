@@ -325,7 +325,13 @@ class LogManager:
         self._deleted += 1
         deleted = f"{DELETED_PREFIX}{self._deleted}"
         self._files.rename(directory, deleted, durable=False)
-        self._schedule(lambda: self._files.remove_tree(deleted))
+        self._schedule(lambda: self._remove_tree(deleted))
+
+    def _remove_tree(self, deleted: str) -> None:
+        """Scheduled. The new name first: else a power cut may leave half of it under the old one,
+        which looks like damage, and the partition could not be hosted here again."""
+        self._files.sync_directory("")
+        self._files.remove_tree(deleted)
 
     def remove_strays(self, keep: Collection[TopicPartition]) -> int:
         """Remove what is on disk of partitions that this broker does not host any more; how many.
