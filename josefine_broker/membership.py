@@ -176,6 +176,7 @@ class Membership:
             self._registration,
             heartbeat_ms=self._config.cluster.heartbeat_interval_ms,
             proposal_timeout_ms=self._config.raft.proposal_timeout_ms,
+            session_timeout_ms=self._config.cluster.session_timeout_ms,
         )
         loop = asyncio.get_running_loop()
         notice_at: float | None = loop.time() + WAIT_NOTICE_SECONDS

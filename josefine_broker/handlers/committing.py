@@ -83,6 +83,8 @@ class AwaitCommit(Parked):
 
     def expire(self, now_ms: int) -> None:
         late = KafkaError(ErrorCode.request_timed_out, "not on every in-sync replica in time")
+        if not self._ctx.is_heard:  # sends clients to look for the leader, not back to us
+            late = KafkaError(ErrorCode.not_leader_or_follower, "cut off from the controller")
         for each in self._waiting:
             each.settle(late)
         self.complete(self._build())

@@ -241,6 +241,9 @@ class Context:
     """When a broker that served was seen to be fenced, on this broker's monotonic clock."""
     reconciled_image: MetadataImage | None = None
     """The image that the hosted partitions last followed."""
+    is_heard: bool = True
+    """The controller answered this process within its session: else it has been fenced, and its
+    leaderships are others' by now, though it cannot know whose."""
     disk_full: bool = False
     """Nothing is appended: what space is left is for metadata and indexes."""
     storage_trouble: str = ""

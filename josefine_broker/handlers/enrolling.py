@@ -51,11 +51,14 @@ class Enrolment:
         *,
         heartbeat_ms: int,
         proposal_timeout_ms: int,
+        session_timeout_ms: int = 9_000,
     ) -> None:
         self._ctx = ctx
         self._registration = registration
         self._heartbeat_ms = heartbeat_ms
         self._proposal_timeout_ms = proposal_timeout_ms
+        self._session_timeout_ms = session_timeout_ms
+        self._answered_ms: int | None = None
         self._proposal: Proposal | None = None
         self._was_registered = False
         self._refusal = ""
@@ -95,11 +98,16 @@ class Enrolment:
             return None
         self._was_registered = True
         now_ms = ctx.clock.monotonic_ms()
+        if self._answered_ms is None:
+            self._answered_ms = now_ms
+        ctx.is_heard = now_ms < self._answered_ms + self._session_timeout_ms
         controller = ctx.controller_id
-        if controller < 0 or (now_ms < self._due_ms and controller == self._told):
+        if now_ms < self._due_ms and controller == self._told:
             return None
         self._told = controller
         self._due_ms = now_ms + self._heartbeat_ms
+        if controller < 0:  # nobody to tell; looked at again when there is one
+            return None
         return Heartbeat(
             broker_id=ctx.broker_id,
             broker_epoch=entry.epoch,
@@ -110,6 +118,9 @@ class Enrolment:
 
     def answered(self, answer: HeartbeatAnswer) -> None:
         """The controller's word."""
+        if answer.known_epoch:
+            self._answered_ms = self._ctx.clock.monotonic_ms()
+            self._ctx.is_heard = True
         self._may_stop = answer.known_epoch and answer.may_stop
         if answer.known_epoch and self._wants_shutdown and not answer.may_stop:
             self._due_ms = min(self._due_ms, self._ctx.clock.monotonic_ms() + RETRY_MS)

@@ -90,6 +90,7 @@ class Workload:
                 "reconnect.backoff.ms": 20,
                 "reconnect.backoff.max.ms": 200,
                 "message.timeout.ms": 60_000,
+                "topic.metadata.refresh.interval.ms": 2_000,
                 "request.timeout.ms": 2_000,  # a broker that stands still is given up
                 "socket.timeout.ms": 3_000,
                 "log_level": 0,

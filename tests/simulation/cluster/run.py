@@ -8,6 +8,7 @@ A run that breaks a rule ends with its seed and the line that replays it.
 """
 
 import argparse
+import contextlib
 import logging
 import multiprocessing
 import os
@@ -57,7 +58,23 @@ def simulate(
     brokers: int = 0,
 ) -> World:
     """One life; an error names the line that replays it."""
-    logging.getLogger("josefine_broker").setLevel(logging.CRITICAL)
+    with _silenced():
+        return _simulate(seed, for_ms, show=show, faults=faults, brokers=brokers)
+
+
+@contextlib.contextmanager
+def _silenced() -> Iterator[None]:
+    """What brokers log in their virtual lives is of no interest; other tests' logs are."""
+    log = logging.getLogger("josefine_broker")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+
+
+def _simulate(seed: int, for_ms: int, *, show: bool, faults: Faults | None, brokers: int) -> World:
     world = World(
         seed, brokers=brokers or brokers_of(seed), faults=faults or draw_faults(Random(seed))
     )

@@ -233,3 +233,34 @@ def test_nothing_is_appended_to_a_full_disk() -> None:
     assert world.produce().error_code == ErrorCode.kafka_storage_error
     world.ctx.disk_full = False
     assert world.produce().base_offset == 0
+
+
+def test_nothing_is_due_at_once_while_there_is_no_controller() -> None:
+    world = World()
+    joining = enrolment(world)
+    joining.step()
+    world.ctx.controller_id = -1
+    joining.step()
+
+    assert joining.wake_at_ms() == HEARTBEAT_MS
+    world.ctx.controller_id = 2
+    assert joining.step() is not None
+
+
+def test_broker_that_no_controller_answers_for_a_session_knows_that_it_is_cut_off() -> None:
+    world = World()
+    joining = enrolment(world)
+    joining.step()
+    joining.step()
+    world.advance(8_999)
+    joining.step()
+    assert world.ctx.is_heard
+
+    world.advance(1)
+    joining.step()
+    assert not world.ctx.is_heard
+    joining.answered(replace(HEARD, known_epoch=False))
+    assert not world.ctx.is_heard
+
+    joining.answered(HEARD)
+    assert world.ctx.is_heard

@@ -197,6 +197,15 @@ def test_acks_all_is_answered_when_every_replica_in_sync_has_the_records(
     assert cluster.records(3) == [(0, 0, b"a"), (1, 0, b"b"), (2, 0, b"c")]
 
 
+def test_leader_that_is_cut_off_sends_its_producers_to_look_for_another(cluster: Replicas) -> None:
+    waiting = cluster.produce(1, b"a", timeout_ms=200)
+    cluster.ctx[1].is_heard = False
+
+    cluster.advance(200)
+
+    assert error_of(waiting) == ErrorCode.not_leader_or_follower
+
+
 def test_acks_all_times_out_and_the_records_may_come_later(cluster: Replicas) -> None:
     waiting = cluster.produce(1, b"a", timeout_ms=200)
 
