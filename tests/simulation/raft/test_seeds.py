@@ -21,7 +21,9 @@ SEEDS = range(500)
 SMALL = {1: range(10), 2: range(30), 3: range(30), 4: range(20)}
 """Nodes → seeds: in small clusters other things are rare."""
 
-REGRESSIONS = tuple((seed, 5) for seed in (100947, 102679, 103240, 103816, 104300, 104830, 105905))
+REGRESSIONS = tuple(
+    (seed, 5) for seed in (100947, 102679, 103240, 103816, 104300, 104830, 105905, 406153)
+)
 """(seed, nodes) that once found a fault in the simulator as it is now."""
 
 HAPPENS_MIN = 30

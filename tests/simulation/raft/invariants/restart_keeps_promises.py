@@ -27,6 +27,7 @@ class RestartKeepsPromises(Invariant):
         durable, batches = self.view.durable[machine.id], self.unsynced[machine.id]
         for batch in batches:
             durable.update(block.id for block in batch.blocks)
+            durable.difference_update(batch.removed)  # a block may come and go in one batch
             self.view.durable_root[machine.id] = batch.state.root.height
         batches.clear()
 
