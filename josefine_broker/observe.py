@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from josefine_broker.shell.admin_http import Check
 from josefine_broker.shell.log_manager import LogManager
 from josefine_broker.shell.metrics import Metrics, Sample
 from josefine_broker.shell.server import Server
+from josefine_broker.storage_watch import failed_logs, free_bytes
 
 
 def health_checks(
@@ -46,19 +46,13 @@ def health_checks(
         return Check(ok=False, detail=membership.describe_wait())
 
     def logs() -> Check:
-        failed = [f"{topic}-{index}" for topic, index in ctx.unopened]
-        failed += [
-            f"{topic}-{index}"
-            for (topic, index), hosted in ctx.partitions.items()
-            if hosted.log.failure
-        ]
+        failed = failed_logs(ctx)
         if failed:
-            return Check(ok=False, detail=f"storage failed: {', '.join(failed[:10])}")
+            return Check(ok=False, detail=failed)
         return Check(ok=True, detail=f"{len(ctx.partitions)} partitions")
 
     def disk() -> Check:
-        stat = os.statvfs(directory)
-        free = stat.f_bavail * stat.f_frsize
+        free = free_bytes(directory)
         return Check(ok=free >= DISK_FREE_BYTES_MIN, detail=f"{free} bytes free")
 
     return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from pathlib import Path
 
 from josefine_broker.config import IdentitySection
 from josefine_broker.handlers.context import Context
@@ -16,19 +17,25 @@ ENOUGH_AGAIN = 1.25
 
 def look_at_storage(ctx: Context, config: IdentitySection) -> None:
     """Periodic: is there space, and can every log be written?"""
-    stat = os.statvfs(config.data_dir)
-    free = stat.f_bavail * stat.f_frsize
+    free = free_bytes(config.data_dir)
     needed = config.disk_free_bytes_min * (ENOUGH_AGAIN if ctx.disk_full else 1)
     ctx.disk_full = free < needed
     trouble = f"{free} bytes free, broker.disk_free_bytes_min is {config.disk_free_bytes_min}"
     if not ctx.disk_full:
-        trouble = _failed_logs(ctx)
+        trouble = failed_logs(ctx)
     if bool(trouble) != bool(ctx.storage_trouble):
         log.warning("storage", extra={"trouble": trouble or "over"})
     ctx.storage_trouble = trouble
 
 
-def _failed_logs(ctx: Context) -> str:
+def free_bytes(directory: Path) -> int:
+    """Space that this process may still use there. Raises OSError."""
+    stat = os.statvfs(directory)
+    return stat.f_bavail * stat.f_frsize
+
+
+def failed_logs(ctx: Context) -> str:
+    """The partitions here whose log cannot be opened or written, as a sentence; empty: none."""
     failed = [f"{topic}-{index}" for topic, index in ctx.unopened]
     failed += [
         f"{topic}-{index}" for (topic, index), each in ctx.partitions.items() if each.log.failure
