@@ -8,7 +8,6 @@ promised to keep.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +19,7 @@ from josefine_broker.core.apply import apply
 from josefine_broker.core.change_codec import decode_change
 from josefine_broker.core.changes import At, RegisterBroker
 from josefine_broker.core.image import MetadataImage
-from josefine_broker.shell.raft_frames import Frame, FrameError, Kind
+from josefine_broker.shell.raft_frames import Frame, FrameError, Kind, encode_body
 from josefine_broker.shell.raft_host import RaftHost, Result
 from josefine_broker.shell.raft_transport import PeerError, RaftTransport
 
@@ -38,7 +37,7 @@ class Discovered:
 
     def encode(self) -> bytes:
         addresses = {str(key): str(each) for key, each in self.addresses.items()}
-        return _json(
+        return encode_body(
             {"cluster": self.cluster_id, "leader": self.leader, "addresses": addresses},
         )
 
@@ -119,25 +118,25 @@ def propose_for(
     """As the leader: propose the registration of a newcomer and answer what came of it."""
     status = raft_host.status()
     if status.leader != status.node_id:
-        answer(_json({"failed": f"broker {status.node_id} does not lead"}))
+        answer(encode_body({"failed": f"broker {status.node_id} does not lead"}))
         return
     try:
         change, _ = decode_change(body)
     except CorruptData as error:
-        answer(_json({"refused": f"a registration that cannot be read: {error}"}))
+        answer(encode_body({"refused": f"a registration that cannot be read: {error}"}))
         return
     if not isinstance(change, RegisterBroker):
-        answer(_json({"refused": "only a registration is proposed for others"}))
+        answer(encode_body({"refused": "only a registration is proposed for others"}))
         return
     if change.broker_id in status.members.voters:
-        answer(_json({"refused": forgotten(change.broker_id)}))
+        answer(encode_body({"refused": forgotten(change.broker_id)}))
         return
     if change.broker_id in status.members.learners:  # it was here before, and lost what it had
         raft_host.forget_progress(change.broker_id)
     token = raft_host.propose(body, deadline_ms)
 
     def done(_: Any) -> None:
-        answer(_json(_outcome(image(), change, token.result)))
+        answer(encode_body(_outcome(image(), change, token.result)))
 
     token.on_done = done
 
@@ -163,7 +162,3 @@ def _outcome(
     except KafkaError as error:
         return {"refused": str(error)}
     return {"failed": "another process registered meanwhile"}
-
-
-def _json(plain: Mapping[str, object]) -> bytes:
-    return json.dumps(plain, separators=(",", ":")).encode()

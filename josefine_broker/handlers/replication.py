@@ -11,6 +11,7 @@ from uuid import UUID
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.core.changes import AlterIsr, IsrItem
+from josefine_broker.core.elections import eligible
 from josefine_broker.core.image import NO_LEADER, PartitionEntry
 from josefine_broker.core.proposals import Proposal
 from josefine_broker.handlers.context import Context, HostedPartition
@@ -169,19 +170,8 @@ def _item(ctx: Context, hosted: HostedPartition, index: int, now_ms: int) -> Isr
         partition.leader_epoch,
         followers.partition_epoch,
         isr,
-        _eligible(entry, isr, min(partition.min_insync_replicas, len(partition.replicas))),
+        eligible(entry, isr, partition.min_insync_replicas),
         followers.joined(isr),
-    )
-
-
-def _eligible(entry: PartitionEntry, isr: tuple[int, ...], min_isr: int) -> tuple[int, ...]:
-    """Who left the ISR when nothing was confirmed any more has every committed record (KIP-966)."""
-    if len(isr) >= min_isr:
-        return ()
-    return tuple(
-        each
-        for each in entry.replicas
-        if each not in isr and (each in entry.isr or each in entry.elr)
     )
 
 

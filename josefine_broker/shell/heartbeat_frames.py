@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from josefine_broker.core.controller import Heartbeat, HeartbeatAnswer
-from josefine_broker.shell.raft_frames import Frame, FrameError
+from josefine_broker.shell.raft_frames import Frame, FrameError, encode_body
 
 T = TypeVar("T")
 
 
 def encode_beat(beat: Heartbeat) -> bytes:
     """The body of a HEARTBEAT frame."""
-    return _json(
+    return encode_body(
         {
             "broker": beat.broker_id,
             "epoch": beat.broker_epoch,
@@ -39,7 +38,7 @@ def decode_beat(frame: Frame) -> Heartbeat:
 
 def encode_answer(answer: HeartbeatAnswer) -> bytes:
     """The body of a HEARTBEAT_ANSWER frame."""
-    return _json(
+    return encode_body(
         {"known": answer.known_epoch, "fenced": answer.fenced, "may_stop": answer.may_stop}
     )
 
@@ -62,7 +61,3 @@ def _read(frame: Frame, build: Callable[[dict[str, Any]], T]) -> T:
         return build(plain)
     except (KeyError, TypeError, ValueError) as error:
         raise FrameError(f"a {frame.kind.name} frame without its fields: {error!r}") from error
-
-
-def _json(plain: dict[str, object]) -> bytes:
-    return json.dumps(plain, separators=(",", ":")).encode()

@@ -71,9 +71,14 @@ def encode_frame(kind: Kind, body: bytes, version: int = VERSION) -> bytes:
     return _HEAD.pack(len(body) + _AFTER_LENGTH, version, kind) + body
 
 
+def encode_body(fields: Mapping[str, object]) -> bytes:
+    """A JSON object as the body of a frame; `Frame.fields` reads it."""
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
 def encode_fields(kind: Kind, fields: Mapping[str, object], version: int = VERSION) -> bytes:
     """The bytes of a frame whose body is a JSON object."""
-    return encode_frame(kind, json.dumps(fields, separators=(",", ":")).encode(), version)
+    return encode_frame(kind, encode_body(fields), version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,13 +3,9 @@
 A mutant names the kind of life that its rule matters in, where that is rare among all lives.
 """
 
-import inspect
-import textwrap
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
-from types import CodeType, FunctionType
 from typing import Any
 
 import pytest
@@ -24,6 +20,7 @@ from josefine_broker.shell.log import PartitionLog
 from raft import InvariantBroken
 from tests.simulation.cluster.faults import Faults, draw_faults
 from tests.simulation.cluster.run import simulate
+from tests.simulation.mutating import mutated
 
 SEEDS_MAX = 150
 FOR_MS = 10_000
@@ -221,22 +218,6 @@ MUTANTS = [
         seed=77,
     ),
 ]
-
-
-@contextmanager
-def mutated(mutant: Mutant) -> Iterator[None]:
-    """The function with the wrong line in place, everywhere it is referred to."""
-    function = mutant.function
-    assert isinstance(function, FunctionType)
-    source = textwrap.dedent(inspect.getsource(function)).replace("@property\n", "")
-    assert source.count(mutant.old) == 1, f"{mutant.old!r} is not in the source any more"
-    compiled = compile(source.replace(mutant.old, mutant.new), function.__name__, "exec")
-    (code,) = (part for part in compiled.co_consts if isinstance(part, CodeType))
-    good, function.__code__ = function.__code__, code
-    try:
-        yield
-    finally:
-        function.__code__ = good
 
 
 def faults_for(mutant: Mutant, seed: int) -> Faults:

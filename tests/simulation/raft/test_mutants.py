@@ -4,17 +4,13 @@ Most are caught by random lives within a few seeds. Where chance needs too long,
 plays the very case: it names the scenario, whose checkers or whose trace must then complain.
 """
 
-import inspect
-import textwrap
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import CodeType, FunctionType
 
 import pytest
 
 from raft import CorruptBlock, InvariantBroken
+from tests.simulation.mutating import mutated
 from tests.simulation.raft.invariants import ALL_INVARIANTS
 from tests.simulation.raft.mutants import MUTANTS, Mutant
 from tests.simulation.raft.run import simulate
@@ -22,22 +18,6 @@ from tests.simulation.raft.scenarios import SCENARIOS, play
 
 SEEDS_MAX = 150
 BROKEN = (AssertionError, InvariantBroken, CorruptBlock, ValueError, KeyError)
-
-
-@contextmanager
-def mutated(mutant: Mutant) -> Iterator[None]:
-    """The function with the wrong line in place, everywhere it is referred to."""
-    function = mutant.function
-    assert isinstance(function, FunctionType)
-    source = textwrap.dedent(inspect.getsource(function)).replace("@property\n", "")
-    assert source.count(mutant.old) == 1, f"{mutant.old!r} is not in the source any more"
-    compiled = compile(source.replace(mutant.old, mutant.new), function.__name__, "exec")
-    (code,) = (part for part in compiled.co_consts if isinstance(part, CodeType))
-    good, function.__code__ = function.__code__, code
-    try:
-        yield
-    finally:
-        function.__code__ = good
 
 
 def who_complains(mutant: Mutant) -> str | None:
