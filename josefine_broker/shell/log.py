@@ -5,15 +5,17 @@ Rules:
 - an append is whole or did not happen: after a failed write the log ends at the last whole batch;
 - with `flush_messages` reached, an append returns after its sync; else the page cache holds it;
 - slow disk work (sync and index of a full segment, timed flushes, unlinking) goes to `schedule`;
-- a failed sync stops the log for writes until it is opened, and checked, anew.
+- a failed sync, or a cut half done, stops the log for writes until it is opened, and checked, anew.
 
-One thread owns a log; a scheduled job touches sealed segments only, under the flush lock.
+One thread owns a log; a scheduled job touches sealed segments only, under the flush lock, and asks
+there whether the log still has what it was scheduled for.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from struct import Struct
 from typing import TypeVar
@@ -21,7 +23,7 @@ from typing import TypeVar
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_broker.base.ports import Files
 from josefine_broker.core.log_config import LogConfig
-from josefine_broker.core.retention import SegmentAge, expired_prefix
+from josefine_broker.core.retention import expired_prefix
 from josefine_broker.records.batch import LENGTH_OVERHEAD_BYTES, BatchHeader
 from josefine_broker.records.crc import Buffer
 from josefine_broker.shell.flusher import FlushState, Job, run_now
@@ -29,9 +31,6 @@ from josefine_broker.shell.log_state import LogState
 from josefine_broker.shell.recovery import RecoveryReport, recover, reindex, replay
 from josefine_broker.shell.segment import FoundRecord, Segment
 from josefine_broker.shell.verify import VerifyReport, verify_segments
-
-RELATIVE_OFFSET_MAX = 2**31 - 1
-"""An index entry has 32 bits for an offset relative to its segment, and Kafka's are signed."""
 
 WARM_SEGMENTS_MAX = 2
 """Sealed segments of one log that keep their file descriptor and index between reads."""
@@ -132,7 +131,7 @@ class PartitionLog:
         assert base_offset >= active.end_offset, f"{base_offset} is below {active.end_offset}"
         assert length + LENGTH_OVERHEAD_BYTES == len(batch), "not exactly one batch"
         assert leader_epoch >= active.last_leader_epoch, f"leader epoch {leader_epoch} is old"
-        if active.size_bytes and self._must_roll(active, base_offset, header, now_ms):
+        if active.size_bytes and active.is_full(self.config, base_offset, header, now_ms):
             active = self._roll()
         size = active.size_bytes
         try:
@@ -155,24 +154,14 @@ class PartitionLog:
         except OSError as error:
             self._flush.failure = f"{self.directory}: a failed append could not be cut: {error}"
 
-    def _must_roll(
-        self, active: Segment, base_offset: int, header: BatchHeader, now_ms: int
-    ) -> bool:
-        config = self.config
-        relative_end = base_offset + header.last_offset_delta + 1 - active.base_offset
-        return (
-            active.size_bytes + header.size_bytes > config.segment_bytes
-            or relative_end > RELATIVE_OFFSET_MAX
-            or now_ms - active.first_append_ms >= config.segment_ms
-            or (config.segment_records is not None and relative_end > config.segment_records)
-        )
-
     def roll(self) -> None:
         """Begin a new segment at the log end; nothing happens when the last one is empty."""
         if self._segments[-1].size_bytes:
             self._roll()
 
     def _roll(self) -> Segment:
+        if self._flush.failure:
+            raise _storage_error(self._flush.failure)
         old = self._segments[-1]
         end_offset = old.end_offset
         try:
@@ -188,14 +177,18 @@ class PartitionLog:
         self._schedule(self._seal)
         if self.snapshot_source is not None:
             payload = self.snapshot_source()
-            self._schedule(lambda: self._store_snapshot(end_offset, payload))
+            self._schedule(lambda: self._store_snapshot(new, payload))
         return new
 
-    def _store_snapshot(self, offset: int, payload: bytes) -> None:
-        """Scheduled. A lost one costs a longer replay, so its failure is only reported."""
-        if not self._flush.failure:
-            self.state.store_kept_epochs()
-            self.state.store_snapshot(offset, payload)
+    def _store_snapshot(self, rolled: Segment, payload: bytes) -> None:
+        """Scheduled: the producers' state where `rolled` begins. A lost one costs a longer replay.
+
+        Not when the log was cut below it: other batches may come there, of other producers.
+        """
+        with self._flush.lock:
+            if not self._flush.failure and rolled in self._segments:
+                self.state.store_kept_epochs()
+                self.state.store_snapshot(rolled.base_offset, payload)
 
     def _seal(self) -> None:
         """Scheduled: make full segments durable, oldest first, and store their indexes.
@@ -359,24 +352,22 @@ class PartitionLog:
             del self._base_offsets[0]
             if oldest in self._warm:
                 self._warm.remove(oldest)
-            self._schedule(oldest.delete)
+            self._schedule(partial(self._unlink, oldest))
+
+    def _unlink(self, segment: Segment) -> None:
+        """Scheduled. Its name may be in use again: of a log begun anew, or of another topic's."""
+        with self._flush.lock:
+            if not self._flush.failure and segment.base_offset not in self._base_offsets:
+                segment.delete()
+            else:
+                segment.close()
 
     def apply_retention(self, now_ms: int, end_offset_max: int) -> int:
         """Remove what `core.retention` says has expired, nothing at or past `end_offset_max` (the
         high watermark); returns how many segments went."""
         config, deletes = self.config, self.config.deletes
         count = expired_prefix(
-            [
-                SegmentAge(
-                    segment.end_offset,
-                    segment.size_bytes,
-                    segment.max_timestamp_ms
-                    if segment.max_timestamp_ms >= 0
-                    else segment.last_append_ms,
-                )
-                for segment in self._segments
-                if segment.size_bytes
-            ],
+            [segment.age() for segment in self._segments if segment.size_bytes],
             now_ms=now_ms,
             log_start_offset=self._log_start_offset,
             end_offset_max=end_offset_max,
@@ -421,36 +412,45 @@ class PartitionLog:
         if end_offset <= self._log_start_offset:
             self.restart_at(end_offset)
             return
-        with self._flush.lock:
-            try:
-                while self._segments[-1].base_offset >= end_offset:
-                    self._drop(-1)
-                last = self._segments[-1]
-                last.truncate_to(end_offset, self.config.index_interval_bytes)
-                last.file().sync()
-                self._files.sync_directory(self.directory)
-            except OSError as error:
-                self._flush.failure = f"{self.directory}: truncation failed: {error}"
-                raise _storage_error(self._flush.failure) from error
+        with self._cutting("truncation failed"):
+            while self._segments[-1].base_offset >= end_offset:
+                self._drop(-1)
+            last = self._segments[-1]
+            last.truncate_to(end_offset, self.config.index_interval_bytes)
+            last.file().sync()
+            self._files.sync_directory(self.directory)
             self._forget(last)
-        self.state.remove_snapshots_past(self.log_end_offset)
+            self.state.remove_snapshots_past(last.end_offset)
         if self.log_end_offset < self._log_start_offset:
             self.restart_at(end_offset)
 
     def restart_at(self, offset: int) -> None:
-        """Empty the log; its start and end become `offset`."""
-        try:
+        """Empty the log; its start and end become `offset`. Raises KafkaError."""
+        with self._cutting("not begun anew"):
             self.state.settle()
-            with self._flush.lock:
-                while self._segments:
-                    self._drop(-1)
-                self._segments.append(Segment.create(self._files, self.directory, offset))
-                self._base_offsets.append(offset)
+            self._flush.sealing.clear()
+            self._warm.clear()
+            for segment in reversed(self._segments):
+                segment.delete()
+            # Until there is a new one the old ones stay: their files are gone, so reads fail.
+            self._segments = [Segment.create(self._files, self.directory, offset)]
+            self._base_offsets = [offset]
+            self._log_start_offset = offset
             self.state.store_log_start_offset(offset)
-        except OSError as error:
-            raise _storage_error(f"{self.directory}: not begun anew: {error}") from error
-        self._log_start_offset = offset
-        self.state.remove_snapshots_past(offset)
+            self.state.remove_snapshots_past(offset)
+
+    @contextmanager
+    def _cutting(self, what: str) -> Iterator[None]:
+        """Files go, and no job of the flusher meanwhile: half done, it fails the log for good."""
+        flush = self._flush
+        if flush.failure:
+            raise _storage_error(flush.failure)
+        with flush.lock:
+            try:
+                yield
+            except OSError as error:
+                flush.failure = f"{self.directory}: {what}: {error}"
+                raise _storage_error(flush.failure) from error
 
     def _drop(self, at: int) -> None:
         """Remove a segment and its files. The flush lock is held."""

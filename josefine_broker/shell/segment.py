@@ -17,6 +17,8 @@ from typing import NamedTuple
 
 from josefine_broker.base.errors import CorruptData
 from josefine_broker.base.ports import File, Files
+from josefine_broker.core.log_config import LogConfig
+from josefine_broker.core.retention import SegmentAge
 from josefine_broker.records.batch import (
     HEADER_BYTES,
     LENGTH_OVERHEAD_BYTES,
@@ -38,6 +40,9 @@ from josefine_broker.shell.index import (
 )
 
 LOG_SUFFIX = ".log"
+RELATIVE_OFFSET_MAX = 2**31 - 1
+"""An index entry has 32 bits for an offset relative to its segment, and Kafka's are signed."""
+
 SCAN_BYTES = 1024 * 1024
 """Read at once when a segment is walked from end to end."""
 
@@ -150,6 +155,23 @@ class Segment:
             self.max_timestamp_offset, self.first_append_ms, self.last_append_ms,
             self.last_leader_epoch, self.log_crc,
         )  # fmt: skip
+
+    def is_full(
+        self, config: LogConfig, base_offset: int, header: BatchHeader, now_ms: int
+    ) -> bool:
+        """Whether a batch must begin the next segment, this one being not empty."""
+        relative_end = base_offset + header.last_offset_delta + 1 - self.base_offset
+        return (
+            self.size_bytes + header.size_bytes > config.segment_bytes
+            or relative_end > RELATIVE_OFFSET_MAX
+            or now_ms - self.first_append_ms >= config.segment_ms
+            or (config.segment_records is not None and relative_end > config.segment_records)
+        )
+
+    def age(self) -> SegmentAge:
+        """What retention judges; without a timestamp in its records, by the time of writing."""
+        newest_ms = self.max_timestamp_ms if self.max_timestamp_ms >= 0 else self.last_append_ms
+        return SegmentAge(self.end_offset, self.size_bytes, newest_ms)
 
     def append(
         self,

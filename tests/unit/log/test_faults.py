@@ -1,12 +1,14 @@
 """A full disk, a disk that fails, a damaged file: the log stays at its last whole batch."""
 
+import errno
+
 import pytest
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.core.log_config import LogConfig
 from josefine_broker.shell.flusher import Job
-from tests.simulation.memory_files import MemoryFiles
-from tests.unit.log.support import NOW_MS, append, log_file, open_log, read_all
+from tests.simulation.memory_files import MemoryFile, MemoryFiles
+from tests.unit.log.support import DIRECTORY, NOW_MS, append, log_file, open_log, read_all
 
 
 def used(files: MemoryFiles) -> int:
@@ -170,3 +172,127 @@ def test_retention_makes_room_on_a_disk_that_is_full() -> None:
     assert (log.log_start_offset, log.log_end_offset) == (4, 5)
     assert append(log, [b"room"]) == 5
     assert read_all(open_log(files)) == [(4, b"4"), (5, b"room")]
+
+
+class RefusesToCreate(MemoryFiles):
+    """A disk without room for another directory entry."""
+
+    refusing = False
+
+    def open(self, path: str, *, create: bool = False) -> MemoryFile:
+        if create and self.refusing and path not in self.names:
+            raise OSError(errno.ENOSPC, "no room for a name")
+        return super().open(path, create=create)
+
+
+def test_log_that_could_not_begin_anew_has_failed_and_stays_whole_enough_to_say_so() -> None:
+    files = RefusesToCreate()
+    log = open_log(files, LogConfig(segment_records=2))
+    for n in range(6):
+        append(log, [b"%d" % n])
+    files.refusing = True
+
+    with pytest.raises(KafkaError, match="not begun anew"):
+        log.restart_at(100)
+    files.refusing = False
+
+    assert "not begun anew" in log.failure
+    assert (log.log_start_offset, log.log_end_offset) == (0, 6)
+    for call in (
+        lambda: append(log, [b"refused"]),
+        lambda: log.read(0, 1_000),
+        lambda: log.restart_at(100),
+        lambda: log.truncate_to(1),
+        lambda: log.roll(),
+        lambda: log.flush(),
+        lambda: log.find_by_timestamp(NOW_MS),
+    ):
+        with pytest.raises(KafkaError) as caught:
+            call()
+        assert caught.value.code is ErrorCode.kafka_storage_error
+    log.close()
+    assert open_log(files).log_end_offset == 0
+
+
+def test_log_start_that_could_not_be_stored_fails_the_log_begun_anew() -> None:
+    files = RefusesToCreate()
+    log = open_log(files)
+    append(log, [b"a"])
+    files.space_bytes = 0
+
+    with pytest.raises(KafkaError, match="not begun anew"):
+        log.restart_at(100)
+    files.space_bytes = None
+
+    assert (log.log_start_offset, log.log_end_offset) == (100, 100)
+    with pytest.raises(KafkaError, match="not begun anew"):
+        append(log, [b"refused"])
+
+
+def test_snapshot_of_a_roll_is_not_stored_once_the_log_was_cut_below_it() -> None:
+    files, jobs = MemoryFiles(), list[Job]()
+    log = open_log(files, LogConfig(segment_records=2), schedule=jobs.append)
+    log.snapshot_source = lambda: b"of producers that are gone"
+    for n in range(3):
+        append(log, [b"%d" % n])
+    log.truncate_to(1)
+    for n in range(4):
+        append(log, [b"other %d" % n])
+
+    for job in jobs[:2]:
+        job()
+
+    assert log.state.snapshot_offsets() == []
+    for job in jobs[2:]:
+        job()
+    assert log.state.snapshot_offsets() == [2, 4]
+
+
+def test_snapshot_of_a_roll_is_not_stored_once_the_log_began_anew() -> None:
+    files, jobs = MemoryFiles(), list[Job]()
+    log = open_log(files, LogConfig(segment_records=2), schedule=jobs.append)
+    log.snapshot_source = lambda: b"of producers that are gone"
+    for n in range(3):
+        append(log, [b"%d" % n])
+    log.restart_at(0)
+
+    for job in jobs:
+        job()
+
+    assert log.state.snapshot_offsets() == []
+
+
+def test_snapshot_is_not_stored_for_a_log_that_was_abandoned() -> None:
+    """Its directory may be another topic's by then."""
+    files, jobs = MemoryFiles(), list[Job]()
+    log = open_log(files, LogConfig(segment_records=2), schedule=jobs.append)
+    log.snapshot_source = lambda: b"state"
+    for n in range(3):
+        append(log, [b"%d" % n])
+    log.abandon()
+
+    for job in jobs:
+        job()
+
+    assert log.state.snapshot_offsets() == []
+
+
+@pytest.mark.parametrize("is_abandoned", [False, True])
+def test_late_removal_of_an_old_segment_spares_the_new_one_of_its_name(is_abandoned: bool) -> None:
+    files, jobs = MemoryFiles(), list[Job]()
+    log = open_log(files, LogConfig(segment_records=1), schedule=jobs.append)
+    for n in range(3):
+        append(log, [b"%d" % n])
+    log.delete_before(2)
+    if is_abandoned:
+        log.abandon()
+        files.remove_tree(DIRECTORY)
+        log = open_log(files)
+    else:
+        log.restart_at(0)
+    append(log, [b"new"])
+
+    for job in jobs:
+        job()
+
+    assert read_all(open_log(files)) == [(0, b"new")]
