@@ -3,15 +3,12 @@
 More of them: python -m tests.simulation.cluster.run 0 --seeds N. One again: see run.py.
 """
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 from tests.simulation.cluster.faults import CALM, COUNTED
-from tests.simulation.cluster.run import Life, Total, live_all, simulate
+from tests.simulation.cluster.run import WORDS, live, simulate
 from tests.simulation.cluster.world import World
+from tests.simulation.lives import Share, live_share, traces_of_two_processes
 
 pytestmark = pytest.mark.timeout(900)
 """Whichever test comes first lives all the lives."""
@@ -24,44 +21,37 @@ REGRESSIONS: tuple[int, ...] = (40, 97, 159, 5062, 30178, 30609)
 HAPPENS_MIN = 10
 """How often each fault must have hit in all these lives together."""
 
-TOTALS: list[Total] = []
-
 
 @pytest.fixture(scope="module")
-def lives() -> list[Life]:
-    total, lives = Total(), list(live_all(SEEDS))
-    for life in lives:
-        total.add(life)
-    TOTALS.append(total)
-    return lives
+def share() -> Share:
+    return live_share(live, SEEDS, WORDS)
 
 
 def test_no_mixture_of_faults_breaks_a_promise(
-    lives: list[Life], capsys: pytest.CaptureFixture[str]
+    share: Share, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Checklist rows 10, 14, 15, 35 and 36."""
-    (total,) = TOTALS
+    total = share.total
     with capsys.disabled():
         print(f"\n{total.line()}")
 
     assert total.broken == []
-    assert len(lives) == len(SEEDS)
+    assert total.seeds == len(SEEDS)
 
 
 @pytest.mark.parametrize("what", COUNTED)
-def test_every_named_fault_really_happens(lives: list[Life], what: str) -> None:
-    assert sum(life.met[what] for life in lives) >= HAPPENS_MIN
+def test_every_named_fault_really_happens(share: Share, what: str) -> None:
+    assert share.total.met[what] >= HAPPENS_MIN
 
 
-def test_every_life_is_worth_its_time(lives: list[Life]) -> None:
+def test_every_life_is_worth_its_time(share: Share) -> None:
     """None is so broken that nothing happens in it, and hardly anything is excused."""
-    assert min(life.events for life in lives) > 1_000
-    assert min(life.met["record acknowledged"] for life in lives) > 3
-    assert sum(life.met["record acknowledged"] for life in lives) > 100 * len(lives)
-    assert sum(life.met["batch read"] for life in lives) > 100 * len(lives)
-    assert sum(life.met["leader elected"] for life in lives) > 3 * len(lives)
-    excused = sum(life.met["partition excused"] for life in lives)
-    assert excused < 0.1 * sum(life.met["partition"] for life in lives)
+    assert min(life.events for life in share.lives) > 1_000
+    assert min(life.met["record acknowledged"] for life in share.lives) > 3
+    assert share.total.met["record acknowledged"] > 100 * share.total.seeds
+    assert share.total.met["batch read"] > 100 * share.total.seeds
+    assert share.total.met["leader elected"] > 3 * share.total.seeds
+    assert share.total.met["partition excused"] < 0.1 * share.total.met["partition"]
 
 
 @pytest.mark.parametrize("seed", REGRESSIONS)
@@ -71,16 +61,10 @@ def test_what_was_found_once_stays_mended(seed: int) -> None:
 
 def test_a_seed_replays_byte_for_byte_in_another_process() -> None:
     """Nothing may hang on the order of a set of strings, or on an address."""
-    line = [sys.executable, "-m", "tests.simulation.cluster.run", "11", "--trace"]
-    traces = [
-        subprocess.run(
-            line, env=os.environ | {"PYTHONHASHSEED": str(salt)}, capture_output=True, check=True
-        ).stdout
-        for salt in (1, 2)
-    ]
+    first, second = traces_of_two_processes("tests.simulation.cluster.run", seed=11)
 
-    assert traces[0] == traces[1]
-    assert traces[0].count(b"\n") > 300
+    assert first == second
+    assert first.count(b"\n") > 300
 
 
 def test_without_faults_nothing_is_refused_or_late() -> None:

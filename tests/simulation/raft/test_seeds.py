@@ -3,15 +3,14 @@
 More of them: ./build.sh test sim --seeds N --seed S. One again: see run.py.
 """
 
-import os
-import subprocess
-import sys
+from functools import partial
 
 import pytest
 
 from raft import Result
+from tests.simulation.lives import Share, live_share, traces_of_two_processes
 from tests.simulation.raft.faults import CALM, COUNTED
-from tests.simulation.raft.run import Life, Total, live_all, simulate
+from tests.simulation.raft.run import WORDS, live, simulate
 from tests.simulation.raft.world import World
 
 pytestmark = pytest.mark.timeout(600)
@@ -29,49 +28,43 @@ REGRESSIONS = tuple(
 HAPPENS_MIN = 30
 """How often each fault must have hit in all these lives together."""
 
-TOTALS: list[Total] = []
-
 
 @pytest.fixture(scope="module")
-def lives() -> list[Life]:
-    total, lives = Total(), list(live_all(SEEDS))
-    for life in lives:
-        total.add(life)
-    TOTALS.append(total)
-    return lives
+def share() -> Share:
+    return live_share(live, SEEDS, WORDS)
 
 
 def test_no_mixture_of_faults_breaks_a_rule(
-    lives: list[Life], capsys: pytest.CaptureFixture[str]
+    share: Share, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Checklist rows 2-4, 6-11, 15 and 16, as far as the library goes: after every step of every
     life all of invariants/ holds."""
-    (total,) = TOTALS
+    total = share.total
     with capsys.disabled():
         print(f"\n{total.line()}")
 
     assert total.broken == []
-    assert len(lives) == len(SEEDS)
+    assert total.seeds == len(SEEDS)
 
 
 @pytest.mark.parametrize("what", COUNTED)
-def test_every_named_fault_really_happens(lives: list[Life], what: str) -> None:
-    assert sum(life.met[what] for life in lives) >= HAPPENS_MIN
+def test_every_named_fault_really_happens(share: Share, what: str) -> None:
+    assert share.total.met[what] >= HAPPENS_MIN
 
 
-def test_every_life_is_worth_its_time(lives: list[Life]) -> None:
+def test_every_life_is_worth_its_time(share: Share) -> None:
     """None is so broken that nothing happens in it."""
-    assert min(life.events for life in lives) > 500
-    assert min(life.met["block committed"] for life in lives) > 10
-    assert sum(life.met["block committed"] for life in lives) > 100 * len(lives)
-    assert sum(life.met["election won"] for life in lives) > 2 * len(lives)
+    assert min(life.events for life in share.lives) > 500
+    assert min(life.met["block committed"] for life in share.lives) > 10
+    assert share.total.met["block committed"] > 100 * share.total.seeds
+    assert share.total.met["election won"] > 2 * share.total.seeds
 
 
 @pytest.mark.parametrize("nodes", SMALL)
 def test_small_clusters_keep_the_rules_too(nodes: int) -> None:
-    broken = [life.broken for life in live_all(SMALL[nodes], nodes) if life.broken]
+    share = live_share(partial(live, nodes=nodes), SMALL[nodes], WORDS)
 
-    assert broken == []
+    assert share.total.broken == []
 
 
 @pytest.mark.parametrize(("seed", "nodes"), REGRESSIONS)
@@ -87,16 +80,10 @@ def test_a_seed_replays_event_for_event() -> None:
 
 def test_a_seed_replays_byte_for_byte_in_another_process() -> None:
     """Nothing may hang on the order of a set of strings, or on an address."""
-    line = [sys.executable, "-m", "tests.simulation.raft.run", "11", "--trace"]
-    traces = [
-        subprocess.run(
-            line, env=os.environ | {"PYTHONHASHSEED": str(salt)}, capture_output=True, check=True
-        ).stdout
-        for salt in (1, 2)
-    ]
+    first, second = traces_of_two_processes("tests.simulation.raft.run", seed=11)
 
-    assert traces[0] == traces[1]
-    assert traces[0].count(b"\n") > 1000
+    assert first == second
+    assert first.count(b"\n") > 1000
 
 
 def test_without_faults_every_proposal_is_committed() -> None:
