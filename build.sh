@@ -19,8 +19,9 @@ usage: ./build.sh VERB [ARGUMENTS]
   demo [--keep]         the main job: flights -> broker -> pipeline -> two Delta tables
   test [KIND] [PYTEST ARGUMENTS]
                         KIND: unit, sim, integration, compat, spark, all (default: all)
-  test sim --seeds N [--seed S] [--nodes N] [--jobs N]
-                        lives of a simulated Raft cluster from seed S (0) on, instead of the tests
+  test sim --seeds N [--seed S] [--of raft|cluster] [--nodes N] [--jobs N]
+                        lives of simulated clusters from seed S (0) on, instead of the tests:
+                        of the Raft library (default; --nodes: how many), or of whole brokers
   lint                  ruff, mypy, import contracts, style rules
   bench [NAME ...]      one JSON line per measure: broker, cluster, raft, spark (default: all)
   docs                  write the generated pages again (COMPATIBILITY.md, docs/checklist.md, conf/)
@@ -120,7 +121,7 @@ run_test() {
     unit) setup_light; pytest_in tests/unit "$@" ;;
     sim) setup_light
          case " $* " in
-           *" --seed"*) run_seeds "$@" ;;
+           *" --seed"*|*" --of"*) run_seeds "$@" ;;
            *) pytest_in tests/simulation "$@" ;;
          esac ;;
     integration) setup_light; pytest_in tests/integration "$@" ;;
@@ -132,17 +133,22 @@ run_test() {
   esac
 }
 
-# run_seeds --seeds N --seed S ... : the simulator by itself; each violation names its replay.
+# run_seeds --seeds N --seed S --of SIMULATOR ... : by itself; each violation names its replay.
 run_seeds() {
-  local first=0 rest=()
+  local first=0 simulator=raft rest=()
   while [ $# -gt 0 ]; do
     case $1 in
-      --seed) first=${2:?--seed needs a number}; shift 2 ;;
+      --seed|--of) [ $# -gt 1 ] || die "$1 needs a value"
+                   set -- "$1=$2" "${@:3}" ;;
       --seed=*) first=${1#*=}; shift ;;
+      --of=*) simulator=${1#*=}; shift ;;
       *) rest+=("$1"); shift ;;
     esac
   done
-  "$PY" -m tests.simulation.raft.run "$first" ${rest[@]+"${rest[@]}"}
+  case $simulator in
+    raft|cluster) "$PY" -m "tests.simulation.$simulator.run" "$first" ${rest[@]+"${rest[@]}"} ;;
+    *) die "--of knows raft and cluster, not '$simulator'" ;;
+  esac
 }
 
 # kcat is one of the foreign clients of the compatibility tests; without it they are skipped and say so.

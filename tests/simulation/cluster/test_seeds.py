@@ -1,6 +1,6 @@
 """Random lives of whole clusters: every seed has its own mixture of faults.
 
-More of them: python -m tests.simulation.cluster.run 0 --seeds N. One again: see run.py.
+More of them: ./build.sh test sim --of cluster --seeds N --seed S. One again: see run.py.
 """
 
 import pytest
