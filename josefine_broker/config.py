@@ -79,8 +79,8 @@ class IdentitySection(Section):
     )
     disk_free_bytes_min: Bytes = Field(
         default=DISK_FREE_BYTES_MIN,
-        description="Free space below which this broker takes no records and leads nothing that"
-        " another could, so that metadata and indexes can still be written.",
+        description="Free space below which this broker takes no records, leads nothing that"
+        " another could and fails /health, so that metadata and indexes can still be written.",
     )
     auto_create_topics: Flag = Field(
         default=True,

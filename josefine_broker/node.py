@@ -290,7 +290,7 @@ class Node:
         register_cluster_metrics(self._metrics, ctx, membership, self._replicator.lag)
         if bound is None:
             return
-        checks = health_checks(ctx, membership, server, self.config.broker.data_dir)
+        checks = health_checks(ctx, membership, server, self.config.broker)
         admin = AdminServer(
             self._metrics,
             checks,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
-from josefine_broker.base.limits import DISK_FREE_BYTES_MIN
+from josefine_broker.config import IdentitySection
 from josefine_broker.core.image import NO_LEADER
 from josefine_broker.handlers.context import Context
 from josefine_broker.handlers.enrolling import Place
@@ -16,11 +15,11 @@ from josefine_broker.shell.admin_http import Check
 from josefine_broker.shell.log_manager import LogManager
 from josefine_broker.shell.metrics import Metrics, Sample
 from josefine_broker.shell.server import Server
-from josefine_broker.storage_watch import failed_logs, free_bytes
+from josefine_broker.storage_watch import failed_logs, free_bytes, needed_bytes
 
 
 def health_checks(
-    ctx: Context, membership: Membership, server: Server, directory: Path
+    ctx: Context, membership: Membership, server: Server, config: IdentitySection
 ) -> Mapping[str, Callable[[], Check]]:
     """The checks of `/health`, by name."""
     raft_host = membership.raft_host
@@ -51,17 +50,19 @@ def health_checks(
             return Check(ok=False, detail=failed)
         return Check(ok=True, detail=f"{len(ctx.partitions)} partitions")
 
-    def disk() -> Check:
-        free = free_bytes(directory)
-        return Check(ok=free >= DISK_FREE_BYTES_MIN, detail=f"{free} bytes free")
-
     return {
         "listeners": listeners,
         "metadata": metadata,
         "cluster": cluster,
         "logs": logs,
-        "disk": disk,
+        "disk": lambda: check_disk(ctx, config),
     }
+
+
+def check_disk(ctx: Context, config: IdentitySection) -> Check:
+    """Whether there is the space that `broker.disk_free_bytes_min` asks for."""
+    free, needed = free_bytes(config.data_dir), needed_bytes(ctx, config)
+    return Check(ok=free >= needed, detail=f"{free} bytes free, {needed} are to be")
 
 
 def register_metrics(metrics: Metrics, ctx: Context, logs: LogManager, server: Server) -> None:

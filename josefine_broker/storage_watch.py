@@ -18,8 +18,7 @@ ENOUGH_AGAIN = 1.25
 def look_at_storage(ctx: Context, config: IdentitySection) -> None:
     """Periodic: is there space, and can every log be written?"""
     free = free_bytes(config.data_dir)
-    needed = config.disk_free_bytes_min * (ENOUGH_AGAIN if ctx.disk_full else 1)
-    ctx.disk_full = free < needed
+    ctx.disk_full = free < needed_bytes(ctx, config)
     trouble = f"{free} bytes free, broker.disk_free_bytes_min is {config.disk_free_bytes_min}"
     if not ctx.disk_full:
         trouble = failed_logs(ctx)
@@ -32,6 +31,11 @@ def free_bytes(directory: Path) -> int:
     """Space that this process may still use there. Raises OSError."""
     stat = os.statvfs(directory)
     return stat.f_bavail * stat.f_frsize
+
+
+def needed_bytes(ctx: Context, config: IdentitySection) -> int:
+    """Space that must be free for this broker to take records, or to take them again."""
+    return int(config.disk_free_bytes_min * (ENOUGH_AGAIN if ctx.disk_full else 1))
 
 
 def failed_logs(ctx: Context) -> str:

@@ -16,4 +16,4 @@ DECOMPRESSED_BYTES_MAX = 512 * 1024 * 1024
 """Records of one batch, decompressed: five times the largest frame; a bomb must not fill memory."""
 
 DISK_FREE_BYTES_MIN = 64 * 1024 * 1024
-"""Free space below which `/health` fails: room for the metadata and indexes to be written."""
+"""Default of `broker.disk_free_bytes_min`: room for the metadata and indexes to be written."""

@@ -96,6 +96,18 @@ def test_health_and_metrics_answer(broker: BrokerProcess) -> None:
     assert broker.get("/other")[0] == 404
 
 
+def test_health_fails_below_the_reserve_that_the_configuration_asks_for(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path, broker__disk_free_bytes_min=2**62) as broker:
+        status, body = broker.get("/health")
+        disk = json.loads(body)["checks"]["disk"]
+        assert (status, disk["ok"]) == (503, False)
+        assert str(2**62) in disk["detail"]
+    with BrokerProcess(tmp_path, broker__disk_free_bytes_min=1) as broker:
+        disk = json.loads(broker.get("/health")[1])["checks"]["disk"]
+        assert disk["ok"]
+        assert disk["detail"].endswith("bytes free, 1 are to be")
+
+
 def test_shipped_configuration_starts_as_it_is(tmp_path: Path) -> None:
     """Checklist row 13. Only the addresses are moved, for a test machine may use the ports."""
     process = subprocess.Popen(
