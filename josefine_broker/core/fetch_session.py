@@ -79,15 +79,25 @@ class FetchPlan(NamedTuple):
 
     def is_told(self, wanted: Wanted, high_watermark: int, log_start_offset: int) -> bool:
         """Whether the reader was told these, so that a partition without records is no news."""
-        if not self.incremental or self.session is None:
-            return False
-        key = _key(wanted.name, wanted.topic_id, wanted.partition.index)
-        cached = self.session.partitions.get(key)
+        cached = self._cached(wanted)
         return (
             cached is not None
             and cached.high_watermark == high_watermark
             and cached.log_start_offset == log_start_offset
         )
+
+    def has_new_start(self, wanted: Wanted, log_start_offset: int) -> bool:
+        """Whether the reader was told another log start before."""
+        cached = self._cached(wanted)
+        return cached is not None and cached.log_start_offset not in (
+            NOTHING_SENT, log_start_offset,
+        )  # fmt: skip
+
+    def _cached(self, wanted: Wanted) -> _Cached | None:
+        if not self.incremental or self.session is None:
+            return None
+        key = _key(wanted.name, wanted.topic_id, wanted.partition.index)
+        return self.session.partitions.get(key)
 
 
 def wanted_of(request: FetchRequest) -> Iterator[Wanted]:

@@ -21,7 +21,7 @@ from josefine_broker.core.topic_config import TopicSettings, resolve
 from josefine_broker.handlers.context import Context, HostedPartition
 from josefine_broker.handlers.groups import forget_missing_topics, load_groups, unload_groups
 from josefine_broker.handlers.replication import brokers_changed, take_role, wake_all
-from josefine_broker.handlers.topics import note_fenced
+from josefine_broker.handlers.topics import BROKERS_KEY, note_fenced
 
 
 def apply_block(ctx: Context, payload: bytes | memoryview, at: At) -> None:
@@ -79,6 +79,7 @@ def reconcile(ctx: Context) -> None:
     if previous is None or image.brokers is not previous.brokers:
         note_fenced(ctx, previous)
         brokers_changed(ctx)
+        ctx.parked.wake(BROKERS_KEY, ctx.clock.monotonic_ms())
     if gone or previous is None:
         forget_missing_topics(ctx)
     if previous is None:

@@ -1,25 +1,58 @@
-"""DeleteRecords (key 21, KIP-107): the log start moves up; -1 stands for the high watermark."""
+"""DeleteRecords (key 21, KIP-107): the log start moves up; -1 stands for the high watermark.
+
+Rules: what is deleted here counts when every live replica has deleted it too, in sync or not, so
+that no later leader shows it again; the answer tells the low watermark, the smallest log start of
+these. One that is not there in time is REQUEST_TIMED_OUT, and deletes as soon as it can.
+"""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.handlers.context import Context, RequestInfo
+from josefine_broker.core.parked import Parked
+from josefine_broker.handlers.context import Context, HostedPartition, RequestInfo
+from josefine_broker.handlers.replication import followers_key
+from josefine_broker.handlers.topics import BROKERS_KEY
 from josefine_broker.wire.entities import delete_records as e
 
 HIGH_WATERMARK = -1
 NO_LOW_WATERMARK = -1
 
 
-def handle(
-    ctx: Context, info: RequestInfo, request: e.DeleteRecordsRequest
-) -> e.DeleteRecordsResponse:
+@dataclass(slots=True, kw_only=True)
+class Deletion:
+    """One partition's: begun here when it has a `hosted`, decided when it has a `result`."""
+
+    tp: tuple[str, int]
+    offset: int = HIGH_WATERMARK
+    hosted: HostedPartition | None = None
+    result: e.DeleteRecordsPartitionResult | None = None
+
+
+def handle(ctx: Context, info: RequestInfo, request: e.DeleteRecordsRequest) -> object:
     """Move the start of each partition named; errors are per partition."""
-    topics = tuple(
-        e.DeleteRecordsTopicResult(
-            name=topic.name,
-            partitions=tuple(_delete(ctx, topic.name, part) for part in topic.partitions),
+    deletions = [
+        [_delete(ctx, topic.name, part) for part in topic.partitions] for topic in request.topics
+    ]
+
+    def build() -> e.DeleteRecordsResponse:
+        topics = tuple(
+            e.DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=tuple(each.result for each in parts if each.result is not None),
+            )
+            for topic, parts in zip(request.topics, deletions, strict=True)
         )
-        for topic in request.topics
-    )
-    return e.DeleteRecordsResponse(topics=topics)
+        return e.DeleteRecordsResponse(topics=topics)
+
+    waiting = [each for parts in deletions for each in parts if not _settle(ctx, each)]
+    if not waiting:
+        return build()
+    now_ms = ctx.clock.monotonic_ms()
+    token = AwaitDeletion(ctx, waiting, now_ms + request.timeout_ms, build)
+    ctx.parked.park(token, (BROKERS_KEY, *dict.fromkeys(each.tp for each in waiting)))
+    _tell_followers(ctx, waiting, now_ms)
+    return token
 
 
 def refuse(request: e.DeleteRecordsRequest, error: KafkaError) -> e.DeleteRecordsResponse:
@@ -27,35 +60,112 @@ def refuse(request: e.DeleteRecordsRequest, error: KafkaError) -> e.DeleteRecord
     topics = tuple(
         e.DeleteRecordsTopicResult(
             name=topic.name,
-            partitions=tuple(_failed(part, error.code) for part in topic.partitions),
+            partitions=tuple(
+                _failed(part.partition_index, error.code) for part in topic.partitions
+            ),
         )
         for topic in request.topics
     )
     return e.DeleteRecordsResponse(topics=topics)
 
 
-def _delete(
-    ctx: Context, topic: str, part: e.DeleteRecordsPartition
-) -> e.DeleteRecordsPartitionResult:
+class AwaitDeletion(Parked):
+    """Parked under its partitions, whose followers tell their log starts, and under who is live."""
+
+    __slots__ = ("_build", "_ctx", "_waiting")
+
+    def __init__(
+        self,
+        ctx: Context,
+        waiting: list[Deletion],
+        deadline_ms: int,
+        build: Callable[[], object],
+    ) -> None:
+        super().__init__(deadline_ms)
+        self._ctx = ctx
+        self._waiting = waiting
+        self._build = build
+
+    def try_complete(self, key: Hashable, now_ms: int) -> bool:
+        ctx = self._ctx
+        self._waiting = [
+            each
+            for each in self._waiting
+            if key not in (each.tp, BROKERS_KEY) or not _settle(ctx, each)
+        ]
+        if self._waiting:
+            return False
+        self.complete(self._build())
+        return True
+
+    def expire(self, now_ms: int) -> None:
+        for each in self._waiting:
+            each.result = _failed(each.tp[1], ErrorCode.request_timed_out)
+        self.complete(self._build())
+
+
+def _delete(ctx: Context, topic: str, part: e.DeleteRecordsPartition) -> Deletion:
+    """Delete here."""
+    deletion = Deletion(tp=(topic, part.partition_index), offset=part.offset)
     try:
         hosted = ctx.hosted(topic, part.partition_index)
         hosted.partition.check_serves()
         if not hosted.settings.log.deletes:
             raise KafkaError(ErrorCode.policy_violation, "the topic's cleanup.policy is compact")
         end = hosted.partition.high_watermark
-        offset = end if part.offset == HIGH_WATERMARK else part.offset
-        if not 0 <= offset <= end:
-            raise KafkaError(ErrorCode.offset_out_of_range, f"{offset} is not within 0 to {end}")
-        hosted.log.delete_before(offset)  # nothing happens below the log start
-        hosted.partition.epochs.truncate_start(offset)
+        if deletion.offset == HIGH_WATERMARK:
+            deletion.offset = end
+        if not 0 <= deletion.offset <= end:
+            raise KafkaError(
+                ErrorCode.offset_out_of_range, f"{deletion.offset} is not within 0 to {end}"
+            )
+        hosted.log.delete_before(deletion.offset)  # nothing happens below the log start
+        hosted.partition.epochs.truncate_start(deletion.offset)
+        deletion.hosted = hosted
     except KafkaError as error:
-        return _failed(part, error.code)
-    return e.DeleteRecordsPartitionResult(
-        partition_index=part.partition_index, low_watermark=hosted.log.log_start_offset
-    )
+        deletion.result = _failed(part.partition_index, error.code)
+    return deletion
 
 
-def _failed(part: e.DeleteRecordsPartition, code: ErrorCode) -> e.DeleteRecordsPartitionResult:
+def _settle(ctx: Context, each: Deletion) -> bool:
+    """Decide on a deletion if it can be; whether it is decided."""
+    if each.hosted is None:
+        return True
+    index, hosted = each.tp[1], each.hosted
+    if ctx.partitions.get(each.tp) is not hosted or not hosted.partition.is_leader:
+        each.result = _failed(index, ErrorCode.not_leader_or_follower)
+        return True
+    low_watermark = _low_watermark(ctx, hosted)
+    if low_watermark < each.offset:
+        return False
+    each.result = e.DeleteRecordsPartitionResult(partition_index=index, low_watermark=low_watermark)
+    return True
+
+
+def _low_watermark(ctx: Context, hosted: HostedPartition) -> int:
+    """The smallest log start of the live replicas; -1 while one of them has not told its own."""
+    followers = hosted.partition.followers
+    low = hosted.log.log_start_offset
+    for broker_id in hosted.partition.replicas:
+        follower = None if followers is None else followers.get(broker_id)
+        if follower is not None and ctx.image.is_live(broker_id):
+            low = min(low, follower.start_offset)
+    return low
+
+
+def _tell_followers(ctx: Context, waiting: list[Deletion], now_ms: int) -> None:
+    """Their waiting fetches are answered, with our new log start."""
+    replicas = {
+        broker_id: None
+        for each in waiting
+        if each.hosted is not None
+        for broker_id in each.hosted.partition.replicas
+    }
+    for broker_id in replicas:
+        ctx.parked.wake(followers_key(broker_id), now_ms)
+
+
+def _failed(partition_index: int, code: ErrorCode) -> e.DeleteRecordsPartitionResult:
     return e.DeleteRecordsPartitionResult(
-        partition_index=part.partition_index, low_watermark=NO_LOW_WATERMARK, error_code=code
+        partition_index=partition_index, low_watermark=NO_LOW_WATERMARK, error_code=code
     )

@@ -44,7 +44,8 @@ class Round(NamedTuple):
     results: list[Fetched]
     got_bytes: int
     is_urgent: bool
-    """Something must be told at once: an error, a divergence, another replica to read from."""
+    """Something must be told at once: an error, a divergence, another replica to read from, records
+    to delete."""
 
 
 def handle(ctx: Context, info: RequestInfo, request: FetchRequest) -> FetchResponse | Parked:
@@ -146,6 +147,8 @@ def _read_all_for_follower(
             moved.append(tp)
         if answer.error_code or answer.diverging is not None:
             is_urgent = True
+        elif not size and plan.has_new_start(wanted, answer.log_start_offset):
+            is_urgent = True  # DeleteRecords waits for it
         got += size
         room -= size
         results.append(Fetched(name, topic_id, answer))

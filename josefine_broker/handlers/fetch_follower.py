@@ -9,6 +9,8 @@ that just came counts as progress; one that waited does not say anything new abo
 from collections.abc import Sequence
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.core.partition import Partition
+from josefine_broker.core.replication import UNKNOWN_OFFSET
 from josefine_broker.handlers.context import Buffer, Context, HostedPartition
 from josefine_broker.wire.fetch import FetchPartition, FetchPartitionResponse, FetchRequest
 
@@ -37,7 +39,8 @@ def read_for_follower(
     is_first: bool,
     may_join: bool,
 ) -> tuple[FetchPartitionResponse, int, bool]:
-    """(answer, its bytes, whether the high watermark moved). Raises KafkaError."""
+    """(answer, its bytes, whether high watermark or low watermark may have moved). Raises
+    KafkaError."""
     partition, log = hosted.partition, hosted.log
     partition.check_serves(part.current_leader_epoch)
     offset, start, end = part.fetch_offset, log.log_start_offset, log.log_end_offset
@@ -61,6 +64,7 @@ def read_for_follower(
     has_moved = False
     if is_first:
         now_ms = ctx.clock.monotonic_ms()
+        has_deleted = _start_of(partition, replica_id) != part.log_start_offset
         has_moved = partition.follower_fetched(
             replica_id,
             offset,
@@ -70,6 +74,7 @@ def read_for_follower(
             may_join=may_join,
             broker_epoch=ctx.image.brokers[replica_id].epoch,
         )
+        has_moved |= has_deleted
         followers = partition.followers
         if followers is not None and followers.joining and not followers.proposed:
             ctx.isr.due[tp] = None
@@ -84,6 +89,12 @@ def read_for_follower(
         part.index, 0, high_watermark, high_watermark, start, None, -1, records
     )
     return answer, size, has_moved
+
+
+def _start_of(partition: Partition, replica_id: int) -> int:
+    """Where that follower's log began when it last said so."""
+    follower = None if partition.followers is None else partition.followers.get(replica_id)
+    return UNKNOWN_OFFSET if follower is None else follower.start_offset
 
 
 def _out_of_range(

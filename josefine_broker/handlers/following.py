@@ -57,7 +57,7 @@ def _follow(
         elif answer.records:
             size = _append(ctx, tp, hosted, answer.records)
             moved = size > 0
-        _follow_start(tp, hosted, answer.log_start_offset)
+        moved |= _follow_start(hosted, answer.log_start_offset)
     except (KafkaError, CorruptData) as error:
         _complain(ctx, tp, str(error))
         fetcher.fail(copy.key, now_ms)
@@ -159,13 +159,16 @@ def _after_cut(ctx: Context, tp: TopicPartition, hosted: HostedPartition) -> Non
     ctx.logs.store_epochs(tp)
 
 
-def _follow_start(tp: TopicPartition, hosted: HostedPartition, leaders_start: int) -> None:
-    """The leader deleted records (retention, DeleteRecords): so do we, as far as we have them."""
+def _follow_start(hosted: HostedPartition, leaders_start: int) -> bool:
+    """The leader deleted records (retention, DeleteRecords): so do we, as far as we have them;
+    whether we did. The leader is told, for somebody may wait for it."""
     its_log = hosted.log
     start = min(leaders_start, its_log.log_end_offset)
-    if start > its_log.log_start_offset:
-        its_log.delete_before(start)
-        hosted.partition.epochs.truncate_start(start)
+    if start <= its_log.log_start_offset:
+        return False
+    its_log.delete_before(start)
+    hosted.partition.epochs.truncate_start(start)
+    return True
 
 
 def _complain(ctx: Context, tp: TopicPartition, reason: str) -> None:

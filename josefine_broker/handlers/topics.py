@@ -4,7 +4,7 @@ Topic names follow Kafka's rule: letters, digits, `.`, `_`, `-`, at most 249, no
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from uuid import UUID
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
@@ -20,6 +20,9 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 OFFSETS_TOPIC_CONFIG = (("cleanup.policy", "compact"), ("segment.bytes", str(100 * 1024 * 1024)))
 """As Kafka makes it, but for the compression."""
+
+BROKERS_KEY: Hashable = ("brokers",)
+"""What waits for a change of who is live is parked under it."""
 
 LISTED_MS = 3_000
 """Metadata names a broker for so long after it was fenced. librdkafka drops a broker that is not
