@@ -167,7 +167,8 @@ def _end_leaderships(image: MetadataImage, broker_id: int) -> MetadataImage:
     )
 
 
-def _unregister(image: MetadataImage, broker_id: int) -> MetadataImage:
+def check_unregister(image: MetadataImage, broker_id: int) -> None:
+    """Raises KafkaError: the broker cannot be forgotten now."""
     if broker_id not in image.brokers:
         raise KafkaError(ErrorCode.broker_id_not_registered, f"no broker {broker_id}")
     held = sum(
@@ -178,6 +179,10 @@ def _unregister(image: MetadataImage, broker_id: int) -> MetadataImage:
             ErrorCode.invalid_request,
             f"broker {broker_id} holds replicas of {held} partitions: reassign them first",
         )
+
+
+def _unregister(image: MetadataImage, broker_id: int) -> MetadataImage:
+    check_unregister(image, broker_id)
     brokers = {key: broker for key, broker in image.brokers.items() if key != broker_id}
     return replace(image, brokers=brokers, unregistered=image.unregistered | {broker_id})
 

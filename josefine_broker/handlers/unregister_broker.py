@@ -1,6 +1,10 @@
-"""UnregisterBroker (key 64, KIP-631): a broker left for good. Refused while it holds replicas."""
+"""UnregisterBroker (key 64, KIP-631): a broker left for good. Refused while it holds replicas.
 
-from josefine_broker.base.errors import ErrorCode, KafkaError
+What this broker's image refuses costs no block; the image that the block meets has the last word.
+"""
+
+from josefine_broker.base.errors import KafkaError
+from josefine_broker.core.apply import check_unregister
 from josefine_broker.core.changes import UnregisterBroker
 from josefine_broker.handlers.context import Context, RequestInfo
 from josefine_broker.wire.entities import unregister_broker as e
@@ -8,8 +12,7 @@ from josefine_broker.wire.entities import unregister_broker as e
 
 def handle(ctx: Context, info: RequestInfo, request: e.UnregisterBrokerRequest) -> object:
     """Forget the broker; the controller then takes it out of Raft too."""
-    if request.broker_id not in ctx.image.brokers:
-        raise KafkaError(ErrorCode.broker_id_not_registered, f"no broker {request.broker_id}")
+    check_unregister(ctx.image, request.broker_id)
     deadline_ms = ctx.clock.monotonic_ms() + ctx.settings.metadata_timeout_ms
     proposal = ctx.propose(UnregisterBroker(broker_id=request.broker_id), deadline_ms)
 

@@ -54,6 +54,30 @@ def test_broker_that_holds_replicas_stays_registered() -> None:
     assert 2 in world.ctx.image.brokers
 
 
+def test_unregistering_that_is_refused_writes_no_block() -> None:
+    world = World(brokers=2)
+    world.propose(CreateTopic(name="t", topic_id=world.topic_id(), replicas=((2,),)))
+    before = list(world.raft.committed)
+
+    unregister(world, 7)
+    unregister(world, 2)
+
+    assert world.raft.committed == before
+
+
+def test_broker_that_got_a_replica_before_the_block_stays_registered() -> None:
+    world = World(brokers=2)
+    create = CreateTopic(name="t", topic_id=world.topic_id(), replicas=((2,),))
+    world.raft.at_once = False
+    world.propose(create)
+
+    waiting = unregister(world, 2)
+    world.raft.deliver()
+
+    assert waiting.response.error_code == ErrorCode.invalid_request
+    assert 2 in world.ctx.image.brokers
+
+
 def test_unregistering_waits_for_the_block() -> None:
     world = World(brokers=2)
     world.raft.at_once = False
