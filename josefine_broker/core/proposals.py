@@ -1,8 +1,9 @@
 """Metadata changes on their way: proposed here, not yet known to be applied or refused.
 
 Rules: a proposal settles once, when the block that carries its origin is applied *here* (so the
-answer's reader finds the change in this broker's image), or when its proposer gives up. A change
-whose proposer gave up may still be applied later, as in Kafka.
+answer's reader finds the change in this broker's image), when a snapshot that stands for blocks
+never seen here shows its effect, or when its proposer gives up. A change whose proposer gave up may
+still be applied later, as in Kafka.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -12,14 +13,17 @@ from josefine_broker.core.change_codec import decode_change, encode_change
 from josefine_broker.core.changes import (
     AllocateProducerIds,
     AlterIsr,
+    AlterTopicConfig,
     Change,
     CreatePartitions,
     CreateTopic,
     DeleteTopic,
     Origin,
     RegisterBroker,
+    SetFeatures,
     UnregisterBroker,
 )
+from josefine_broker.core.image import MetadataImage
 from josefine_broker.core.parked import Parked
 
 TAKES_EFFECT_ONCE = (
@@ -43,6 +47,36 @@ def may_propose_again(payload: bytes, *, is_dead: bool) -> bool:
     Dead: no block of it is or will be committed. Otherwise one may be.
     """
     return is_dead or isinstance(decode_change(payload)[0], TAKES_EFFECT_ONCE)
+
+
+def is_in_effect(change: Change, image: MetadataImage) -> bool:
+    """Whether the image is as the change wants it; False also where an image cannot tell."""
+    match change:
+        case CreateTopic():
+            return image.topic_names.get(change.topic_id) == change.name
+        case DeleteTopic():
+            return change.topic_id not in image.topic_names
+        case CreatePartitions():
+            topic = image.topics.get(image.topic_names.get(change.topic_id, ""))
+            count = change.first_partition + len(change.replicas)
+            return topic is not None and len(topic.partitions) == count
+        case AlterTopicConfig():
+            topic = image.topics.get(image.topic_names.get(change.topic_id, ""))
+            config = {} if topic is None else dict(topic.config)
+            return (
+                topic is not None
+                and config.items() >= dict(change.assign).items()
+                and config.keys().isdisjoint(change.remove)
+            )
+        case RegisterBroker():
+            broker = image.brokers.get(change.broker_id)
+            return broker is not None and broker.incarnation == change.incarnation
+        case UnregisterBroker():
+            return change.broker_id not in image.brokers
+        case SetFeatures():
+            return all(image.features.get(name, 0) == level for name, _, level in change.levels)
+        case _:
+            return False
 
 
 class Proposal:
@@ -92,6 +126,13 @@ class Proposals:
         if proposal is not None:
             proposal.settle(error)
         return proposal
+
+    def settle_by(self, image: MetadataImage) -> list[Proposal]:
+        """A snapshot hid which blocks were applied: the open proposals whose effect it shows."""
+        shown = [each for each in self._open.values() if is_in_effect(each.change, image)]
+        for proposal in shown:
+            self.settle(proposal.origin, None)
+        return shown
 
     def give_up(self, proposal: Proposal, error: KafkaError) -> None:
         if self._open.pop(proposal.origin.number, None) is not None:

@@ -47,10 +47,13 @@ def apply_block(ctx: Context, payload: bytes | memoryview, at: At) -> None:
 
 
 def replace_image(ctx: Context, image: MetadataImage, height: int) -> None:
-    """A snapshot stands for all blocks up to its height."""
+    """A snapshot stands for all blocks up to its height, with those that somebody here waits for:
+    made again after a change of leaders, such a change is refused, for it is there."""
     ctx.image = image
     ctx.applied_height = height
     reconcile(ctx)
+    for proposal in ctx.proposals.settle_by(image):
+        ctx.parked.wake(proposal.origin, ctx.clock.monotonic_ms())
 
 
 def reconcile(ctx: Context) -> None:

@@ -2,12 +2,30 @@
 
 from uuid import UUID
 
+import pytest
+
 from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.core.apply import apply
 from josefine_broker.core.change_codec import decode_change
-from josefine_broker.core.changes import DeleteTopic, Origin
+from josefine_broker.core.changes import (
+    AllocateProducerIds,
+    AlterTopicConfig,
+    At,
+    Change,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    FeatureLevel,
+    Origin,
+    RegisterBroker,
+    SetFeatures,
+    UnregisterBroker,
+)
+from josefine_broker.core.features import SUPPORTED
+from josefine_broker.core.image import FeatureRange, MetadataImage
 from josefine_broker.core.parked import ParkedRequests
 from josefine_broker.core.producer_ids import ProducerIds
-from josefine_broker.core.proposals import AwaitProposals, Proposal, Proposals
+from josefine_broker.core.proposals import AwaitProposals, Proposal, Proposals, is_in_effect
 
 CHANGE = DeleteTopic(topic_id=UUID(int=1))
 REFUSED = KafkaError(ErrorCode.unknown_topic_or_partition)
@@ -75,3 +93,66 @@ def test_producer_ids_come_from_each_block_once() -> None:
     ids.add(5000, 1)
 
     assert [ids.take() for _ in range(4)] == [1000, 1001, 5000, None]
+
+
+TOPIC_ID, OTHER_ID = UUID(int=7), UUID(int=8)
+CREATE = CreateTopic(name="t", topic_id=TOPIC_ID, replicas=((1,),), config=(("a", "1"),))
+
+
+def register(broker_id: int) -> RegisterBroker:
+    return RegisterBroker(
+        broker_id=broker_id,
+        incarnation=f"of {broker_id}",
+        endpoints=(),
+        features=(*SUPPORTED, FeatureRange("other", 1, 1)),
+    )
+
+
+def image_after(*changes: Change) -> MetadataImage:
+    image = MetadataImage(cluster_id="c")
+    for height, change in enumerate((register(1), *changes), start=1):
+        image = apply(image, change, At(1, height))
+    return image
+
+
+@pytest.mark.parametrize(
+    ("before", "change"),
+    [
+        ((), CREATE),
+        ((CREATE,), DeleteTopic(topic_id=TOPIC_ID)),
+        ((CREATE,), CreatePartitions(topic_id=TOPIC_ID, first_partition=1, replicas=((1,), (1,)))),
+        ((CREATE,), AlterTopicConfig(topic_id=TOPIC_ID, assign=(("b", "2"),), remove=("a",))),
+        ((), register(2)),
+        ((register(2),), UnregisterBroker(broker_id=2)),
+        ((), SetFeatures(levels=(FeatureLevel("other", 1, 0),))),
+    ],
+    ids=lambda each: "" if isinstance(each, tuple) else type(each).__name__,
+)
+def test_image_shows_a_change_when_it_was_applied_and_not_before(
+    before: tuple[Change, ...], change: Change
+) -> None:
+    assert not is_in_effect(change, image_after(*before))
+    assert is_in_effect(change, image_after(*before, change))
+
+
+def test_image_does_not_show_whose_a_namesake_or_a_block_of_producer_ids_is() -> None:
+    namesake = CreateTopic(name="t", topic_id=OTHER_ID, replicas=((1,),))
+    ids = AllocateProducerIds(broker_id=1, first_id=0, count=10)
+
+    assert not is_in_effect(CREATE, image_after(namesake))
+    assert not is_in_effect(ids, image_after(ids))
+    assert not is_in_effect(
+        AlterTopicConfig(topic_id=OTHER_ID, assign=(), remove=("a",)), image_after(CREATE)
+    )
+
+
+def test_snapshot_settles_what_it_shows_and_leaves_the_rest_open() -> None:
+    table = Proposals(1, 500)
+    shown, _ = table.open(CREATE)
+    hidden, _ = table.open(CreateTopic(name="u", topic_id=OTHER_ID, replicas=((1,),)))
+
+    assert table.settle_by(image_after(CREATE)) == [shown]
+
+    assert (shown.settled, shown.error, hidden.settled) == (True, None, False)
+    assert table.settle(shown.origin, REFUSED) is None
+    assert table.settle(hidden.origin, None) is hidden

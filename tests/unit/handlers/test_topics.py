@@ -9,6 +9,7 @@ from josefine_broker.base.errors import ErrorCode
 from josefine_broker.core.change_codec import decode_change
 from josefine_broker.core.changes import CreateTopic
 from josefine_broker.core.parked import Parked
+from josefine_broker.handlers.blocks import replace_image
 from josefine_broker.handlers.context import BrokerSettings
 from josefine_broker.wire.entities import create_partitions, create_topics, delete_topics
 from tests.unit.handlers.world import World, batch_of, values_in
@@ -136,6 +137,34 @@ def test_two_creations_at_once_give_one_topic() -> None:
 
     assert first.response.topics[0].error_code == ErrorCode.none
     assert second.response.topics[0].error_code == ErrorCode.topic_already_exists
+
+
+def test_topic_whose_first_block_came_in_a_snapshot_is_no_stranger() -> None:
+    """The leader fails behind the block, the proposer lags so far that it gets a snapshot, and the
+    proposal is made again: its block is refused, for the topic is there."""
+    world, elsewhere = World(), World()
+    world.raft.at_once = False
+    waiting = create(world, wanted())
+    (payload,) = world.raft.waiting
+    elsewhere.apply(payload)
+    assert not waiting.done
+
+    replace_image(world.ctx, elsewhere.ctx.image, world.height + 1)
+    world.apply(payload)
+
+    assert waiting.response.topics[0].error_code == ErrorCode.none
+    assert world.produce().error_code == ErrorCode.none
+
+
+def test_topic_whose_block_is_in_the_chain_twice_is_created_once() -> None:
+    world = World()
+    world.raft.at_once = False
+    waiting = create(world, wanted())
+    world.raft.waiting *= 2
+
+    world.raft.deliver()
+
+    assert waiting.response.topics[0].error_code == ErrorCode.none
 
 
 @pytest.mark.parametrize(
