@@ -19,9 +19,10 @@ from josefine_broker.core.apply import apply
 from josefine_broker.core.change_codec import decode_change
 from josefine_broker.core.changes import At, RegisterBroker
 from josefine_broker.core.image import MetadataImage
+from josefine_broker.shell.raft_connection import PeerError
 from josefine_broker.shell.raft_frames import Frame, FrameError, Kind, encode_body
 from josefine_broker.shell.raft_host import RaftHost, Result
-from josefine_broker.shell.raft_transport import PeerError, RaftTransport
+from josefine_broker.shell.raft_transport import RaftTransport
 
 ASK_TIMEOUT_S = 3.0
 PROPOSE_TIMEOUT_MS = 5_000

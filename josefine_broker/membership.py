@@ -44,9 +44,10 @@ from josefine_broker.shell.heartbeat_frames import (
     encode_answer,
     encode_beat,
 )
+from josefine_broker.shell.raft_connection import PeerError
 from josefine_broker.shell.raft_frames import Frame, FrameError, Hello, Kind
 from josefine_broker.shell.raft_host import RaftHost, RaftTimings
-from josefine_broker.shell.raft_transport import PeerError, RaftTransport, Reply
+from josefine_broker.shell.raft_transport import RaftTransport, Reply
 from josefine_broker.shell.server import Bound
 from raft import Block, CorruptBlock, CorruptStore, Role
 

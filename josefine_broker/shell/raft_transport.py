@@ -1,34 +1,30 @@
 """Carries frames between brokers: one listener, one dialed connection per peer, bounded queues.
 
-Rules: what this broker has to say to a peer goes over the connection that it dialed itself; answers
-come back on the same one. A peer that does not read, or is gone, costs a bounded queue from which
-the oldest frames are dropped: Raft and heartbeats repeat what matters. A name is resolved at each
-dial. Whoever is refused learns why, and both sides log it once. Decides nothing about the cluster.
+Rules: what this broker has to say to a peer goes over the connection that it dialed itself (a
+`Link`); answers come back on the same one. A name is resolved at each dial. Whoever is refused
+learns why, and both sides log it once. Decides nothing about the cluster.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import socket
-from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from random import Random
-from typing import cast
 
 from josefine_broker.config_values import HostPort, parse_host_port
 from josefine_broker.shell.address_book import AddressBook
+from josefine_broker.shell.raft_connection import Connection, PeerError, TransportStats
 from josefine_broker.shell.raft_frames import (
     Admit,
     Frame,
     FrameError,
     Hello,
     Kind,
-    Phase,
     Session,
     encode_frame,
 )
+from josefine_broker.shell.raft_link import Link
 from josefine_broker.shell.server import Bound
 
 log = logging.getLogger(__name__)
@@ -37,135 +33,10 @@ INBOUND_MAX = 256
 """Connections that others dialed: some per broker of a large cluster; past that they are closed."""
 GREETING_SECONDS = 5.0
 """Whoever dials and does not introduce itself is closed."""
-BACKOFF_SECONDS = (0.05, 1.0)
-"""First and longest wait between two dials of a peer; half of it is chance."""
-QUEUE_FRAMES_MAX = 4_096
-IDLE_SECONDS = 60.0
-"""A link that carried nothing for this long is given up: its peer left."""
-WRITE_BUFFER_BYTES = 256 * 1024
-"""What asyncio holds for a socket; more waits in our own queue, whose oldest frames can go."""
-
-
-@dataclass(slots=True)
-class TransportStats:
-    """What `/metrics` shows of the raft listener."""
-
-    connected: int = 0
-    dials_failed: int = 0
-    refused: int = 0
-    frames_dropped: int = 0
-    bytes_in: int = 0
-    bytes_out: int = 0
-
-
-class PeerError(Exception):
-    """A question to a peer had no answer; the message is one sentence."""
-
-    is_refused = False
-    """The address answered that nobody listens there."""
-
 
 Reply = Callable[[Kind, bytes], None]
 Handle = Callable[[Hello, Frame, Reply], None]
 """A frame of this peer, and where to put the answer."""
-
-
-class Connection(asyncio.Protocol):
-    """A socket and its Session."""
-
-    def __init__(
-        self,
-        session: Session,
-        stats: TransportStats,
-        user_timeout_ms: int,
-        on_frame: Callable[[Connection, Frame], None],
-    ) -> None:
-        self.session = session
-        self.opened = asyncio.Event()
-        """Set when the greeting is over, and when it failed."""
-        self.closed = asyncio.Event()
-        self.is_paused = False
-        self.on_resume: Callable[[], None] | None = None
-        self.failure = ""
-        self._stats = stats
-        self._user_timeout_ms = user_timeout_ms
-        self._on_frame = on_frame
-        self._transport: asyncio.Transport | None = None
-
-    @property
-    def is_open(self) -> bool:
-        return self.session.phase is Phase.OPEN and not self.closed.is_set()
-
-    @property
-    def peer_id(self) -> int:
-        """Who it is; 0 before the greeting."""
-        return 0 if self.session.peer is None else self.session.peer.node_id
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's are none of asyncio's
-        transport = self._transport
-        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
-        _set_options(transport.get_extra_info("socket"), self._user_timeout_ms)
-        self._flush()
-
-    def data_received(self, data: bytes) -> None:
-        self._stats.bytes_in += len(data)
-        was_open = self.session.phase is Phase.OPEN
-        try:
-            frames = self.session.feed(data)
-            self._flush()
-            if not was_open and self.is_open:
-                self.opened.set()
-            for frame in frames:
-                self._on_frame(self, frame)
-        except FrameError as error:
-            self._flush()
-            self.close(str(error))
-
-    def write(self, data: bytes) -> None:
-        assert self._transport is not None
-        self._stats.bytes_out += len(data)
-        self._transport.write(data)
-
-    def close(self, reason: str = "") -> None:
-        self.failure = self.failure or reason
-        if self._transport is not None:
-            self._transport.close()
-        self.opened.set()
-
-    def abort(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
-
-    def pause_writing(self) -> None:
-        self.is_paused = True
-
-    def resume_writing(self) -> None:
-        self.is_paused = False
-        if self.on_resume is not None:
-            self.on_resume()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.failure = self.failure or (str(exc) if exc else "closed by the other side")
-        self.session.phase = Phase.OVER
-        self.opened.set()
-        self.closed.set()
-
-    def _flush(self) -> None:
-        data = self.session.take_outgoing()
-        if data:
-            self.write(data)
-
-
-def _set_options(sock: socket.socket | None, user_timeout_ms: int) -> None:
-    """No waiting for full packets; and a peer that vanished is noticed in our time, not TCP's:
-    otherwise a healed network is used again only after minutes of retransmission back-off."""
-    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
-        return
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if hasattr(socket, "TCP_USER_TIMEOUT"):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, user_timeout_ms)
 
 
 class RaftTransport:
@@ -194,7 +65,7 @@ class RaftTransport:
         self._handlers = handlers
         self._timeout_ms = timeout_ms
         self._queue_bytes_max = queue_bytes_max
-        self._links: dict[int, _Link] = {}
+        self._links: dict[int, Link] = {}
         self._inbound: set[Connection] = set()
         self._server: asyncio.Server | None = None
         self._told: set[str] = set()
@@ -220,9 +91,31 @@ class RaftTransport:
         """Queue a frame for a peer; it may be lost."""
         link = self._links.get(to)
         if link is None:
-            link = self._links[to] = _Link(self, to)
-            self._spawn(link.run())
+            link = self._links[to] = self._new_link(to)
+            self._spawn(self._keep(to, link))
         link.send(encode_frame(kind, body))
+
+    def _new_link(self, to: int) -> Link:
+        return Link(
+            to,
+            addresses=lambda: self.book.addresses(to),
+            dial=lambda address: self.dial(address, to, self._take),
+            on_refused=self._tell_gone,
+            stats=self.stats,
+            rng=self._rng,
+            queue_bytes_max=self._queue_bytes_max,
+        )
+
+    async def _keep(self, to: int, link: Link) -> None:
+        """Keep a link in the books until it ends."""
+        try:
+            await link.run()
+        finally:
+            self._links.pop(to, None)
+
+    def _tell_gone(self) -> None:
+        if self.on_gone is not None:
+            self.on_gone()
 
     def gone(self) -> frozenset[int]:
         """Peers that have no process: their address refuses connections, and none of theirs is
@@ -360,136 +253,3 @@ class RaftTransport:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    # -- for the links
-
-    async def pause(self, attempt: int, poked: asyncio.Event) -> None:
-        """Wait before the next dial; a peer that shows itself ends it early."""
-        first, longest = BACKOFF_SECONDS
-        wait_s = min(longest, first * 2.0 ** min(attempt, 10)) * (0.5 + self._rng.random() / 2)
-        try:
-            async with asyncio.timeout(wait_s):
-                await poked.wait()
-        except TimeoutError:
-            pass
-        poked.clear()
-
-    def tell_gone(self) -> None:
-        if self.on_gone is not None:
-            self.on_gone()
-
-    def forget(self, node_id: int) -> None:
-        self._links.pop(node_id, None)
-
-    @property
-    def queue_bytes_max(self) -> int:
-        return self._queue_bytes_max
-
-    def take_answer(self, connection: Connection, frame: Frame) -> None:
-        self._take(connection, frame)
-
-
-class _Link:
-    """What this broker has to say to one peer."""
-
-    def __init__(self, transport: RaftTransport, node_id: int) -> None:
-        self._transport = transport
-        self._node_id = node_id
-        self._queue: deque[bytes] = deque()
-        self._queued_bytes = 0
-        self._connection: Connection | None = None
-        self._poked = asyncio.Event()
-        self._used = True
-        self.is_refused = False
-        """At the last attempt nobody listened at any of the peer's addresses."""
-
-    @property
-    def is_connected(self) -> bool:
-        return self._connection is not None and self._connection.is_open
-
-    def send(self, data: bytes) -> None:
-        self._used = True
-        connection = self._connection
-        if connection is not None and connection.is_open and not connection.is_paused:
-            connection.write(data)
-            return
-        self._queue.append(data)
-        self._queued_bytes += len(data)
-        while self._queued_bytes > self._transport.queue_bytes_max or (
-            len(self._queue) > QUEUE_FRAMES_MAX
-        ):
-            self._queued_bytes -= len(self._queue.popleft())
-            self._transport.stats.frames_dropped += 1
-
-    def poke(self) -> None:
-        self._poked.set()
-
-    async def run(self) -> None:
-        """Dial, carry, dial again, until nothing has been sent for IDLE_SECONDS."""
-        attempt = 0
-        try:
-            while True:
-                if await self._dial():
-                    attempt = 0
-                    if not await self._carry():
-                        return
-                else:
-                    attempt += 1
-                await self._transport.pause(attempt, self._poked)
-        finally:
-            self._transport.forget(self._node_id)
-
-    async def _dial(self) -> bool:
-        transport = self._transport
-        refusals = []
-        for address in transport.book.addresses(self._node_id):
-            try:
-                connection = await transport.dial(address, self._node_id, transport.take_answer)
-            except PeerError as error:
-                transport.stats.dials_failed += 1
-                log.debug("raft dial failed", extra={"peer": self._node_id, "reason": error})
-                refusals.append(error.is_refused)
-                continue
-            self.is_refused = False
-            connection.on_resume = self._flush
-            self._connection = connection
-            return True
-        self.is_refused = bool(refusals) and all(refusals)
-        if self.is_refused:
-            transport.tell_gone()
-        return False
-
-    async def _carry(self) -> bool:
-        """Until the connection ends; False when it is not needed any more."""
-        assert self._connection is not None
-        connection = self._connection
-        self._transport.stats.connected += 1
-        log.info("raft peer connected", extra={"peer": self._node_id})
-        try:
-            self._flush()
-            while not connection.closed.is_set():
-                self._used = False
-                try:
-                    async with asyncio.timeout(IDLE_SECONDS):
-                        await connection.closed.wait()
-                except TimeoutError:
-                    if not self._used:
-                        return False
-        finally:
-            self._transport.stats.connected -= 1
-            self._connection = None
-            connection.abort()
-        log.info(
-            "raft peer lost",
-            extra={"peer": self._node_id, "reason": connection.failure or "closed"},
-        )
-        return True
-
-    def _flush(self) -> None:
-        connection = self._connection
-        while self._queue and connection is not None:
-            if connection.is_paused or not connection.is_open:
-                return
-            data = self._queue.popleft()
-            self._queued_bytes -= len(data)
-            connection.write(data)

@@ -13,8 +13,9 @@ import pytest
 
 from josefine_broker.config import HostPort
 from josefine_broker.shell.address_book import AddressBook
+from josefine_broker.shell.raft_connection import PeerError
 from josefine_broker.shell.raft_frames import Frame, Hello, Kind
-from josefine_broker.shell.raft_transport import PeerError, RaftTransport, Reply
+from josefine_broker.shell.raft_transport import RaftTransport, Reply
 from josefine_broker.shell.server import bind
 from tests.support.waiting import wait_until_async
 
@@ -126,6 +127,25 @@ def test_peer_that_does_not_read_costs_a_bounded_queue() -> None:
         assert not one.transport.is_connected(2)
         deaf.close()
         await one.transport.stop()
+
+    run(scenario)
+
+
+def test_full_queue_drops_its_oldest_frames() -> None:
+    async def scenario() -> None:
+        one, two = await End(1).start(), End(2)
+        bound = bind("raft", "127.0.0.1", 0)
+        two.address = HostPort("127.0.0.1", bound.port)
+        one.knows(two)
+        for number in range(40):
+            one.transport.send(2, Kind.RAFT, b"%d" % number + bytes(100_000))
+        await two.transport.start(bound)
+        await wait_until_async(lambda: len(two.got) == 9, 10, "as many frames as fit")
+        numbers = [int(body.rstrip(bytes(1))) for _, body in two.got]
+        assert numbers == list(range(31, 40))
+        assert one.transport.stats.frames_dropped == 31
+        await one.transport.stop()
+        await two.transport.stop()
 
     run(scenario)
 

@@ -1,0 +1,136 @@
+"""One socket between two brokers: bytes to frames through a `Session`, and what became of it.
+
+Rules: frames are handed on only after the greeting; what is not a frame ends the connection with
+its reason. Silence of the other side is noticed in our time, not TCP's. Keeps no queue: whoever
+writes looks at `is_paused` first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+from josefine_broker.shell.raft_frames import Frame, FrameError, Phase, Session
+
+WRITE_BUFFER_BYTES = 256 * 1024
+"""What asyncio holds for a socket; more waits in a link's queue, whose oldest frames can go."""
+
+
+@dataclass(slots=True)
+class TransportStats:
+    """What `/metrics` shows of the raft listener."""
+
+    connected: int = 0
+    dials_failed: int = 0
+    refused: int = 0
+    frames_dropped: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+
+
+class PeerError(Exception):
+    """A question to a peer had no answer; the message is one sentence."""
+
+    is_refused = False
+    """The address answered that nobody listens there."""
+
+
+class Connection(asyncio.Protocol):
+    """A socket and its Session."""
+
+    def __init__(
+        self,
+        session: Session,
+        stats: TransportStats,
+        user_timeout_ms: int,
+        on_frame: Callable[[Connection, Frame], None],
+    ) -> None:
+        self.session = session
+        self.opened = asyncio.Event()
+        """Set when the greeting is over, and when it failed."""
+        self.closed = asyncio.Event()
+        self.is_paused = False
+        self.on_resume: Callable[[], None] | None = None
+        self.failure = ""
+        self._stats = stats
+        self._user_timeout_ms = user_timeout_ms
+        self._on_frame = on_frame
+        self._transport: asyncio.Transport | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.session.phase is Phase.OPEN and not self.closed.is_set()
+
+    @property
+    def peer_id(self) -> int:
+        """Who it is; 0 before the greeting."""
+        return 0 if self.session.peer is None else self.session.peer.node_id
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are none of asyncio's
+        transport = self._transport
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        _set_options(transport.get_extra_info("socket"), self._user_timeout_ms)
+        self._flush()
+
+    def data_received(self, data: bytes) -> None:
+        self._stats.bytes_in += len(data)
+        was_open = self.session.phase is Phase.OPEN
+        try:
+            frames = self.session.feed(data)
+            self._flush()
+            if not was_open and self.is_open:
+                self.opened.set()
+            for frame in frames:
+                self._on_frame(self, frame)
+        except FrameError as error:
+            self._flush()
+            self.close(str(error))
+
+    def write(self, data: bytes) -> None:
+        assert self._transport is not None
+        self._stats.bytes_out += len(data)
+        self._transport.write(data)
+
+    def close(self, reason: str = "") -> None:
+        self.failure = self.failure or reason
+        if self._transport is not None:
+            self._transport.close()
+        self.opened.set()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def pause_writing(self) -> None:
+        self.is_paused = True
+
+    def resume_writing(self) -> None:
+        self.is_paused = False
+        if self.on_resume is not None:
+            self.on_resume()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.failure = self.failure or (str(exc) if exc else "closed by the other side")
+        self.session.phase = Phase.OVER
+        self.opened.set()
+        self.closed.set()
+
+    def _flush(self) -> None:
+        data = self.session.take_outgoing()
+        if data:
+            self.write(data)
+
+
+def _set_options(sock: socket.socket | None, user_timeout_ms: int) -> None:
+    """No waiting for full packets; and a peer that vanished is noticed in our time, not TCP's:
+    otherwise a healed network is used again only after minutes of retransmission back-off."""
+    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, user_timeout_ms)
