@@ -3,7 +3,8 @@
 Rules:
 - only a leader takes appends; a request that names a leader epoch is judged by it (KIP-320): an
   older one is fenced, a newer one is not known here yet;
-- acks=all is refused while fewer than `min.insync.replicas` replicas are in sync;
+- acks=all is refused while fewer than `min.insync.replicas` replicas are in sync; a producer's
+  batches behind a refused one are refused like it (`core/refusals.py`);
 - the high watermark is the smallest log end of the replicas that may be in sync; it does not move
   while fewer than `min.insync.replicas` are (KIP-966), and never falls under one leader epoch;
 - consumers read below it, at followers too (KIP-392); followers read to the log end;
@@ -19,6 +20,7 @@ from josefine_broker.base.errors import ErrorCode, Fatal, KafkaError
 from josefine_broker.core.image import NO_LEADER, PartitionEntry
 from josefine_broker.core.leader_epochs import LeaderEpochs
 from josefine_broker.core.producers import BatchMark, ProducerState
+from josefine_broker.core.refusals import Refusals
 from josefine_broker.core.replication import Followers
 from josefine_broker.records.batch import NO_PRODUCER_ID, BatchHeader
 
@@ -26,6 +28,9 @@ ACKS_ALL = -1
 CONSUMER_REPLICA_ID = -1
 DEBUG_REPLICA_ID = -2
 """A consumer that may read up to the log end (Kafka's Request.DebuggingConsumerId)."""
+
+
+STRANDED = "neither controller nor followers reach this broker"
 
 
 class ReplicaState(Enum):
@@ -65,11 +70,13 @@ class Partition:
         "followers",
         "high_watermark",
         "is_alone",
+        "is_stranded",
         "isr",
         "leader",
         "leader_epoch",
         "min_insync_replicas",
         "producers",
+        "refusals",
         "replicas",
         "state",
     )
@@ -79,6 +86,7 @@ class Partition:
     ) -> None:
         self.state = ReplicaState.OPENED
         self.producers = producers
+        self.refusals = Refusals()
         self.epochs = epochs
         self.leader = NO_LEADER
         self.leader_epoch = -1
@@ -90,6 +98,8 @@ class Partition:
         """Of a leader; else None."""
         self.is_alone = False
         """Leads without any other replica: what is appended is committed."""
+        self.is_stranded = False
+        """Leads, but neither controller nor followers reach it: others have a new leader by now."""
         self.min_insync_replicas = 1
         self.high_watermark = high_watermark
         self.appended_bytes = 0
@@ -129,6 +139,7 @@ class Partition:
         else:
             self.followers.update(entry, now_ms)
         self.is_alone = len(self.replicas) == 1
+        self.is_stranded = False
         self.advance_high_watermark(log_end_offset)
         return is_new
 
@@ -142,6 +153,7 @@ class Partition:
         self._take(entry)
         self.followers = None
         self.is_alone = False
+        self.is_stranded = False
         self.epoch_start_offset = 0
         # An epoch that wrote nothing here must not be named as the last one fetched.
         self.epochs.truncate_end(log_end_offset)
@@ -181,16 +193,33 @@ class Partition:
 
         Raises KafkaError; then nothing may be appended.
         """
+        try:
+            self._check_takes(acks)
+        except KafkaError as error:
+            self.refusals.note(header, error.code)
+            raise
+        producer_id = header.producer_id
+        if producer_id == NO_PRODUCER_ID:
+            return None
+        if self.refusals:
+            code = self.refusals.holding_back(header, self.producers.entry(producer_id))
+            if code is not None:
+                raise KafkaError(code, "an earlier batch of this producer was refused")
+        return self.producers.check(header)
+
+    def _check_takes(self, acks: int) -> None:
+        """Raises KafkaError unless this replica takes appends now."""
         if self.state is not ReplicaState.LEADER:
             raise KafkaError(ErrorCode.not_leader_or_follower, "this broker does not lead")
-        if acks == ACKS_ALL and len(self.isr) < self.min_insync_replicas:
+        if acks != ACKS_ALL:
+            return
+        if self.is_stranded:
+            raise KafkaError(ErrorCode.not_leader_or_follower, STRANDED)
+        if len(self.isr) < self.min_insync_replicas:
             raise KafkaError(
                 ErrorCode.not_enough_replicas,
                 f"{len(self.isr)} in sync, {self.min_insync_replicas} needed",
             )
-        if header.producer_id == NO_PRODUCER_ID:
-            return None
-        return self.producers.check(header)
 
     def readable_end(self, replica_id: int, log_end_offset: int) -> int:
         """The offset (exclusive) up to which this reader may see records."""

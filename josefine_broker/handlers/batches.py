@@ -39,9 +39,10 @@ def append_batch(
 
     `batch` must be writable. Raises KafkaError and CorruptData; then nothing was stored.
     """
-    if ctx.disk_full:
-        raise KafkaError(ErrorCode.kafka_storage_error, ctx.storage_trouble)
     header = parse_header(batch)
+    if ctx.disk_full:
+        hosted.partition.refusals.note(header, ErrorCode.kafka_storage_error)
+        raise KafkaError(ErrorCode.kafka_storage_error, ctx.storage_trouble)
     settings = hosted.settings
     log_config = settings.log
     size = len(batch)
@@ -60,7 +61,11 @@ def append_batch(
         _check_timestamps(header, settings, now_ms)
     base_offset = log.log_end_offset
     stamp(batch, 0, base_offset, partition.leader_epoch)
-    log.append(batch, header, now_ms)
+    try:
+        log.append(batch, header, now_ms)
+    except KafkaError as error:
+        partition.refusals.note(header, error.code)
+        raise
     partition.appended(header, base_offset, now_ms)
     counters = ctx.counters
     counters.produced_batches += 1

@@ -1,0 +1,90 @@
+"""Batches of idempotent producers that were refused before they were appended, by producer.
+
+A producer has up to five batches on their way (KIP-98). When the first of them meets a broker that
+does not lead yet, or has too few replicas in sync, and the next one meets it a moment later, the
+next one is no gap in the sequence: the first will come again. Told OUT_OF_ORDER_SEQUENCE_NUMBER,
+librdkafka raises the epoch of all its partitions, and what others of them have stored unanswered is
+stored twice; where the producer is not known at all, the next one would be taken as its beginning.
+
+Rule: behind a refused batch every later one of the same producer and epoch is refused with the same
+error, until the refused one is here, from the producer or by replication.
+"""
+
+from josefine_broker.base.errors import ErrorCode
+from josefine_broker.core.producers import SEQUENCE_MAX, ProducerEntry
+from josefine_broker.records.batch import NO_PRODUCER_ID, BatchHeader
+
+PRODUCERS_MAX = 1_000
+"""Past it the oldest is forgotten: no refused producer costs memory for ever."""
+
+HELD_BACK_MAX = 100
+"""So many of a producer's later batches are held back; one that goes on without the refused batch
+is told of the gap then."""
+
+
+class _Refused:
+    """The earliest refused batch of a producer."""
+
+    __slots__ = ("code", "epoch", "held_back", "sequence")
+
+    def __init__(self, epoch: int, sequence: int, code: ErrorCode) -> None:
+        self.epoch = epoch
+        self.sequence = sequence
+        self.code = code
+        self.held_back = 0
+
+
+def _is_before(a: int, b: int) -> bool:
+    """Of two sequences near each other; they wrap."""
+    return 0 < ((b - a) & SEQUENCE_MAX) < 2**30
+
+
+class Refusals:
+    """Of one partition; false while there are none."""
+
+    __slots__ = ("_by_producer",)
+
+    def __init__(self) -> None:
+        self._by_producer: dict[int, _Refused] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_producer)
+
+    def note(self, header: BatchHeader, code: ErrorCode) -> None:
+        """This batch was refused for a reason that may be gone when it comes again."""
+        if header.producer_id == NO_PRODUCER_ID:
+            return
+        epoch, sequence = header.producer_epoch, header.base_sequence
+        known = self._by_producer.get(header.producer_id)
+        if known is not None and known.epoch == epoch and not _is_before(sequence, known.sequence):
+            return
+        self._by_producer[header.producer_id] = _Refused(epoch, sequence, code)
+        if len(self._by_producer) > PRODUCERS_MAX:
+            del self._by_producer[next(iter(self._by_producer))]
+
+    def holding_back(self, header: BatchHeader, entry: ProducerEntry | None) -> ErrorCode | None:
+        """The error for a batch behind a refused one; None: judge it by its sequence. `entry` is
+        what the log knows of its producer."""
+        refused = self._by_producer.get(header.producer_id)
+        if refused is None:
+            return None
+        is_same = header.producer_epoch == refused.epoch
+        if is_same and _is_before(header.base_sequence, refused.sequence):
+            return None
+        refused.held_back += 1
+        if (
+            not is_same
+            or header.base_sequence == refused.sequence
+            or refused.held_back > HELD_BACK_MAX
+            or _has(entry, refused)
+        ):
+            del self._by_producer[header.producer_id]
+            return None
+        return refused.code
+
+
+def _has(entry: ProducerEntry | None, refused: _Refused) -> bool:
+    """Whether the log has got the refused batch since, or is past it."""
+    if entry is None or entry.epoch != refused.epoch:
+        return False
+    return not _is_before(entry.marks[-1].last_sequence, refused.sequence)

@@ -1,0 +1,165 @@
+"""Batches behind a refused one: no gap of the producer's, so no error that says so."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.core.partition import Partition
+from josefine_broker.core.producers import SEQUENCE_MAX
+from josefine_broker.core.refusals import HELD_BACK_MAX, PRODUCERS_MAX, Refusals
+from tests.unit.core.test_partition import entry, opened
+from tests.unit.core.test_producers import batch
+
+NOT_LEADER = ErrorCode.not_leader_or_follower
+OUT_OF_ORDER = ErrorCode.out_of_order_sequence_number
+
+
+def asked(partition: Partition, sequence: int, *, epoch: int = 0, acks: int = -1) -> ErrorCode:
+    """What a batch of one record is told; it is appended when that is nothing."""
+    header = batch(sequence, epoch=epoch)
+    try:
+        if partition.check_append(header, acks) is None:
+            partition.appended(header, 100 + sequence, 0)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.none
+
+
+def lead(partition: Partition, isr: tuple[int, ...] = (1, 2)) -> None:
+    partition.lead(entry(partition.leader_epoch + 1, isr), 0, 0)
+
+
+def test_batch_behind_one_that_met_no_leader_yet_waits_for_it() -> None:
+    partition = opened()
+    assert asked(partition, 0) is NOT_LEADER
+    lead(partition)
+
+    assert asked(partition, 1) is NOT_LEADER  # though nothing is known of the producer
+    assert asked(partition, 2) is NOT_LEADER
+    assert [asked(partition, n) for n in (0, 1, 2)] == [ErrorCode.none] * 3
+    assert not partition.refusals
+
+
+def test_batch_behind_one_that_met_too_few_replicas_waits_for_it() -> None:
+    partition = opened()
+    lead(partition)
+    assert asked(partition, 0) is ErrorCode.none
+    partition.min_insync_replicas = 3
+    assert asked(partition, 1) is ErrorCode.not_enough_replicas
+    partition.min_insync_replicas = 1
+
+    assert asked(partition, 2) is ErrorCode.not_enough_replicas
+    assert [asked(partition, n) for n in (1, 2)] == [ErrorCode.none] * 2
+
+
+def test_the_earliest_refused_batch_is_the_one_that_is_waited_for() -> None:
+    partition = opened()
+    for sequence in (3, 4, 2):
+        assert asked(partition, sequence) is NOT_LEADER
+    lead(partition)
+
+    assert asked(partition, 3) is NOT_LEADER
+    assert [asked(partition, n) for n in (2, 3, 4)] == [ErrorCode.none] * 3
+
+
+def test_refused_batch_that_came_by_replication_holds_nothing_back() -> None:
+    partition = opened()
+    assert asked(partition, 1) is NOT_LEADER
+    for sequence in range(8):
+        partition.producers.record(batch(sequence), 100 + sequence, 0)
+    lead(partition)
+
+    assert asked(partition, 7) is ErrorCode.none  # a duplicate
+    assert asked(partition, 8) is ErrorCode.none
+
+
+def test_gap_that_no_refusal_explains_is_out_of_order() -> None:
+    partition = opened()
+    assert asked(partition, 1) is NOT_LEADER
+    lead(partition)
+    partition.producers.record(batch(0), 100, 0)
+    assert asked(partition, 1) is ErrorCode.none
+
+    assert asked(partition, 3) is OUT_OF_ORDER
+
+
+def test_earlier_batch_than_the_refused_one_is_judged_by_its_sequence() -> None:
+    partition = opened()
+    partition.producers.record(batch(0), 100, 0)
+    assert asked(partition, 1) is NOT_LEADER
+    lead(partition)
+
+    assert asked(partition, 0) is ErrorCode.none
+    assert asked(partition, 2) is NOT_LEADER
+
+
+def test_new_epoch_of_the_producer_owes_nothing() -> None:
+    partition = opened()
+    assert asked(partition, 5) is NOT_LEADER
+    lead(partition)
+
+    assert asked(partition, 0, epoch=1) is ErrorCode.none
+    assert not partition.refusals
+
+
+def test_producer_that_goes_on_without_the_refused_batch_is_told_of_the_gap_in_the_end() -> None:
+    partition = opened()
+    partition.producers.record(batch(0), 100, 0)
+    assert asked(partition, 1) is NOT_LEADER
+    lead(partition)
+
+    answers = [asked(partition, 2) for _ in range(HELD_BACK_MAX + 1)]
+
+    assert answers == [NOT_LEADER] * HELD_BACK_MAX + [OUT_OF_ORDER]
+
+
+def test_plain_producers_are_not_held_back() -> None:
+    refusals = Refusals()
+
+    refusals.note(batch(-1, producer_id=-1), NOT_LEADER)
+
+    assert not refusals
+
+
+def test_refused_producers_are_bounded() -> None:
+    refusals = Refusals()
+    for producer_id in range(PRODUCERS_MAX + 10):
+        refusals.note(batch(0, producer_id=producer_id), NOT_LEADER)
+
+    assert len(refusals) == PRODUCERS_MAX
+    assert refusals.holding_back(batch(1, producer_id=9), None) is None
+    assert refusals.holding_back(batch(1, producer_id=10), None) is NOT_LEADER
+
+
+@pytest.mark.parametrize("first", [SEQUENCE_MAX - 1, SEQUENCE_MAX])
+def test_sequences_wrap(first: int) -> None:
+    partition = opened()
+    assert asked(partition, first) is NOT_LEADER
+    lead(partition)
+
+    assert asked(partition, first - SEQUENCE_MAX + 1) is NOT_LEADER
+    assert asked(partition, first) is ErrorCode.none
+
+
+@given(st.lists(st.lists(st.sampled_from(["lead", "follow", None]), min_size=5, max_size=5)))
+def test_pipelining_producer_that_repeats_in_order_is_never_out_of_order(
+    rounds: list[list[str | None]],
+) -> None:
+    """Five batches a round, and the leadership comes and goes between any two of them."""
+    partition = opened()
+    stored: list[int] = []
+    acknowledged = 0
+    for events in rounds:
+        answers = []
+        for sequence, event in enumerate(events, acknowledged):
+            if event == "lead":
+                lead(partition)
+            elif event == "follow":
+                partition.follow(entry(partition.leader_epoch + 1), 0)
+            answers.append(asked(partition, sequence, acks=1))
+            if answers[-1] is ErrorCode.none and sequence not in stored:
+                stored.append(sequence)
+        assert set(answers) <= {ErrorCode.none, NOT_LEADER}
+        assert stored == list(range(len(stored)))
+        acknowledged = len(stored)
