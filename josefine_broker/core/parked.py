@@ -7,8 +7,17 @@ request in `ParkedRequests` is not done; a done one is in none of its tables.
 
 from collections.abc import Callable, Hashable, Iterable
 from heapq import heapify, heappop, heappush
+from typing import NamedTuple
 
 from josefine_broker.base.errors import Fatal
+
+
+class Hangup(NamedTuple):
+    """An answer behind which the connection ends: its client is better off elsewhere."""
+
+    reason: str
+    answer: object | None = None
+    """None: none is owed, or none is known. A producer takes that as "perhaps stored"."""
 
 
 class Parked:

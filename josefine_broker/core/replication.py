@@ -36,6 +36,7 @@ class Follower:
     caught_up_ms: int = NEVER_MS
     """When it last had everything."""
     fetched_ms: int = NEVER_MS
+    """When it last asked; at first, when it began to be waited for."""
     leader_end_then: int = 2**63 - 1
     """Where the leader's log ended at its last fetch."""
 
@@ -77,7 +78,9 @@ class Followers:
         self.joining: frozenset[int] = frozenset()
         self.retry_at_ms = NEVER_MS
         self._followers = {
-            broker_id: Follower(caught_up_ms=now_ms if broker_id in entry.isr else NEVER_MS)
+            broker_id: Follower(
+                caught_up_ms=now_ms if broker_id in entry.isr else NEVER_MS, fetched_ms=now_ms
+            )
             for broker_id in entry.replicas
             if broker_id != entry.leader
         }
@@ -97,7 +100,7 @@ class Followers:
         self.replicas, self.isr = entry.replicas, entry.isr
         self.partition_epoch = entry.partition_epoch
         self._followers = {
-            broker_id: self._followers.get(broker_id) or Follower()
+            broker_id: self._followers.get(broker_id) or Follower(fetched_ms=now_ms)
             for broker_id in entry.replicas
             if broker_id != self.leader
         }
@@ -155,6 +158,11 @@ class Followers:
             if follower.end_offset < end:
                 end = follower.end_offset
         return end
+
+    def are_silent(self, since_ms: int) -> bool:
+        """Whether none of those that the high watermark waits for has asked since then."""
+        waited_for = self._waited_for
+        return bool(waited_for) and all(each.fetched_ms < since_ms for each in waited_for)
 
     def behind(self, log_end_offset: int, now_ms: int, lag_time_max_ms: int) -> frozenset[int]:
         """Followers that have not had everything for too long."""

@@ -4,13 +4,17 @@ Rules: an append is answered once, without error when the high watermark passed 
 NOT_LEADER_OR_FOLLOWER when the leadership went before; with NOT_ENOUGH_REPLICAS_AFTER_APPEND when
 the ISR fell below `min.insync.replicas`; with REQUEST_TIMED_OUT at the deadline. In each of these
 the batch may still become committed: an idempotent producer's retry is then a duplicate.
+
+Where neither controller nor followers reach this broker its clients are hung up on, without an
+answer: some keep to the one broker they are connected to, and would ask it who leads.
 """
 
 from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.core.parked import Parked
+from josefine_broker.core.parked import Hangup, Parked
+from josefine_broker.core.partition import STRANDED
 from josefine_broker.handlers.context import Context, HostedPartition
 
 
@@ -75,6 +79,9 @@ class AwaitCommit(Parked):
 
     def try_complete(self, key: Hashable, now_ms: int) -> bool:
         ctx = self._ctx
+        if any(each.tp == key and each.hosted.partition.is_stranded for each in self._waiting):
+            self.complete(Hangup(STRANDED))
+            return True
         self._waiting = [each for each in self._waiting if each.tp != key or not _settle(ctx, each)]
         if self._waiting:
             return False
@@ -82,9 +89,10 @@ class AwaitCommit(Parked):
         return True
 
     def expire(self, now_ms: int) -> None:
+        if not self._ctx.is_heard:
+            self.complete(Hangup("not committed in time, and the controller is out of reach"))
+            return
         late = KafkaError(ErrorCode.request_timed_out, "not on every in-sync replica in time")
-        if not self._ctx.is_heard:  # sends clients to look for the leader, not back to us
-            late = KafkaError(ErrorCode.not_leader_or_follower, "cut off from the controller")
         for each in self._waiting:
             each.settle(late)
         self.complete(self._build())

@@ -17,6 +17,8 @@ def leader_of(ctx: Context, topic: str, index: int, code: ErrorCode) -> tuple[in
     entry = ctx.image.partition(topic, index)
     if entry is None or entry.leader == NO_LEADER:
         return None
+    if entry.leader == ctx.broker_id and code is ErrorCode.not_leader_or_follower:
+        return None  # not back to where it was refused
     return entry.leader, entry.leader_epoch
 
 

@@ -1,13 +1,14 @@
 """Produce (key 0): KIP-98 batches appended to partitions, acks 0, 1 and all.
 
 The hot path: control per request, data per batch, nothing per record. Since v13 topics come by id
-(KIP-516); zstd needs v7 (KIP-110). Each partition has its own error; acks=0 has no answer at all,
-acks=all has one when every in-sync replica has the batches. Who does not lead names the leader
-(KIP-951, since v10).
+(KIP-516); zstd needs v7 (KIP-110). Each partition has its own error; acks=all is answered when every
+in-sync replica has the batches. Who does not lead names the leader (KIP-951, since v10). acks=0 has
+no answer: an error ends the connection, which makes the client look for the leader.
 """
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_broker.core.image import INTERNAL_TOPICS
+from josefine_broker.core.parked import Hangup
 from josefine_broker.core.partition import ACKS_ALL
 from josefine_broker.handlers.batches import append_batch
 from josefine_broker.handlers.committing import Appended, answer_when_committed
@@ -57,12 +58,15 @@ def handle(ctx: Context, info: RequestInfo, request: ProduceRequest) -> object:
                 results.append(append(ctx, topic, part, acks, now_ms, results, waiting))
         topics.append(_new(ProduceTopicResponse, (name, topic_id, results)))
     if not acks:
-        return None
+        return None if _first_error(topics) is None else Hangup("refused, and acks=0 has no answer")
     if waiting:
         return answer_when_committed(
             ctx, waiting, request.timeout_ms, lambda: _answer(ctx, info, topics)
         )
-    return _answer(ctx, info, topics)
+    answer = _answer(ctx, info, topics)
+    if not ctx.is_heard and _first_error(topics) == ErrorCode.not_leader_or_follower:
+        return Hangup("whoever leads now, this broker has not heard of it", answer)
+    return answer
 
 
 def refuse(request: ProduceRequest, error: KafkaError) -> ProduceResponse | None:
@@ -83,6 +87,10 @@ def refuse(request: ProduceRequest, error: KafkaError) -> ProduceResponse | None
             for name, topic_id, partitions in request.topics
         ]
     )
+
+
+def _first_error(topics: list[ProduceTopicResponse]) -> int | None:
+    return next((part[1] for _, _, parts in topics for part in parts if part[1]), None)
 
 
 def _answer(ctx: Context, info: RequestInfo, topics: list[ProduceTopicResponse]) -> ProduceResponse:

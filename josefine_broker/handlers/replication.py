@@ -20,6 +20,10 @@ PROPOSAL_TIMEOUT_MS = 10_000
 """Past it an ISR proposal is in doubt: what it adds still counts, and it is made again."""
 
 
+SILENT_WAITS = 3
+"""A follower asks again after each wait of its fetch: past so many it is silent."""
+
+
 def isr_check_ms(ctx: Context) -> int:
     """How often `check_isrs` is to be called: often enough for the lag time, once a second at
     most."""
@@ -108,18 +112,21 @@ def brokers_changed(ctx: Context) -> None:
 
 
 def check_isrs(ctx: Context) -> None:
-    """Periodic: propose to take out who is behind for too long, and again what was refused."""
+    """Periodic: propose to take out who is behind for too long, and again what was refused; see
+    which partitions are stranded here."""
     now_ms = ctx.clock.monotonic_ms()
+    silent_since_ms = now_ms - SILENT_WAITS * ctx.settings.replica_fetch.wait_ms
     moved = []
     for tp, hosted in ctx.partitions.items():
         partition = hosted.partition
         if partition.followers is None or partition.is_alone:
             continue
-        before = partition.high_watermark
+        before = partition.high_watermark, partition.is_stranded
+        partition.is_stranded = not ctx.is_heard and partition.followers.are_silent(silent_since_ms)
         end = hosted.log.log_end_offset
         if partition.wanted_isr(end, now_ms, ctx.settings.lag_time_max_ms) is not None:
             ctx.isr.due[tp] = None
-        if partition.high_watermark != before:
+        if (partition.high_watermark, partition.is_stranded) != before:
             moved.append(tp)
     wake_all(ctx, moved)
     propose_isrs(ctx)

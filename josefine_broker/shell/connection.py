@@ -22,6 +22,7 @@ from josefine_broker.shell.dispatch import (
     Buffers,
     DisconnectError,
     Dispatcher,
+    LastBuffers,
     Peer,
     Waiting,
 )
@@ -242,7 +243,13 @@ class Connection(asyncio.BufferedProtocol):
         elif self._pending:
             self._pending.append(answer)
         else:
-            self._out.extend(answer)
+            self._put(answer)
+
+    def _put(self, buffers: Buffers) -> None:
+        """It is this answer's turn."""
+        self._out.extend(buffers)
+        if isinstance(buffers, LastBuffers):
+            self._close_because(buffers.reason)
 
     def _wait_for(self, waiting: Waiting) -> None:
         self._pending.append(waiting)
@@ -264,13 +271,13 @@ class Connection(asyncio.BufferedProtocol):
             self._fail("answer not encodable")
             return
         pending = self._pending
-        while pending:
+        while pending and not self._closed:
             slot = pending[0]
             buffers = slot.buffers if isinstance(slot, Waiting) else slot
             if buffers is None:
                 break
             pending.popleft()
-            self._out.extend(buffers)
+            self._put(buffers)
         self._work_off()
 
     def _fail(self, message: str) -> None:

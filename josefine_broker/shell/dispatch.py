@@ -15,7 +15,7 @@ from time import perf_counter_ns
 from typing import Any
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
-from josefine_broker.core.parked import Parked
+from josefine_broker.core.parked import Hangup, Parked
 from josefine_broker.shell.metrics import ApiStats, ConnectionStats
 from josefine_broker.wire.apis import API_VERSIONS
 from josefine_broker.wire.codec import (
@@ -29,6 +29,12 @@ log = logging.getLogger(__name__)
 
 Buffer = bytes | bytearray | memoryview
 Buffers = Sequence[Buffer]
+
+
+class LastBuffers(tuple[Buffer, ...]):
+    """An answer, perhaps empty, behind which the connection is to be closed."""
+
+    reason: str
 
 
 class DisconnectError(Exception):
@@ -117,6 +123,8 @@ class Dispatcher:
         route.stats.record(perf_counter_ns() - started_ns)
         if answer is None:
             return None
+        if isinstance(answer, Hangup):
+            return _last(header, answer)
         return encode_response(api_key, api_version, correlation_id, answer)
 
     def finish(self, waiting: Waiting) -> Buffers:
@@ -126,6 +134,8 @@ class Dispatcher:
         response = waiting.parked.response
         if response is None:
             return ()
+        if isinstance(response, Hangup):
+            return _last(header, response)
         return encode_response(header.api_key, header.api_version, header.correlation_id, response)
 
     def _refuse_version(self, header: RequestHeader) -> Buffers:
@@ -152,3 +162,13 @@ class Dispatcher:
         )
         failure = KafkaError(ErrorCode.unknown_server_error, "the broker failed on this request")
         return self._refuse(header, body, failure)
+
+
+def _last(header: RequestHeader, hangup: Hangup) -> LastBuffers:
+    answer = hangup.answer
+    buffers: Buffers = ()
+    if answer is not None:
+        buffers = encode_response(header.api_key, header.api_version, header.correlation_id, answer)
+    last = LastBuffers(buffers)
+    last.reason = hangup.reason
+    return last

@@ -25,16 +25,21 @@ FLUSH_TIMEOUT_S = 90.0
 
 @dataclass
 class Account:
-    """What the producer was told, by partition: offset to value, and the times of its answers."""
+    """What the producer was told, by partition: offset to value, and the times of its answers.
+
+    librdkafka takes the answer to a batch for one to those before it: those have no offset.
+    """
 
     acknowledged: dict[int, dict[int, bytes]] = field(default_factory=lambda: defaultdict(dict))
+    unplaced: dict[int, list[bytes]] = field(default_factory=lambda: defaultdict(list))
     answered_s: list[float] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     sent: int = 0
 
     @property
     def count(self) -> int:
-        return sum(map(len, self.acknowledged.values()))
+        known = self.acknowledged.values(), self.unplaced.values()
+        return sum(len(each) for kind in known for each in kind)
 
     def longest_gap_s(self) -> float:
         """The longest time without an answer."""
@@ -103,9 +108,11 @@ class Workload:
                 return
             partition, offset, value = message.partition(), message.offset(), message.value()
             assert partition is not None
-            assert offset is not None
             assert isinstance(value, bytes)
-            account.acknowledged[partition][offset] = value
+            if offset is None:
+                account.unplaced[partition].append(value)
+            else:
+                account.acknowledged[partition][offset] = value
             account.answered_s.append(time.monotonic())
 
         while not self._stop.is_set():
@@ -170,5 +177,7 @@ def check(account: Account, found: dict[int, dict[int, bytes]]) -> None:
         }
         assert not wrong, f"partition {index}: (acknowledged, read) by offset: {wrong}"
         values = [records[offset] for offset in sorted(records)]
+        lost = set(account.unplaced[index]) - set(values)
+        assert not lost, f"partition {index}: acknowledged without an offset and lost: {lost}"
         assert len(values) == len(set(values)), f"partition {index}: records are there twice"
         assert values == sorted(values), f"partition {index}: records changed places"

@@ -178,6 +178,8 @@ class _Stream:
             scheduler.at(network.frame_delay_ms(), self._arrive)
         elif connection.is_hung_up:
             connection.end()
+        elif connection.is_finished and self.is_answers:
+            connection.refuse()
 
 
 class Connection:
@@ -199,6 +201,8 @@ class Connection:
         self.is_closed = False
         self.is_hung_up = False
         """The caller is gone; what it had sent still arrives."""
+        self.is_finished = False
+        """The broker closes it behind its answers."""
         self.is_accepted = False
         self._requests = _Stream(self, node, port.id, self._request, lambda: port.paused_until_ms)
         self._answers = _Stream(self, port.id, node, self._answer, paused_until)
@@ -227,6 +231,12 @@ class Connection:
         if self._end():
             hang_up = partial(self.port.hung_up, self)
             self.network.scheduler.at(self.network.latency_ms(), hang_up)
+
+    def finish(self) -> None:
+        """The broker closes it; the caller learns of it behind the answers sent before."""
+        self.is_finished = True
+        if self._answers.is_empty:
+            self.refuse()
 
     def refuse(self) -> None:
         """The broker's process is gone or does not know it; the caller learns of it."""

@@ -10,7 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from josefine_broker.base.errors import KafkaError
-from josefine_broker.core.parked import Parked
+from josefine_broker.core.parked import Hangup, Parked
 from josefine_broker.handlers.context import RequestInfo
 from josefine_broker.handlers.table import BY_KEY
 from josefine_broker.wire.codec import (
@@ -90,8 +90,17 @@ class Server:
                 return
             _, version, correlation_id, _, _ = pending[0].header
             api_key = pending.popleft().header.api_key
-            buffers = encode_response(api_key, version, correlation_id, answer)
-            connection.reply(b"".join(buffers))
+            is_last = isinstance(answer, Hangup)
+            if is_last:
+                answer = answer.answer
+            if answer is not None:
+                buffers = encode_response(api_key, version, correlation_id, answer)
+                connection.reply(b"".join(buffers))
+            if is_last:
+                self._process.world.met["client hung up on"] += 1
+                self.hung_up(connection)
+                connection.finish()
+                return
 
     def hung_up(self, connection: Connection) -> None:
         for slot in self._pending.pop(connection, ()):

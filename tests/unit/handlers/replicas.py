@@ -49,6 +49,7 @@ from josefine_broker.wire.produce import (
     ProducePartition,
     ProducePartitionResponse,
     ProduceRequest,
+    ProduceResponse,
     ProduceTopic,
 )
 from tests.simulation.memory_files import MemoryFiles
@@ -306,12 +307,12 @@ class Replicas:
         timeout_ms: int = 500,
         batch: bytes | None = None,
     ) -> Any:
-        """One partition's answer, or the Parked that waits for it."""
+        """One partition's answer, the Parked that waits for it, or the Hangup instead of it."""
         records = memoryview(bytearray(batch or batch_of(*(values or (b"v",)))))
         parts = (ProducePartition(index, records),)
         request = ProduceRequest(None, acks, timeout_ms, (ProduceTopic("orders", None, parts),))
         answer = self.ask(leader, PRODUCE, request, 12)
-        return answer if isinstance(answer, Parked) or answer is None else result_of(answer)
+        return result_of(answer) if isinstance(answer, ProduceResponse) else answer
 
     def fetch(self, broker_id: int, offset: int = 0, *, rack: str = "", **changes: Any) -> Any:
         """A consumer's fetch from one broker."""

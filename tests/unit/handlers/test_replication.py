@@ -9,9 +9,10 @@ from josefine_broker.base.errors import ErrorCode
 from josefine_broker.core.changes import DeleteTopic
 from josefine_broker.core.group_offsets import CommittedOffset
 from josefine_broker.core.image import OFFSETS_TOPIC
-from josefine_broker.core.parked import Parked
+from josefine_broker.core.parked import Hangup, Parked
 from josefine_broker.core.replica_fetch import FetchLimits
 from josefine_broker.wire import entities as e
+from josefine_broker.wire.produce import ProducePartitionResponse
 from tests.simulation.memory_files import MemoryFiles
 from tests.unit.handlers.replicas import Replicas, fetched, result_of
 from tests.unit.handlers.world import batch_of, values_in
@@ -197,13 +198,84 @@ def test_acks_all_is_answered_when_every_replica_in_sync_has_the_records(
     assert cluster.records(3) == [(0, 0, b"a"), (1, 0, b"b"), (2, 0, b"c")]
 
 
-def test_leader_that_is_cut_off_sends_its_producers_to_look_for_another(cluster: Replicas) -> None:
+def test_leader_out_of_reach_hangs_up_on_producers_so_that_they_look_for_another(
+    cluster: Replicas,
+) -> None:
+    """librdkafka asks who leads where it is connected: there it would be told the same for ever."""
+    cluster.run()
+    waiting = cluster.produce(1, b"a", timeout_ms=60_000)
+    cluster.ctx[1].is_heard = False
+    cluster.at_once = False  # nor is what it proposes
+    cluster.check_isrs()
+    assert not waiting.done
+
+    cluster.advance(3 * FetchLimits().wait_ms + 1)
+    cluster.check_isrs()
+
+    assert isinstance(waiting.response, Hangup)
+    assert waiting.response.answer is None  # whether it is stored is not known
+    refused = cluster.produce(1, b"b")
+    assert isinstance(refused, Hangup)
+    assert result_of(refused.answer).error_code == ErrorCode.not_leader_or_follower
+    assert result_of(refused.answer).leader_id == -1
+    assert cluster.produce(1, b"c", acks=1).error_code == 0
+
+
+def test_leader_without_a_controller_serves_as_long_as_its_followers_reach_it(
+    cluster: Replicas,
+) -> None:
+    cluster.ctx[1].is_heard = False
+    for _ in range(5):
+        cluster.advance(FetchLimits().wait_ms)
+        waiting = cluster.produce(1, b"a")
+        cluster.run()
+        cluster.check_isrs()
+
+        assert error_of(waiting) == 0
+
+
+def test_leader_is_trusted_again_once_the_controller_hears_it(cluster: Replicas) -> None:
+    cluster.ctx[1].is_heard = False
+    cluster.advance(3 * FetchLimits().wait_ms + 1)
+    cluster.check_isrs()
+    assert isinstance(cluster.produce(1, b"a"), Hangup)
+
+    cluster.ctx[1].is_heard = True
+    cluster.check_isrs()
+    waiting = cluster.produce(1, b"a")
+    cluster.run()
+
+    assert error_of(waiting) == 0
+
+
+def test_acks_all_in_doubt_without_a_controller_is_hung_up_on(cluster: Replicas) -> None:
     waiting = cluster.produce(1, b"a", timeout_ms=200)
     cluster.ctx[1].is_heard = False
 
     cluster.advance(200)
 
-    assert error_of(waiting) == ErrorCode.not_leader_or_follower
+    assert isinstance(waiting.response, Hangup)
+
+
+def test_acks_0_that_is_refused_ends_the_connection(cluster: Replicas) -> None:
+    """Nothing else would tell the producer that it writes to the wrong broker."""
+    assert isinstance(cluster.produce(2, b"a", acks=0), Hangup)
+    assert cluster.produce(1, b"a", acks=0) is None
+
+
+def test_refused_producer_is_not_sent_back_to_where_it_was_refused(cluster: Replicas) -> None:
+    assert result_of_refusal(cluster, 2).leader_id == 1
+    cluster.held.add(2)
+    cluster.lead(2)
+
+    assert result_of_refusal(cluster, 1).leader_id == 2
+    assert result_of_refusal(cluster, 2).leader_id == 1  # it has not heard of it
+
+
+def result_of_refusal(cluster: Replicas, broker_id: int) -> ProducePartitionResponse:
+    answer = cluster.produce(broker_id, b"a")
+    assert answer.error_code == ErrorCode.not_leader_or_follower
+    return answer  # type: ignore[no-any-return]
 
 
 def test_acks_all_times_out_and_the_records_may_come_later(cluster: Replicas) -> None:

@@ -12,6 +12,7 @@ import pytest
 import uvloop
 
 from josefine_broker.base.errors import ErrorCode, Fatal, KafkaError
+from josefine_broker.core.parked import Hangup
 from josefine_broker.shell.dispatch import Peer
 from josefine_broker.wire.codec import RequestHeader, decode_response
 from tests.unit.shell.serving import Held, Serving, groups_answer, serving, until
@@ -104,6 +105,55 @@ def test_a_handler_that_completes_its_own_connections_waiting_request_keeps_the_
                 (2, "wake"),
                 (3, "after"),
             ]
+
+    on_uvloop(scenario)
+
+
+def test_hangup_closes_the_connection_behind_its_answer_and_those_before_it() -> None:
+    async def scenario() -> None:
+        holding = Holding()
+
+        def handle(header: RequestHeader, peer: Peer, body: Any) -> Any:
+            answer = holding(header, peer, body)
+            return Hangup("elsewhere", answer) if body.states_filter[0] == "last" else answer
+
+        async with serving(handle) as server:
+            holding.serving = server
+            client = await server.connect()
+            client.ask(1, "hold")
+            client.ask(2, "last")
+            client.ask(3, "too late")
+            await until(lambda: len(holding.begun) == 3, "all begun")
+            server.release("hold")
+            assert [await client.answer() for _ in range(2)] == [(1, "hold"), (2, "last")]
+            assert await client.closed()
+
+            other = await server.connect()
+            other.ask(1, "last")
+            assert await other.answer() == (1, "last")
+            assert await other.closed()
+
+    on_uvloop(scenario)
+
+
+def test_hangup_without_an_answer_only_closes_the_connection() -> None:
+    class Gone(Held):
+        def expire(self, now_ms: int) -> None:
+            self.complete(Hangup("gone"))
+
+    async def scenario() -> None:
+        def handle(header: RequestHeader, peer: Peer, body: Any) -> Any:
+            if body.states_filter[0] == "now":
+                return Hangup("gone")
+            held = Gone(server.clock.monotonic_ms() + 20, "")
+            server.parked.park(held, ["key"])
+            return held
+
+        async with serving(handle) as server:
+            for text in ("now", "later"):
+                client = await server.connect()
+                client.ask(1, text)
+                assert await client.closed()
 
     on_uvloop(scenario)
 
