@@ -87,10 +87,6 @@ def _create_another(cluster: NamespaceCluster, brokers: list[int]) -> None:
         client.create_topics([NewTopic("another", partitions=1, replication_factor=2)])
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="open: on a busy machine librdkafka sometimes stays with the deaf leader for a minute",
-)
 def test_leader_that_reaches_nobody_but_hears_everybody_is_replaced(
     cluster: NamespaceCluster,
 ) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-import pytest
-
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from tests.support.cluster import REPLICATED, Cluster
 from tests.support.waiting import wait_until
@@ -21,10 +19,6 @@ def _leaders(cluster: Cluster, id_: int) -> set[int]:
     return {each["leader"] for each in partitions if each["topic"] == "load"}
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="open: once, on a busy machine, an idempotent producer's records were there twice",
-)
 def test_rolling_restart_loses_nothing_and_stops_nobody(tmp_path: Path) -> None:
     """Checklist row 93."""
     # Time enough to hand over on a machine that is busy with other things.
