@@ -32,6 +32,7 @@ from josefine_broker.handlers.blocks import to_be_hosted
 from josefine_broker.handlers.context import Context, new_context
 from josefine_broker.handlers.errors import error_response
 from josefine_broker.handlers.following import hear
+from josefine_broker.handlers.forwarding import FORWARDED_CLIENT_ID
 from josefine_broker.handlers.replication import check_isrs, isr_check_ms
 from josefine_broker.handlers.table import API_VERSIONS, APIS
 from josefine_broker.hosting import Hosting
@@ -52,6 +53,7 @@ from josefine_broker.shell.data_dir import (
 from josefine_broker.shell.dispatch import Dispatcher
 from josefine_broker.shell.files import RealFiles
 from josefine_broker.shell.flusher import Flusher
+from josefine_broker.shell.forwarder import Forwarder
 from josefine_broker.shell.log_manager import LogManager
 from josefine_broker.shell.metrics import Metrics
 from josefine_broker.shell.replicator import Replicator
@@ -203,6 +205,9 @@ class Node:
             self._failed,
         )
         self._undo.push_async_callback(replicator.stop)
+        forwarder = Forwarder(replicator.address_of, FORWARDED_CLIENT_ID, self._clock)
+        self._undo.push_async_callback(forwarder.stop)
+        ctx.forward = forwarder.ask
         assert self._identity is not None
         membership = Membership(
             self.config,

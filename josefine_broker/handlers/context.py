@@ -144,6 +144,22 @@ class QuorumPort(Protocol):
     def describe(self) -> QuorumView: ...
 
 
+class ForwardPort(Protocol):
+    """Asks another broker what a client asked here."""
+
+    def __call__(
+        self,
+        broker_id: int,
+        api_key: int,
+        request: Any,
+        deadline_ms: int,
+        on_answer: Callable[[Any | None], None],
+        /,
+    ) -> None:
+        """`on_answer` comes later, once: with None when there is no answer."""
+        ...
+
+
 class RequestInfo(NamedTuple):
     """One request's envelope. `header` is the wire's request header."""
 
@@ -228,6 +244,8 @@ class Context:
     """Height of the last Raft block that the image holds."""
     quorum: QuorumPort | None = None
     """None: nothing is known of it (a handler without a Raft beside it)."""
+    forward: ForwardPort | None = None
+    """None: this broker reaches no other."""
     partitions: dict[tuple[str, int], HostedPartition] = field(default_factory=dict)
     unopened: dict[tuple[str, int], str] = field(default_factory=dict)
     """Partitions of this broker whose log could not be opened, and why."""

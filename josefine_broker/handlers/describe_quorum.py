@@ -1,12 +1,14 @@
-"""DescribeQuorum (key 55, KIP-595): who decides on metadata, as this broker sees it.
+"""DescribeQuorum (key 55, KIP-595): who decides on metadata, as the leader of that sees it.
 
 Our Raft has no topic, so it is told as Kafka's `__cluster_metadata-0`: a term as leader epoch,
-heights of blocks as offsets (ends are exclusive: a block at height 7 is told as 8). Any broker
-answers; only the leader knows how far the others are, elsewhere that is -1.
+heights of blocks as offsets (ends are exclusive: a block at height 7 is told as 8). Only the leader
+knows how far the others are, so another broker asks it; without its answer that is
+NOT_LEADER_OR_FOLLOWER, with the leader as far as it is known.
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.handlers.context import Context, QuorumMember, QuorumView, RequestInfo
+from josefine_broker.handlers.forwarding import forward
 from josefine_broker.wire.entities import describe_quorum as e
 
 METADATA_TOPIC = "__cluster_metadata"
@@ -14,19 +16,27 @@ LISTENER = "CONTROLLER"
 """What Kafka's tools call the listener of a quorum's members."""
 
 
-def handle(
-    ctx: Context, info: RequestInfo, request: e.DescribeQuorumRequest
-) -> e.DescribeQuorumResponse:
+def handle(ctx: Context, info: RequestInfo, request: e.DescribeQuorumRequest) -> object:
     """The one partition there is; any other is unknown."""
     if ctx.quorum is None:
         raise KafkaError(ErrorCode.broker_not_available, "this broker has no Raft to speak of")
     view = ctx.quorum.describe()
+    answer = _answer(ctx, view, request)
+    if view.leader_id == ctx.broker_id:
+        return answer
+    return forward(ctx, info, request, view.leader_id, answer)
+
+
+def _answer(
+    ctx: Context, view: QuorumView, request: e.DescribeQuorumRequest
+) -> e.DescribeQuorumResponse:
+    leads = view.leader_id == ctx.broker_id
     return e.DescribeQuorumResponse(
         topics=tuple(
             e.TopicData(
                 topic_name=topic.topic_name,
                 partitions=tuple(
-                    _partition(view, topic.topic_name, each.partition_index)
+                    _partition(view, leads, topic.topic_name, each.partition_index)
                     for each in topic.partitions
                 ),
             )
@@ -46,12 +56,20 @@ def refuse(request: e.DescribeQuorumRequest, error: KafkaError) -> e.DescribeQuo
     )
 
 
-def _partition(view: QuorumView, topic: str, index: int) -> e.PartitionData:
+def _partition(view: QuorumView, leads: bool, topic: str, index: int) -> e.PartitionData:
     if (topic, index) != (METADATA_TOPIC, 0):
         return e.PartitionData(
             partition_index=index,
             error_code=ErrorCode.unknown_topic_or_partition,
             error_message=f"only {METADATA_TOPIC}-0 has a quorum",
+        )
+    if not leads:
+        return e.PartitionData(
+            partition_index=index,
+            error_code=ErrorCode.not_leader_or_follower,
+            error_message="this broker does not lead the quorum",
+            leader_id=view.leader_id,
+            leader_epoch=view.term,
         )
     return e.PartitionData(
         partition_index=index,

@@ -115,7 +115,7 @@ def test_preferred_leaders_are_elected_by_librdkafka(
 
 
 def test_quorum_is_described(admin: KafkaAdminClient, cluster: Cluster) -> None:
-    quorum = admin.describe_metadata_quorum()
+    quorum = admin.describe_metadata_quorum()  # any broker is asked
 
     (topic,) = quorum["topics"]
     (partition,) = topic["partitions"]
@@ -124,6 +124,7 @@ def test_quorum_is_described(admin: KafkaAdminClient, cluster: Cluster) -> None:
     members = [*partition["current_voters"], *partition["observers"]]
     assert sorted(each["replica_id"] for each in members) == [1, 2, 3]
     assert partition["high_watermark"] > 0
+    assert all(each["log_end_offset"] > 0 for each in members)
     assert sorted(each["node_id"] for each in quorum["nodes"]) == [1, 2, 3]
     assert all(each["listeners"][0]["port"] for each in quorum["nodes"])
 

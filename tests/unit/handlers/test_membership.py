@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from josefine_broker.core.features import JOSEFINE_VERSION
 from josefine_broker.core.image import Address, FeatureRange
 from josefine_broker.core.parked import Parked
 from josefine_broker.handlers.context import QuorumMember, QuorumView
+from josefine_broker.handlers.forwarding import FORWARDED_CLIENT_ID
 from josefine_broker.wire.entities import (
     describe_quorum,
     unregister_broker,
@@ -234,21 +236,59 @@ def test_updates_of_two_clients_at_once_are_told_apart() -> None:
 class Quorum:
     """What the shell would say of its Raft."""
 
+    def __init__(self, leader_id: int = 1) -> None:
+        self.leader_id = leader_id
+
     def describe(self) -> QuorumView:
         return QuorumView(
-            leader_id=2,
+            leader_id=self.leader_id,
             term=5,
             commit_height=41,
-            voters=(QuorumMember(2, 42, 900, 950), QuorumMember(1)),
+            voters=(QuorumMember(2), QuorumMember(1, 42, 900, 950)),
             observers=(QuorumMember(3, 7, 1, 1),),
         )
 
 
-def quorum_of(world: World, topic: str = "__cluster_metadata", index: int = 0) -> Any:
+class Forwarded:
+    """`ForwardPort` that notes what it is to pass on; the test gives the answers."""
+
+    def __init__(self, world: World) -> None:
+        self.asked: list[tuple[int, int, Any]] = []
+        self.answer: Callable[[Any], None] = lambda _: None
+        world.ctx.forward = self
+
+    def __call__(
+        self,
+        broker_id: int,
+        api_key: int,
+        request: Any,
+        deadline_ms: int,
+        on_answer: Callable[[Any], None],
+        /,
+    ) -> None:
+        self.asked.append((broker_id, api_key, request))
+        self.answer = on_answer
+
+
+def quorum_request(
+    topic: str = "__cluster_metadata", index: int = 0
+) -> describe_quorum.DescribeQuorumRequest:
     e = describe_quorum
     part = e.PartitionRequest(partition_index=index)
-    return world.ask(
-        55, e.DescribeQuorumRequest(topics=(e.TopicRequest(topic_name=topic, partitions=(part,)),))
+    return e.DescribeQuorumRequest(topics=(e.TopicRequest(topic_name=topic, partitions=(part,)),))
+
+
+def quorum_of(world: World, topic: str = "__cluster_metadata", index: int = 0) -> Any:
+    return world.ask(55, quorum_request(topic, index))
+
+
+def is_not_leader(answer: Any) -> bool:
+    """Whether it says so, and names the leader, broker 2."""
+    (partition,) = answer.topics[0].partitions
+    return (partition.error_code, partition.leader_id, partition.leader_epoch) == (
+        ErrorCode.not_leader_or_follower,
+        2,
+        5,
     )
 
 
@@ -262,12 +302,12 @@ def test_quorum_is_told_as_kafkas_metadata_partition() -> None:
     answer = quorum_of(world)
 
     (partition,) = answer.topics[0].partitions
-    assert (partition.leader_id, partition.leader_epoch, partition.high_watermark) == (2, 5, 42)
+    assert (partition.leader_id, partition.leader_epoch, partition.high_watermark) == (1, 5, 42)
     told = [
         (m.replica_id, m.log_end_offset, m.last_fetch_timestamp, m.last_caught_up_timestamp)
         for m in (*partition.current_voters, *partition.observers)
     ]
-    assert told == [(2, 43, 900, 950), (1, -1, -1, -1), (3, 8, 1, 1)]
+    assert told == [(2, -1, -1, -1), (1, 43, 900, 950), (3, 8, 1, 1)]
     assert [(n.node_id, [(at.host, at.port) for at in n.listeners]) for n in answer.nodes] == [
         (1, []),
         (2, [("host2", 9093)]),
@@ -282,6 +322,51 @@ def test_other_partitions_have_no_quorum() -> None:
     for topic, index in (("orders", 0), ("__cluster_metadata", 1)):
         (partition,) = quorum_of(world, topic, index).topics[0].partitions
         assert partition.error_code == ErrorCode.unknown_topic_or_partition
+
+
+def test_broker_that_does_not_lead_asks_the_leader_of_the_quorum() -> None:
+    world = World(brokers=3)
+    world.ctx.quorum = Quorum(leader_id=2)
+    forwarded = Forwarded(world)
+
+    waiting = quorum_of(world)
+
+    assert forwarded.asked == [(2, 55, quorum_request())]
+    assert not waiting.done
+    forwarded.answer("what the leader says")
+    assert waiting.response == "what the leader says"
+
+
+@pytest.mark.parametrize("how", ["no answer", "too late", "nobody to ask", "forwarded already"])
+def test_quorum_that_its_leader_does_not_tell_is_somebody_elses(how: str) -> None:
+    world = World(brokers=3)
+    world.ctx.quorum = Quorum(leader_id=2)
+    if how == "nobody to ask":
+        assert is_not_leader(quorum_of(world))
+        return
+    forwarded = Forwarded(world)
+    if how == "forwarded already":
+        assert is_not_leader(world.ask(55, quorum_request(), client_id=FORWARDED_CLIENT_ID))
+        assert forwarded.asked == []
+        return
+    waiting = quorum_of(world)
+    if how == "no answer":
+        forwarded.answer(None)
+    else:
+        world.advance(world.ctx.settings.metadata_timeout_ms)
+    assert is_not_leader(waiting.response)
+    forwarded.answer("after all")  # is for nobody
+    assert len(world.ctx.parked) == 0
+
+
+def test_quorum_without_a_leader_is_told_by_nobody() -> None:
+    world = World()
+    world.ctx.quorum = Quorum(leader_id=-1)
+    forwarded = Forwarded(world)
+
+    (partition,) = quorum_of(world).topics[0].partitions
+
+    assert (partition.error_code, forwarded.asked) == (ErrorCode.not_leader_or_follower, [])
 
 
 def test_broker_that_knows_no_quorum_says_so() -> None:

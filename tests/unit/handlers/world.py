@@ -179,10 +179,14 @@ class World:
             self.hosting.close(self.ctx.broker_epoch)
         return World(self.settings, files=self.files, history=self.raft.committed)
 
-    def ask(self, api_key: int, request: Any, *, version: int | None = None) -> Any:
+    def ask(
+        self, api_key: int, request: Any, *, version: int | None = None, client_id: str = "t"
+    ) -> Any:
         """The handler's answer or its refusal, as the shell would encode it; maybe a Parked."""
         api = BY_KEY[api_key]
-        header = RequestHeader(api_key, api.max_version if version is None else version, 1, "t", 0)
+        header = RequestHeader(
+            api_key, api.max_version if version is None else version, 1, client_id, 0
+        )
         info = RequestInfo(header, "User:ANONYMOUS", "127.0.0.1:5", LISTENER)
         try:
             return api.handler(self.ctx, info, request)
