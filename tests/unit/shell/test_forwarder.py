@@ -14,9 +14,11 @@ from josefine_broker.handlers.forwarding import FORWARDED_CLIENT_ID
 from josefine_broker.shell.clock import RealClock
 from josefine_broker.shell.forwarder import Forwarder
 from josefine_broker.wire.entities import describe_quorum as e
-from tests.unit.shell.test_replicator import TIMEOUT_S, Net, net
+from tests.unit.shell.test_replicator import Net, net
 
 DESCRIBE_QUORUM = 55
+ANSWER_TIMEOUT_S = 5
+"""Half the time that a broker waits for another: a failure is told before that."""
 
 
 class Quorum:
@@ -51,7 +53,7 @@ async def asked(cluster: Net, broker_id: int) -> e.PartitionData:
     answer = connection.send(DESCRIBE_QUORUM, e.DescribeQuorumRequest(topics=(topic,)))
     assert answer is not None
     try:
-        response: Any = await asyncio.wait_for(answer, TIMEOUT_S)
+        response: Any = await asyncio.wait_for(answer, ANSWER_TIMEOUT_S)
     finally:
         connection.close()
     found: e.PartitionData = response.topics[0].partitions[0]
