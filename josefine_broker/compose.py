@@ -52,7 +52,9 @@ def broker_settings(config: BrokerConfig) -> BrokerSettings:
         default_partitions=defaults.partitions,
         default_replication_factor=defaults.replication_factor,
         topic_defaults=TopicSettings(
-            log=log_config(config.log), min_insync_replicas=defaults.min_insync_replicas
+            log=log_config(config.log),
+            min_insync_replicas=defaults.min_insync_replicas,
+            unclean_leader_election=defaults.unclean_leader_election_enable,
         ),
         metadata_timeout_ms=config.raft.proposal_timeout_ms,
         lag_time_max_ms=config.replication.lag_time_max_ms,
@@ -66,6 +68,7 @@ def controller_config(config: BrokerConfig) -> ControllerConfig:
         session_timeout_ms=config.cluster.session_timeout_ms,
         imbalance_check_interval_ms=config.cluster.imbalance_check_interval_ms,
         min_insync_replicas=config.topic_defaults.min_insync_replicas,
+        unclean_leader_election=config.topic_defaults.unclean_leader_election_enable,
         voters_max=config.raft.voters_max,
     )
 

@@ -125,6 +125,11 @@ class TopicDefaultsSection(Section):
     min_insync_replicas: Annotated[int, Field(strict=True, ge=1, le=32_767)] = Field(
         default=1, description="Replicas that must have a record before acks=all is answered."
     )
+    unclean_leader_election_enable: Flag = Field(
+        default=False,
+        description="Whether a replica out of sync may lead where no other is left: the partition"
+        " goes on, and records are lost. The file of the broker that is the controller decides.",
+    )
 
 
 class LogSection(Section):

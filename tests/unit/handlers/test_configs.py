@@ -56,12 +56,13 @@ def world() -> World:
 
 def test_value_and_source_tell_where_a_setting_comes_from() -> None:
     """Checklist row 21."""
-    defaults = TopicSettings(log=LogConfig(segment_bytes=2048))
+    defaults = TopicSettings(log=LogConfig(segment_bytes=2048), unclean_leader_election=True)
     world = World(BrokerSettings(topic_defaults=defaults))
     world.create(retention_ms="5")
 
     assert value_of(world, "retention.ms") == ("5", 1)
     assert value_of(world, "segment.bytes") == ("2048", 4)
+    assert value_of(world, "unclean.leader.election.enable") == ("true", 4)
     assert value_of(world, "segment.ms") == ("604800000", 5)
 
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import socket
 
-from josefine_broker.compose import broker_settings, connection_limits, registration
+import pytest
+
+from josefine_broker.compose import (
+    broker_settings,
+    connection_limits,
+    controller_config,
+    registration,
+)
 from josefine_broker.config import load_config
 from josefine_broker.core.features import SUPPORTED
 from josefine_broker.core.image import Endpoint
@@ -42,6 +49,7 @@ def test_topic_defaults_and_limits_arrive() -> None:
         "topic_defaults.partitions": 3,
         "topic_defaults.replication_factor": 2,
         "topic_defaults.min_insync_replicas": 2,
+        "topic_defaults.unclean_leader_election_enable": True,
         "network.frame_bytes_max": 4_096,
         "network.in_flight_max": 5,
         "network.write_buffer_bytes": 6,
@@ -51,7 +59,20 @@ def test_topic_defaults_and_limits_arrive() -> None:
     assert settings.auto_create_topics is False
     assert (settings.default_partitions, settings.default_replication_factor) == (3, 2)
     assert settings.topic_defaults.min_insync_replicas == 2
+    assert settings.topic_defaults.unclean_leader_election
     assert (limits.frame_bytes_max, limits.in_flight_max, limits.write_buffer_bytes) == (4096, 5, 6)
+
+
+@pytest.mark.parametrize("unclean", [True, False])
+def test_controller_elects_by_the_defaults_of_topics(unclean: bool) -> None:
+    key = "topic_defaults.unclean_leader_election_enable"
+    overrides: dict[str, object] = {"topic_defaults.min_insync_replicas": 2}
+    if unclean:
+        overrides[key] = True
+
+    config = controller_config(load_config(None, {}, overrides))
+
+    assert (config.min_insync_replicas, config.unclean_leader_election) == (2, unclean)
 
 
 def test_a_listener_advertises_what_is_configured_else_what_is_bound() -> None:
