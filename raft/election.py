@@ -12,7 +12,7 @@ __all__ = ["on_take_over", "on_vote_answer", "on_vote_request", "start_election"
 def start_election(core: Core, event: RoleEvent) -> None:
     """ELECTION_TIMEOUT: ask whether we could win. TRANSFER: stand at once."""
     core.change_role(event)
-    core.candidacy.reset(core.now_ms)
+    core.candidacy.await_answers(core.now_ms)
     if core.role is Role.PRE_CANDIDATE:
         _ask(core, pre=True, term=Term(core.term + 1), forced=False)
     else:

@@ -196,6 +196,17 @@ class Node:
         forwarding.place_waiting(core)
         return proposal
 
+    def peer_gone(self, peer: NodeId, now_ms: int) -> None:
+        """The host knows that `peer` does not run (nobody listens at its port any more).
+
+        If we follow it as leader we stand for election at once instead of waiting for a timeout. A
+        host that errs costs one round of pre-votes, which those who hear the leader refuse.
+        """
+        core = self._core
+        core.advance_clock(now_ms)
+        if core.leader == peer and core.leading is None:
+            core.candidacy.lose_leader(now_ms)
+
     def forget_progress(self, learner: NodeId) -> None:
         """A learner came back without its data: what it acknowledged counts no more.
 

@@ -225,6 +225,12 @@ class RaftHost:
         self._node.forget_progress(NodeId(learner))
         self._wake.set()
 
+    def peer_gone(self, peer: int) -> None:
+        """Nobody listens at its port any more: if it leads, another one is elected at once."""
+        if self._node is not None and not self._must_end():
+            self._node.peer_gone(NodeId(peer), self._clock.monotonic_ms())
+            self._wake.set()
+
     def transfer_leadership(self, to: int) -> None:
         """Let another voter lead. Raises raft.Refused."""
         assert self._node is not None, "start() first"

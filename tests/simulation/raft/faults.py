@@ -38,6 +38,10 @@ class Faults:
     snapshot_per_second: float = 0.0
     member_change_per_second: float = 0.0
     transfer_per_second: float = 0.0
+    gone_told: float = 0.0
+    """This share of nodes hears at once that another one crashed, as from a port that refuses."""
+    gone_wrongly_told_per_second: float = 0.0
+    """One node is told so of a node that runs."""
 
 
 CALM = Faults()
@@ -57,6 +61,8 @@ STRENGTH_MAX = {
     "snapshot_per_second": 2.0,
     "member_change_per_second": 0.8,
     "transfer_per_second": 0.3,
+    "gone_told": 1.0,
+    "gone_wrongly_told_per_second": 1.0,
 }
 
 COUNTED = (
@@ -80,6 +86,8 @@ COUNTED = (
     "snapshot transfer",
     "fault while a snapshot was under way",
     "leadership transfer",
+    "leader said to be gone",
+    "leader wrongly said to be gone",
 )
 """What a run counts when it really happens; a fault that never does proves nothing."""
 

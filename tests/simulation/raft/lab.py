@@ -283,6 +283,16 @@ class Lab(Cluster):
         machine.node.transfer_leadership(NodeId(int(to)), self.now_ms)
         self.pump(machine)
 
+    def gone(self, word: str, peer: str) -> None:
+        """gone 2 1: node 2's host says that node 1 does not run"""
+        machine = self._machine(word)
+        assert machine.node is not None
+        machine.node.peer_gone(NodeId(int(peer)), self.now_ms)
+        due_ms = machine.node.wake_at_ms()
+        assert due_ms is not None
+        is_soon = due_ms - self.now_ms < machine.config.election_timeout_ms // 10
+        self._say(f"{word} looks again {'soon' if is_soon else 'later'}")
+
     # -- commands: looking
 
     def chain(self, *words: str) -> None:
@@ -343,6 +353,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "compact": Lab.compact,
     "members": Lab.members,
     "transfer": Lab.transfer,
+    "gone": Lab.gone,
     "chain": Lab.chain,
     "status": Lab.status,
 }

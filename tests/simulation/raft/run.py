@@ -8,8 +8,11 @@ A run that breaks a rule ends with its seed and the line that replays it (lives.
 """
 
 import sys
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from random import Random
+from types import MappingProxyType
 
 from tests.simulation import lives
 from tests.simulation.lives import Life
@@ -19,6 +22,7 @@ from tests.simulation.raft.world import World
 __all__ = ["WORDS", "live", "simulate"]
 
 NODES = 5
+NOTHING: Mapping[str, float] = MappingProxyType({})
 FOR_MS = 8_000
 """Virtual time with faults: about twenty elections long."""
 
@@ -31,9 +35,17 @@ WORDS = {
 """What the line of sums tells."""
 
 
-def simulate(seed: int, nodes: int = NODES, for_ms: int = FOR_MS, *, show: bool = False) -> World:
-    """One life; an error names the line that replays it."""
-    world = World(seed, nodes=nodes, faults=draw_faults(Random(seed)))
+def simulate(
+    seed: int,
+    nodes: int = NODES,
+    for_ms: int = FOR_MS,
+    *,
+    show: bool = False,
+    without: Mapping[str, float] = NOTHING,
+) -> World:
+    """One life; an error names the line that replays it. `without`: faults changed after they were
+    drawn."""
+    world = World(seed, nodes=nodes, faults=replace(draw_faults(Random(seed)), **without))
     world.trace_to = print if show else None
     size = "" if nodes == NODES else f" --nodes {nodes}"
     with lives.naming_replay(f"raft.run {seed}{size}", world):

@@ -23,7 +23,8 @@ SMALL = {1: range(10), 2: range(30), 3: range(30), 4: range(20)}
 REGRESSIONS = tuple(
     (seed, 5) for seed in (100947, 102679, 103240, 103816, 104300, 104830, 105905, 406153)
 )
-"""(seed, nodes) that once found a fault in the simulator as it is now."""
+"""(seed, nodes) that once found a fault in the simulator as it was before the faults NEW_SINCE."""
+NEW_SINCE = {"gone_told": 0.0, "gone_wrongly_told_per_second": 0.0}
 
 HAPPENS_MIN = 30
 """How often each fault must have hit in all these lives together."""
@@ -69,7 +70,7 @@ def test_small_clusters_keep_the_rules_too(nodes: int) -> None:
 
 @pytest.mark.parametrize(("seed", "nodes"), REGRESSIONS)
 def test_what_was_found_once_stays_mended(seed: int, nodes: int) -> None:
-    simulate(seed, nodes)
+    simulate(seed, nodes, without=NEW_SINCE)
 
 
 def test_a_seed_replays_event_for_event() -> None:

@@ -35,6 +35,7 @@ class World(Cluster):
         self.rng = Random(seed)
         self.faults = faults
         self.network = Network(Random(self.rng.random()), self.met)
+        self._gone_rng = Random(seed + 1)  # of its own: lives from before it came stay as they were
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._queued = 0
         self._sent_count = 0
@@ -166,6 +167,32 @@ class World(Cluster):
         machine.node.tick(machine.now_ms(self.now_ms))
         self.pump(machine)
 
+    # -- what hosts are told of each other
+
+    def crash(self, id_: NodeId) -> None:
+        super().crash(id_)
+        for machine in self.up():
+            if self._gone_rng.random() < self.faults.gone_told:
+                life, delay_ms = machine.life, 1 + self._gone_rng.randrange(100)
+                self._at(delay_ms, lambda m=machine, of=life: self._tell_gone(m, of, id_))  # type: ignore[misc]
+
+    def _tell_gone(self, machine: Machine, life: int, peer: NodeId) -> None:
+        """Unless either has started anew meanwhile, or nothing runs at all just now."""
+        node = machine.node
+        if node is None or machine.life != life or self.now_ms < machine.paused_until_ms:
+            return
+        if node.status().leader == peer:
+            wrongly = "" if self.machines[peer].node is None else "wrongly "
+            self.met[f"leader {wrongly}said to be gone"] += 1
+        node.peer_gone(peer, machine.now_ms(self.now_ms))
+        self.pump(machine)
+
+    def _tell_wrongly(self) -> None:
+        machine = self._gone_rng.choice(list(self.machines.values()))
+        leader = None if machine.node is None else machine.node.status().leader
+        if leader is not None and leader != machine.id:
+            self._tell_gone(machine, machine.life, leader)
+
     # -- clients and operators
 
     def _awake(self) -> list[Machine]:
@@ -195,6 +222,8 @@ class World(Cluster):
         victim = rng.choice(receiving or ids)
         if len(ids) > 1:
             self._break_links(victim, ids)
+        if self._gone_rng.random() < faults.gone_wrongly_told_per_second * FAULT_MS / 1000:
+            self._tell_wrongly()
         machine = self.machines[victim]
         if machine.node is None:
             if self.chance(faults.restart_per_second):
