@@ -371,10 +371,12 @@ class LogManager:
         snapshot: Callable[[TopicPartition], bytes | None] | None = None,
         broker_epoch: int = NO_EPOCH,
     ) -> None:
-        """Sync and close every log; the marker is written only when all of that worked.
+        """Sync and close every log; the marker is written only when all of that worked, and no log
+        had failed before.
 
         Stop the flusher before. Raises the first OSError, with every log closed.
         """
+        had_failed = any(log.failure for log in self._logs.values())
         closings = [
             partial(_close, log, None if snapshot is None else snapshot(topic_partition))
             for topic_partition, log in self._logs.items()
@@ -388,6 +390,9 @@ class LogManager:
         for failure in outcomes:
             if failure is not None:
                 raise failure
+        if had_failed:
+            self._unmark()
+            return
         write_checked(
             self._files, CLEAN_SHUTDOWN_FILE, _KIND_CLEAN_SHUTDOWN, 1, _MARKER.pack(broker_epoch)
         )

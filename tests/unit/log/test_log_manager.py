@@ -348,6 +348,21 @@ def test_failed_sync_takes_the_running_mark_away() -> None:
     assert not LogManager(files, boot_id="a").has_everything
 
 
+def test_stop_with_a_failed_log_is_not_clean() -> None:
+    """What it took before it failed may not be on disk, and a clean mark would vouch for it."""
+    files = MemoryFiles()
+    manager = running(files)
+    files.failing_sync = True
+    with pytest.raises(KafkaError):
+        next(log for _, log in manager).flush()
+    files.failing_sync = False
+
+    manager.close(broker_epoch=7)
+
+    again = LogManager(files, boot_id="a")
+    assert (again.clean_shutdown, again.has_everything) == (False, False)
+
+
 def test_clean_stop_says_more_than_the_running_mark() -> None:
     files = MemoryFiles()
     running(files).close(broker_epoch=9)
