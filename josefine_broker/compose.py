@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from josefine_broker.config import BrokerConfig, LogSection, ReplicationSection
+from josefine_broker.config import BrokerConfig, HostPort, LogSection, ReplicationSection
 from josefine_broker.core.changes import RegisterBroker
 from josefine_broker.core.controller import ControllerConfig
 from josefine_broker.core.features import SUPPORTED
@@ -115,6 +115,23 @@ def registration(
         admin=admin,
         features=SUPPORTED,
     )
+
+
+def initial_voters(config: BrokerConfig) -> list[int]:
+    """Who votes in a cluster that begins with this configuration; nobody: it joins one."""
+    if config.raft.seeds:
+        return []
+    return [each.id for each in config.raft.voters] or [config.broker.id]
+
+
+def raft_address(config: BrokerConfig, bound: Bound, this_host: str) -> HostPort:
+    """Where other brokers dial this one: what it advertises, else its line among the voters, else
+    the bound address (with `this_host` for a wildcard)."""
+    if config.raft.advertised is not None:
+        return config.raft.advertised
+    if config.own_voter is not None:
+        return config.own_voter.address
+    return HostPort(this_host if bound.host in WILDCARDS else bound.host, bound.port)
 
 
 _new = tuple.__new__

@@ -8,6 +8,8 @@ promised to keep.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,16 +18,19 @@ from josefine_broker.base.errors import CorruptData, KafkaError
 from josefine_broker.config import HostPort
 from josefine_broker.config_values import parse_host_port
 from josefine_broker.core.apply import apply
-from josefine_broker.core.change_codec import decode_change
-from josefine_broker.core.changes import At, RegisterBroker
+from josefine_broker.core.change_codec import decode_change, encode_change
+from josefine_broker.core.changes import At, Origin, RegisterBroker
 from josefine_broker.core.image import MetadataImage
 from josefine_broker.shell.raft_connection import PeerError
 from josefine_broker.shell.raft_frames import Frame, FrameError, Kind, encode_body
 from josefine_broker.shell.raft_host import RaftHost, Result
 from josefine_broker.shell.raft_transport import RaftTransport
 
+log = logging.getLogger(__name__)
+
 ASK_TIMEOUT_S = 3.0
 PROPOSE_TIMEOUT_MS = 5_000
+JOIN_RETRY_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +104,66 @@ async def show_up(transport: RaftTransport, addresses: tuple[HostPort, ...]) -> 
             failures.append(str(error))
     if len(failures) == len(addresses):
         raise PeerError("; ".join(failures))
+
+
+class Joining:
+    """Asks until the cluster has taken this broker in; the image tells that it worked.
+
+    A member that does not vote only shows itself: nobody hears from it otherwise, and the leader
+    may look for it where it was before.
+    """
+
+    def __init__(
+        self,
+        transport: RaftTransport,
+        registration: RegisterBroker,
+        *,
+        seeds: tuple[HostPort, ...],
+        is_wanted: Callable[[], bool],
+        is_member: Callable[[], bool],
+        on_refused: Callable[[str], None],
+    ) -> None:
+        """Goes on while `is_wanted`, or ends with why the cluster will not take this broker."""
+        self._transport = transport
+        self._broker_id = registration.broker_id
+        self._body = encode_change(registration, Origin(registration.broker_id, 0))
+        self._seeds = seeds
+        self._is_wanted = is_wanted
+        self._is_member = is_member
+        self._on_refused = on_refused
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Start to ask, if that was not done before."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        book = self._transport.book
+        while self._is_wanted():
+            addresses = dict.fromkeys((*self._seeds, *book.newest().values()))
+            try:
+                await self._ask_around(tuple(addresses))
+            except RefusedError as error:
+                self._on_refused(str(error))
+                return
+            except (PeerError, FrameError) as error:
+                log.info("not joined yet", extra={"reason": error})
+            await asyncio.sleep(JOIN_RETRY_SECONDS)
+
+    async def _ask_around(self, addresses: tuple[HostPort, ...]) -> None:
+        if self._is_member():
+            await show_up(self._transport, addresses)
+            return
+        found = await ask_to_join(self._transport, addresses, self._body)
+        for node, address in found.addresses.items():
+            if node != self._broker_id:
+                self._transport.book.learn(node, address)
 
 
 def _check_answer(frame: Frame) -> None:

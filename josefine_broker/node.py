@@ -36,7 +36,7 @@ from josefine_broker.handlers.forwarding import FORWARDED_CLIENT_ID
 from josefine_broker.handlers.replication import check_isrs, isr_check_ms
 from josefine_broker.handlers.table import API_VERSIONS, APIS
 from josefine_broker.hosting import Hosting
-from josefine_broker.membership import Membership
+from josefine_broker.membership import Hooks, Membership
 from josefine_broker.observe import health_checks, register_cluster_metrics, register_metrics
 from josefine_broker.observe_cluster import chain_view, cluster_view
 from josefine_broker.shell.admin_http import AdminServer
@@ -217,10 +217,12 @@ class Node:
             bound=bound,
             new_cluster_id=_new_cluster_id(),
             known_cluster_id=self._identity.cluster_id,
-            on_birth=self._born,
-            on_image=replicator.image_changed,
-            on_parked=ticker.arm,
-            on_failed=self._failed,
+            hooks=Hooks(
+                on_birth=self._born,
+                on_image=replicator.image_changed,
+                on_parked=ticker.arm,
+                on_failed=self._failed,
+            ),
         )
         assert isinstance(ctx.raft, _RaftPort)
         ctx.raft.membership = self._membership = membership

@@ -10,6 +10,8 @@ from josefine_broker.compose import (
     broker_settings,
     connection_limits,
     controller_config,
+    initial_voters,
+    raft_address,
     registration,
 )
 from josefine_broker.config import load_config
@@ -96,3 +98,31 @@ def test_a_listener_advertises_what_is_configured_else_what_is_bound() -> None:
         Endpoint("OUT", "broker.example", 9),
         Endpoint("ANY", "this-host", 3333),
     )
+
+
+def test_brokers_dial_what_is_advertised_else_the_voters_line_else_what_is_bound() -> None:
+    overrides: dict[str, object] = {"broker.id": 1, "raft.listener": "0.0.0.0:8"}
+    with socket.socket() as unused:
+        anywhere, here = Bound("raft", "0.0.0.0", 7, unused), Bound("raft", "10.0.0.1", 7, unused)
+
+        def address(bound: Bound, **more: object) -> str:
+            raft = {f"raft.{key}": value for key, value in more.items()}
+            return str(raft_address(load_config(None, {}, overrides | raft), bound, "this-host"))
+
+        voters = ["1@voter:8", "2@other:8", "3@third:8"]
+        assert address(anywhere) == "this-host:7"
+        assert address(here) == "10.0.0.1:7"
+        assert address(here, voters=voters) == "voter:8"
+        assert address(here, voters=voters, advertised="told:9") == "told:9"
+
+
+def test_a_cluster_begins_with_the_configured_voters_or_alone_or_is_joined() -> None:
+    def voters(**raft: object) -> list[int]:
+        values = {f"raft.{key}": value for key, value in raft.items()}
+        return initial_voters(
+            load_config(None, {}, {"broker.id": 4, "raft.listener": "0.0.0.0:1"} | values)
+        )
+
+    assert voters() == [4]
+    assert voters(voters=["4@a:1", "5@b:1", "6@c:1"]) == [4, 5, 6]
+    assert voters(seeds=["a:1"]) == []

@@ -1,0 +1,85 @@
+"""Who this broker is to the others, where they are, and which of them it lets in.
+
+Rules: the address book holds what the configuration names, what was stored, and what is newer: the
+image, greetings, answers. Two processes never speak under one id. A broker registers only when it
+holds the block that names the cluster: a voter that once did and now names none has lost its data,
+and with it its votes and promises; it is not let in.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+
+from josefine_broker.config import BrokerConfig, HostPort
+from josefine_broker.handlers.context import Context
+from josefine_broker.joining import Discovered, forgotten
+from josefine_broker.shell.address_book import BOOK_FILE, AddressBook
+from josefine_broker.shell.raft_frames import Hello
+
+log = logging.getLogger(__name__)
+
+
+class Peers:
+    """Mutable: what greetings tell, and the address book."""
+
+    def __init__(
+        self, config: BrokerConfig, ctx: Context, *, address: HostPort, cluster_id: str
+    ) -> None:
+        self.address = address
+        """Where this broker's raft listener is to be dialed."""
+        self.cluster_id = cluster_id
+        """Empty until this broker holds the block that names its cluster."""
+        self.book = AddressBook(config.broker.data_dir / BOOK_FILE)
+        self._ctx = ctx
+        for voter in config.raft.voters:
+            self.book.learn(voter.id, voter.address)
+        self.book.load()
+
+    def hello(self, to: int) -> Hello:
+        """How this broker introduces itself to `to` (0: whoever dialed)."""
+        return Hello(
+            node_id=self._ctx.broker_id,
+            to=to,
+            cluster_id=self.cluster_id,
+            address=str(self.address),
+        )
+
+    def why_not(self, peer: Hello, *, elsewhere: str, voters: Collection[int]) -> str | None:
+        """Why this peer is not taken, beyond what the greeting itself shows; None: it is.
+
+        `elsewhere` is the address of an open connection under its id, if there is one.
+        """
+        if elsewhere and elsewhere != peer.address:
+            return f"broker {peer.node_id} is connected already, from {elsewhere}"
+        known = self._ctx.image.brokers.get(peer.node_id)
+        is_voter = self.cluster_id and peer.node_id in voters
+        if known is not None and is_voter and not peer.cluster_id:
+            return forgotten(peer.node_id)
+        return None
+
+    def must_stop(self, refusal: str) -> bool:
+        """Was this broker refused as one that lost its data?"""
+        return not self.cluster_id and forgotten(self._ctx.broker_id) in refusal
+
+    def discovered(self, leader: int | None) -> Discovered:
+        """What a broker is told that looks for the cluster."""
+        return Discovered(
+            cluster_id=self.cluster_id,
+            leader=-1 if leader is None else leader,
+            addresses={**self.book.newest(), self._ctx.broker_id: self.address},
+        )
+
+    def learn_from_image(self) -> None:
+        """Keep where the image says that the others are."""
+        for broker in self._ctx.image.brokers.values():
+            if broker.raft is not None and broker.broker_id != self._ctx.broker_id:
+                self.book.learn(broker.broker_id, HostPort(broker.raft.host, broker.raft.port))
+        self.store()
+
+    def store(self) -> None:
+        """Write the book if it changed; a failure costs only what the next start knows."""
+        try:
+            self.book.store()
+        except OSError as error:
+            log.warning("address book not stored", extra={"reason": error})

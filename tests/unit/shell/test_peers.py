@@ -1,0 +1,102 @@
+"""Whom a broker lets in, what it says of itself, and whose addresses it keeps."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from josefine_broker.config import HostPort, load_config
+from josefine_broker.core.image import Address, BrokerEntry
+from josefine_broker.peers import Peers
+from josefine_broker.shell.address_book import BOOK_FILE
+from josefine_broker.shell.raft_frames import Hello
+from tests.unit.handlers.world import World
+
+HERE, THERE = HostPort("advertised", 9093), HostPort("there", 9093)
+
+
+def make_peers(data_dir: Path, *, cluster_id: str = "c") -> Peers:
+    """Broker 1 of a cluster in which broker 2 is registered too."""
+    ctx = World().ctx
+    entry = BrokerEntry(broker_id=2, endpoints=(), raft=Address(THERE.host, THERE.port))
+    ctx.image = replace(ctx.image, brokers={**ctx.image.brokers, 2: entry})
+    config = load_config(
+        None,
+        {},
+        {
+            "broker.id": ctx.broker_id,
+            "broker.data_dir": str(data_dir),
+            "raft.voters": [f"{ctx.broker_id}@here:9093", "2@old:9093"],
+        },
+    )
+    return Peers(config, ctx, address=HERE, cluster_id=cluster_id)
+
+
+def hello(cluster_id: str = "c", address: HostPort = THERE) -> Hello:
+    return Hello(node_id=2, to=1, cluster_id=cluster_id, address=str(address))
+
+
+def test_peer_whose_id_is_connected_from_elsewhere_is_kept_out(tmp_path: Path) -> None:
+    peers = make_peers(tmp_path)
+
+    reason = peers.why_not(hello(), elsewhere="other:1", voters=(1, 2))
+
+    assert reason == "broker 2 is connected already, from other:1"
+    assert peers.why_not(hello(), elsewhere=str(THERE), voters=(1, 2)) is None
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "voters", "is_let_in"),
+    [("", (1, 2), False), ("c", (1, 2), True), ("", (1,), True)],
+)
+def test_registered_voter_that_names_no_cluster_is_kept_out(
+    tmp_path: Path, cluster_id: str, voters: tuple[int, ...], is_let_in: bool
+) -> None:
+    reason = make_peers(tmp_path).why_not(hello(cluster_id), elsewhere="", voters=voters)
+
+    assert (reason is None) == is_let_in
+
+
+def test_broker_refused_for_its_lost_data_must_stop_but_only_while_it_names_no_cluster(
+    tmp_path: Path,
+) -> None:
+    peers = make_peers(tmp_path, cluster_id="")
+    refusal = "there:9093 refused: broker 1 votes in this cluster, but came with an empty data "
+    refusal += "directory: start it with its own data, or remove it from the cluster first"
+
+    assert peers.must_stop(refusal)
+    assert not peers.must_stop("there:9093 refused: broker 1 belongs to cluster red")
+    peers.cluster_id = "c"
+    assert not peers.must_stop(refusal)
+
+
+def test_address_of_the_image_goes_before_the_configured_one_and_survives(tmp_path: Path) -> None:
+    peers = make_peers(tmp_path)
+    assert peers.book.addresses(2) == (HostPort("old", 9093),)
+
+    peers.learn_from_image()
+
+    assert peers.book.addresses(2) == (THERE, HostPort("old", 9093))
+    assert make_peers(tmp_path).book.addresses(2)[0] == THERE
+
+
+def test_book_that_cannot_be_stored_stops_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    peers = make_peers(tmp_path)
+    (tmp_path / (BOOK_FILE + ".tmp")).mkdir()
+
+    peers.learn_from_image()
+
+    assert "address book not stored" in caplog.text
+
+
+def test_who_looks_for_the_cluster_is_told_every_address_and_ours(tmp_path: Path) -> None:
+    peers = make_peers(tmp_path)
+    peers.learn_from_image()
+
+    found = peers.discovered(leader=None)
+
+    assert (found.cluster_id, found.leader) == ("c", -1)
+    assert found.addresses == {1: HERE, 2: THERE}
+    assert peers.hello(2) == Hello(node_id=1, to=2, cluster_id="c", address=str(HERE))
