@@ -17,8 +17,8 @@ def leader_of(ctx: Context, topic: str, index: int, code: ErrorCode) -> tuple[in
     entry = ctx.image.partition(topic, index)
     if entry is None or entry.leader == NO_LEADER:
         return None
-    if entry.leader == ctx.broker_id and code is ErrorCode.not_leader_or_follower:
-        return None  # not back to where it was refused
+    if entry.leader == ctx.broker_id and not ctx.is_heard:
+        return None  # not back to where nobody knows who leads now
     return entry.leader, entry.leader_epoch
 
 

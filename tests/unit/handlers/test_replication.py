@@ -11,6 +11,7 @@ from josefine_broker.core.group_offsets import CommittedOffset
 from josefine_broker.core.image import OFFSETS_TOPIC
 from josefine_broker.core.parked import Hangup, Parked
 from josefine_broker.core.replica_fetch import FetchLimits
+from josefine_broker.records.builder import Record, build_batch
 from josefine_broker.wire import entities as e
 from josefine_broker.wire.produce import ProducePartitionResponse
 from tests.simulation.memory_files import MemoryFiles
@@ -270,6 +271,25 @@ def test_refused_producer_is_not_sent_back_to_where_it_was_refused(cluster: Repl
 
     assert result_of_refusal(cluster, 1).leader_id == 2
     assert result_of_refusal(cluster, 2).leader_id == 1  # it has not heard of it
+
+
+def test_batch_behind_one_that_came_too_early_is_sent_back_to_the_same_leader(
+    cluster: Replicas,
+) -> None:
+    """librdkafka tries again at once where it is told who leads, else after a second."""
+    first, second = (
+        bytes(build_batch([Record(value=b"v")], producer_id=7, producer_epoch=0, base_sequence=n))
+        for n in (0, 1)
+    )
+    cluster.produce(2, batch=first)
+    cluster.lead(2)
+
+    refused = cluster.produce(2, batch=second)
+
+    assert refused.error_code == ErrorCode.not_leader_or_follower
+    assert (refused.leader_id, refused.leader_epoch) == (2, 1)
+    assert isinstance(cluster.produce(2, batch=first), Parked)
+    assert isinstance(cluster.produce(2, batch=second), Parked)
 
 
 def result_of_refusal(cluster: Replicas, broker_id: int) -> ProducePartitionResponse:
