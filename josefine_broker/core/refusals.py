@@ -7,11 +7,12 @@ librdkafka raises the epoch of all its partitions, and what others of them have 
 stored twice; where the producer is not known at all, the next one would be taken as its beginning.
 
 Rule: behind a refused batch every later one of the same producer and epoch is refused with the same
-error, until the refused one is here, from the producer or by replication.
+error, until the refused one is here, from the producer or by replication. One that is here leaves
+those behind it that were refused, too: the first of them that is missing is waited for then.
 """
 
 from josefine_broker.base.errors import ErrorCode
-from josefine_broker.core.producers import SEQUENCE_MAX, ProducerEntry
+from josefine_broker.core.producers import SEQUENCE_MAX, ProducerEntry, next_sequence
 from josefine_broker.records.batch import NO_PRODUCER_ID, BatchHeader
 
 PRODUCERS_MAX = 1_000
@@ -23,13 +24,14 @@ is told of the gap then."""
 
 
 class _Refused:
-    """The earliest refused batch of a producer."""
+    """The refused batches of a producer: where the earliest begins, and the newest."""
 
-    __slots__ = ("code", "epoch", "held_back", "sequence")
+    __slots__ = ("code", "epoch", "held_back", "newest", "sequence")
 
-    def __init__(self, epoch: int, sequence: int, code: ErrorCode) -> None:
+    def __init__(self, epoch: int, sequence: int, newest: int, code: ErrorCode) -> None:
         self.epoch = epoch
         self.sequence = sequence
+        self.newest = newest
         self.code = code
         self.held_back = 0
 
@@ -37,6 +39,10 @@ class _Refused:
 def _is_before(a: int, b: int) -> bool:
     """Of two sequences near each other; they wrap."""
     return 0 < ((b - a) & SEQUENCE_MAX) < 2**30
+
+
+def _later(a: int, b: int) -> int:
+    return b if _is_before(a, b) else a
 
 
 class Refusals:
@@ -56,9 +62,12 @@ class Refusals:
             return
         epoch, sequence = header.producer_epoch, header.base_sequence
         known = self._by_producer.get(header.producer_id)
-        if known is not None and known.epoch == epoch and not _is_before(sequence, known.sequence):
-            return
-        self._by_producer[header.producer_id] = _Refused(epoch, sequence, code)
+        newest = sequence
+        if known is not None and known.epoch == epoch:
+            newest = known.newest = _later(known.newest, sequence)
+            if not _is_before(sequence, known.sequence):
+                return
+        self._by_producer[header.producer_id] = _Refused(epoch, sequence, newest, code)
         if len(self._by_producer) > PRODUCERS_MAX:
             del self._by_producer[next(iter(self._by_producer))]
 
@@ -69,22 +78,20 @@ class Refusals:
         if refused is None:
             return None
         is_same = header.producer_epoch == refused.epoch
-        if is_same and _is_before(header.base_sequence, refused.sequence):
+        if entry is not None and entry.epoch == refused.epoch:
+            missing = next_sequence(entry.marks[-1].last_sequence)
+            refused.sequence = _later(refused.sequence, missing)
+        sequence = header.base_sequence
+        if is_same and _is_before(sequence, refused.sequence):
             return None
         refused.held_back += 1
         if (
             not is_same
-            or header.base_sequence == refused.sequence
+            or sequence == refused.sequence
             or refused.held_back > HELD_BACK_MAX
-            or _has(entry, refused)
+            or _is_before(refused.newest, refused.sequence)
         ):
             del self._by_producer[header.producer_id]
             return None
+        refused.newest = _later(refused.newest, sequence)
         return refused.code
-
-
-def _has(entry: ProducerEntry | None, refused: _Refused) -> bool:
-    """Whether the log has got the refused batch since, or is past it."""
-    if entry is None or entry.epoch != refused.epoch:
-        return False
-    return not _is_before(entry.marks[-1].last_sequence, refused.sequence)
