@@ -29,6 +29,7 @@ from josefine_broker.handlers.enrolling import DismissedError, Enrolment, Place
 from josefine_broker.joining import PROPOSE_TIMEOUT_MS, Joining, forgotten, propose_for
 from josefine_broker.peers import Peers
 from josefine_broker.quorum import Quorum
+from josefine_broker.shell.alarm import Alarm
 from josefine_broker.shell.heartbeat_frames import (
     decode_answer,
     decode_beat,
@@ -86,7 +87,7 @@ class Membership:
         self._hooks = hooks
         self._stopped = False
         self._moved = asyncio.Event()
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(clock, self._step)
         self._image: MetadataImage | None = None
         self._enrolment: Enrolment | None = None
         self._joining: Joining | None = None
@@ -99,7 +100,7 @@ class Membership:
         self.transport = self._new_transport(rng)
         self.raft_host = self._new_raft_host(new_cluster_id, rng)
         self.transport.on_refused = self._refused
-        self.transport.on_gone = self._peer_gone
+        self.transport.on_gone = self._step
         self.raft_host.on_failure = hooks.on_failed
         self.quorum = Quorum(self.raft_host, clock)
         self.controlling = Controlling(ctx, controller_config(config), self.quorum.change_members)
@@ -226,8 +227,7 @@ class Membership:
         """Stop Raft and close every connection."""
         self._stopped = True
         self._moved.set()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._alarm.set(None)
         if self._joining is not None:
             await self._joining.stop()
         await self.raft_host.stop()
@@ -316,22 +316,12 @@ class Membership:
             self.transport.send(controller, Kind.HEARTBEAT, encode_beat(beat))
 
     def _arm(self) -> None:
-        """One timer, for whatever is due first."""
+        """For whatever is due first."""
         times = [self.controlling.wake_at_ms()]
         if self._enrolment is not None:
             times.append(self._enrolment.wake_at_ms())
-        wake_ms = min((each for each in times if each is not None), default=None)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if wake_ms is not None and not self._stopped:
-            delay_ms = max(1, wake_ms - self._clock.monotonic_ms())
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(delay_ms / 1_000, self._wake)
-
-    def _wake(self) -> None:
-        self._timer = None
-        self._step()
+        if not self._stopped:
+            self._alarm.set(min((each for each in times if each is not None), default=None))
 
     def _is_member(self) -> bool:
         return self._ctx.broker_id in self.raft_host.status().members.all

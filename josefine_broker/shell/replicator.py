@@ -21,6 +21,7 @@ from josefine_broker.client.cluster import Address
 from josefine_broker.client.io_asyncio_protocol import ProtocolConnection
 from josefine_broker.core.image import MetadataImage
 from josefine_broker.core.replica_fetch import FetchLimits, ReplicaFetcher, ReplicaFetchers
+from josefine_broker.shell.alarm import Alarm
 from josefine_broker.wire.fetch import FetchResponse
 
 FETCH = 1
@@ -127,7 +128,7 @@ class _Link:
         self._fetcher = fetcher
         self._connection: ProtocolConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(owner.clock, self.pump)
         self._next_try_ms = 0
         self._backoff_ms = BACKOFF_MIN_MS
         self._heard_ms = 0
@@ -170,7 +171,7 @@ class _Link:
             return
         due_ms = self._heard_ms + self._owner.answer_timeout_ms + 1
         wake_ms = fetcher.wake_at_ms()
-        self._arm(due_ms if wake_ms is None else min(due_ms, wake_ms), now_ms)
+        self._alarm.set(due_ms if wake_ms is None else min(due_ms, wake_ms))
 
     def _answered(self, number: int, future: asyncio.Future[Any]) -> None:
         if self._stopped or future.cancelled():
@@ -195,7 +196,7 @@ class _Link:
         if self._connecting is not None:
             return
         if now_ms < self._next_try_ms:
-            self._arm(self._next_try_ms, now_ms)
+            self._alarm.set(self._next_try_ms)
             return
         self._connecting = asyncio.get_running_loop().create_task(self._dial())
         self._connecting.add_done_callback(self._dialled)
@@ -236,23 +237,11 @@ class _Link:
             "lost a leader",
             extra={"leader": self._fetcher.leader_id, "reason": reason, "retry_ms": wait_ms},
         )
-        self._arm(self._next_try_ms, now_ms)
+        self._alarm.set(self._next_try_ms)
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._alarm.set(None)
         if connection is not None:
             self._fetcher.disconnected()
             connection.close()
-
-    def _arm(self, at_ms: int, now_ms: int) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(max(0, at_ms - now_ms) / 1_000, self._wake)
-
-    def _wake(self) -> None:
-        self._timer = None
-        self.pump()

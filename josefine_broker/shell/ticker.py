@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from josefine_broker.base.errors import Fatal
 from josefine_broker.base.ports import Clock
 from josefine_broker.core.parked import ParkedRequests
+from josefine_broker.shell.alarm import Alarm
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +42,7 @@ class Ticker:
         self._parked = parked
         self._duties = duties
         self._on_fatal = on_fatal
-        self._timer: asyncio.TimerHandle | None = None
-        self._armed_for_ms = 0
+        self._alarm = Alarm(clock, self._expire)
         self._duty_timers: dict[str, asyncio.TimerHandle] = {}
         self._running = False
 
@@ -54,29 +54,21 @@ class Ticker:
 
     def stop(self) -> None:
         self._running = False
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._alarm.set(None)
         for timer in self._duty_timers.values():
             timer.cancel()
         self._duty_timers.clear()
 
     def arm(self) -> None:
-        """See to it that the timer fires by the earliest deadline. Called after each parking."""
+        """See to it that the alarm rings by the earliest deadline. Called after each parking."""
         deadline_ms = self._parked.next_deadline_ms()
         if deadline_ms is None or not self._running:
             return
-        if self._timer is not None:
-            if self._armed_for_ms <= deadline_ms:
-                return
-            self._timer.cancel()
-        delay_ms = max(0, deadline_ms - self._clock.monotonic_ms())
-        self._armed_for_ms = deadline_ms
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(delay_ms / 1_000, self._expire)
+        set_for_ms = self._alarm.at_ms
+        if set_for_ms is None or deadline_ms < set_for_ms:
+            self._alarm.set(deadline_ms)
 
     def _expire(self) -> None:
-        self._timer = None
         self._guarded("parked requests", lambda: self._parked.tick(self._clock.monotonic_ms()))
         self.arm()
 
