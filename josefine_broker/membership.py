@@ -100,7 +100,7 @@ class Membership:
         self.transport = self._new_transport(rng)
         self.raft_host = self._new_raft_host(new_cluster_id, rng)
         self.transport.on_refused = self._refused
-        self.transport.on_gone = self._step
+        self.transport.on_gone = self._peer_gone
         self.raft_host.on_failure = hooks.on_failed
         self.quorum = Quorum(self.raft_host, clock)
         self.controlling = Controlling(ctx, controller_config(config), self.quorum.change_members)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.support.cluster import REPLICATED, Cluster
 from tests.support.workload import Workload, check, read_back
 
 PARTITIONS = 3
+ELECTION_TIMEOUT_MS = 5_000
 
 
 @pytest.mark.parametrize("victim", ["leader", "controller"])
@@ -48,3 +50,18 @@ def test_every_broker_may_be_killed_in_turn_and_all_at_once(tmp_path: Path) -> N
             load.wait_acknowledged(100)
         cluster.wait_settled()
         check(load.account, read_back(cluster.bootstrap, "load", PARTITIONS))
+
+
+def test_killed_controller_is_followed_by_another_before_any_election_timeout(
+    tmp_path: Path,
+) -> None:
+    """Its port refuses connections: that is word enough. (A long timeout, to tell them apart.)"""
+    with Cluster(tmp_path, timings={"raft__election_timeout_ms": ELECTION_TIMEOUT_MS}) as cluster:
+        who = cluster.controller()
+        cluster.wait_settled()
+        began_s = time.monotonic()
+        cluster.kill(who)
+
+        assert cluster.controller() != who
+
+        assert time.monotonic() - began_s < ELECTION_TIMEOUT_MS / 1_000
