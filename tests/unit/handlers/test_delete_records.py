@@ -174,3 +174,18 @@ def test_follower_that_asks_after_the_deletion_is_told_at_once(cluster: Replicas
 
     assert starts(cluster) == [4, 4]
     assert outcome(answer) == (ErrorCode.none, 4)
+
+
+def test_replica_that_lacks_what_is_deleted_begins_anew_and_counts(cluster: Replicas) -> None:
+    cluster.kill(3)
+    for _ in range(2):
+        cluster.produce(1, b"later")
+    cluster.run()
+    cluster.start(3)
+
+    answer = delete(cluster, -1)
+    assert not answer.done
+    cluster.run()
+
+    assert outcome(answer) == (ErrorCode.none, RECORDS + 2)
+    assert starts(cluster) == [RECORDS + 2] * 3
