@@ -1,9 +1,9 @@
 """Produce (key 0): KIP-98 batches appended to partitions, acks 0, 1 and all.
 
 The hot path: control per request, data per batch, nothing per record. Since v13 topics come by id
-(KIP-516); zstd needs v7 (KIP-110). Each partition has its own error; acks=all is answered when every
-in-sync replica has the batches. Who does not lead names the leader (KIP-951, since v10). acks=0 has
-no answer: an error ends the connection, which makes the client look for the leader.
+(KIP-516); zstd needs v7 (KIP-110). Each partition has its own error. acks=all is answered when
+every in-sync replica has the batches. Who does not lead names the leader (KIP-951, since v10).
+acks=0 has no answer: an error ends the connection, which makes the client look for the leader.
 """
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
