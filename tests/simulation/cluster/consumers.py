@@ -129,16 +129,7 @@ class Consumer(Client):
                     f"{answer.high_watermark}"
                 )
                 if header.end_offset > self._offset:
-                    found.append(
-                        Batch(
-                            header.base_offset,
-                            header.end_offset,
-                            header.crc,
-                            header.leader_epoch,
-                            header.producer_id,
-                            header.base_sequence,
-                        )
-                    )
+                    found.append(Batch.of(header))
         if found:
             assert found[0].base_offset <= self._offset, f"{target}: {found[0]}, {self._offset}"
             self._offset = found[-1].end_offset

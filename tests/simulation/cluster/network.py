@@ -8,13 +8,14 @@ partition are held up until it is over or until somebody gives the connection up
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from random import Random
 from typing import Protocol
 
 from tests.simulation.cluster.faults import CALM, Faults
 from tests.simulation.cluster.scheduler import Scheduler
+from tests.simulation.cuts import Cuts
 
 __all__ = ["Caller", "Connection", "Network", "Port"]
 
@@ -53,39 +54,24 @@ class Caller(Protocol):
     def broken(self, connection: Connection) -> None: ...
 
 
-class Network:
-    """Mutable: which links are cut, and every connection that is open."""
+class Network(Cuts):
+    """Mutable: besides the cuts, every connection that is open."""
 
     def __init__(self, scheduler: Scheduler, rng: Random, met: Counter[str]) -> None:
+        super().__init__()
         self.scheduler = scheduler
         self.met = met
         self.faults: Faults = CALM
         self.connections: dict[Connection, None] = {}
         self._rng = rng
-        self._blocked: set[tuple[int, int]] = set()
-
-    def is_blocked(self, source: int, target: int) -> bool:
-        return (source, target) in self._blocked
-
-    def split(self, group: Iterable[int], others: Iterable[int]) -> None:
-        """Neither side hears the other."""
-        self.mute(group, others)
-        self.mute(others, group)
-
-    def mute(self, senders: Iterable[int], receivers: Iterable[int]) -> None:
-        """What these send to those does not arrive."""
-        self._blocked |= {(a, b) for a in senders for b in receivers}
-
-    def heal(self) -> None:
-        self._blocked.clear()
 
     def datagram(self, source: int, target: int, deliver: Callable[[], None]) -> None:
         """Something that may be lost, doubled and late."""
-        if not self._blocked and self.faults is CALM:
+        if not self.has_cuts and self.faults is CALM:
             self.scheduler.at(self.latency_ms(), deliver)
             return
         chance, faults, met = self._rng.random, self.faults, self.met
-        if (source, target) in self._blocked:
+        if self.is_blocked(source, target):
             met["message lost in a partition"] += 1
             return
         if chance() < faults.raft_drop:
@@ -270,6 +256,8 @@ class Connection:
             self.port.received(self, frame)
         elif self.port.is_powered:
             self.refuse()
+        else:  # nobody hears, and what is sent behind this frame does not arrive without it
+            self.vanish()
 
     def _answer(self, frame: bytes) -> None:
         self.caller.answered(self, frame)

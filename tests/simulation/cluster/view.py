@@ -13,7 +13,7 @@ from uuid import UUID
 
 from josefine_broker.core.image import MetadataImage, PartitionEntry, TopicEntry
 from josefine_broker.handlers.context import HostedPartition
-from josefine_broker.records.batch import NO_PRODUCER_ID, iter_batches
+from josefine_broker.records.batch import NO_PRODUCER_ID, BatchHeader, iter_batches
 
 if TYPE_CHECKING:
     from tests.simulation.cluster.process import Process
@@ -32,6 +32,17 @@ class Batch(NamedTuple):
     leader_epoch: int
     producer_id: int = NO_PRODUCER_ID
     base_sequence: int = -1
+
+    @classmethod
+    def of(cls, header: BatchHeader) -> Batch:
+        return cls(
+            header.base_offset,
+            header.end_offset,
+            header.crc,
+            header.leader_epoch,
+            header.producer_id,
+            header.base_sequence,
+        )
 
 
 class Ack(NamedTuple):
@@ -180,16 +191,7 @@ def batches_of(hosted: HostedPartition, start: int, end: int) -> list[Batch]:
         assert buffers, f"nothing to read at {offset} below {end}"
         for buffer in buffers:
             for _, header in iter_batches(buffer):
-                found.append(
-                    Batch(
-                        header.base_offset,
-                        header.end_offset,
-                        header.crc,
-                        header.leader_epoch,
-                        header.producer_id,
-                        header.base_sequence,
-                    )
-                )
+                found.append(Batch.of(header))
         offset = found[-1].end_offset
     return found
 
