@@ -229,11 +229,10 @@ def _answer(core: Core, message: Append, *, accepted: bool) -> None:
 
 def on_append_answer(core: Core, message: AppendAnswer) -> None:
     """Move this follower's window; maybe commit."""
-    leading = core.leading
-    progress = leading.progress.get(message.sender) if leading is not None else None
-    if leading is None or progress is None or message.round < progress.since_round:
+    heard = _note_contact(core, message)
+    if heard is None:
         return
-    _note_contact(core, leading, progress, message.round)
+    leading, progress = heard
     if not message.accepted:
         _probe_back(core, progress, message)
     elif _is_ours(core, message.last):
@@ -242,19 +241,26 @@ def on_append_answer(core: Core, message: AppendAnswer) -> None:
         _finish_transfer(core, leading, message.sender)
 
 
-def _note_contact(core: Core, leading: Leading, progress: Progress, round_: int) -> None:
+def _note_contact(
+    core: Core, message: AppendAnswer | SnapshotAnswer
+) -> tuple[Leading, Progress] | None:
+    """Whose answer it is; None: of an earlier leadership, or of nobody whom we lead."""
+    leading = core.leading
+    progress = leading.progress.get(message.sender) if leading is not None else None
+    if leading is None or progress is None or message.round < progress.since_round:
+        return None
     progress.answered_ms = core.now_ms
-    progress.round = max(progress.round, round_)
+    progress.round = max(progress.round, message.round)
     _confirm_rounds(core, leading)
+    return leading, progress
 
 
 def on_snapshot_answer(core: Core, message: SnapshotAnswer) -> None:
     """The next chunk, or blocks again."""
-    leading = core.leading
-    progress = leading.progress.get(message.sender) if leading is not None else None
-    if leading is None or progress is None or message.round < progress.since_round:
+    heard = _note_contact(core, message)
+    if heard is None:
         return
-    _note_contact(core, leading, progress, message.round)
+    leading, progress = heard
     if progress.snapshot is None or progress.snapshot.last != message.last:
         return
     if message.done:
