@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.errors import KafkaError
 from josefine_broker.core.changes import AlterTopicConfig
 from josefine_broker.core.image import TopicEntry
 from josefine_broker.core.topic_config import check_configs
-from josefine_broker.handlers.altering import Resource, alter_topics
+from josefine_broker.handlers.altering import Resource, alter_topics, results
 from josefine_broker.handlers.context import Context, RequestInfo
 from josefine_broker.wire.entities import alter_configs as e
 
@@ -36,14 +36,4 @@ def _change(topic: TopicEntry, resource: e.AlterConfigsResource) -> AlterTopicCo
 
 
 def _answer(outcomes: Iterable[tuple[Resource, KafkaError | None]]) -> e.AlterConfigsResponse:
-    return e.AlterConfigsResponse(
-        responses=tuple(
-            e.AlterConfigsResourceResponse(
-                error_code=ErrorCode.none if error is None else error.code,
-                error_message=None if error is None else error.message or None,
-                resource_type=resource.type,
-                resource_name=resource.name,
-            )
-            for resource, error in outcomes
-        )
-    )
+    return e.AlterConfigsResponse(responses=results(outcomes, e.AlterConfigsResourceResponse))

@@ -21,6 +21,21 @@ class Resource(NamedTuple):
     name: str
 
 
+def results(
+    outcomes: Iterable[tuple[Resource, KafkaError | None]], new: Callable[..., R]
+) -> tuple[R, ...]:
+    """What became of each resource; `new` makes a result of either API, which have equal fields."""
+    return tuple(
+        new(
+            error_code=ErrorCode.none if error is None else error.code,
+            error_message=None if error is None else error.message or None,
+            resource_type=resource.type,
+            resource_name=resource.name,
+        )
+        for resource, error in outcomes
+    )
+
+
 def alter_topics(
     ctx: Context,
     resources: Sequence[Resource],

@@ -7,7 +7,7 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.core.changes import AlterTopicConfig
 from josefine_broker.core.image import TopicEntry
 from josefine_broker.core.topic_config import check_config, is_list, resolve, shown
-from josefine_broker.handlers.altering import Resource, alter_topics
+from josefine_broker.handlers.altering import Resource, alter_topics, results
 from josefine_broker.handlers.context import Context, RequestInfo
 from josefine_broker.wire.entities import incremental_alter_configs as e
 
@@ -72,13 +72,5 @@ def _answer(
     outcomes: Iterable[tuple[Resource, KafkaError | None]],
 ) -> e.IncrementalAlterConfigsResponse:
     return e.IncrementalAlterConfigsResponse(
-        responses=tuple(
-            e.AlterConfigsResourceResponse(
-                error_code=ErrorCode.none if error is None else error.code,
-                error_message=None if error is None else error.message or None,
-                resource_type=resource.type,
-                resource_name=resource.name,
-            )
-            for resource, error in outcomes
-        )
+        responses=results(outcomes, e.AlterConfigsResourceResponse)
     )
