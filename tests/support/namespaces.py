@@ -21,6 +21,7 @@ import pytest
 
 from tests.support.broker import BrokerProcess
 from tests.support.cluster import Cluster
+from tests.support.slow_wire import SlowWire, open_tap
 
 T = TypeVar("T")
 
@@ -38,7 +39,9 @@ class Lab:
     def __init__(self, *hosts: int) -> None:
         self.hosts = (*hosts, CLIENT)
         self._prefix = f"josefine-{os.getpid()}"
+        self._switch = f"{self._prefix}-switch"
         self._made: list[str] = []
+        self._wires: dict[int, SlowWire] = {}
 
     def __enter__(self) -> Lab:
         if os.geteuid() or not shutil.which("ip"):
@@ -51,6 +54,8 @@ class Lab:
         return self
 
     def __exit__(self, *_: object) -> None:
+        while self._wires:
+            self._wires.popitem()[1].close()
         while self._made:
             _run("ip", "netns", "delete", self._made.pop(), check=False)
 
@@ -62,12 +67,15 @@ class Lab:
 
     def inside(self, host: int, work: Callable[[], T]) -> T:
         """`work()` in a thread that sees this host's network; its result or exception."""
+        return self._inside(self.name(host), work)
+
+    def _inside(self, name: str, work: Callable[[], T]) -> T:
         result: list[T] = []
         failure: list[BaseException] = []
 
         def run() -> None:
             try:
-                with Path(f"/run/netns/{self.name(host)}").open("rb") as namespace:
+                with Path(f"/run/netns/{name}").open("rb") as namespace:
                     libc = ctypes.CDLL(None, use_errno=True)
                     if libc.setns(namespace.fileno(), CLONE_NEWNET):
                         raise OSError(ctypes.get_errno(), "setns")
@@ -107,17 +115,16 @@ class Lab:
         self._route("delete", source, target)
 
     def delay(self, host: int, milliseconds: int) -> None:
-        """What this host sends comes so much later. Skips where the kernel cannot."""
-        command = ("tc", "qdisc", "add", "dev", "eth0", "root", "netem")
-        try:
-            self._in(host, *command, "delay", f"{milliseconds}ms", f"{milliseconds // 4}ms")
-        except subprocess.CalledProcessError as error:
-            pytest.skip(f"tc netem does not work here: {error.stderr.strip()}")
+        """What this host sends comes so much later, or up to a quarter more. Skips where the
+        kernel has no Ethernet devices for processes."""
+        if host not in self._wires:
+            self._wires[host] = self._rewire(host)
+        self._wires[host].delay_s = milliseconds / 1_000
 
     # -- how
 
     def _build(self) -> None:
-        switch = f"{self._prefix}-switch"
+        switch = self._switch
         self._add(switch)
         _run("ip", "-n", switch, "link", "add", "br0", "type", "bridge")
         _run("ip", "-n", switch, "link", "set", "br0", "up")
@@ -128,23 +135,38 @@ class Lab:
                 *("ip", "-n", switch, "link", "add", port, "type", "veth"),
                 *("peer", "name", "eth0", "netns", name),
             )
-            _run("ip", "-n", switch, "link", "set", port, "master", "br0", "up")
-            _run("ip", "-n", name, "address", "add", f"{self.address(host)}/24", "dev", "eth0")
-            _run("ip", "-n", name, "link", "set", "eth0", "up")
             _run("ip", "-n", name, "link", "set", "lo", "up")
+            self._plug_in(host)
+
+    def _plug_in(self, host: int) -> None:
+        """Both ends of its cable are there: use them."""
+        name, port = self.name(host), f"port{host}"
+        _run("ip", "-n", self._switch, "link", "set", port, "master", "br0", "up")
+        _run("ip", "-n", name, "address", "add", f"{self.address(host)}/24", "dev", "eth0")
+        _run("ip", "-n", name, "link", "set", "eth0", "up")
+
+    def _rewire(self, host: int) -> SlowWire:
+        """Another cable; connections bear it."""
+        port = f"port{host}"
+        try:
+            ours = self._inside(self._switch, lambda: open_tap("spare"))
+        except OSError as error:
+            pytest.skip(f"no Ethernet devices for processes: {error}")
+        _run("ip", "-n", self._switch, "link", "delete", port)
+        _run("ip", "-n", self._switch, "link", "set", "spare", "name", port)
+        wire = SlowWire(self.inside(host, lambda: open_tap("eth0")), ours)
+        self._plug_in(host)
+        return wire
 
     def _add(self, name: str) -> None:
         _run("ip", "netns", "add", name)
         self._made.append(name)
 
     def _port(self, host: int, state: str) -> None:
-        _run("ip", "-n", f"{self._prefix}-switch", "link", "set", f"port{host}", state)
+        _run("ip", "-n", self._switch, "link", "set", f"port{host}", state)
 
     def _route(self, verb: str, source: int, target: int) -> None:
         _run("ip", "-n", self.name(source), "route", verb, "blackhole", self.address(target))
-
-    def _in(self, host: int, *command: str) -> None:
-        _run("ip", "netns", "exec", self.name(host), *command)
 
 
 class NamespaceCluster(Cluster):

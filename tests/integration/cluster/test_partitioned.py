@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,9 +11,12 @@ import pytest
 
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from tests.support.cluster import REPLICATED
-from tests.support.namespaces import CLIENT, Lab, NamespaceCluster
+from tests.support.namespaces import CLIENT, KAFKA_PORT, Lab, NamespaceCluster
 from tests.support.waiting import wait_until
 from tests.support.workload import Workload, check, read_back
+
+
+DELAY_MS = 40
 
 
 @pytest.fixture
@@ -116,6 +121,14 @@ def test_leader_that_reaches_nobody_but_hears_everybody_is_replaced(
 def test_slow_network_only_slows(cluster: NamespaceCluster) -> None:
     with _loaded(cluster) as load:
         for id_ in cluster.voters:
-            cluster.lab.delay(id_, 40)
+            cluster.lab.delay(id_, DELAY_MS)
         load.wait_acknowledged(200)
+        reached_s = cluster.lab.inside(CLIENT, lambda: _connect_s(cluster.lab.address(1)))
+        assert reached_s >= DELAY_MS / 1_000
     _check(cluster, load)
+
+
+def _connect_s(address: str) -> float:
+    began_s = time.monotonic()
+    with socket.create_connection((address, KAFKA_PORT), timeout=30):
+        return time.monotonic() - began_s
