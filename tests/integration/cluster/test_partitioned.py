@@ -15,7 +15,6 @@ from tests.support.namespaces import CLIENT, KAFKA_PORT, Lab, NamespaceCluster
 from tests.support.waiting import wait_until
 from tests.support.workload import Workload, check, read_back
 
-
 DELAY_MS = 40
 
 
