@@ -41,11 +41,17 @@ class _Open(NamedTuple):
 class Client:
     """Implements `network.Caller`. One request may be under way at each broker and more."""
 
+    never_goes_back = False
+    """Whether it keeps to a leader when a broker names one of an older leader epoch, as the Java
+    client and librdkafka since 2.1 do (KIP-320). The others show how brokers bear it."""
+
     def __init__(self, world: World, node: int, rng: Random) -> None:
         self.world = world
         self.node = node
         self.rng = rng
         self.leaders: dict[Target, int] = {}
+        self.epochs: dict[Target, int] = {}
+        """The newest leader epoch of each partition that this client heard of."""
         self.replicas: dict[Target, tuple[int, ...]] = {}
         self._connections: dict[int, Connection] = {}
         self._open: dict[int, _Open] = {}
@@ -116,8 +122,18 @@ class Client:
 
         self.ask(broker_id, (METADATA, METADATA_VERSION), request, 800, learnt)
 
+    def take_leader(self, target: Target, leader_id: int, epoch: int) -> bool:
+        """A broker names it; whether it is believed."""
+        known = self.epochs.get(target, -1)
+        if self.never_goes_back and epoch < known:
+            self.world.met["leader of an older epoch ignored"] += 1
+            return False
+        self.epochs[target] = max(epoch, known)
+        self.leaders[target] = leader_id
+        return True
+
     def _learn(self, response: metadata.MetadataResponse) -> None:
-        self.leaders.clear()
+        before, self.leaders = self.leaders, {}
         self.replicas.clear()
         for topic in response.topics:
             if topic.error_code is not ErrorCode.none or topic.topic_id is None:
@@ -125,5 +141,6 @@ class Client:
             assert topic.name is not None
             for part in topic.partitions:
                 target = Target(topic.topic_id, topic.name, part.partition_index)
-                self.leaders[target] = part.leader_id
+                if not self.take_leader(target, part.leader_id, part.leader_epoch):
+                    self.leaders[target] = before.get(target, -1)
                 self.replicas[target] = part.replica_nodes

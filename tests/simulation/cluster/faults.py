@@ -113,6 +113,15 @@ COUNTED = (
     "topic deleted",
     "topic altered",
     "records deleted",
+    "leader of an older epoch ignored",
+    "leader taken from a refusal",
+    "pipeline went to another leader",
+    "pipelined batch sent behind another",
+    "pipelined batch sent again",
+    "pipelined batch sent again behind a refused one",
+    "pipelined batch held back behind a refused one",
+    "acknowledgement behind one that came too late",
+    "acknowledgement behind a refused one that was stored before",
 )
 """What a run counts when it really happens; a fault that never does proves nothing."""
 

@@ -13,6 +13,7 @@ import pytest
 from josefine_broker.base.errors import Fatal
 from josefine_broker.core import apply, elections
 from josefine_broker.core.partition import Partition
+from josefine_broker.core.refusals import Refusals
 from josefine_broker.core.replication import Followers
 from josefine_broker.handlers import committing, following
 from josefine_broker.handlers.enrolling import DismissedError
@@ -192,6 +193,20 @@ MUTANTS = [
         old="return self.producers.check(header)",
         new="return None",
         faults=STOPS,
+    ),
+    Mutant(
+        breaks="behind a refused batch every later one of its producer is refused",
+        function=Refusals.holding_back,
+        old="if refused is None:",
+        new="if True:",
+        faults=ELECTIONS,
+    ),
+    Mutant(
+        breaks="a refused batch that is here leaves those that were refused behind it",
+        function=Refusals.note,
+        old="newest = known.newest = _later(known.newest, sequence)",
+        new="pass",
+        faults=ELECTIONS,
     ),
     Mutant(
         breaks="flush.messages syncs before an append counts",

@@ -23,7 +23,8 @@ from tests.simulation.cluster.machine import Clock, Machine
 from tests.simulation.cluster.network import Network
 from tests.simulation.cluster.operators import Operator, TopicSpec
 from tests.simulation.cluster.process import Process
-from tests.simulation.cluster.producers import Producer, make_producers
+from tests.simulation.cluster.producers import make_producers
+from tests.simulation.cluster.producing import ProducingClient
 from tests.simulation.cluster.scheduler import Scheduler
 from tests.simulation.cluster.view import Ack, Batch, Key, View, batches_of
 
@@ -57,7 +58,7 @@ class World:
         self.broker_ids = tuple(range(1, brokers + 1))
         self.machines = {id_: self._make_machine(id_) for id_ in self.broker_ids}
         self.clients = range(CLIENT_NODES, CLIENT_NODES + PRODUCERS + CONSUMERS + 1)
-        self.producers: list[Producer] = []
+        self.producers: list[ProducingClient] = []
         self.is_settling = False
         self._make_clients()
         for id_ in self.broker_ids:

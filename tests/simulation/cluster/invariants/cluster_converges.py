@@ -11,7 +11,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from tests.simulation.cluster.invariants.base import Invariant
-from tests.simulation.cluster.producers import ACKS_ALL, Producer
+from tests.simulation.cluster.producers import Producer
+from tests.simulation.cluster.producing import ACKS_ALL
 from tests.simulation.cluster.view import PartitionFacts, bytes_from
 
 if TYPE_CHECKING:

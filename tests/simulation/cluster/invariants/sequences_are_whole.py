@@ -1,4 +1,9 @@
-"""8. An idempotent producer's batches are committed once, in the order they were sent."""
+"""8. An idempotent producer's batches are committed once, in the order they were sent.
+
+Unless somebody deleted all that the producer has written: a broker that starts, or copies the log
+from its new beginning, does not know the producer then, and takes any sequence as its first
+(KIP-360); so it takes what the producer sends again because it missed the answer.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +28,16 @@ class SequencesAreWhole(Invariant):
             facts.sequences[batch.producer_id] = (
                 batch.base_sequence + batch.end_offset - batch.base_offset - 1
             )
-            if not facts.excused:
-                assert batch.base_sequence > last, (
+            if batch.base_sequence <= last and not facts.excused:
+                assert _is_forgotten(facts, batch), (
                     f"{facts.name}: {batch} of producer {batch.producer_id} after sequence {last}"
                 )
+
+
+def _is_forgotten(facts: PartitionFacts, batch: Batch) -> bool:
+    """Whether everything that its producer has written before is deleted."""
+    return all(
+        each.end_offset <= facts.deleted_before
+        for each in facts.batches
+        if each.producer_id == batch.producer_id and each.base_offset < batch.base_offset
+    )
