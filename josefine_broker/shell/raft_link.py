@@ -3,8 +3,8 @@
 Rules: a frame is written at once when the connection takes it, else it waits; past the bounds the
 oldest frames are dropped, because Raft and heartbeats repeat what matters. All of a peer's
 addresses are tried, the newest first, then a growing wait, half of it chance, until the next round;
-a peer that shows itself is dialed at once. A peer is refused when all its addresses said so. A
-connection that carried nothing for IDLE_SECONDS ends the link: the peer left.
+a peer that shows itself is dialed at once. A peer is refused when all its addresses said so. A link
+that nobody used for IDLE_SECONDS ends, connected or not: the peer left.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class Link:
         stats: TransportStats,
         rng: Random,
         queue_bytes_max: int,
+        idle_s: float = IDLE_SECONDS,
     ) -> None:
         """`dial` raises PeerError; `on_refused` hears of each round in which nobody listened."""
         self.is_refused = False
@@ -54,7 +55,9 @@ class Link:
         self._queued_bytes = 0
         self._connection: Connection | None = None
         self._poked = asyncio.Event()
-        self._used = True
+        self._idle_s = idle_s
+        self._used_at = 0.0
+        """When something was sent last, by the loop's clock."""
 
     @property
     def is_connected(self) -> bool:
@@ -62,7 +65,7 @@ class Link:
 
     def send(self, data: bytes) -> None:
         """Write a frame, or queue it."""
-        self._used = True
+        self._used_at = asyncio.get_running_loop().time()
         connection = self._connection
         if connection is not None and connection.is_open and not connection.is_paused:
             connection.write(data)
@@ -78,16 +81,21 @@ class Link:
         self._poked.set()
 
     async def run(self) -> None:
-        """Dial, carry, dial again, until nothing has been sent for IDLE_SECONDS."""
+        """Dial, carry, dial again, until nothing has been sent for a while."""
+        self._used_at = asyncio.get_running_loop().time()
         attempt = 0
         while True:
             if await self._dial_all():
                 attempt = 0
-                if not await self._carry():
-                    return
+                await self._carry()
             else:
                 attempt += 1
+            if self._is_idle():
+                return
             await self._pause(attempt)
+
+    def _is_idle(self) -> bool:
+        return asyncio.get_running_loop().time() >= self._used_at + self._idle_s
 
     async def _dial_all(self) -> bool:
         """Is there a connection, at any of the peer's addresses?"""
@@ -120,8 +128,8 @@ class Link:
             pass
         self._poked.clear()
 
-    async def _carry(self) -> bool:
-        """Until the connection ends; False when it is not needed any more."""
+    async def _carry(self) -> None:
+        """Until the connection ends, or is not needed any more."""
         assert self._connection is not None
         connection = self._connection
         self._stats.connected += 1
@@ -129,13 +137,12 @@ class Link:
         try:
             self._flush()
             while not connection.closed.is_set():
-                self._used = False
                 try:
-                    async with asyncio.timeout(IDLE_SECONDS):
+                    async with asyncio.timeout_at(self._used_at + self._idle_s):
                         await connection.closed.wait()
                 except TimeoutError:
-                    if not self._used:
-                        return False
+                    if self._is_idle():
+                        return
         finally:
             self._stats.connected -= 1
             self._connection = None
@@ -144,7 +151,6 @@ class Link:
             "raft peer lost",
             extra={"peer": self._node_id, "reason": connection.failure or "closed"},
         )
-        return True
 
     def _flush(self) -> None:
         connection = self._connection

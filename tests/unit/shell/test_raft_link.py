@@ -17,7 +17,7 @@ NEW, OLD = HostPort("new", 1), HostPort("old", 1)
 class Network:
     """No address answers; some say that nobody listens there."""
 
-    def __init__(self, *refusing: HostPort) -> None:
+    def __init__(self, *refusing: HostPort, idle_s: float = 60.0) -> None:
         self.refusing = set(refusing)
         self.dialed: list[HostPort] = []
         self.told = 0
@@ -30,6 +30,7 @@ class Network:
             stats=self.stats,
             rng=Random(1),
             queue_bytes_max=100,
+            idle_s=idle_s,
         )
 
     async def _dial(self, address: HostPort) -> Connection:
@@ -86,3 +87,23 @@ def test_peer_that_shows_itself_is_dialed_at_once() -> None:
                 network.link.poke()
 
     asyncio.run(network.run(poke_often()))
+
+
+def test_link_that_nobody_uses_ends_though_nobody_ever_answered() -> None:
+    network = Network(idle_s=0.5)
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(network.link.run())
+        end = loop.time() + 1
+
+        def use() -> bool:
+            network.link.send(b"a frame")
+            return loop.time() > end
+
+        await wait_until_async(use, 10, "twice the idle time")
+        assert not task.done()
+        async with asyncio.timeout(10):
+            await task
+
+    asyncio.run(scenario())

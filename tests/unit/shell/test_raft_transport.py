@@ -14,7 +14,8 @@ import pytest
 from josefine_broker.config import HostPort
 from josefine_broker.shell.address_book import AddressBook
 from josefine_broker.shell.raft_connection import PeerError
-from josefine_broker.shell.raft_frames import Frame, Hello, Kind
+from josefine_broker.shell.raft_frames import Frame, Hello, Kind, encode_frame
+from josefine_broker.shell.raft_link import Link
 from josefine_broker.shell.raft_transport import RaftTransport, Reply
 from josefine_broker.shell.server import bind
 from tests.support.waiting import wait_until_async
@@ -144,6 +145,32 @@ def test_full_queue_drops_its_oldest_frames() -> None:
         numbers = [int(body.rstrip(bytes(1))) for _, body in two.got]
         assert numbers == list(range(31, 40))
         assert one.transport.stats.frames_dropped == 31
+        await one.transport.stop()
+        await two.transport.stop()
+
+    run(scenario)
+
+
+def test_connection_that_carries_nothing_is_given_up() -> None:
+    async def scenario() -> None:
+        one, two = await End(1).start(), await End(2).start()
+        link = Link(
+            2,
+            addresses=lambda: (two.address,),
+            dial=lambda address: one.transport.dial(address, 2, lambda _connection, _frame: None),
+            on_refused=lambda: None,
+            stats=one.transport.stats,
+            rng=Random(1),
+            queue_bytes_max=1_000,
+            idle_s=0.3,
+        )
+        task = asyncio.create_task(link.run())
+        link.send(encode_frame(Kind.RAFT, b"a"))
+        await wait_until_async(lambda: two.got == [(1, b"a")], 10, "the frame")
+        async with asyncio.timeout(10):
+            await task
+        assert not link.is_connected
+        assert one.transport.stats.connected == 0
         await one.transport.stop()
         await two.transport.stop()
 
