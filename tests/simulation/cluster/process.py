@@ -21,6 +21,7 @@ from josefine_broker.handlers.enrolling import Enrolment, Place
 from josefine_broker.handlers.replication import check_isrs, isr_check_ms
 from josefine_broker.hosting import Hosting
 from josefine_broker.shell.log_manager import LogManager
+from josefine_broker.storage_watch import failed_logs
 from tests.simulation.cluster.links import Link
 from tests.simulation.cluster.machine import Clock, Machine
 from tests.simulation.cluster.network import Caller, Connection
@@ -234,11 +235,11 @@ class Process:
     def _look_at_storage(self) -> None:
         """As `storage_watch.py` does, but for the free space."""
         ctx = self.ctx
-        failed = [tp for tp, each in ctx.partitions.items() if each.log.failure]
-        if failed and not ctx.storage_trouble:
+        trouble = failed_logs(ctx)
+        if trouble and not ctx.storage_trouble:
             self.world.met["log not written any more"] += 1
             self.after_ms(500, self._restart)
-        ctx.storage_trouble = f"storage failed: {failed}" if failed else ""
+        ctx.storage_trouble = trouble
 
     def _restart(self) -> None:
         """An operator sees the broker's health, and restarts it."""
