@@ -129,12 +129,20 @@ class ProducingClient(Client):
             world.acknowledged((made.target.topic_id, made.target.partition), ack, made.records)
 
     def judge_lost(self, made: Made, code: ErrorCode, message: str | None) -> None:
-        """The broker does not have its earlier batches: fair where nothing was promised."""
+        """The broker does not have its earlier batches, or not this one any more: fair where
+        nothing was promised, and where it is stored, unheard by its producer, and then deleted: a
+        broker that starts, or copies the log from its new beginning, does not know it (KIP-360)."""
         assert code in LOST_STATE, f"a producer was told {code.name}: {message}"
         facts = self.facts_of(made)
-        assert self.acks != ACKS_ALL or facts is None or facts.excused, (
-            f"{facts.name}: a producer that sent every batch in order, and sent it again until it "
-            f"was acknowledged, was told {code.name}: {message}"
-        )
+        if self.acks == ACKS_ALL and facts is not None and not facts.excused:
+            crc = parse_header(made.data).crc
+            is_deleted = any(
+                each.crc == crc and each.end_offset <= facts.deleted_before
+                for each in facts.batches
+            )
+            assert is_deleted, (
+                f"{facts.name}: a producer that sent every batch in order, and sent it again until "
+                f"it was acknowledged, was told {code.name}: {message}"
+            )
         self.world.met["producer began anew"] += 1
         self.producer_id = NO_PRODUCER_ID

@@ -200,6 +200,7 @@ MUTANTS = [
         old="if refused is None:",
         new="if True:",
         faults=ELECTIONS,
+        seed=13,
     ),
     Mutant(
         breaks="a refused batch that is here leaves those that were refused behind it",
@@ -207,6 +208,7 @@ MUTANTS = [
         old="newest = known.newest = _later(known.newest, sequence)",
         new="pass",
         faults=ELECTIONS,
+        seed=49,
     ),
     Mutant(
         breaks="flush.messages syncs before an append counts",
