@@ -11,12 +11,17 @@ error, until the refused one is here, from the producer or by replication. One t
 those behind it that were refused, too: the first of them that is missing is waited for then.
 """
 
+from uuid import UUID
+
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.core.producers import SEQUENCE_MAX, ProducerEntry, next_sequence
 from josefine_broker.records.batch import NO_PRODUCER_ID, BatchHeader
 
 PRODUCERS_MAX = 1_000
 """Past it the oldest is forgotten: no refused producer costs memory for ever."""
+
+PARTITIONS_MAX = 1_000
+"""Of those that are not here, as many are remembered."""
 
 HELD_BACK_MAX = 100
 """So many of a producer's later batches are held back; one that goes on without the refused batch
@@ -71,6 +76,10 @@ class Refusals:
         if len(self._by_producer) > PRODUCERS_MAX:
             del self._by_producer[next(iter(self._by_producer))]
 
+    def absorb(self, others: "Refusals") -> None:
+        """These were refused before the partition was opened."""
+        self._by_producer |= others._by_producer
+
     def holding_back(self, header: BatchHeader, entry: ProducerEntry | None) -> ErrorCode | None:
         """The error for a batch behind a refused one; None: judge it by its sequence. `entry` is
         what the log knows of its producer."""
@@ -95,3 +104,26 @@ class Refusals:
             return None
         refused.newest = _later(refused.newest, sequence)
         return refused.code
+
+
+class EarlyRefusals:
+    """Of partitions that are not here, yet perhaps: their first batches may come before the block
+    that creates them does."""
+
+    __slots__ = ("_by_partition",)
+
+    def __init__(self) -> None:
+        self._by_partition: dict[tuple[str | UUID, int], Refusals] = {}
+
+    def note(self, topic: str | UUID, partition: int, header: BatchHeader) -> None:
+        """A batch for it was refused. Those behind it will have met a broker that does not lead."""
+        if header.producer_id == NO_PRODUCER_ID:
+            return
+        refusals = self._by_partition.setdefault((topic, partition), Refusals())
+        refusals.note(header, ErrorCode.not_leader_or_follower)
+        if len(self._by_partition) > PARTITIONS_MAX:
+            del self._by_partition[next(iter(self._by_partition))]
+
+    def take(self, topic: str | UUID, partition: int) -> Refusals:
+        """It is opened now."""
+        return self._by_partition.pop((topic, partition), Refusals())

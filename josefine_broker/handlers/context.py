@@ -22,6 +22,7 @@ from josefine_broker.core.parked import Parked, ParkedRequests
 from josefine_broker.core.partition import Partition
 from josefine_broker.core.producer_ids import ProducerIds
 from josefine_broker.core.proposals import AwaitProposals, Proposal, Proposals
+from josefine_broker.core.refusals import EarlyRefusals
 from josefine_broker.core.replica_fetch import FetchLimits, ReplicaFetchers
 from josefine_broker.core.replication import IsrProposals
 from josefine_broker.core.topic_config import TopicSettings
@@ -249,6 +250,7 @@ class Context:
     partitions: dict[tuple[str, int], HostedPartition] = field(default_factory=dict)
     unopened: dict[tuple[str, int], str] = field(default_factory=dict)
     """Partitions of this broker whose log could not be opened, and why."""
+    early_refusals: EarlyRefusals = field(default_factory=EarlyRefusals)
     parked: ParkedRequests = field(default_factory=ParkedRequests)
     groups: GroupOffsets = field(default_factory=GroupOffsets)
     producer_ids: ProducerIds = field(default_factory=ProducerIds)

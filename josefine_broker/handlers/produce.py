@@ -6,6 +6,8 @@ every in-sync replica has the batches. Who does not lead names the leader (KIP-9
 acks=0 has no answer: an error ends the connection, which makes the client look for the leader.
 """
 
+from uuid import UUID
+
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_broker.core.image import INTERNAL_TOPICS
 from josefine_broker.core.parked import Hangup
@@ -14,7 +16,7 @@ from josefine_broker.handlers.batches import append_batch
 from josefine_broker.handlers.committing import Appended, answer_when_committed
 from josefine_broker.handlers.context import Context, HostedPartition, RequestInfo
 from josefine_broker.handlers.hints import leader_of, node_endpoints
-from josefine_broker.records.batch import parse_header
+from josefine_broker.records.batch import HEADER_BYTES, parse_header
 from josefine_broker.wire.produce import (
     ProducePartition,
     ProducePartitionResponse,
@@ -50,8 +52,10 @@ def handle(ctx: Context, info: RequestInfo, request: ProduceRequest) -> object:
     for name, topic_id, partitions in request.topics:
         topic = name if topic_id is None else ctx.topic_name(name, topic_id)
         if topic is None:
-            code = ErrorCode.unknown_topic_id
-            results = [_refuse(ctx, part.index, code) for part in partitions]
+            results = []
+            for part in partitions:
+                _note_early(ctx, topic_id, part)
+                results.append(_refuse(ctx, part.index, ErrorCode.unknown_topic_id))
         else:
             results = []
             for part in partitions:
@@ -118,7 +122,7 @@ def _append(
         return _refuse(ctx, index, ErrorCode.invalid_record, "no record batch")
     try:
         tp = (topic, index)
-        hosted = ctx.partitions.get(tp) or ctx.hosted(topic, index)
+        hosted = ctx.partitions.get(tp) or _hosted(ctx, topic, part)
         base_offset, append_time_ms = append_batch(ctx, tp, hosted, records, acks, now_ms)
     except KafkaError as error:
         return _refuse(ctx, index, error.code, error.message, topic)
@@ -128,6 +132,22 @@ def _append(
         waiting.append(_promise(ctx, tp, hosted, records, base_offset, results))
     numbers = (index, 0, base_offset, append_time_ms, hosted.log.log_start_offset)
     return _new(ProducePartitionResponse, numbers + _NO_ERROR)
+
+
+def _hosted(ctx: Context, topic: str, part: ProducePartition) -> HostedPartition:
+    """Raises KafkaError."""
+    try:
+        return ctx.hosted(topic, part.index)
+    except KafkaError as error:
+        if error.code is not ErrorCode.not_leader_or_follower:
+            _note_early(ctx, topic, part)
+        raise
+
+
+def _note_early(ctx: Context, topic: str | UUID | None, part: ProducePartition) -> None:
+    """Refused for a partition that is gone, or that a block creates a moment later."""
+    if topic is not None and part.records and len(part.records) >= HEADER_BYTES:
+        ctx.early_refusals.note(topic, part.index, parse_header(part.records))
 
 
 def _promise(

@@ -13,7 +13,7 @@ import pytest
 from josefine_broker.base.errors import Fatal
 from josefine_broker.core import apply, elections
 from josefine_broker.core.partition import Partition
-from josefine_broker.core.refusals import Refusals
+from josefine_broker.core.refusals import EarlyRefusals, Refusals
 from josefine_broker.core.replication import Followers
 from josefine_broker.handlers import committing, following
 from josefine_broker.handlers.enrolling import DismissedError
@@ -209,6 +209,14 @@ MUTANTS = [
         new="pass",
         faults=ELECTIONS,
         seed=49,
+    ),
+    Mutant(
+        breaks="a batch that came before its partition holds back those behind it",
+        function=EarlyRefusals.note,
+        old="refusals.note(header, ErrorCode.not_leader_or_follower)",
+        new="pass",
+        faults=LATE,
+        seed=56,
     ),
     Mutant(
         breaks="flush.messages syncs before an append counts",

@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.core.partition import Partition
 from josefine_broker.core.producers import SEQUENCE_MAX
-from josefine_broker.core.refusals import HELD_BACK_MAX, PRODUCERS_MAX, Refusals
+from josefine_broker.core.refusals import (
+    HELD_BACK_MAX,
+    PARTITIONS_MAX,
+    PRODUCERS_MAX,
+    EarlyRefusals,
+    Refusals,
+)
 from tests.unit.core.test_partition import entry, opened
 from tests.unit.core.test_producers import batch
 
@@ -154,6 +160,16 @@ def test_refused_producers_are_bounded() -> None:
     assert len(refusals) == PRODUCERS_MAX
     assert refusals.holding_back(batch(1, producer_id=9), None) is None
     assert refusals.holding_back(batch(1, producer_id=10), None) is NOT_LEADER
+
+
+def test_partitions_that_are_not_here_are_bounded() -> None:
+    early = EarlyRefusals()
+    for partition in range(PARTITIONS_MAX + 1):
+        early.note("orders", partition, batch(0))
+
+    assert not early.take("orders", 0)
+    assert early.take("orders", 1)
+    assert not early.take("orders", 1)  # taken once
 
 
 @pytest.mark.parametrize("first", [SEQUENCE_MAX - 1, SEQUENCE_MAX])

@@ -294,3 +294,26 @@ def test_transactional_id_and_missing_records_are_refused(world: World) -> None:
 
     assert empty.error_code == ErrorCode.invalid_record
     assert transactional.error_code == ErrorCode.invalid_txn_state
+
+
+@pytest.mark.parametrize("is_by_id", [False, True])
+def test_batch_behind_one_that_came_before_its_topic_waits_for_it(is_by_id: bool) -> None:
+    """The client heard of the topic from another broker; taken as its producer's beginning, the
+    second would shut the first out."""
+    world = World()
+    topic_id = UUID(int=9)
+
+    def told(sequence: int) -> int:
+        found = world.produce(
+            idempotent(sequence, b"v"),
+            topic="new",
+            topic_id=topic_id if is_by_id else None,
+            version=13 if is_by_id else 12,
+        )
+        return found.error_code
+
+    assert told(0) in (ErrorCode.unknown_topic_id, ErrorCode.unknown_topic_or_partition)
+    world.propose(CreateTopic(name="new", topic_id=topic_id, replicas=((1,),)))
+
+    assert told(1) == ErrorCode.not_leader_or_follower
+    assert [told(0), told(1)] == [ErrorCode.none] * 2
