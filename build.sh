@@ -107,7 +107,8 @@ setup_light() {  # no Java, no jars: lint, unit
 
 run_lint() {
   setup_light
-  "$PY" -m ruff check . && "$PY" -m ruff format --check .
+  "$PY" -m ruff check .
+  "$PY" -m ruff format --check .
   "$PY" -m mypy
   "$VENV/bin/lint-imports"
 }
