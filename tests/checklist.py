@@ -23,7 +23,7 @@ LATER: dict[range, str] = {
     range(55, 74): "the journal is a later issue",
     range(74, 87): "the journal's replicator is a later issue",
     range(92, 93): "verbs for groups, journal and replicator come with those parts",
-    range(95, 96): "ARCHITECTURE.md and raft/README.md publish some of what ./build.sh bench prints",
+    range(95, 96): "ARCHITECTURE.md publishes some of what ./build.sh bench prints",
     range(96, 97): "ten minutes per parser are run by hand when a parser changes",
 }
 """Why a row that no test claims is open. A row that is in no range here must have a test."""
