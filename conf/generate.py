@@ -61,7 +61,7 @@ def _node(id_: int) -> dict[str, Any]:
     return {
         "broker": {
             "id": id_,
-            "data_dir": f"data/broker-{id_}",
+            "data_dir": f"data/node-{id_}",  # none of a broker that stands alone
             "listeners": [f"PLAINTEXT://127.0.0.1:{CLIENT_PORT + id_ - 1}"],
         },
         "topic_defaults": {"replication_factor": 3, "min_insync_replicas": 2},

@@ -5,14 +5,14 @@ handler table to routes. Pure: no part is started here.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from josefine_broker.config import BrokerConfig, HostPort, LogSection, ReplicationSection
 from josefine_broker.core.changes import RegisterBroker
 from josefine_broker.core.controller import ControllerConfig
 from josefine_broker.core.features import SUPPORTED
-from josefine_broker.core.image import Endpoint
+from josefine_broker.core.image import Endpoint, MetadataImage
 from josefine_broker.core.log_config import LogConfig, TimestampType
 from josefine_broker.core.replica_fetch import FetchLimits
 from josefine_broker.core.topic_config import TopicSettings
@@ -122,6 +122,39 @@ def initial_voters(config: BrokerConfig) -> list[int]:
     if config.raft.seeds:
         return []
     return [each.id for each in config.raft.voters] or [config.broker.id]
+
+
+def other_cluster(config: BrokerConfig, members: Collection[int], image: MetadataImage) -> str:
+    """Why this data cannot be of the cluster that the configuration would form; empty: they fit.
+
+    Members change in a cluster's life, and the list in the file gets old. It names another cluster
+    where this broker's is it alone, and none of the others it lists ever was in it.
+    """
+    own = config.broker.id
+    others = {each.id for each in config.raft.voters} - {own}
+    met = image.brokers.keys() | image.unregistered
+    if not others or set(members) != {own} or others & met:
+        return ""
+    return (
+        f"raft.voters names the brokers {_ids({own, *others})}, but the data directory "
+        f"{config.broker.data_dir} holds a cluster whose only voter is {own} and that never met "
+        "the others: set another broker.data_dir, or leave raft.voters out"
+    )
+
+
+def stored_voters(config: BrokerConfig, voters: Collection[int]) -> str:
+    """Whom a broker without a leader waits for, and whether its file lets one expect that."""
+    waits = f"waiting for a majority of the voters {_ids(voters)}"
+    if set(voters) > {config.broker.id} == set(initial_voters(config)):
+        return (
+            f"{waits} of the cluster in {config.broker.data_dir} to elect a leader; "
+            "the configuration (raft.voters) names only this broker"
+        )
+    return f"{waits} to elect a leader"
+
+
+def _ids(brokers: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(brokers)))
 
 
 def raft_address(config: BrokerConfig, bound: Bound, this_host: str) -> HostPort:

@@ -17,7 +17,13 @@ from random import Random
 
 from josefine_broker.base.errors import CorruptData, Fatal
 from josefine_broker.base.ports import Clock
-from josefine_broker.compose import controller_config, initial_voters, raft_address
+from josefine_broker.compose import (
+    controller_config,
+    initial_voters,
+    other_cluster,
+    raft_address,
+    stored_voters,
+)
 from josefine_broker.config import BrokerConfig
 from josefine_broker.core.changes import At, RegisterBroker
 from josefine_broker.core.controller import Heartbeat
@@ -149,14 +155,20 @@ class Membership:
     # -- life
 
     async def start(self) -> None:
-        """Recover Raft and let the others in. Raises CorruptData, OSError, TimeoutError."""
+        """Recover Raft and let the others in.
+
+        Raises CorruptData, DismissedError, OSError, TimeoutError.
+        """
         try:
             await self.raft_host.start()
         except CorruptStore as error:
             raise CorruptData(f"metadata: {error}") from error
-        cluster_id = self.raft_host.status().cluster_id
-        if cluster_id:
-            self._born(cluster_id)
+        status = self.raft_host.status()
+        trouble = other_cluster(self._config, status.members.all, self._ctx.image)
+        if trouble:
+            raise DismissedError(trouble)
+        if status.cluster_id:
+            self._born(status.cluster_id)
         await self.transport.start(self._bound)
 
     async def enrol(self, registration: RegisterBroker, say: Say) -> None:
@@ -250,8 +262,7 @@ class Membership:
         if not self._is_member():
             seeds = ", ".join(str(each) for each in self._config.raft.seeds)
             return f"waiting for a cluster to join at {seeds}"
-        voters = ", ".join(str(each) for each in sorted(status.members.voters))
-        return f"waiting for a majority of the voters {voters} to elect a leader"
+        return stored_voters(self._config, status.members.voters)
 
     # -- what Raft does with this broker
 

@@ -11,12 +11,14 @@ from josefine_broker.compose import (
     connection_limits,
     controller_config,
     initial_voters,
+    other_cluster,
     raft_address,
     registration,
+    stored_voters,
 )
 from josefine_broker.config import load_config
 from josefine_broker.core.features import SUPPORTED
-from josefine_broker.core.image import Endpoint
+from josefine_broker.core.image import BrokerEntry, Endpoint, MetadataImage
 from josefine_broker.core.log_config import LogConfig, TimestampType
 from josefine_broker.shell.server import Bound
 
@@ -126,3 +128,58 @@ def test_a_cluster_begins_with_the_configured_voters_or_alone_or_is_joined() -> 
     assert voters() == [4]
     assert voters(voters=["4@a:1", "5@b:1", "6@c:1"]) == [4, 5, 6]
     assert voters(seeds=["a:1"]) == []
+
+
+def _of_voters(*voters: int) -> dict[str, object]:
+    return {"broker.data_dir": "d", "raft.voters": [f"{each}@h:9093" for each in voters]}
+
+
+def _image(*brokers: int, unregistered: tuple[int, ...] = ()) -> MetadataImage:
+    entries = {each: BrokerEntry(broker_id=each, endpoints=()) for each in brokers}
+    return MetadataImage(cluster_id="c", brokers=entries, unregistered=frozenset(unregistered))
+
+
+def test_data_of_a_broker_alone_are_refused_where_others_are_to_vote_with_it() -> None:
+    """Else it takes up its own old cluster in silence, and the others form one without it."""
+    trouble = other_cluster(load_config(None, {}, _of_voters(1, 2, 3)), {1}, _image(1))
+
+    assert trouble.startswith("raft.voters names the brokers 1, 2, 3, but the data directory d ")
+    assert "only voter is 1 " in trouble
+
+
+@pytest.mark.parametrize(
+    ("voters", "members", "image"),
+    [
+        ((), {1}, _image(1)),
+        ((1,), {1}, _image(1)),
+        ((1,), {1, 2, 3}, _image(1, 2, 3)),
+        ((1, 2, 3), {1, 2, 3}, _image()),
+        ((1, 2, 3), {1, 4}, _image(1, 4)),
+        ((1, 2, 3), {1}, _image(1, 2)),
+        ((1, 2, 3), {1}, _image(1, unregistered=(3,))),
+    ],
+    ids=["none", "alone", "grown", "forming", "replaced", "joining", "left alone"],
+)
+def test_list_of_voters_may_be_older_than_the_cluster(
+    voters: tuple[int, ...], members: set[int], image: MetadataImage
+) -> None:
+    assert not other_cluster(load_config(None, {}, _of_voters(*voters)), members, image)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "voters", "is_surprising"),
+    [
+        ({}, (1, 2, 3), True),
+        (_of_voters(1), (1, 2, 3), True),
+        (_of_voters(1, 2, 3), (1, 2, 3), False),
+        ({"raft.seeds": ["h:1"]}, (1, 2, 3), False),
+        ({}, (1,), False),
+    ],
+)
+def test_broker_that_waits_for_voters_its_file_does_not_name_says_so(
+    overrides: dict[str, object], voters: tuple[int, ...], is_surprising: bool
+) -> None:
+    said = stored_voters(load_config(None, {}, {"broker.data_dir": "d"} | overrides), voters)
+
+    assert said.startswith(f"waiting for a majority of the voters {', '.join(map(str, voters))} ")
+    assert ("cluster in d" in said and "names only this broker" in said) == is_surprising

@@ -44,6 +44,12 @@ def test_shipped_nodes_form_one_cluster_and_share_no_address() -> None:
     assert len(set(addresses)) == 9
 
 
+def test_shipped_nodes_share_no_directory_even_with_a_broker_that_stands_alone() -> None:
+    alone, *nodes = (load_config(path, {}).broker.data_dir for path in (None, *files()))
+
+    assert len({alone, *nodes}) == 4  # conf/broker.yaml has the default
+
+
 def test_shipped_file_says_the_defaults() -> None:
     assert load_config(TARGET, {}) == load_config(None, {})
 
