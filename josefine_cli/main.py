@@ -1,96 +1,16 @@
-"""The `josefine` command's front door: names each verb and loads its module only when it is used.
+"""The `josefine` command's front door.
 
-Every user error ends here as one sentence on stderr and a non-zero exit, never a stack trace.
+Every user error ends here as one sentence on stderr and a non-zero exit, never a stack trace. This
+module imports nothing that takes time: a Ctrl-C while the verbs are loaded finds its handler.
 """
 
 from __future__ import annotations
 
-import difflib
-import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
-
-import typer
-import typer.main
-from typer.core import TyperGroup
 
 from josefine_cli import errors
-
-VERBS: dict[str, tuple[str, str]] = {
-    "broker": ("josefine_cli.broker", "Run one broker in the foreground."),
-    "topics": ("josefine_cli.topics", "Create, list, describe, alter and delete topics."),
-    "produce": ("josefine_cli.produce", "Write records from a file or stdin to a topic."),
-    "consume": ("josefine_cli.consume", "Read records of a topic, by offsets or by time."),
-    "cluster": ("josefine_cli.cluster", "Run a local cluster; look at and change any cluster."),
-    "log": ("josefine_cli.log", "Verify a stopped broker's files against their checksums."),
-    "demo": ("josefine_cli.demo", "Run the main job on real data and check what landed."),
-    "pipeline": ("josefine_cli.pipeline", "Check and run pipelines written in YAML."),
-}
-"""Verb → (module with `app: typer.Typer`, one line of help). Literal, so that it can be grepped."""
-
-
-class LazyGroup(TyperGroup):
-    """A group that imports a verb's module when the verb is invoked or its help asked for.
-
-    Contexts and commands are `Any`: typer brings its own copy of click from 0.27 on, so their
-    classes have no name that holds for every version of it.
-    """
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        return list(VERBS)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in VERBS:
-            return None
-        module = importlib.import_module(VERBS[cmd_name][0])
-        command = typer.main.get_command(module.app)
-        command.name = cmd_name
-        return command
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args and not args[0].startswith("-") and args[0] not in VERBS:
-            near = difflib.get_close_matches(args[0], VERBS, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(VERBS)}"
-            raise errors.UsageError(f"no command '{args[0]}': {hint}")
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, help_line) for name, (_, help_line) in VERBS.items()])
-
-
-app = typer.Typer(
-    cls=LazyGroup,
-    help="Brokers that speak Kafka, and exactly-once pipelines into Delta tables.",
-    rich_markup_mode=None,
-    add_completion=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-@app.callback(invoke_without_command=True)
-def josefine(
-    context: typer.Context,
-    version: bool = typer.Option(False, "--version", help="Print the version and exit."),
-) -> None:
-    """Answer `--version`, or print the help where no command is named."""
-    if version:
-        print(f"josefine {_version()}")
-    elif context.invoked_subcommand is None:
-        print(context.get_help())
-        raise typer.Exit(errors.EXIT_USAGE)
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as installed_version
-
-    try:
-        return installed_version("josefine")
-    except PackageNotFoundError:
-        return "(not installed)"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -102,6 +22,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run the command line; the exit code."""
     try:
+        import typer.main
+
+        from josefine_cli.verbs import app
+
         command = typer.main.get_command(app)
         code = command.main(list(arguments), prog_name="josefine", standalone_mode=False)
     except SystemExit as error:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import subprocess
+import sys
 
 import pytest
 import typer
@@ -10,8 +12,9 @@ import typer
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.client.session import Policy
 from josefine_cli import errors
-from josefine_cli.main import VERBS, run
+from josefine_cli.main import run
 from josefine_cli.produce import JSON_FIELDS
+from josefine_cli.verbs import VERBS
 
 
 def outcome(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -179,3 +182,27 @@ def test_produce_help_lists_the_fields_of_a_json_record(capsys: pytest.CaptureFi
     _, out, _ = outcome(capsys, "produce", "--help")
 
     assert all(name in out for name in JSON_FIELDS)
+
+
+def test_the_front_door_loads_no_verb_and_no_library() -> None:
+    """What a Ctrl-C may meet before the handler is the interpreter's own start."""
+    code = (
+        "import sys; before = set(sys.modules); import josefine_cli.main;"
+        "print(*sorted({each.split('.')[0] for each in set(sys.modules) - before"
+        " if each.split('.')[0] not in sys.stdlib_module_names}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == ["josefine_cli"]
+
+
+def test_ctrl_c_while_a_verb_is_loaded_is_silent(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(name: str) -> None:
+        raise KeyboardInterrupt
+
+    for where in ("importlib.import_module", "typer.main.get_command"):
+        with monkeypatch.context() as patched:
+            patched.setattr(where, interrupted)
+            assert outcome(capsys, "topics", "list")[::2] == (130, "")
