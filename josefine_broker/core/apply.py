@@ -179,6 +179,11 @@ def check_unregister(image: MetadataImage, broker_id: int) -> None:
             ErrorCode.invalid_request,
             f"broker {broker_id} holds replicas of {held} partitions: reassign them first",
         )
+    if len(image.brokers) == 1:
+        raise KafkaError(
+            ErrorCode.invalid_request,
+            f"broker {broker_id} is the last of its cluster, which would end with it",
+        )
 
 
 def _unregister(image: MetadataImage, broker_id: int) -> MetadataImage:

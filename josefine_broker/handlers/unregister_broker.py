@@ -3,7 +3,7 @@
 What this broker's image refuses costs no block; the image that the block meets has the last word.
 """
 
-from josefine_broker.base.errors import KafkaError
+from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.core.apply import check_unregister
 from josefine_broker.core.changes import UnregisterBroker
 from josefine_broker.handlers.context import Context, RequestInfo
@@ -13,6 +13,7 @@ from josefine_broker.wire.entities import unregister_broker as e
 def handle(ctx: Context, info: RequestInfo, request: e.UnregisterBrokerRequest) -> object:
     """Forget the broker; the controller then takes it out of Raft too."""
     check_unregister(ctx.image, request.broker_id)
+    _check_voters(ctx, request.broker_id)
     deadline_ms = ctx.clock.monotonic_ms() + ctx.settings.metadata_timeout_ms
     proposal = ctx.propose(UnregisterBroker(broker_id=request.broker_id), deadline_ms)
 
@@ -22,6 +23,17 @@ def handle(ctx: Context, info: RequestInfo, request: e.UnregisterBrokerRequest) 
         return e.UnregisterBrokerResponse()
 
     return ctx.answer_when_settled([proposal], deadline_ms, build)
+
+
+def _check_voters(ctx: Context, broker_id: int) -> None:
+    """Raft never gives up its last voter: forgotten, it would stop, and nobody could decide."""
+    voters = () if ctx.quorum is None else ctx.quorum.describe().voters
+    if [each.broker_id for each in voters] == [broker_id]:
+        raise KafkaError(
+            ErrorCode.invalid_request,
+            f"broker {broker_id} is the only voter of the cluster: without it nothing can be "
+            "decided; a third broker that joins makes three voters",
+        )
 
 
 def refuse(request: e.UnregisterBrokerRequest, error: KafkaError) -> e.UnregisterBrokerResponse:

@@ -182,6 +182,14 @@ def test_broker_with_replicas_cannot_be_unregistered() -> None:
     assert after(gone, register(3)).unregistered == frozenset()
 
 
+def test_last_broker_cannot_be_unregistered() -> None:
+    image = image_of(brokers=(1, 2))
+
+    alone = after(image, UnregisterBroker(broker_id=2))
+
+    assert refused(alone, UnregisterBroker(broker_id=1)) is ErrorCode.invalid_request
+
+
 # -- decisions
 
 

@@ -136,7 +136,7 @@ def test_another_process_under_the_same_id_ends_this_one() -> None:
 
 
 def test_broker_that_was_removed_stops() -> None:
-    world = World()
+    world = World(brokers=2)
     joining = enrolment(world)
     joining.step()
     joining.step()

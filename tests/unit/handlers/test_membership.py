@@ -94,6 +94,29 @@ def test_unregistering_waits_for_the_block() -> None:
     assert again.response.error_code == ErrorCode.broker_id_not_registered
 
 
+def test_last_broker_is_not_unregistered_and_writes_no_block() -> None:
+    world = World()
+    before = list(world.raft.committed)
+
+    answer = unregister(world, 1)
+
+    assert answer.error_code == ErrorCode.invalid_request
+    assert answer.error_message == "broker 1 is the last of its cluster, which would end with it"
+    assert world.raft.committed == before
+
+
+def test_only_voter_is_not_unregistered_while_others_only_observe() -> None:
+    """Raft would keep it as a member, and it would have stopped."""
+    world = World(brokers=2)
+    world.ctx.quorum = Quorum(voters=(QuorumMember(1),))
+
+    answer = unregister(world, 1)
+
+    assert answer.error_code == ErrorCode.invalid_request
+    assert answer.error_message.startswith("broker 1 is the only voter of the cluster: ")
+    assert unregister(world, 2).error_code == ErrorCode.none
+
+
 def world_at(level: int, *, brokers: int = 1, name: str = JOSEFINE_VERSION) -> World:
     """A cluster at a level of a feature; every broker knows levels 1 and 2 of it."""
     world = World(brokers=brokers)
@@ -233,18 +256,22 @@ def test_updates_of_two_clients_at_once_are_told_apart() -> None:
     assert second.response.error_code == BAD_LEVEL
 
 
+VOTERS = QuorumMember(2), QuorumMember(1, 42, 900, 950)
+
+
 class Quorum:
     """What the shell would say of its Raft."""
 
-    def __init__(self, leader_id: int = 1) -> None:
+    def __init__(self, leader_id: int = 1, voters: tuple[QuorumMember, ...] = VOTERS) -> None:
         self.leader_id = leader_id
+        self.voters = voters
 
     def describe(self) -> QuorumView:
         return QuorumView(
             leader_id=self.leader_id,
             term=5,
             commit_height=41,
-            voters=(QuorumMember(2), QuorumMember(1, 42, 900, 950)),
+            voters=self.voters,
             observers=(QuorumMember(3, 7, 1, 1),),
         )
 
