@@ -13,7 +13,12 @@ from typing import Annotated, Any
 
 import typer
 
-from josefine_cli.cluster_local import BROKERS_MAX, LocalCluster
+from josefine_cli.cluster_local import (
+    BROKERS_MAX,
+    DEFAULT_DIRECTORY,
+    LocalCluster,
+    command_for,
+)
 from josefine_cli.cluster_moves import elect, reassign, remove
 from josefine_cli.cluster_view import (
     Survey,
@@ -27,7 +32,6 @@ from josefine_cli.cluster_view import (
     take_survey,
 )
 from josefine_cli.cluster_where import (
-    DEFAULT_DIRECTORY,
     Admin,
     AsJson,
     BrokerId,
@@ -45,7 +49,6 @@ app = typer.Typer(
 )
 
 DEFAULT_BROKERS = 3
-DEFAULT_PORT = 9092
 SHOWN_DIGEST = 8
 
 app.command()(reassign)
@@ -57,7 +60,11 @@ app.command()(remove)
 def up(
     brokers: Annotated[
         int | None,
-        typer.Option(min=1, max=BROKERS_MAX, help="How many; default: as before, or 3."),
+        typer.Option(
+            min=1,
+            max=BROKERS_MAX,
+            help="How many in all; default: as before, or 3. New ones get new numbers.",
+        ),
     ] = None,
     directory: Directory = DEFAULT_DIRECTORY,
     port: Annotated[
@@ -76,16 +83,15 @@ def up(
     count = brokers or before or DEFAULT_BROKERS
     if count < before:
         raise UsageError(
-            f"there are {before} brokers in {directory}: 'josefine cluster remove' takes one out"
+            f"there are {before} brokers in {directory}:"
+            f" {command_for('remove N', directory)} takes one out"
         )
     old = sorted(cluster.brokers)
     stopped = [id_ for id_ in old if id_ not in cluster.running]
-    if port is None:
-        port_1 = cluster.brokers[1].port if before else DEFAULT_PORT
-    else:
-        port_1 = port
+    if not fresh and not before:
+        raise UsageError(f"no broker is left of the cluster in {directory}: choose another one")
     if count > before:
-        cluster.add(count, port_1, fast=fast, replication=min(3, count))
+        cluster.add(count, port, fast=fast, replication=min(3, count))
     elif fast or port is not None:
         note("--fast and --port are for new brokers: those that were there keep their settings")
     try:
@@ -99,7 +105,22 @@ def up(
         broker = cluster.broker(id_)
         print(f"broker {id_} on {broker.address} (process {broker.pid}, {broker.admin_url})")
     print(f"bootstrap: {cluster.bootstrap}")
-    note(f"data and logs are in {directory}; 'josefine cluster down' stops it")
+    _note_default_copies(cluster.default_copies())
+    note(f"data and logs are in {directory}; {command_for('down', directory)} stops it")
+
+
+def _note_default_copies(copies: dict[int, int]) -> None:
+    """The first brokers of a grown cluster keep the defaults they were made with: say so."""
+    most = max(copies.values(), default=0)
+    fewer = [id_ for id_, each in copies.items() if each < most]
+    if fewer:
+        brokers = "broker" if len(fewer) == 1 else "brokers"
+        make = "makes" if len(fewer) == 1 else "make"
+        kept = copies[fewer[0]]
+        note(
+            f"{brokers} {joined(fewer)} still {make} topics with {plural(kept, 'replica')} where"
+            f" nobody says more: create them with --replication-factor {most}"
+        )
 
 
 @app.command()
@@ -161,7 +182,7 @@ def _status_json(found: Survey, wrong: list[str]) -> dict[str, Any]:
         "term": best["raft"]["term"],
         "commit": best["raft"]["commit"],
         "images_equal": found.images_equal,
-        "images_equal_at": found.common_height,
+        "images_equal_at": found.common_height if found.formed else None,
         "counts": best["counts"],
         "brokers": [
             {"id": broker["id"], "place": place(broker), "role": role(best, broker["id"])}
@@ -182,6 +203,10 @@ def _own_words(view: View | None) -> dict[str, Any]:
 def _print_status(found: Survey, wrong: list[str]) -> None:
     best, counts = found.best, found.best["counts"]
     raft = best["raft"]
+    if not found.formed:
+        for each in wrong:
+            print(f"problem: {each}")
+        return
     leader = "no controller" if raft["leader"] < 0 else f"controller {raft['leader']}"
     print(f"cluster {best['cluster_id']}: {leader}, term {raft['term']}, commit {raft['commit']}")
     rows = []
@@ -253,6 +278,9 @@ def list_partitions(
     under_replicated: Annotated[
         bool, typer.Option("--under-replicated", help="Only those with too few in sync.")
     ] = False,
+    broker: Annotated[
+        int | None, typer.Option(help="Only those with a replica there.", metavar="BROKER")
+    ] = None,
     directory: Directory = DEFAULT_DIRECTORY,
     admin: Admin = None,
     as_json: AsJson = False,
@@ -264,6 +292,8 @@ def list_partitions(
         found = [each for each in found if each["topic"] == topic]
         if not found:
             raise UsageError(f"topic '{topic}' does not exist")
+    if broker is not None:
+        found = [each for each in found if broker in each["replicas"]]
     if under_replicated:
         found = [each for each in found if each["under_replicated"]]
     if as_json:

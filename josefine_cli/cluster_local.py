@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -21,8 +22,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from josefine_cli.cluster_view import ask
 from josefine_cli.errors import UsageError, UserError
+from josefine_cli.output import note
 
+DEFAULT_DIRECTORY = Path("data/cluster")
+DEFAULT_PORT = 9092
 STATE_FILE = "cluster.json"
 STATE_VERSION = 1
 HOST = "127.0.0.1"
@@ -30,6 +35,8 @@ RAFT_PORT_STEP, ADMIN_PORT_STEP = 100, 200
 """Broker 1 serves clients on PORT, Raft on PORT + 100, health on PORT + 200; broker 2 follows."""
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
+SILENT_S = 3.0
+"""Who waits longer than this for a broker is told for what."""
 POLL_S = 0.05
 BROKERS_MAX = 64
 COMMAND = "from josefine_cli.main import main; main()"
@@ -60,12 +67,31 @@ class LocalBroker:
         return f"http://{HOST}:{self.admin_port}"
 
 
-class LocalCluster:
-    """The cluster in one directory. Raises UserError and UsageError with a sentence."""
+def command_for(verb: str, directory: Path) -> str:
+    """`josefine cluster VERB` for the cluster of this directory, quoted, for a sentence."""
+    where = "" if directory == DEFAULT_DIRECTORY else f" -d {shlex.quote(str(directory))}"
+    return f"'josefine cluster {verb}{where}'"
 
-    def __init__(self, directory: Path, brokers: Iterable[LocalBroker] = ()) -> None:
+
+class LocalCluster:
+    """The cluster in one directory. Raises UserError and UsageError with a sentence.
+
+    `highest` is the highest number a broker ever had: a removed one leaves its directory behind,
+    and nobody takes its number. `first_port` is broker 1's, there or not; 0: any free ones.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        brokers: Iterable[LocalBroker] = (),
+        *,
+        first_port: int | None = None,
+        highest: int = 0,
+    ) -> None:
         self.directory = directory
         self.brokers = {each.id: each for each in brokers}
+        self.first_port = first_port
+        self.highest = max([highest, *self.brokers])
 
     @classmethod
     def load(cls, directory: Path) -> LocalCluster:
@@ -76,13 +102,16 @@ class LocalCluster:
             if plain["version"] != STATE_VERSION:
                 raise ValueError(f"version {plain['version']}, known is {STATE_VERSION}")
             brokers = [LocalBroker(**each) for each in plain["brokers"]]
+            first_port, highest = plain.get("first_port"), plain.get("highest")
         except FileNotFoundError:
-            raise UsageError(
-                f"no cluster in {directory}: 'josefine cluster up' makes one"
-            ) from None
+            raise no_cluster(directory) from None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(f"{path} cannot be read: {error}") from error
-        return cls(directory, brokers)
+        if first_port is None and brokers:  # a file from before these were remembered
+            first_port = max(0, brokers[0].port - brokers[0].id + 1)
+        if highest is None:
+            highest = max((int(each.name[7:]) for each in _homes(directory)), default=0)
+        return cls(directory, brokers, first_port=first_port, highest=highest)
 
     @staticmethod
     def exists(directory: Path) -> bool:
@@ -92,6 +121,8 @@ class LocalCluster:
         self.directory.mkdir(parents=True, exist_ok=True)
         plain = {
             "version": STATE_VERSION,
+            "first_port": self.first_port,
+            "highest": self.highest,
             "brokers": [asdict(self.brokers[key]) for key in sorted(self.brokers)],
         }
         path = self.directory / STATE_FILE
@@ -134,12 +165,21 @@ class LocalCluster:
 
     # -- making
 
-    def add(self, count: int, first_port: int, *, fast: bool, replication: int) -> None:
-        """Lay out brokers until there are `count`: the first ones form, later ones join."""
+    def add(self, count: int, port: int | None, *, fast: bool, replication: int) -> None:
+        """Lay out brokers until there are `count`: the first ones form, later ones join.
+
+        A new one gets a number that no broker here ever had.
+        """
         old = sorted(self.brokers)
-        new = list(range(len(old) + 1, count + 1))
-        taken = {self.brokers[id_].port for id_ in old}
-        ports = _ports(new, first_port, taken)
+        new = list(range(self.highest + 1, self.highest + 1 + count - len(old)))
+        if port is None:
+            port = DEFAULT_PORT if self.first_port is None else self.first_port
+        taken = {
+            each
+            for broker in self.brokers.values()
+            for each in (broker.port, broker.raft_port, broker.admin_port)
+        }
+        ports = _ports(new, port, taken)
         for id_ in new:
             if self.home(id_).exists():
                 raise UsageError(
@@ -156,6 +196,9 @@ class LocalCluster:
             else:
                 raft = {"voters": [f"{each}@{HOST}:{self.brokers[each].raft_port}" for each in new]}
             self._write_config(id_, raft, fast=fast, replication=replication)
+        if self.first_port is None:
+            self.first_port = port
+        self.highest = max([self.highest, *new])
         self.store()
 
     def _write_config(
@@ -182,6 +225,19 @@ class LocalCluster:
         home.mkdir(parents=True, exist_ok=True)
         text = yaml.safe_dump({key: each for key, each in config.items() if each}, sort_keys=False)
         self._config(id_).write_text(text, encoding="utf-8")
+
+    def default_copies(self) -> dict[int, int]:
+        """Broker → replicas of a topic made through it when nobody says how many."""
+        import yaml
+
+        found = {}
+        for id_ in sorted(self.brokers):
+            try:
+                config = yaml.safe_load(self._config(id_).read_text(encoding="utf-8"))
+                found[id_] = int(config["topic_defaults"]["replication_factor"])
+            except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError):
+                continue  # a file that somebody changed: the broker reads it, not we
+        return found
 
     def _config(self, id_: int) -> Path:
         return self.home(id_) / "broker.yaml"
@@ -240,6 +296,7 @@ class LocalCluster:
 
     def _wait_serving(self, id_: int, process: subprocess.Popen[bytes], deadline: float) -> None:
         addresses = self.home(id_) / "data" / "broker.addresses.json"
+        told_at = time.monotonic() + SILENT_S
         while not addresses.exists():
             if process.poll() is not None:
                 raise UserError(f"broker {id_} did not start: {self._last_words(id_)}")
@@ -248,7 +305,18 @@ class LocalCluster:
                     f"broker {id_} does not serve after {START_TIMEOUT_S:g} s: "
                     f"{self._last_words(id_)} (see {self.log_file(id_)})"
                 )
+            if time.monotonic() > told_at:
+                told_at = deadline + 1.0
+                note(f"broker {id_} does not serve yet: {self._waits_for(id_)}")
             time.sleep(POLL_S)
+
+    def _waits_for(self, id_: int) -> str:
+        """What a starting broker says it waits for; it answers before it serves."""
+        with contextlib.suppress(UserError):
+            waits_for = ask(self.brokers[id_].admin_url, "/cluster").get("waits_for")
+            if waits_for:
+                return str(waits_for)
+        return self._last_words(id_)
 
     def _last_words(self, id_: int) -> str:
         lines = self.log_file(id_).read_text(errors="replace").splitlines()
@@ -292,6 +360,16 @@ class LocalCluster:
         self.store()
 
 
+def no_cluster(directory: Path) -> UsageError:
+    """There is no state file in this directory."""
+    return UsageError(f"no cluster in {directory}: {command_for('up', directory)} makes one")
+
+
+def _homes(directory: Path) -> list[Path]:
+    """The directories of brokers that are or were there."""
+    return [each for each in directory.glob("broker-*") if each.name[7:].isdecimal()]
+
+
 def _ports(ids: Sequence[int], first_port: int, taken: set[int]) -> dict[int, tuple[int, int, int]]:
     """(client, raft, admin) port per broker; 0 as the first means any free ones."""
     if first_port == 0:
@@ -306,7 +384,12 @@ def _ports(ids: Sequence[int], first_port: int, taken: set[int]) -> dict[int, tu
         port = first_port + id_ - 1
         if port + ADMIN_PORT_STEP > 65_535:
             raise UsageError(f"--port {first_port} leaves no room below 65536 for broker {id_}")
-        if port in taken:
-            raise UsageError(f"port {port} is that of another broker of this cluster")
-        chosen[id_] = (port, port + RAFT_PORT_STEP, port + ADMIN_PORT_STEP)
+        mine = (port, port + RAFT_PORT_STEP, port + ADMIN_PORT_STEP)
+        for number in mine:
+            if number in taken:
+                raise UsageError(
+                    f"port {number} is another broker's of this cluster: choose another --port"
+                )
+        taken |= set(mine)
+        chosen[id_] = mine
     return chosen

@@ -15,8 +15,8 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient
 from josefine_broker.client.replicas import PREFERRED, UNCLEAN, Errors, Move
+from josefine_cli.cluster_local import DEFAULT_DIRECTORY, command_for
 from josefine_cli.cluster_where import (
-    DEFAULT_DIRECTORY,
     AsJson,
     Bootstrap,
     BrokerId,
@@ -26,6 +26,8 @@ from josefine_cli.cluster_where import (
 )
 from josefine_cli.errors import EXIT_FAILURE, UsageError
 from josefine_cli.output import connect, plural, print_json, print_table
+
+SHOWN_TOPICS = 5
 
 Where = Annotated[
     str, typer.Argument(help="A topic, or one of its partitions.", metavar="TOPIC[:PARTITION]")
@@ -112,7 +114,12 @@ def remove(
     """Take a broker out of the cluster for good; move its partitions away first (reassign)."""
     where = bootstrap_of(bootstrap, directory)
     with connect(where) as client:
-        client.remove_broker(broker)
+        try:
+            client.remove_broker(broker)
+        except KafkaError as error:
+            hint = command_for(f"partitions --broker {broker}", directory)
+            lists = f"; {hint} lists them" if bootstrap is None else ""
+            raise _with_topics(error, client, broker, lists) from error
     cluster = local_cluster(directory) if bootstrap is None else None
     if cluster is not None and broker in cluster.brokers:
         cluster.stop([broker])
@@ -121,6 +128,22 @@ def remove(
         print_json({"removed": broker})
     else:
         print(f"removed broker {broker}; its process has nothing to do here any more")
+
+
+def _with_topics(error: KafkaError, client: BlockingClient, broker: int, hint: str) -> KafkaError:
+    """A refusal that names what the broker holds, so that one knows what to move."""
+    if error.code is not ErrorCode.invalid_request:
+        return error
+    held = sorted(
+        topic.name
+        for topic in client.metadata().topics.values()
+        if any(broker in each.replicas for each in topic.partitions.values())
+    )
+    if not held:
+        return error
+    more = f" and {len(held) - SHOWN_TOPICS} more" if len(held) > SHOWN_TOPICS else ""
+    names = f"{', '.join(held[:SHOWN_TOPICS])}{more}"
+    return KafkaError(error.code, f"{error.message} ({names}{hint})")
 
 
 def _parse_brokers(text: str) -> tuple[int, ...]:

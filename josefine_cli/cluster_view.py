@@ -18,6 +18,7 @@ from typing import Any
 
 from josefine_cli.errors import UserError
 
+DEFAULT_ADMIN = "http://127.0.0.1:9644"
 ASK_TIMEOUT_S = 3.0
 COMPARE_S = 3.0
 """How long views are taken again while the images stand at different heights."""
@@ -44,6 +45,11 @@ class Survey:
         return max(known, key=lambda each: (each["raft"]["term"], each["raft"]["commit"]))
 
     @property
+    def formed(self) -> bool:
+        """Whether any of them knows of a cluster: its first block carries the id."""
+        return bool(self.best["cluster_id"])
+
+    @property
     def answering(self) -> set[int]:
         return {id_ for id_, view in self.views.items() if view is not None}
 
@@ -60,9 +66,11 @@ class Survey:
 
     @property
     def images_equal(self) -> bool | None:
-        """None: they were never seen at one height."""
+        """None: they were never seen at one height, or there is no cluster yet."""
         height = self.common_height
-        return None if height is None else len(set(self.digests[height].values())) == 1
+        if height is None or not self.formed:
+            return None
+        return len(set(self.digests[height].values())) == 1
 
 
 def ask(url: str, path: str) -> dict[str, Any]:
@@ -97,6 +105,8 @@ def ask_first(urls: Sequence[str], path: str) -> dict[str, Any]:
         except UserError as error:
             failure = failure or error
     assert failure is not None, "there is an address to ask"
+    if list(urls) == [DEFAULT_ADMIN]:
+        raise UserError(f"{failure}; --admin URL asks a broker elsewhere") from failure
     raise failure
 
 
@@ -171,6 +181,8 @@ def role(view: View, broker_id: int) -> str:
 def problems(found: Survey) -> list[str]:
     """What is wrong, one sentence each; empty while all is well."""
     best = found.best
+    if not found.formed:
+        return [_not_formed(id_, view) for id_, view in _known(found)]
     said = []
     for broker in best["brokers"]:
         id_ = broker["id"]
@@ -191,6 +203,11 @@ def problems(found: Survey) -> list[str]:
             noun = "partition" if counts[name] == 1 else "partitions"
             said.append(f"{counts[name]} {noun} {words}")
     return said
+
+
+def _not_formed(id_: int, view: View) -> str:
+    waits_for = view["waits_for"] or "it serves nobody"
+    return f"broker {id_} is in no cluster yet: {waits_for}"
 
 
 def _disagreements(found: Survey) -> list[str]:

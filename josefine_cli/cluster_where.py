@@ -11,12 +11,10 @@ from typing import Annotated
 
 import typer
 
-from josefine_cli.cluster_local import LocalCluster
+from josefine_cli.cluster_local import DEFAULT_DIRECTORY, LocalCluster, no_cluster
+from josefine_cli.cluster_view import DEFAULT_ADMIN
 from josefine_cli.errors import UsageError
 from josefine_cli.output import BOOTSTRAP_HELP, DEFAULT_BOOTSTRAP, JSON_HELP
-
-DEFAULT_DIRECTORY = Path("data/cluster")
-DEFAULT_ADMIN = "http://127.0.0.1:9644"
 
 Directory = Annotated[
     Path, typer.Option("--directory", "-d", help="Where 'up' keeps a local cluster.")
@@ -31,7 +29,8 @@ Bootstrap = Annotated[
         "--bootstrap",
         "-b",
         envvar="JOSEFINE_BOOTSTRAP",
-        help=f"{BOOTSTRAP_HELP} Default: a local cluster's.",
+        help=f"{BOOTSTRAP_HELP} Default: those of the local cluster in {DEFAULT_DIRECTORY}, if "
+        f"there is one, else {DEFAULT_BOOTSTRAP}.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
@@ -46,7 +45,7 @@ def admin_urls(admin: str | None, directory: Path) -> list[str]:
     return [DEFAULT_ADMIN] if cluster is None else cluster.admin_urls
 
 
-def bootstrap_of(bootstrap: str | None, directory: Path) -> str:
+def bootstrap_of(bootstrap: str | None, directory: Path = DEFAULT_DIRECTORY) -> str:
     """Whom to ask as a Kafka client. Raises UsageError."""
     if bootstrap is not None:
         return bootstrap
@@ -57,7 +56,13 @@ def bootstrap_of(bootstrap: str | None, directory: Path) -> str:
 def local_cluster(directory: Path) -> LocalCluster | None:
     """The local cluster there, None where nobody named one. Raises UsageError."""
     if LocalCluster.exists(directory):
-        return LocalCluster.load(directory)
+        cluster = LocalCluster.load(directory)
+        if not cluster.brokers:
+            raise UsageError(
+                f"no broker is left of the cluster in {directory}: name one of another cluster,"
+                " with --admin or --bootstrap"
+            )
+        return cluster
     if directory != DEFAULT_DIRECTORY:
-        raise UsageError(f"no cluster in {directory}: 'josefine cluster up' makes one")
+        raise no_cluster(directory)
     return None

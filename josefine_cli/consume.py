@@ -24,10 +24,9 @@ from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient
 from josefine_broker.client.operations import partition_error
 from josefine_broker.records.batch import iter_batches, verify
 from josefine_broker.records.reader import Record, read_records
+from josefine_cli.cluster_where import Bootstrap, bootstrap_of
 from josefine_cli.errors import UsageError, UserError
 from josefine_cli.output import (
-    BOOTSTRAP_HELP,
-    DEFAULT_BOOTSTRAP,
     connect,
     iso_time,
     note,
@@ -75,9 +74,7 @@ def consume(
     output_format: Annotated[
         OutputFormat, typer.Option("--format", "-f", help="What a line of the output is.")
     ] = OutputFormat.VALUE,
-    bootstrap: Annotated[
-        str, typer.Option("--bootstrap", "-b", envvar="JOSEFINE_BOOTSTRAP", help=BOOTSTRAP_HELP)
-    ] = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="The same as --format json: one object per record.")
     ] = False,
@@ -94,7 +91,7 @@ def consume(
     if sys.stdout is None:  # closed by whoever started this: typeshed does not know
         raise UserError("stdout is closed: there is nowhere to print records to")
     write = _writer(OutputFormat.JSON if as_json else output_format)
-    with connect(bootstrap) as client:
+    with connect(bootstrap_of(bootstrap)) as client:
         tps = _partitions(client, topic, chosen)
         earliest = {tp: at.offset for tp, at in _listed(client, tps, EARLIEST).items()}
         latest = {tp: at.offset for tp, at in _listed(client, tps, LATEST).items()}

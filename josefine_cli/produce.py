@@ -26,11 +26,10 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingProducer
 from josefine_broker.client.producing import Delivered
 from josefine_broker.records.compression import Compression
+from josefine_cli.cluster_where import Bootstrap, bootstrap_of
 from josefine_cli.errors import EXIT_SIGNAL, UsageError, UserError
 from josefine_cli.lines import lines_and_pauses
 from josefine_cli.output import (
-    BOOTSTRAP_HELP,
-    DEFAULT_BOOTSTRAP,
     connect,
     note,
     plural,
@@ -121,9 +120,7 @@ def produce(
     compression: Annotated[
         CompressionName, typer.Option("--compression", "-z", help="Of the batches.")
     ] = CompressionName.NONE,
-    bootstrap: Annotated[
-        str, typer.Option("--bootstrap", "-b", envvar="JOSEFINE_BOOTSTRAP", help=BOOTSTRAP_HELP)
-    ] = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON for scripts; input is --format's.")
     ] = False,
@@ -137,7 +134,7 @@ def produce(
         raise UsageError("--key-separator is a text for --format lines")
     parse = _parser(input_format, key_separator)
     extra = _parse_headers(header)
-    with connect(bootstrap) as client, _Source(file) as source, StopSignals() as stop:
+    with connect(bootstrap_of(bootstrap)) as client, _Source(file) as source, StopSignals() as stop:
         client.partition_count(topic)
         producer = BlockingProducer(
             client,

@@ -18,10 +18,9 @@ from josefine_broker.client.admin import BROKER_DEFAULT
 from josefine_broker.client.cluster import TopicMetadata
 from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient, NewTopic
 from josefine_broker.client.operations import partition_error
+from josefine_cli.cluster_where import Bootstrap, bootstrap_of
 from josefine_cli.errors import UsageError
 from josefine_cli.output import (
-    BOOTSTRAP_HELP,
-    DEFAULT_BOOTSTRAP,
     JSON_HELP,
     connect,
     note,
@@ -37,9 +36,6 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Bootstrap = Annotated[
-    str, typer.Option("--bootstrap", "-b", envvar="JOSEFINE_BOOTSTRAP", help=BOOTSTRAP_HELP)
-]
 AsJson = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
 Name = Annotated[str, typer.Argument(help="The topic.")]
 Names = Annotated[list[str], typer.Argument(help="One or more topics.")]
@@ -62,7 +58,7 @@ def create(
     if_not_exists: Annotated[
         bool, typer.Option("--if-not-exists", help="Succeed when the topic is there already.")
     ] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a topic."""
@@ -72,7 +68,7 @@ def create(
         BROKER_DEFAULT if replication_factor is None else replication_factor,
         _parse_configs(config),
     )
-    with connect(bootstrap) as client:
+    with connect(bootstrap_of(bootstrap)) as client:
         created = True
         try:
             client.create_topics([topic])
@@ -93,11 +89,11 @@ def create(
 @app.command("list")
 def list_topics(
     internal: Annotated[bool, typer.Option("--internal", help="Internal topics, too.")] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
     as_json: AsJson = False,
 ) -> None:
     """List the topics."""
-    with connect(bootstrap) as client:
+    with connect(bootstrap_of(bootstrap)) as client:
         found = client.metadata().topics.values()
     topics = sorted((t for t in found if internal or not t.is_internal), key=lambda t: t.name)
     if as_json:
@@ -115,11 +111,11 @@ def describe(
     all_configs: Annotated[
         bool, typer.Option("--all-configs", help="Configurations left at their default, too.")
     ] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
     as_json: AsJson = False,
 ) -> None:
     """Show partitions, offsets and configuration of topics."""
-    with connect(bootstrap) as client:
+    with connect(bootstrap_of(bootstrap)) as client:
         described = [_description(client, name, all_configs) for name in names]
     if as_json:
         print_json(described[0] if len(described) == 1 else described)
@@ -144,7 +140,7 @@ def alter(
         list[str] | None,
         typer.Option("--reset-config", metavar="KEY", help="Back to the default; repeatable."),
     ] = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
     as_json: AsJson = False,
 ) -> None:
     """Add partitions, set or reset configurations."""
@@ -152,7 +148,7 @@ def alter(
     changes |= dict.fromkeys(reset_config or (), None)
     if partitions is None and not changes:
         raise UsageError("nothing to alter: give --partitions, --config or --reset-config")
-    with connect(bootstrap) as client:
+    with connect(bootstrap_of(bootstrap)) as client:
         _check_names(client, name, reset_config or ())
         if changes:
             client.alter_configs({name: changes})
@@ -173,14 +169,14 @@ def delete(
     if_exists: Annotated[
         bool, typer.Option("--if-exists", help="Succeed when a topic is not there.")
     ] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
     as_json: AsJson = False,
 ) -> None:
     """Delete topics and all their records."""
     if not yes:
         _ask_to_delete(names)
     deleted = []
-    with connect(bootstrap) as client:
+    with connect(bootstrap_of(bootstrap)) as client:
         for name in names:
             try:
                 client.delete_topics([name])

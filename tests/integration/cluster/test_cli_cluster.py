@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from josefine_cli.cluster_local import LocalCluster
 from tests.support.cli import Done, josefine, josefine_process
 from tests.support.waiting import wait_until
 
@@ -120,7 +121,41 @@ def test_brokers_are_listed_with_their_share(local: Local) -> None:
     assert [each["id"] for each in brokers] == [1, 2, 3]
     assert sum(each["leads"] for each in brokers) == len(local.json("partitions"))
     assert min(each["copies"] for each in brokers) >= 3
+    held = local.json("partitions", "--broker", "2")
+    assert len(held) == brokers[1]["copies"]
+    assert all(2 in each["replicas"] for each in held)
     assert "no under-replicated partitions" in local.run("partitions", "--under-replicated").out
+
+
+def test_a_refused_removal_names_the_topics_that_are_in_the_way(local: Local) -> None:
+    local.create("in-the-way", 1)
+    local.wait_well()
+
+    done = local.run("remove", "2")
+
+    assert done.code == 1
+    assert "broker 2 holds replicas of" in done.err
+    assert "in-the-way" in done.err
+    assert f"'josefine cluster partitions --broker 2 -d {local.directory}' lists them" in done.err
+
+
+def test_before_the_cluster_is_formed_status_says_what_a_broker_waits_for(tmp_path: Path) -> None:
+    """One of three voters, alone: controller, id and images are still to come."""
+    LocalCluster(tmp_path).add(3, 0, fast=True, replication=3)
+    local = Local(tmp_path)
+    restart = josefine_process("", "cluster", "restart", "1", "-d", str(tmp_path))
+    try:
+        wait_until(lambda: "no cluster yet" in local.run("status").out, 50, "an answer of broker 1")
+        done = local.run("status")
+        told = local.json("status")
+    finally:
+        local.run("kill", "1")
+        _, err = restart.communicate(timeout=START_TIMEOUT_S)
+
+    assert done.code == 1
+    assert done.out.startswith("problem: broker 1 is in no cluster yet: waiting for ")
+    assert (told["images_equal"], told["images_equal_at"]) == (None, None)
+    assert "broker 1 did not start" in err
 
 
 def test_chain_is_drawn_and_told(local: Local) -> None:
@@ -147,7 +182,8 @@ def test_chain_is_drawn_and_told(local: Local) -> None:
         (("elect", "t", "--preferred", "--unclean"), "exclude each other"),
         (("partitions", "--topic", "nowhere"), "topic 'nowhere' does not exist"),
         (("remove", "9"), "no broker 9"),
-        (("up", "--brokers", "2"), "'josefine cluster remove' takes one out"),
+        (("up", "--brokers", "2"), "'josefine cluster remove N -d "),
+        (("partitions", "--broker", "x"), "invalid value for '--broker'"),
     ],
 )
 def test_misuse_is_one_sentence(local: Local, arguments: tuple[str, ...], said: str) -> None:
@@ -163,7 +199,7 @@ def test_a_directory_without_a_cluster_is_told(tmp_path: Path) -> None:
     for verb in ("down", "status", "chain", "brokers"):
         done = nowhere.run(verb)
         assert done.code == 2
-        assert "'josefine cluster up' makes one" in done.err
+        assert f"'josefine cluster up -d {nowhere.directory}' makes one" in done.err
 
 
 def test_a_broker_that_cannot_start_is_quoted_and_only_it_is_taken_back(tmp_path: Path) -> None:
@@ -212,5 +248,14 @@ def test_one_broker_grows_to_three_voters_and_gives_one_up(tmp_path: Path) -> No
         local.wait_well()
         assert len(local.bootstrap.split(",")) == 2
         assert "there is no broker 3" in local.run("kill", "3").err
+
+        local.start("up", "--brokers", "3")
+        wait_until(lambda: roles() == ["controller", "voter", "voter"], 60, "three voters again")
+        assert [each["id"] for each in local.json("brokers")] == [1, 2, 4]
+        assert local.run("remove", "1").code == 0
+        wait_until(lambda: len(local.json("brokers")) == 2, 60, "a cluster without broker 1")
+        local.run("down")
+        assert "broker 4 on" in local.start("up")
+        local.wait_well()
     finally:
         local.run("down")

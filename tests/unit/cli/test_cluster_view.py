@@ -102,3 +102,12 @@ def test_a_broker_that_listens_everywhere_is_asked_where_its_clients_find_it() -
     named = {"admin": "http://a:1", "endpoints": endpoints}
     assert admin_url(named) == "http://a:1"
     assert admin_url({"admin": None, "endpoints": endpoints}) is None
+
+
+def test_before_the_cluster_is_formed_each_broker_says_what_it_waits_for() -> None:
+    waiting = view(1, height=0, leader=-1) | {"cluster_id": "", "waits_for": "a majority"}
+    found = Survey(views={1: waiting})
+    found.add(waiting)
+
+    assert problems(found) == ["broker 1 is in no cluster yet: a majority"]
+    assert found.images_equal is None

@@ -1,0 +1,175 @@
+"""The state file of a local cluster: numbers, ports, and the sentences that name its directory."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from josefine_cli import cluster_local
+from josefine_cli.cluster import _note_default_copies
+from josefine_cli.cluster_local import DEFAULT_DIRECTORY, LocalCluster, command_for
+from josefine_cli.cluster_where import admin_urls, bootstrap_of
+from josefine_cli.errors import UsageError
+from josefine_cli.main import run
+
+
+def laid_out(directory: Path, count: int, port: int | None = None) -> LocalCluster:
+    """A cluster none of whose brokers was ever started."""
+    cluster = LocalCluster(directory)
+    cluster.add(count, port, fast=False, replication=min(3, count))
+    return LocalCluster.load(directory)
+
+
+def grown(cluster: LocalCluster, count: int, port: int | None = None) -> list[int]:
+    cluster.add(count, port, fast=False, replication=min(3, count))
+    return sorted(LocalCluster.load(cluster.directory).brokers)
+
+
+def test_a_new_broker_gets_a_number_that_none_ever_had(tmp_path: Path) -> None:
+    cluster = laid_out(tmp_path, 3)
+    cluster.forget(3)
+
+    assert grown(LocalCluster.load(tmp_path), 3) == [1, 2, 4]
+    assert (tmp_path / "broker-3").exists()
+    assert LocalCluster.load(tmp_path).broker(4).port == 9095
+
+
+def test_a_cluster_without_broker_1_grows_from_its_first_port(tmp_path: Path) -> None:
+    cluster = laid_out(tmp_path, 4, 7000)
+    cluster.forget(1)
+
+    assert grown(LocalCluster.load(tmp_path), 4) == [2, 3, 4, 5]
+    found = LocalCluster.load(tmp_path).broker(5)
+    assert (found.port, found.raft_port, found.admin_port) == (7004, 7104, 7204)
+
+
+def test_a_file_without_first_port_and_highest_is_still_read(tmp_path: Path) -> None:
+    """Broker 4 was removed before the file remembered numbers: its directory tells."""
+    cluster = laid_out(tmp_path, 4, 7000)
+    cluster.forget(1)
+    cluster.forget(4)
+    path = tmp_path / "cluster.json"
+    plain = json.loads(path.read_text())
+    del plain["first_port"], plain["highest"]
+    path.write_text(json.dumps(plain))
+
+    assert grown(LocalCluster.load(tmp_path), 3) == [2, 3, 5]
+    assert LocalCluster.load(tmp_path).broker(5).port == 7004
+
+
+def test_a_cluster_on_any_free_ports_grows_on_free_ports(tmp_path: Path) -> None:
+    assert grown(laid_out(tmp_path, 1, 0), 3) == [1, 2, 3]
+    assert LocalCluster.load(tmp_path).first_port == 0
+
+
+def test_no_port_of_another_broker_is_taken(tmp_path: Path) -> None:
+    cluster = laid_out(tmp_path, 1, 7000)
+
+    with pytest.raises(UsageError, match="port 7100 is another broker's"):
+        cluster.add(2, 7099, fast=False, replication=1)
+
+
+def test_a_cluster_without_brokers_is_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    laid_out(tmp_path, 1).forget(1)
+
+    for verb in ("status", "up", "brokers"):
+        assert run(["cluster", verb, "-d", str(tmp_path)]) == 2
+        assert f"no broker is left of the cluster in {tmp_path}" in capsys.readouterr().err
+
+
+def test_who_names_no_broker_means_the_local_cluster_in_the_default_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert bootstrap_of(None) == "127.0.0.1:9092"
+
+    laid_out(DEFAULT_DIRECTORY, 2, 7000)
+
+    assert bootstrap_of(None) == "127.0.0.1:7000,127.0.0.1:7001"
+    assert bootstrap_of("b:1") == "b:1"
+    assert admin_urls(None, DEFAULT_DIRECTORY) == ["http://127.0.0.1:7200", "http://127.0.0.1:7201"]
+
+
+@pytest.mark.parametrize("verb", [("topics", "list"), ("produce", "t"), ("consume", "t")])
+def test_topics_produce_and_consume_try_every_broker_of_the_local_cluster(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    verb: tuple[str, ...],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("JOSEFINE_BOOTSTRAP", raising=False)
+    laid_out(DEFAULT_DIRECTORY, 2, 1)
+
+    assert run(verb) == 1
+
+    said = capsys.readouterr().err
+    assert "127.0.0.1:1 (" in said
+    assert "127.0.0.1:2 (" in said
+    assert said.count("\n") == 1
+
+
+def test_hints_carry_the_directory_unless_it_is_the_default() -> None:
+    assert command_for("down", DEFAULT_DIRECTORY) == "'josefine cluster down'"
+    assert command_for("down", Path("data/two")) == "'josefine cluster down -d data/two'"
+
+
+def test_no_cluster_there_is_said_with_its_directory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for verb in ("down", "status"):
+        assert run(["cluster", verb, "-d", str(tmp_path)]) == 2
+        assert f"'josefine cluster up -d {tmp_path}' makes one" in capsys.readouterr().err
+
+
+def test_brokers_that_keep_smaller_defaults_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = laid_out(tmp_path, 1, 7000)
+    cluster.add(3, None, fast=False, replication=3)
+    _note_default_copies(cluster.default_copies())
+    assert capsys.readouterr().err == (
+        "broker 1 still makes topics with 1 replica where nobody says more:"
+        " create them with --replication-factor 3\n"
+    )
+
+    cluster.forget(1)
+    _note_default_copies(cluster.default_copies())
+    assert capsys.readouterr().err == ""
+
+
+def test_a_long_start_says_what_it_waits_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One of three voters never serves: its own words are the reason."""
+    monkeypatch.setattr(cluster_local, "SILENT_S", 0.0)
+    monkeypatch.setattr(cluster_local, "START_TIMEOUT_S", 5.0)
+    cluster = laid_out(tmp_path, 3, 0)
+
+    with pytest.raises(Exception, match="broker 1 does not serve after 5 s"):
+        cluster.start([1])
+
+    assert capsys.readouterr().err.startswith("broker 1 does not serve yet: ")
+
+
+def test_without_a_cluster_status_names_the_option_for_the_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with socket.socket() as closed:  # bound and not listening: it refuses
+        closed.bind(("127.0.0.1", 0))
+        nowhere = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        monkeypatch.setattr("josefine_cli.cluster_where.DEFAULT_ADMIN", nowhere)
+        monkeypatch.setattr("josefine_cli.cluster_view.DEFAULT_ADMIN", nowhere)
+        assert run(["cluster", "status"]) == 1
+
+    said = capsys.readouterr().err
+    assert said == (
+        f"error: no broker answers at {nowhere}: connection refused;"
+        " --admin URL asks a broker elsewhere\n"
+    )
