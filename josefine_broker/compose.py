@@ -153,6 +153,13 @@ def stored_voters(config: BrokerConfig, voters: Collection[int]) -> str:
     return f"{waits} to elect a leader"
 
 
+def no_controller(voters: Collection[int], there: int) -> str:
+    """Why nothing is decided, where so many of the voters are there."""
+    return (
+        f"no controller: {there} of the voters {_ids(voters)} {'is' if there == 1 else 'are'} there"
+    )
+
+
 def _ids(brokers: Iterable[int]) -> str:
     return ", ".join(map(str, sorted(brokers)))
 

@@ -20,6 +20,7 @@ from josefine_broker.base.ports import Clock
 from josefine_broker.compose import (
     controller_config,
     initial_voters,
+    no_controller,
     other_cluster,
     raft_address,
     stored_voters,
@@ -111,6 +112,7 @@ class Membership:
         self.quorum = Quorum(self.raft_host, clock)
         self.controlling = Controlling(ctx, controller_config(config), self.quorum.change_members)
         ctx.quorum = self.quorum
+        ctx.why_no_controller = self.why_no_controller
 
     def _new_transport(self, rng: Random) -> RaftTransport:
         return RaftTransport(
@@ -263,6 +265,18 @@ class Membership:
             seeds = ", ".join(str(each) for each in self._config.raft.seeds)
             return f"waiting for a cluster to join at {seeds}"
         return stored_voters(self._config, status.members.voters)
+
+    def why_no_controller(self) -> str:
+        """As a sentence, with the voters that this broker reaches; empty: there is one."""
+        status = self.raft_host.status()
+        if status.leader is not None:
+            return ""
+        reached = [
+            each
+            for each in status.members.voters
+            if each == status.node_id or self.transport.is_connected(each)
+        ]
+        return no_controller(status.members.voters, len(reached))
 
     # -- what Raft does with this broker
 

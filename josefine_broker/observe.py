@@ -33,7 +33,8 @@ def health_checks(
             return Check(ok=False, detail=f"raft stopped: {raft_host.failure}")
         status = raft_host.status()
         if status.leader is None:
-            return Check(ok=False, detail=f"no raft leader in term {status.term}")
+            why = membership.why_no_controller()
+            return Check(ok=False, detail=f"no raft leader in term {status.term}: {why}")
         return Check(ok=True, detail=f"raft leader {status.leader} in term {status.term}")
 
     def cluster() -> Check:

@@ -6,7 +6,7 @@ which alone decides between a pause and giving up; what is known of the cluster 
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
@@ -26,6 +26,9 @@ from josefine_broker.wire import apis
 from josefine_broker.wire import entities as e
 
 T = TypeVar("T")
+
+ANSWER_SLACK_MS = 1_000
+"""On top of the timeout that a request carries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +60,18 @@ class Outcome:
 
 
 def ask(attempts: Attempts, call: Call) -> Operation[tuple[Any, int]]:
-    """One request, tried until it is answered. Returns (response, now_ms)."""
+    """One request, tried until it is answered. Returns (response, now_ms).
+
+    A broker that is told how long it may take answers when that is over, which is our deadline: its
+    reason is waited for a moment longer.
+    """
     while True:
-        resumed = yield Exchange(calls=(call,), deadline_ms=attempts.deadline_ms)
+        now, deadline_ms = call, attempts.deadline_ms
+        if hasattr(call.request, "timeout_ms"):
+            left_ms = max(0, deadline_ms - attempts.resume_ms)
+            now = replace(call, request=replace(call.request, timeout_ms=left_ms))
+            deadline_ms += ANSWER_SLACK_MS
+        resumed = yield Exchange(calls=(now,), deadline_ms=deadline_ms)
         (reply,) = resumed.replies
         if not isinstance(reply, Unanswered):
             return reply, resumed.now_ms

@@ -41,6 +41,16 @@ def _whole(response: Any) -> KafkaError | None:
     return KafkaError(code, message or code.name.replace("_", " "))
 
 
+def _not_elected(response: e.elect_leaders.ElectLeadersResponse) -> KafkaError | None:
+    """The whole's error; its words are with the partitions."""
+    error = _whole(response)
+    if error is None:
+        return None
+    told = (p for topic in response.replica_election_results for p in topic.partition_result)
+    said = next((each.error_message for each in told if each.error_code is error.code), None)
+    return KafkaError(error.code, said or error.message)
+
+
 def _outcome(tp: TopicPartition, code: ErrorCode, message: str | None) -> KafkaError | None:
     return None if code is ErrorCode.none else partition_error(tp, code, message)
 
@@ -123,7 +133,7 @@ def elect_leaders(
     while True:
         yield from refresh(session, attempts, ())
         response, now_ms = yield from ask(attempts, call)
-        error = _whole(response)
+        error = _not_elected(response)
         if error is None:
             break
         yield attempts.after(error, now_ms)

@@ -84,12 +84,12 @@ class Attempts:
 
     __slots__ = (
         "_count",
-        "_resume_ms",
         "_session",
         "_started_ms",
         "_unknown_is_final",
         "_what",
         "deadline_ms",
+        "resume_ms",
     )
 
     def __init__(
@@ -102,7 +102,8 @@ class Attempts:
     ) -> None:
         self._session = session
         self._started_ms = now_ms
-        self._resume_ms = now_ms
+        self.resume_ms = now_ms
+        """When the try that is under way began."""
         self._what = what
         self._unknown_is_final = unknown_is_final
         self._count = 0
@@ -119,8 +120,8 @@ class Attempts:
     def failed(self, now_ms: int) -> Pause:
         """Count one failed round; the pause that would come before the next."""
         self._count += 1
-        self._resume_ms = now_ms + backoff_ms(self._count, self._session.rng)
-        return Pause(until_ms=self._resume_ms)
+        self.resume_ms = now_ms + backoff_ms(self._count, self._session.rng)
+        return Pause(until_ms=self.resume_ms)
 
     def judge(self, error: KafkaError, now_ms: int) -> None:
         """Raise when `error` does not pass by itself, or when the next try would come too late."""
@@ -128,7 +129,7 @@ class Attempts:
             raise error
         if self._unknown_is_final and error.code in RETRIABLE_UNKNOWN:
             raise error
-        if self._resume_ms < self._give_up_ms(error.code):
+        if self.resume_ms < self._give_up_ms(error.code):
             return
         raise KafkaError(error.code, self._last_word(error, now_ms)) from error
 

@@ -145,7 +145,7 @@ class AwaitProposals(Parked):
     It is parked under their origins.
     """
 
-    __slots__ = ("_build", "_proposals", "_table")
+    __slots__ = ("_because", "_build", "_proposals", "_table")
 
     def __init__(
         self,
@@ -153,8 +153,11 @@ class AwaitProposals(Parked):
         proposals: Sequence[Proposal],
         deadline_ms: int,
         build: Callable[[], object],
+        because: Callable[[], str] = str,
     ) -> None:
+        """`because` is asked at the deadline what stands in the way; empty: nobody knows."""
         super().__init__(deadline_ms)
+        self._because = because
         self._table = table
         self._proposals = proposals
         self._build = build
@@ -166,9 +169,8 @@ class AwaitProposals(Parked):
         return True
 
     def expire(self, now_ms: int) -> None:
-        error = KafkaError(
-            ErrorCode.request_timed_out, "the change was not committed within the request's timeout"
-        )
+        why = self._because() or "the change was not committed within the request's timeout"
+        error = KafkaError(ErrorCode.request_timed_out, why)
         for proposal in self._proposals:
             self._table.give_up(proposal, error)
         self.complete(self._build())

@@ -245,6 +245,8 @@ class Context:
     """Height of the last Raft block that the image holds."""
     quorum: QuorumPort | None = None
     """None: nothing is known of it (a handler without a Raft beside it)."""
+    why_no_controller: Callable[[], str] = str
+    """Why nobody decides now, as a sentence; empty while somebody leads."""
     forward: ForwardPort | None = None
     """None: this broker reaches no other."""
     partitions: dict[tuple[str, int], HostedPartition] = field(default_factory=dict)
@@ -302,7 +304,9 @@ class Context:
         """`build()` now when nothing is open, else a token that is answered by it later."""
         if all(proposal.settled for proposal in proposals):
             return build()
-        waiting = AwaitProposals(self.proposals, proposals, deadline_ms, build)
+        waiting = AwaitProposals(
+            self.proposals, proposals, deadline_ms, build, self.why_no_controller
+        )
         self.parked.park(waiting, [each.origin for each in proposals if not each.settled])
         return waiting
 

@@ -25,7 +25,8 @@ def handle(ctx: Context, info: RequestInfo, request: e.ElectLeadersRequest) -> o
     """Elect where it is needed and possible; errors are per partition."""
     term = ctx.controller_term
     if term is None:
-        raise KafkaError(ErrorCode.not_controller, f"the controller is broker {ctx.controller_id}")
+        why = ctx.why_no_controller() or f"the controller is broker {ctx.controller_id}"
+        raise KafkaError(ErrorCode.not_controller, why)
     try:
         election = ElectionType(request.election_type)
     except ValueError as error:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client import admin, groups, offsets, operations, produce
-from josefine_broker.client.effects import ANY_BROKER, CONTROLLER, Call
+from josefine_broker.client.effects import ANY_BROKER, CONTROLLER, Call, Exchange, Pause, Resumed
 from josefine_broker.client.offsets import LATEST
 from josefine_broker.client.retry import ACTIONS
 from josefine_broker.client.session import Policy
@@ -180,6 +180,32 @@ def test_topics_are_created_by_the_controller() -> None:
 
     assert driver.asked == [(apis.CREATE_TOPICS, CONTROLLER)]
     assert created["t"].partitions == 3
+
+
+def test_a_broker_that_answers_at_the_deadline_it_was_told_is_still_heard() -> None:
+    """Else its reason is lost, and it is said not to have answered."""
+    session = Driver(lambda _: None).session
+    session.connected()
+    late = e.create_topics.CreatableTopicResult(
+        name="t",
+        error_code=ErrorCode.request_timed_out,
+        error_message="no controller: 1 of the voters 1, 2, 3 is there",
+        configs=None,
+    )
+    steps = admin.create_topics(session, [admin.NewTopic("t")], False, 1_000, 31_000)
+
+    first = next(steps)
+    assert isinstance(first, Exchange)
+    assert first.calls[0].request.timeout_ms == 30_000
+    assert first.deadline_ms > 31_000
+    pause = steps.send(Resumed(5_000, (unreachable(),)))
+    assert isinstance(pause, Pause)
+    second = steps.send(Resumed(pause.until_ms))
+
+    assert isinstance(second, Exchange)
+    assert second.calls[0].request.timeout_ms == 31_000 - pause.until_ms
+    with pytest.raises(KafkaError, match=r"no controller: 1 of the voters 1, 2, 3 is there"):
+        steps.send(Resumed(31_010, (e.create_topics.CreateTopicsResponse(topics=(late,)),)))
 
 
 def test_deleting_a_topic_that_is_not_there_fails_at_once() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from josefine_broker.base.errors import ErrorCode
+import pytest
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client import operations, replicas
 from josefine_broker.client.effects import Call
@@ -52,6 +54,25 @@ def test_an_election_is_asked_of_the_controller_that_newer_metadata_names() -> N
     refused = outcome[T1]
     assert refused is not None
     assert refused.code is ErrorCode.preferred_leader_not_available
+
+
+def test_an_election_without_a_controller_says_what_the_broker_says() -> None:
+    why = "no controller: 1 of the voters 1, 2, 3 is there"
+    part = e.elect_leaders.PartitionResult(
+        partition_id=0, error_code=ErrorCode.not_controller, error_message=why
+    )
+    refused = e.elect_leaders.ElectLeadersResponse(
+        error_code=ErrorCode.not_controller,
+        replica_election_results=(
+            e.elect_leaders.ReplicaElectionResult(topic="t", partition_result=(part,)),
+        ),
+    )
+    driver = Driver(lambda call: metadata(-1) if call.api_key == apis.METADATA else refused)
+
+    with pytest.raises(KafkaError, match=why):
+        driver.run(
+            lambda t, d: replicas.elect_leaders(driver.session, replicas.PREFERRED, (T0,), t, d)
+        )
 
 
 def test_a_controller_that_is_gone_is_not_the_only_one_asked() -> None:

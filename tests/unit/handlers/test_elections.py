@@ -188,6 +188,16 @@ def test_other_brokers_name_the_controller() -> None:
     assert len(world.raft.committed) == before
 
 
+def test_election_without_a_controller_says_why_there_is_none() -> None:
+    world = cluster()
+    world.ctx.controller_term, world.ctx.controller_id = None, -1
+    world.ctx.why_no_controller = lambda: "no controller: as it happens"
+
+    ((told,),) = (each.partition_result for each in elect(world).replica_election_results)
+
+    assert told.error_message == "no controller: as it happens"
+
+
 def test_controller_of_an_older_term_is_told_so() -> None:
     """Checklist row 15: it did not know yet that another one was elected."""
     world = cluster()

@@ -115,6 +115,19 @@ def test_answer_waits_for_the_block() -> None:
     assert len(world.ctx.parked) == 0
 
 
+def test_answer_of_an_uncommitted_topic_says_that_there_is_no_controller() -> None:
+    world = World()
+    world.raft.at_once = False
+    world.ctx.why_no_controller = lambda: "no controller: as it happens"
+
+    waiting = create(world, wanted(), timeout_ms=100)
+    world.advance(100)
+
+    (topic,) = waiting.response.topics
+    assert topic.error_code == ErrorCode.request_timed_out
+    assert topic.error_message == "no controller: as it happens"
+
+
 def test_answer_of_an_uncommitted_topic_is_a_timeout() -> None:
     world = World()
     world.raft.at_once = False

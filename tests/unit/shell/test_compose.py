@@ -11,6 +11,7 @@ from josefine_broker.compose import (
     connection_limits,
     controller_config,
     initial_voters,
+    no_controller,
     other_cluster,
     raft_address,
     registration,
@@ -183,3 +184,10 @@ def test_broker_that_waits_for_voters_its_file_does_not_name_says_so(
 
     assert said.startswith(f"waiting for a majority of the voters {', '.join(map(str, voters))} ")
     assert ("cluster in d" in said and "names only this broker" in said) == is_surprising
+
+
+@pytest.mark.parametrize(
+    ("there", "words"), [(1, "1 of the voters 1, 2, 3 is"), (2, "2 of the voters 1, 2, 3 are")]
+)
+def test_voters_that_are_there_are_counted(there: int, words: str) -> None:
+    assert no_controller((2, 1, 3), there) == f"no controller: {words} there"
