@@ -21,6 +21,7 @@ from josefine_broker.core.apply import apply
 from josefine_broker.core.change_codec import decode_change, encode_change
 from josefine_broker.core.changes import At, Origin, RegisterBroker
 from josefine_broker.core.image import MetadataImage
+from josefine_broker.shell.lasting import Lasting
 from josefine_broker.shell.raft_connection import PeerError
 from josefine_broker.shell.raft_frames import Frame, FrameError, Kind, encode_body
 from josefine_broker.shell.raft_host import RaftHost, Result
@@ -145,6 +146,8 @@ class Joining:
 
     async def _run(self) -> None:
         book = self._transport.book
+        loop = asyncio.get_running_loop()
+        trouble = Lasting(log, "not joined yet")
         while self._is_wanted():
             addresses = dict.fromkeys((*self._seeds, *book.newest().values()))
             try:
@@ -153,7 +156,9 @@ class Joining:
                 self._on_refused(str(error))
                 return
             except (PeerError, FrameError) as error:
-                log.info("not joined yet", extra={"reason": error})
+                trouble.goes_on(int(loop.time() * 1_000), str(error))
+            else:
+                trouble.end(int(loop.time() * 1_000), "was answered")
             await asyncio.sleep(JOIN_RETRY_SECONDS)
 
     async def _ask_around(self, addresses: tuple[HostPort, ...]) -> None:

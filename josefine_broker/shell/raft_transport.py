@@ -185,9 +185,12 @@ class RaftTransport:
             raise failure from None
         if not connection.is_open:
             connection.abort()
-            if connection.failure.startswith("refused: "):
+            is_refused = connection.failure.startswith("refused: ")
+            if is_refused:
                 self._tell_refused(to, f"{address} {connection.failure}")
-            raise PeerError(f"{address}: {connection.failure}")
+            # As a port for clients does: it takes a greeting for a broken request.
+            hint = "" if is_refused or session.peer else " (perhaps it is no raft listener)"
+            raise PeerError(f"{address}: {connection.failure}{hint}")
         assert session.peer is not None
         return connection
 

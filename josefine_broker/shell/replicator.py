@@ -22,6 +22,7 @@ from josefine_broker.client.io_asyncio_protocol import ProtocolConnection
 from josefine_broker.core.image import MetadataImage
 from josefine_broker.core.replica_fetch import FetchLimits, ReplicaFetcher, ReplicaFetchers
 from josefine_broker.shell.alarm import Alarm
+from josefine_broker.shell.lasting import Lasting
 from josefine_broker.wire.fetch import FetchResponse
 
 FETCH = 1
@@ -132,6 +133,7 @@ class _Link:
         self._next_try_ms = 0
         self._backoff_ms = BACKOFF_MIN_MS
         self._heard_ms = 0
+        self._trouble = Lasting(log, "lost a leader", leader=fetcher.leader_id)
         self._stopped = False
 
     @property
@@ -153,6 +155,7 @@ class _Link:
         fetcher = self._fetcher
         if not len(fetcher):
             self._disconnect()
+            self._trouble.end(now_ms, "follows no more")
             return
         if self._connection is None:
             self._connect(now_ms)
@@ -183,6 +186,7 @@ class _Link:
             return
         self._heard_ms = self._owner.clock.monotonic_ms()
         self._backoff_ms = BACKOFF_MIN_MS
+        self._trouble.end(self._heard_ms, "follows again")
         try:
             self._owner.hear(self._fetcher, number, future.result())
         except Fatal as fatal:
@@ -219,7 +223,8 @@ class _Link:
         error = task.exception()
         if error is None:
             self._heard_ms = self._owner.clock.monotonic_ms()
-            log.info("follows", extra={"leader": self._fetcher.leader_id})
+            if not self._trouble.lasts:  # else an answer ends it: a connection alone proves little
+                log.info("follows", extra={"leader": self._fetcher.leader_id})
             self.pump()
         elif isinstance(error, OSError | KafkaError | TimeoutError):
             self._lost(str(error) or type(error).__name__)
@@ -233,10 +238,7 @@ class _Link:
         wait_ms = self._backoff_ms // 2 + self._owner.rng.randint(0, self._backoff_ms // 2)
         self._backoff_ms = min(2 * self._backoff_ms, BACKOFF_MAX_MS)
         self._next_try_ms = now_ms + wait_ms
-        log.info(
-            "lost a leader",
-            extra={"leader": self._fetcher.leader_id, "reason": reason, "retry_ms": wait_ms},
-        )
+        self._trouble.goes_on(now_ms, reason)
         self._alarm.set(self._next_try_ms)
 
     def _disconnect(self) -> None:

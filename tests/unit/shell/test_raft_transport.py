@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import socket
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -12,6 +13,8 @@ from random import Random
 import pytest
 
 from josefine_broker.config import HostPort
+from josefine_broker.core.changes import RegisterBroker
+from josefine_broker.joining import Joining
 from josefine_broker.shell.address_book import AddressBook
 from josefine_broker.shell.raft_connection import PeerError
 from josefine_broker.shell.raft_frames import Frame, Hello, Kind, encode_frame
@@ -192,6 +195,48 @@ def test_question_over_a_connection_of_its_own_is_answered_or_refused() -> None:
         await stranger.transport.stop()
 
     run(scenario)
+
+
+def test_newcomer_at_a_port_that_speaks_no_raft_is_told_so_and_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def scenario() -> None:
+        async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read(1)
+            writer.close()
+
+        foreign = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+        seed = HostPort("127.0.0.1", foreign.sockets[0].getsockname()[1])
+        one = await End(1).start()
+        wanted = iter((True, True, True, False))
+        over = asyncio.Event()
+
+        def is_wanted() -> bool:
+            goes_on = next(wanted)
+            if not goes_on:
+                over.set()
+            return goes_on
+
+        joining = Joining(
+            one.transport,
+            RegisterBroker(broker_id=1, incarnation="i", endpoints=()),
+            seeds=(seed,),
+            is_wanted=is_wanted,
+            is_member=lambda: False,
+            on_refused=lambda _: None,
+        )
+        joining.begin()
+        async with asyncio.timeout(30):
+            await over.wait()
+        await joining.stop()
+        await one.transport.stop()
+        foreign.close()
+
+    run(scenario)
+    (told,) = (each for each in caplog.records if each.getMessage() == "not joined yet")
+    assert "closed by the other side (perhaps it is no raft listener)" in told.__dict__["reason"]
 
 
 def test_address_book_survives_and_tries_the_newest_first(tmp_path: Path) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from random import Random
 
+import pytest
+
+from josefine_broker.client.cluster import Address
 from josefine_broker.compose import routes
 from josefine_broker.core.image import Endpoint
 from josefine_broker.core.parked import Parked
@@ -175,6 +179,39 @@ def test_leader_that_comes_back_is_followed_again() -> None:
             assert result_of(waiting).error_code == 0
 
     asyncio.run(main())
+
+
+def test_leader_that_is_away_is_told_once_and_once_that_it_is_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    tries = 0
+
+    async def main() -> None:
+        async with net(2) as cluster:
+            cluster.create(replicas=((1, 2),))
+            replicator = cluster.replicators[2]
+            await wait_until_async(
+                lambda: replicator.connection_count == 1, TIMEOUT_S, "a connection"
+            )
+            known = replicator.address_of
+
+            def address_of(broker_id: int) -> Address | None:
+                nonlocal tries
+                tries += 1
+                return known(broker_id)
+
+            replicator.address_of = address_of  # type: ignore[method-assign]
+            await cluster.take_down(1)
+            await wait_until_async(lambda: tries > 3, TIMEOUT_S, "several tries")
+            await cluster.serve(1)
+            waiting = cluster.produce(1, b"a", timeout_ms=60_000)
+            await wait_until_async(lambda: waiting.done, TIMEOUT_S, "acks=all after the return")
+
+    asyncio.run(main())
+    words = ("follows", "lost a leader", "follows again")
+    told = [each.getMessage() for each in caplog.records if each.getMessage() in words]
+    assert told == list(words)
 
 
 def test_leader_that_answers_nothing_is_dialled_again() -> None:
