@@ -132,7 +132,7 @@ def remove(
 
 def _with_topics(error: KafkaError, client: BlockingClient, broker: int, hint: str) -> KafkaError:
     """A refusal that names what the broker holds, so that one knows what to move."""
-    if error.code is not ErrorCode.invalid_request:
+    if "holds replicas" not in error.message:  # other refusals have the same code
         return error
     held = sorted(
         topic.name

@@ -238,6 +238,10 @@ def test_one_broker_grows_to_three_voters_and_gives_one_up(tmp_path: Path) -> No
 
     try:
         local.start("up", "--brokers", "1", "--port", "0", "--fast")
+        local.create("held", 1)
+        assert "(held; 'josefine cluster partitions --broker 1 -d" in local.run("remove", "1").err
+        assert josefine(local.bootstrap, "topics", "delete", "held", "--yes").code == 0
+        assert "broker 1 is the " in local.run("remove", "1").err
         local.start("up", "--brokers", "3", "--port", "0", "--fast")
         wait_until(lambda: roles() == ["controller", "voter", "voter"], 60, "three voters")
 
