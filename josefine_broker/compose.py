@@ -153,6 +153,22 @@ def stored_voters(config: BrokerConfig, voters: Collection[int]) -> str:
     return f"{waits} to elect a leader"
 
 
+def waits_for_controller(leader: int, storage_trouble: str) -> str:
+    """Whom a broker waits for that has registered, or is about to. Who cannot write may wait long:
+    it asks the controller to lead nothing, as one that stops does."""
+    waits = f"waiting for the controller, broker {leader}, to take this broker in"
+    return (
+        f"{waits}, which it does once this is over: {storage_trouble}" if storage_trouble else waits
+    )
+
+
+def leaving(storage_trouble: str) -> str:
+    """Why a broker leads nothing that another could."""
+    if storage_trouble:
+        return f"this broker hands over and comes back when this is over: {storage_trouble}"
+    return "this broker hands over and stops"
+
+
 def no_controller(voters: Collection[int], there: int) -> str:
     """Why nothing is decided, where so many of the voters are there."""
     return (

@@ -24,6 +24,7 @@ from josefine_broker.compose import (
     other_cluster,
     raft_address,
     stored_voters,
+    waits_for_controller,
 )
 from josefine_broker.config import BrokerConfig
 from josefine_broker.core.changes import At, RegisterBroker
@@ -52,7 +53,7 @@ from raft import Block, CorruptBlock, CorruptStore, Role
 log = logging.getLogger(__name__)
 
 WAIT_NOTICE_SECONDS = 3.0
-"""A start that waits this long for the other brokers says so."""
+"""A start that waits this long for the other brokers says so, and when it waits for others."""
 
 Say = Callable[[str], None]
 
@@ -189,7 +190,7 @@ class Membership:
         )
         self._joining = self._new_joining(registration, self._enrolment)
         loop = asyncio.get_running_loop()
-        notice_at: float | None = loop.time() + WAIT_NOTICE_SECONDS
+        notice_at, said = loop.time() + WAIT_NOTICE_SECONDS, ""
         while not self._stopped:
             self._step()
             place = self._enrolment.place
@@ -202,8 +203,11 @@ class Membership:
                 async with asyncio.timeout_at(notice_at):
                     await self._moved.wait()
             except TimeoutError:
-                say(self.describe_wait())
-                notice_at = None
+                notice_at += WAIT_NOTICE_SECONDS
+                waits = self.describe_wait()
+                if waits.partition(":")[0] != said:  # the rest are figures
+                    said = waits.partition(":")[0]
+                    say(waits)
 
     def _new_joining(self, registration: RegisterBroker, enrolment: Enrolment) -> Joining:
         def refused(reason: str) -> None:
@@ -260,7 +264,7 @@ class Membership:
         """What this broker waits for before it serves, as a sentence."""
         status = self.raft_host.status()
         if status.leader is not None:
-            return f"waiting for the controller, broker {status.leader}, to take this broker in"
+            return waits_for_controller(status.leader, self._ctx.storage_trouble)
         if not self._is_member():
             seeds = ", ".join(str(each) for each in self._config.raft.seeds)
             return f"waiting for a cluster to join at {seeds}"

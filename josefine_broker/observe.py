@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 from collections.abc import Callable, Mapping
 
+from josefine_broker.compose import leaving
 from josefine_broker.config import IdentitySection
 from josefine_broker.core.image import NO_LEADER
 from josefine_broker.handlers.context import Context
@@ -42,7 +43,7 @@ def health_checks(
         if place is Place.SERVING:
             return Check(ok=True, detail=f"controller {ctx.controller_id} hears this broker")
         if place is Place.LEAVING:
-            return Check(ok=False, detail="this broker hands over and stops")
+            return Check(ok=False, detail=leaving(ctx.storage_trouble))
         return Check(ok=False, detail=membership.describe_wait())
 
     def logs() -> Check:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -52,6 +53,7 @@ def test_broker_with_a_full_disk_hands_over_and_comes_back(
             assert cluster.broker(1).alive
             status, body = cluster.broker(1).get("/health")
             assert (status, "bytes free" in body) == (503, True)
+            assert "comes back when this is over" in json.loads(body)["checks"]["cluster"]["detail"]
 
             filler.unlink()
             wait_until(lambda: 1 in cluster.partition("load", 0)["isr"], 60, "broker 1 in the ISR")
@@ -59,3 +61,21 @@ def test_broker_with_a_full_disk_hands_over_and_comes_back(
             load.wait_acknowledged(100)
         assert load.account.failed == []
         check(load.account, read_back(cluster.bootstrap, "load", PARTITIONS))
+
+
+def test_broker_that_starts_on_a_full_disk_says_what_it_waits_for(tmp_path: Path) -> None:
+    with Cluster(tmp_path, start=False) as cluster:
+        broker = cluster.broker(1)
+        broker.overrides["broker__disk_free_bytes_min"] = 2**62
+        broker.spawn()  # alone, it has looked at its disk before anybody could take it in
+        wait_until(lambda: "waiting for a majority" in broker.output, 60, "a broker that waits")
+
+        cluster.spawn(2, 3)
+
+        reason = f"bytes free, broker.disk_free_bytes_min is {2**62}"
+
+        def names_disk() -> bool:
+            lines = broker.output.splitlines()
+            return any("waiting for the controller" in each and reason in each for each in lines)
+
+        wait_until(names_disk, 60, "a broker that names the disk")

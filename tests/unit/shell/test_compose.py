@@ -11,11 +11,13 @@ from josefine_broker.compose import (
     connection_limits,
     controller_config,
     initial_voters,
+    leaving,
     no_controller,
     other_cluster,
     raft_address,
     registration,
     stored_voters,
+    waits_for_controller,
 )
 from josefine_broker.config import load_config
 from josefine_broker.core.features import SUPPORTED
@@ -191,3 +193,13 @@ def test_broker_that_waits_for_voters_its_file_does_not_name_says_so(
 )
 def test_voters_that_are_there_are_counted(there: int, words: str) -> None:
     assert no_controller((2, 1, 3), there) == f"no controller: {words} there"
+
+
+def test_broker_that_cannot_write_says_so_in_place_of_a_stop() -> None:
+    trouble = "5 bytes free, broker.disk_free_bytes_min is 6"
+
+    assert waits_for_controller(2, trouble).endswith(trouble)
+    assert waits_for_controller(2, "").endswith("broker 2, to take this broker in")
+    assert leaving("") == "this broker hands over and stops"
+    assert leaving(trouble).endswith(trouble)
+    assert "stops" not in leaving(trouble)
