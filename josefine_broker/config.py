@@ -7,6 +7,7 @@ last in a name (`_ms`, `_bytes`); `null` means "no limit" or "derived", as the m
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,7 +19,7 @@ from josefine_broker.base.limits import (
     DISK_FREE_BYTES_MIN,
     FRAME_BYTES_MAX,
 )
-from josefine_broker.config_source import ConfigError, Source, read_source
+from josefine_broker.config_source import ConfigError, KeyPath, Source, read_source
 from josefine_broker.config_values import (
     Address,
     Addresses,
@@ -407,13 +408,26 @@ def load_config(
         raise ConfigError(_first_problem(error, source)) from None
 
 
+def _blamed(message: str, path: KeyPath, source: Source) -> KeyPath:
+    """A rule over several keys has the path of their section, or none: of the keys that it names,
+    the first that was set."""
+    found = []
+    for dotted in key_paths():
+        key = tuple(dotted.split("."))
+        name = ".".join(key[len(path) :])
+        named = re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", message) if name else None
+        if named and key[: len(path)] == path and key in source.places:
+            found.append((named.start(), key))
+    return min(found)[1] if found else path
+
+
 def _first_problem(error: ValidationError, source: Source) -> str:
     problem = error.errors(include_url=False)[0]
     # A union adds its own steps to the path (`retention_ms.constrained-int`): keys end at depth 2.
     path = tuple(str(step) for step in problem["loc"][:2])
     message = problem["msg"].removeprefix("Value error, ")
     message = message[0].lower() + message[1:]
-    where = source.place(path)
+    where = source.place(_blamed(message, path, source))
     if not path:
         return f"{where}: {message}"
     got = f", got {problem['input']!r}" if "got" not in message else ""

@@ -141,6 +141,26 @@ def test_members_that_cannot_form_or_join_a_cluster_are_refused(
     assert expected in refusal(tmp_path, f"raft: {text}\n")
 
 
+@pytest.mark.parametrize(
+    ("raft", "line"),
+    [
+        ("listener: a:9\n  voters: ['3@b:9093']", 5),
+        ("voters_max: 3\n  voters:\n    - 3@b:9094", 5),
+        ("seeds: ['b:9093']\n  voters: ['3@b:9093']", 5),
+        ("voters_max: 3\n  listener: a:9\n  id: 4", 6),
+        ("heartbeat_timeout_ms: 900\n  voters_max: 3", 4),
+        ("voters_max: 3\n  election_timeout_ms: 150", 5),
+    ],
+    ids=["voters", "a longer list", "seeds", "id", "heartbeat", "election"],
+)
+def test_rule_over_several_keys_names_the_line_of_a_key_that_it_is_about(
+    tmp_path: Path, raft: str, line: int
+) -> None:
+    message = refusal(tmp_path, f"broker:\n  id: 3\nraft:\n  {raft}\n")
+
+    assert message.startswith(f"{tmp_path}/broker.yaml:{line}: ")
+
+
 def test_session_outlasts_heartbeat(tmp_path: Path) -> None:
     message = refusal(tmp_path, "cluster:\n  session_timeout_ms: 400\n")
     assert "at least twice heartbeat_interval_ms, got 400 and 250" in message
