@@ -131,7 +131,7 @@ def test_shipped_three_nodes_start_as_they_are(tmp_path: Path) -> None:
             processes.append(process)
 
         def serve() -> bool:
-            homes = [tmp_path / "data" / f"broker-{id_}" for id_ in NODES]
+            homes = [tmp_path / "data" / f"node-{id_}" for id_ in NODES]
             return all((home / "broker.addresses.json").exists() for home in homes)
 
         wait_until(serve, 60, "three brokers of the shipped configuration")
