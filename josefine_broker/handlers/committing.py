@@ -79,7 +79,9 @@ class AwaitCommit(Parked):
 
     def try_complete(self, key: Hashable, now_ms: int) -> bool:
         ctx = self._ctx
-        if any(each.tp == key and each.hosted.partition.is_stranded for each in self._waiting):
+        if not ctx.is_heard and any(
+            each.tp == key and each.hosted.partition.is_stranded for each in self._waiting
+        ):
             self.complete(Hangup(STRANDED))
             return True
         self._waiting = [each for each in self._waiting if each.tp != key or not _settle(ctx, each)]
