@@ -51,15 +51,14 @@ def handle(ctx: Context, info: RequestInfo, request: ProduceRequest) -> object:
     """Appended with acks=all, not yet on every replica in sync."""
     for name, topic_id, partitions in request.topics:
         topic = name if topic_id is None else ctx.topic_name(name, topic_id)
-        if topic is None:
-            results = []
-            for part in partitions:
+        results: list[ProducePartitionResponse] = []
+        for part in partitions:
+            if topic is None:
                 _note_early(ctx, topic_id, part)
-                results.append(_refuse(ctx, part.index, ErrorCode.unknown_topic_id))
-        else:
-            results = []
-            for part in partitions:
-                results.append(append(ctx, topic, part, acks, now_ms, results, waiting))
+                answer = _refuse(ctx, part.index, ErrorCode.unknown_topic_id)
+            else:
+                answer = append(ctx, topic, part, acks, now_ms, results, waiting)
+            results.append(answer)
         topics.append(_new(ProduceTopicResponse, (name, topic_id, results)))
     if not acks:
         return None if _first_error(topics) is None else Hangup("refused, and acks=0 has no answer")
@@ -67,10 +66,10 @@ def handle(ctx: Context, info: RequestInfo, request: ProduceRequest) -> object:
         return answer_when_committed(
             ctx, waiting, request.timeout_ms, lambda: _answer(ctx, info, topics)
         )
-    answer = _answer(ctx, info, topics)
+    response = _answer(ctx, info, topics)
     if not ctx.is_heard and _first_error(topics) == ErrorCode.not_leader_or_follower:
-        return Hangup("whoever leads now, this broker has not heard of it", answer)
-    return answer
+        return Hangup("whoever leads now, this broker has not heard of it", response)
+    return response
 
 
 def refuse(request: ProduceRequest, error: KafkaError) -> ProduceResponse | None:
