@@ -68,6 +68,7 @@ def lint(file: Path = FILE, as_json: bool = JSON) -> None:
 def plan(file: Path = FILE, as_json: bool = JSON) -> None:
     """Build every table's query without reading anything; print what would be written where."""
     pipeline = _read(file, as_json)
+    from pipelines.jvm import stop_session
     from pipelines.plan import plan as build
     from pipelines.run import start_session
 
@@ -77,7 +78,7 @@ def plan(file: Path = FILE, as_json: bool = JSON) -> None:
     except ConfigError as error:
         _refuse(error, as_json)
     finally:
-        spark.stop()
+        stop_session(spark)
     if as_json:
         _print_json({"ok": True, "name": pipeline.name, "sinks": [p.to_json() for p in planned]})
         return
@@ -103,6 +104,7 @@ def run(
     refuse_unwritable(pipeline, os.environ)
     from rich.console import Console
 
+    from pipelines.jvm import stop_session
     from pipelines.progress import reporter_for
     from pipelines.run import arm_failpoints, run_pipeline, start_session
 
@@ -118,7 +120,7 @@ def run(
             side = Trust(trust.value) if trust else Trust.NEITHER
             result = run_pipeline(spark, pipeline, reporter, trust=side, stop=stop)
         finally:
-            spark.stop()
+            stop_session(spark)
     _summary(pipeline, result, as_json)
 
 

@@ -22,6 +22,7 @@ from uuid import uuid4
 from pipelines import failpoints
 from pipelines.chain import Ends
 from pipelines.errors import PipelineError, RunError, SetupError
+from pipelines.jvm import process_of, quieten_py4j, watched
 from pipelines.messages import clear_reason
 from pipelines.model import Pipeline
 from pipelines.reconcile import Trust
@@ -79,14 +80,15 @@ def run_pipeline(
     stop: threading.Event | None = None,
 ) -> RunResult:
     """Run to the end of the input (available_now) or until `stop` is set. Raises PipelineError."""
-    return _Run(spark, pipeline, reporter, kind or JosefineKind(), stop).run(trust)
+    with watched(spark):
+        return _Run(spark, pipeline, reporter, kind or JosefineKind(), stop).run(trust)
 
 
 def arm_failpoints(spark: SparkSession) -> None:
     """Arm what JOSEFINE_FAIL names, with the JVM that must die with us."""
     text = os.environ.get("JOSEFINE_FAIL")
     if text:
-        process: Any = getattr(spark.sparkContext._gateway, "proc", None)
+        process = process_of(spark)
         try:
             failpoints.arm(text, process.pid if process else None)
         except ValueError as error:
@@ -222,6 +224,7 @@ def start_session(pipeline: Pipeline) -> SparkSession:
     # each refused query) would bury them.
     spark.sparkContext.setLogLevel("OFF")
     logging.getLogger("SQLQueryContextLogger").disabled = True
+    quieten_py4j()
     return spark
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -34,13 +35,20 @@ def test_a_stop_request_ends_a_run_between_batches_and_the_next_run_goes_on(lab)
     lab.check()
 
 
-def test_ctrl_c_ends_the_command_well_between_batches(lab_without_spark):
-    lab = lab_without_spark
+def running(lab):
+    """The command, after its first merge, going on."""
     lab.write_file(**{"available_now: true": "every: 200ms"})
     lab.produce(20)
     process = lab.command()
     log = lab.directory / "tables" / "sums" / "_delta_log" / f"{1:020d}.json"
     wait_until(lambda: log.exists() or process.poll() is not None, 300, "the first merge")
+    assert process.poll() is None, process.communicate()[1]
+    return process
+
+
+def test_ctrl_c_ends_the_command_well_between_batches(lab_without_spark):
+    lab = lab_without_spark
+    process = running(lab)
 
     os.kill(process.pid, signal.SIGINT)
     code, stderr = lab.finish(process)
@@ -48,3 +56,35 @@ def test_ctrl_c_ends_the_command_well_between_batches(lab_without_spark):
     assert code == 0, stderr[-2000:]
     assert "Traceback" not in stderr
     assert sum(lab.arrow("sums")["records"].to_pylist()) == 20
+
+
+def kill_the_jvm(process):
+    """As the kernel does that has no memory left."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    (jvm,) = (id_ for id_ in children if "java" in Path(f"/proc/{id_}/cmdline").read_text())
+    os.kill(int(jvm), signal.SIGKILL)
+
+
+def terminate_the_group(process):
+    """As a supervisor does that knows a unit's processes only together."""
+    os.killpg(process.pid, signal.SIGTERM)
+
+
+@pytest.mark.parametrize(
+    ("end", "how"),
+    [(kill_the_jvm, "was killed (signal 9"), (terminate_the_group, "was terminated (signal 15)")],
+)
+def test_a_jvm_that_ends_under_a_run_is_one_sentence_and_the_next_run_goes_on(lab, end, how):
+    process = running(lab)
+
+    end(process)
+    code, stderr = lab.finish(process)
+
+    assert code == 1
+    (last,) = (line for line in stderr.splitlines() if "error" in line.lower())
+    assert last.startswith(f"error: Spark's JVM {how}")
+    assert "Traceback" not in stderr
+    lab.produce(20)
+    lab.write_file()
+    lab.run()
+    lab.check()
