@@ -25,6 +25,7 @@ BROAD_EXCEPT_ALLOWED = {
     "josefine_broker/shell/ticker.py",  # supervises the periodic duties
     # Spark and py4j raise whatever a user's code, a file system or the JVM raised.
     "pipelines/delta_chain.py",
+    "pipelines/jvm.py",
     "pipelines/messages.py",
     "pipelines/run.py",
     "pipelines/work.py",
