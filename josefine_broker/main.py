@@ -9,11 +9,13 @@ import asyncio
 import logging
 import resource
 import signal
+from contextlib import suppress
 
 import uvloop
 
 from josefine_broker.base.errors import CorruptData, Fatal
 from josefine_broker.config import BrokerConfig
+from josefine_broker.core.descriptors import Shares, divide
 from josefine_broker.handlers.enrolling import DismissedError
 from josefine_broker.node import Node
 from josefine_broker.shell.data_dir import DataDirError
@@ -36,23 +38,32 @@ def run(config: BrokerConfig) -> None:
             "python -O removes the assertions that guard the data; run the broker without it"
         )
     configure_logging(config.logging.level)
-    _allow_many_files()
+    descriptors = _divide_descriptors(config)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(config))
+        runner.run(_serve(config, descriptors))
 
 
-def _allow_many_files() -> None:
-    """Logs and connections need descriptors: take all that the system allows."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+def _divide_descriptors(config: BrokerConfig) -> Shares:
+    """Take all that the system allows, and share it out."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):  # some systems do not let a process have its own hard limit
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        soft = hard
+    try:
+        shares = divide(soft, config.network.connections_max)
+    except ValueError as error:
+        raise CannotRunError(str(error)) from None
+    if shares.shortage:
+        log.warning("few file descriptors", extra={"reason": shares.shortage})
+    return shares
 
 
-async def _serve(config: BrokerConfig) -> None:
+async def _serve(config: BrokerConfig, descriptors: Shares) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in STOP_SIGNALS:
         loop.add_signal_handler(number, stop.set)
-    node = Node(config, on_fatal=stop.set)
+    node = Node(config, descriptors, on_fatal=stop.set)
     try:
         is_serving = await _start(node, stop)
     except (BindError, DataDirError, DismissedError) as error:

@@ -27,6 +27,7 @@ from josefine_broker.compose import (
     routes,
 )
 from josefine_broker.config import BrokerConfig, HostPort
+from josefine_broker.core.descriptors import Shares
 from josefine_broker.core.image import MetadataImage
 from josefine_broker.handlers.blocks import to_be_hosted
 from josefine_broker.handlers.context import Context, new_context
@@ -76,9 +77,13 @@ Say = Callable[[str], None]
 class Node:
     """One broker. `start` once, then `stop` (graceful) or `abandon` (after a failure)."""
 
-    def __init__(self, config: BrokerConfig, on_fatal: Callable[[], None]) -> None:
-        """`on_fatal` is called when the broker must be stopped; `fatal` then says why."""
+    def __init__(
+        self, config: BrokerConfig, descriptors: Shares, on_fatal: Callable[[], None]
+    ) -> None:
+        """`descriptors` is what each kind of use may have open; `on_fatal` is called when the
+        broker must be stopped: `fatal` then says why."""
         self.config = config
+        self.descriptors = descriptors
         self.fatal: BaseException | None = None
         self._on_fatal = on_fatal
         self._clock = RealClock()
@@ -258,7 +263,7 @@ class Node:
         )
         return Server(
             host,
-            connections_max=network.connections_max,
+            connections_max=self.descriptors.connections,
             idle_timeout_ms=network.idle_timeout_ms,
         )
 
