@@ -5,7 +5,7 @@
 derives from BaseException so that no loop swallows it; the state it guards must stop.
 """
 
-from kio.schema.errors import ErrorCode
+from josefine_broker.base.schemas import ErrorCode
 
 __all__ = ["CorruptData", "ErrorCode", "Fatal", "KafkaError"]
 

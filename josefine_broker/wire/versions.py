@@ -11,9 +11,8 @@ from functools import cache
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from kio.index import load_request_schema, load_response_schema
-
 from josefine_broker.base.errors import ErrorCode
+from josefine_broker.base.schemas import load_request_schema, load_response_schema
 from josefine_broker.wire import apis
 from josefine_broker.wire import entities as e
 from josefine_broker.wire.primitives import Buffer, Reader, Writer

@@ -40,6 +40,7 @@ def test_start_prints_and_writes_where_it_listens(broker: BrokerProcess) -> None
     assert addresses["listeners"] == {"PLAINTEXT": broker.bootstrap}
     assert addresses["pid"] == broker.pid
     assert re.search(rf"^listening on {re.escape(broker.bootstrap)}$", broker.output, re.MULTILINE)
+    assert not (broker.directory / ".hypothesis").exists()  # it stands there
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
