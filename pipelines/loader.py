@@ -3,7 +3,8 @@
 Rules: no key twice, no anchors that blow up, no templating: only `${VAR}` and `${VAR:-default}`
 (`$${` for a literal `${`), looked up in the file's `vars`, then the pipeline's `name`, then the
 environment. A plain scalar is typed after the replacement, so `rows: ${N:-5000}` is a number; a
-quoted one stays text. Every problem of a stage is reported, not only the first.
+quoted one stays text, but for one that is a single reference, which YAML wants quoted inside { }:
+`{ rows: "${N:-5000}" }` is a number, too. Every problem of a stage is reported, not only the first.
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ Plain = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scalar:
-    """One value, replaced and typed."""
+    """One value, replaced and typed; `text` is it as written, after the replacement."""
 
     place: Place
     path: str
     value: Plain
+    text: str
+    is_quoted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +47,8 @@ class Items:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A YAML mapping with text keys, in file order."""
+    """A YAML mapping with text keys, in file order. Its place is its key's, so that what is missing
+    below is looked for there; the top's is where the file begins."""
 
     place: Place
     path: str
@@ -120,7 +124,7 @@ class _Builder:
                     self.vars[key.value] = self._replaced(value, key.value, quiet=True)
         return self._node(root, "", 0)
 
-    def _node(self, node: yaml.Node, path: str, depth: int) -> Node:
+    def _node(self, node: yaml.Node, path: str, depth: int, key_at: Place | None = None) -> Node:
         self._count += 1
         place = self._place(node.start_mark)
         if self._count > NODES_MAX or depth > DEPTH_MAX:
@@ -128,14 +132,17 @@ class _Builder:
             problem = Problem(place=place, path=path, message=f"{what} (aliases of aliases?)")
             raise ConfigError([problem])
         if isinstance(node, yaml.MappingNode):
-            return self._table(node, path, depth, place)
+            return self._table(node, path, depth, key_at or place)
         if isinstance(node, yaml.SequenceNode):
             nodes = tuple(
                 self._node(n, f"{path}[{i}]", depth + 1) for i, n in enumerate(node.value)
             )
             return Items(place=place, path=path, nodes=nodes)
         assert isinstance(node, yaml.ScalarNode)
-        return Scalar(place=place, path=path, value=self._value(node, path))
+        text = self._replaced(node, path)
+        value = self._typed(node, text)
+        is_quoted = node.style in ("'", '"')
+        return Scalar(place=place, path=path, value=value, text=text, is_quoted=is_quoted)
 
     def _table(self, node: yaml.MappingNode, path: str, depth: int, place: Place) -> Table:
         nodes: dict[str, Node] = {}
@@ -152,13 +159,13 @@ class _Builder:
                 self._problem(at, below, f"this key is there already, at line {first}")
                 continue
             places[key] = at
-            nodes[key] = self._node(value, below, depth + 1)
+            nodes[key] = self._node(value, below, depth + 1, at)
         return Table(place=place, path=path, nodes=nodes, key_places=places)
 
-    def _value(self, node: yaml.ScalarNode, path: str) -> Plain:
-        text = self._replaced(node, path)
+    def _typed(self, node: yaml.ScalarNode, text: str) -> Plain:
         tag = node.tag
-        if node.style is None and text != node.value:
+        is_plain = node.style is None and text != node.value
+        if is_plain or _is_one_reference(node.value):
             tag = self._resolver.resolve(yaml.ScalarNode, text, (True, False))
         kind = tag.rsplit(":", 1)[-1]
         if kind not in _TYPED:
@@ -223,6 +230,11 @@ class _Builder:
 @dataclass(frozen=True, slots=True)
 class _Missing:
     message: str
+
+
+def _is_one_reference(text: str) -> bool:
+    match = _REFERENCE.fullmatch(text)
+    return match is not None and match[1] is not None
 
 
 def walk(node: Node) -> Iterator[Node]:

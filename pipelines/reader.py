@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 
 from pipelines.errors import Place, Problem
-from pipelines.loader import Items, Node, Plain, Scalar, Table
+from pipelines.loader import Items, Node, Scalar, Table
 from pipelines.vocabulary import LATER, LATER_VALUES, WORDS
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -33,7 +33,7 @@ def shown(node: Node) -> str:
         return "a list"
     if node.value is None:
         return "nothing"
-    text = str(node.value).lower() if isinstance(node.value, bool) else str(node.value)
+    text = node.text
     return f"`{text if len(text) <= 60 else text[:57] + '...'}`"
 
 
@@ -71,8 +71,8 @@ class Reader:
             if required:
                 self._missing(key)
             return None
-        if isinstance(node, Scalar) and node.value is not None and node.value != "":
-            return str(node.value)
+        if isinstance(node, Scalar) and node.value is not None and node.text:
+            return node.text
         self._wrong(key, node)
         return None
 
@@ -82,21 +82,21 @@ class Reader:
             if required:
                 self._missing(key)
             return None
-        value = node.value if isinstance(node, Scalar) else None
+        value = _text(node)
         if value in choices:
-            return str(value)
+            return value
         later = LATER_VALUES.get((self.section, key), ())
         if value in later:
             message = f"`{value}` is not supported yet; expected {' or '.join(choices)}"
             self.problem(node.place, node.path, message)
             return None
-        self._wrong(key, node, nearest(str(value), [*choices, *later]) if value else "")
+        self._wrong(key, node, nearest(value, [*choices, *later]) if value else "")
         return None
 
     def flag(self, key: str) -> bool:
         node = self.table.nodes.get(key)
         if node is not None and not (isinstance(node, Scalar) and isinstance(node.value, bool)):
-            self._wrong(key, node)
+            self._wrong(key, node, _unquote(node) if _text(node) in ("true", "false") else "")
         return isinstance(node, Scalar) and node.value is True
 
     def positive(self, key: str) -> int | None:
@@ -106,14 +106,16 @@ class Reader:
         value = node.value if isinstance(node, Scalar) else None
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             return value
-        self._wrong(key, node, "; it must be a whole number above 0")
+        is_number = re.fullmatch(r"0*[1-9]\d*", _text(node)) is not None
+        hint = _unquote(node) if is_number else ""
+        self._wrong(key, node, hint or "; it must be a whole number above 0")
         return None
 
     def duration_ms(self, key: str) -> int | None:
         node = self.table.nodes.get(key)
         if node is None:
             return None
-        match = _DURATION.fullmatch(str(node.value)) if isinstance(node, Scalar) else None
+        match = _DURATION.fullmatch(_text(node))
         if match is None or int(match[1]) == 0:
             self._wrong(key, node)
             return None
@@ -133,10 +135,10 @@ class Reader:
         for item in node.nodes:
             if not isinstance(item, Scalar) or item.value in (None, ""):
                 self.problem(item.place, item.path, f"expected a text, found {shown(item)}")
-            elif str(item.value) in values:
-                self.problem(item.place, item.path, f"`{item.value}` is there twice")
+            elif item.text in values:
+                self.problem(item.place, item.path, f"`{item.text}` is there twice")
             else:
-                values.append(str(item.value))
+                values.append(item.text)
         return tuple(values)
 
     def section_of(self, key: str, section: str, *, required: bool = False) -> Reader | None:
@@ -179,7 +181,7 @@ class Reader:
         values: dict[str, str] = {}
         for name, node in (table.nodes if table else {}).items():
             if isinstance(node, Scalar) and node.value is not None:
-                values[name] = as_setting(node.value)
+                values[name] = as_setting(node)
             else:
                 self.problem(node.place, node.path, f"expected a text, found {shown(node)}")
         return values
@@ -208,6 +210,16 @@ class Reader:
         self.problem(node.place, node.path, message)
 
 
-def as_setting(value: Plain) -> str:
-    """How Spark writes a value: true and false in lower case."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def as_setting(node: Scalar) -> str:
+    """How Spark writes a value: YAML's yes, On, TRUE are its true; the rest is as it stands."""
+    return str(node.value).lower() if isinstance(node.value, bool) else node.text
+
+
+def _text(node: Node) -> str:
+    return node.text if isinstance(node, Scalar) else ""
+
+
+def _unquote(node: Node) -> str:
+    """The advice for a number or flag that would be right without its quotes."""
+    is_quoted = isinstance(node, Scalar) and node.is_quoted
+    return ", which is a text for its quotes: leave them out" if is_quoted else ""

@@ -179,7 +179,7 @@ def _merge(reader: Reader) -> tuple[tuple[str, ...], tuple[Aggregate, ...]]:
     table = reader.table_of("aggregate", required=True)
     aggregates: list[Aggregate] = []
     for column, node in (table.nodes if table else {}).items():
-        text = str(node.value) if isinstance(node, Scalar) else ""
+        text = node.text if isinstance(node, Scalar) else ""
         match = _AGGREGATE.fullmatch(text.strip())
         function = match[1].lower() if match else ""
         if match is None or (match[2] == "*" and function != "count"):
@@ -203,10 +203,10 @@ def _dead_letter(top: Reader, sources: Mapping[str, Source]) -> str | None:
         users = [s for s in sources.values() if s.decode and s.decode.dead_letter]
         if users and not top.has("dead_letter"):
             message = (
-                f"`dead_letter` is missing: source `{users[0].name}` sends bad records there; "
+                "`dead_letter`, where this source sends bad records, is missing at the top; "
                 f"expected {WORDS['']['dead_letter']}"
             )
-            top.problem(top.table.place, "", message)
+            top.problem(users[0].place, f"sources.{users[0].name}", message)
         return None
     reader.choice("type", ("delta",))
     path = reader.text("path", required=True)

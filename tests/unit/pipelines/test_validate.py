@@ -100,7 +100,7 @@ CASES = {
     ),
     "no checkpoint": (
         ("{ checkpoint: /ck }", "{}"),
-        "f.yaml:3:8: spark: `checkpoint` is missing; expected a folder; each sink keeps its "
+        "f.yaml:3:1: spark: `checkpoint` is missing; expected a folder; each sink keeps its "
         "checkpoint in a folder below it",
     ),
     "source type of a later version": (
@@ -130,12 +130,32 @@ CASES = {
     ),
     "topics and pattern": (
         ("topics: [orders]", "topics: [orders]\n    pattern: o.*"),
-        "f.yaml:6:5: sources.raw: expected exactly one of `topics` and `pattern`",
+        "f.yaml:5:3: sources.raw: expected exactly one of `topics` and `pattern`",
     ),
     "limit not a number": (
         ("topics: [orders]", "topics: [orders]\n    limit: { rows: many }"),
         "f.yaml:9:20: sources.raw.limit.rows: expected the number of records of a batch, at most; "
         "found `many`; it must be a whole number above 0",
+    ),
+    "a whole number in quotes": (
+        ("topics: [orders]", 'topics: [orders]\n    limit: { rows: "5" }'),
+        "f.yaml:9:20: sources.raw.limit.rows: expected the number of records of a batch, at most; "
+        "found `5`, which is a text for its quotes: leave them out",
+    ),
+    "a flag in quotes": (
+        ("topics: [orders]", "topics: [orders]\n    headers: 'true'"),
+        "f.yaml:9:14: sources.raw.headers: expected true or false; found `true`, which is a text "
+        "for its quotes: leave them out",
+    ),
+    "a word for a number from a variable": (
+        ("topics: [orders]", 'topics: [orders]\n    limit: { rows: "${N:-many}" }'),
+        "f.yaml:9:20: sources.raw.limit.rows: expected the number of records of a batch, at most; "
+        "found `many`; it must be a whole number above 0",
+    ),
+    "nothing for a number from a variable": (
+        ("topics: [orders]", 'topics: [orders]\n    limit: { rows: "${N:-}" }'),
+        "f.yaml:9:20: sources.raw.limit.rows: expected the number of records of a batch, at most; "
+        "found nothing; it must be a whole number above 0",
     ),
     "limit of bytes": (
         ("topics: [orders]", "topics: [orders]\n    limit: { bytes: 1 }"),
@@ -151,8 +171,8 @@ CASES = {
     ),
     "dead letters without a table": (
         ("on_error: fail", "on_error: dead_letter"),
-        "f.yaml:1:1: `dead_letter` is missing: source `raw` sends bad records there; expected a "
-        "table with type, path",
+        "f.yaml:5:3: sources.raw: `dead_letter`, where this source sends bad records, is missing "
+        "at the top; expected a table with type, path",
     ),
     "on_error": (
         ("on_error: fail", "on_error: drop"),
@@ -179,7 +199,7 @@ CASES = {
     ),
     "path and table": (
         ("path: /lake", "path: /lake, table: lake"),
-        "f.yaml:14:9: sinks.lake: expected exactly one of `path` and `table`",
+        "f.yaml:14:3: sinks.lake: expected exactly one of `path` and `table`",
     ),
     "upsert": (
         ("mode: append", "mode: upsert"),
@@ -205,7 +225,7 @@ CASES = {
     ),
     "merge without keys": (
         (SINK, MERGE.replace("    keys: [id]\n", "")),
-        "f.yaml:15:5: sinks.lake: `keys` is missing; expected a list of columns",
+        "f.yaml:14:3: sinks.lake: `keys` is missing; expected a list of columns",
     ),
     "two sinks, one folder": (
         (SINK, SINK + SINK.replace("lake:", "pond:")),
@@ -213,7 +233,7 @@ CASES = {
     ),
     "no sinks": (
         (f"sinks:\n{SINK}", "sinks: {}\n"),
-        "f.yaml:13:8: sinks: expected at least one",
+        "f.yaml:13:1: sinks: expected at least one",
     ),
     "sink of a later version": (
         ("type: delta", "type: josefine"),
@@ -226,7 +246,7 @@ CASES = {
     ),
     "both triggers": (
         ("available_now: true", "available_now: true, every: 5s"),
-        "f.yaml:15:10: trigger: expected a table with either available_now: true or every: 5s",
+        "f.yaml:15:1: trigger: expected a table with either available_now: true or every: 5s",
     ),
     "never": (
         ("available_now: true", "available_now: false"),
@@ -334,6 +354,28 @@ def test_variables_come_from_vars_then_the_name_then_the_environment_then_the_de
     assert pipeline.sources["raw"].bootstrap == "h1:1"
     assert pipeline.checkpoint == "/orders/e/${x}"
     assert pipeline.sources["raw"].rows_max == 7
+
+
+@pytest.mark.parametrize("rows", ["${N:-7}", '"${N:-7}"', "'${N:-7}'", '"${n}"'])
+def test_a_number_that_comes_from_a_variable_is_a_number_in_quotes_too(rows):
+    text = GOOD.replace("name: orders", 'name: orders\nvars: { n: "7", on: "true" }')
+    text = text.replace("topics: [orders]", f"topics: [orders]\n    limit:\n      rows: {rows}")
+    text = text.replace("available_now: true", 'available_now: "${on}"')
+
+    pipeline = validate(load(text, "f.yaml", {}))
+
+    assert pipeline.sources["raw"].rows_max == 7
+    assert pipeline.every_ms is None
+
+
+def test_a_text_stays_as_it_was_written_though_yaml_would_read_a_number():
+    text = GOOD.replace("{ checkpoint: /ck }", "{ checkpoint: /ck, conf: { a: 010, b: Yes } }")
+    text = text.replace("topics: [orders]", 'topics: [0x10, "${T}", 1_000]')
+
+    pipeline = validate(load(text, "f.yaml", {"T": "007"}))
+
+    assert pipeline.sources["raw"].topics == ("0x10", "007", "1_000")
+    assert pipeline.conf == {"a": "010", "b": "true"}
 
 
 def test_the_first_sink_of_a_source_writes_its_dead_letters():
