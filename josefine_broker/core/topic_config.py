@@ -48,9 +48,13 @@ class TopicSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigKey:
-    """One configuration: how its text becomes a field of the settings, and back."""
+    """One configuration: how its text becomes a field of the settings, and back.
+
+    `broker_name` is what Kafka calls the broker's default of it (`log.segment.records` is ours).
+    """
 
     name: str
+    broker_name: str
     type: ConfigType
     meaning: str
     parse: Callable[[str], Any]
@@ -95,7 +99,14 @@ def _cleanup_policy(text: str) -> frozenset[str]:
 
 
 def _log_key(
-    name: str, kind: ConfigType, attribute: str, low: int, high: int, none: int | None, meaning: str
+    name: str,
+    broker_name: str,
+    kind: ConfigType,
+    attribute: str,
+    low: int,
+    high: int,
+    none: int | None,
+    meaning: str,
 ) -> ConfigKey:
     """A number in LogConfig; the number `none` stands for no limit."""
 
@@ -108,14 +119,23 @@ def _log_key(
         return replace(settings, log=replace(settings.log, **changed))
 
     parse = _number(low, high)
-    return ConfigKey(name=name, type=kind, meaning=meaning, parse=parse, show=show, store=store)
+    return ConfigKey(
+        name=name,
+        broker_name=broker_name,
+        type=kind,
+        meaning=meaning,
+        parse=parse,
+        show=show,
+        store=store,
+    )
 
 
 def _settings_key(
-    name: str, kind: ConfigType, attribute: str, high: int, meaning: str
+    name: str, broker_name: str, kind: ConfigType, attribute: str, high: int, meaning: str
 ) -> ConfigKey:
     return ConfigKey(
         name=name,
+        broker_name=broker_name,
         type=kind,
         meaning=meaning,
         parse=_number(0 if kind is ConfigType.LONG else 1, high),
@@ -129,6 +149,7 @@ _INT, _LONG = ConfigType.INT, ConfigType.LONG
 TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
     ConfigKey(
         name="cleanup.policy",
+        broker_name="log.cleanup.policy",
         type=ConfigType.LIST,
         meaning="delete: old segments go; compact: all records stay (no cleaner runs yet).",
         parse=_cleanup_policy,
@@ -139,6 +160,7 @@ TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
     ),
     ConfigKey(
         name="compression.type",
+        broker_name="compression.type",
         type=ConfigType.STRING,
         meaning="producer: batches are stored as they were sent.",
         parse=_choice("producer"),
@@ -146,11 +168,28 @@ TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
         store=lambda settings, value: settings,
     ),
     _log_key(
-        "flush.messages", _LONG, "flush_messages", 1, LONG_MAX, LONG_MAX, "Records per fsync."
+        "flush.messages",
+        "log.flush.interval.messages",
+        _LONG,
+        "flush_messages",
+        1,
+        LONG_MAX,
+        LONG_MAX,
+        "Records per fsync.",
     ),
-    _log_key("flush.ms", _LONG, "flush_ms", 0, LONG_MAX, LONG_MAX, "Largest age of unsynced data."),
+    _log_key(
+        "flush.ms",
+        "log.flush.interval.ms",
+        _LONG,
+        "flush_ms",
+        0,
+        LONG_MAX,
+        LONG_MAX,
+        "Largest age of unsynced data.",
+    ),
     _log_key(
         "index.interval.bytes",
+        "log.index.interval.bytes",
         _INT,
         "index_interval_bytes",
         1,
@@ -160,6 +199,7 @@ TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
     ),
     _log_key(
         "max.message.bytes",
+        "message.max.bytes",
         _INT,
         "message_bytes_max",
         0,
@@ -169,6 +209,7 @@ TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
     ),
     _settings_key(
         "message.timestamp.after.max.ms",
+        "log.message.timestamp.after.max.ms",
         _LONG,
         "timestamp_after_max_ms",
         LONG_MAX,
@@ -176,6 +217,7 @@ TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
     ),
     _settings_key(
         "message.timestamp.before.max.ms",
+        "log.message.timestamp.before.max.ms",
         _LONG,
         "timestamp_before_max_ms",
         LONG_MAX,
@@ -183,6 +225,7 @@ TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
     ),
     ConfigKey(
         name="message.timestamp.type",
+        broker_name="log.message.timestamp.type",
         type=ConfigType.STRING,
         meaning="Whose clock stamps records: the producer's or the broker's.",
         parse=_choice("CreateTime", "LogAppendTime"),
@@ -193,6 +236,7 @@ TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
     ),
     _settings_key(
         "min.insync.replicas",
+        "min.insync.replicas",
         _INT,
         "min_insync_replicas",
         2**15 - 1,
@@ -200,6 +244,7 @@ TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
     ),
     _log_key(
         "retention.bytes",
+        "log.retention.bytes",
         _LONG,
         "retention_bytes",
         -1,
@@ -209,6 +254,7 @@ TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
     ),
     _log_key(
         "retention.ms",
+        "log.retention.ms",
         _LONG,
         "retention_ms",
         -1,
@@ -216,10 +262,29 @@ TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
         -1,
         "Age past which closed segments go; -1: no bound.",
     ),
-    _log_key("segment.bytes", _INT, "segment_bytes", 1024, INT_MAX, None, "Largest segment file."),
-    _log_key("segment.ms", _LONG, "segment_ms", 1, LONG_MAX, None, "Largest age of a segment."),
+    _log_key(
+        "segment.bytes",
+        "log.segment.bytes",
+        _INT,
+        "segment_bytes",
+        1024,
+        INT_MAX,
+        None,
+        "Largest segment file.",
+    ),
+    _log_key(
+        "segment.ms",
+        "log.roll.ms",
+        _LONG,
+        "segment_ms",
+        1,
+        LONG_MAX,
+        None,
+        "Largest age of a segment.",
+    ),
     _log_key(
         "segment.records",
+        "log.segment.records",
         _LONG,
         "segment_records",
         -1,
@@ -229,6 +294,7 @@ TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
     ),
     ConfigKey(
         name="unclean.leader.election.enable",
+        broker_name="unclean.leader.election.enable",
         type=ConfigType.BOOLEAN,
         meaning="Whether a replica out of sync may lead where no other is left: records are lost.",
         parse=parse_flag,

@@ -23,26 +23,6 @@ SOURCE_TOPIC, SOURCE_BROKER_FILE, SOURCE_DEFAULT = 1, 4, 5
 
 KAFKA_DEFAULTS: Mapping[str, str] = shown(TopicSettings())
 
-BROKER_NAMES = {
-    "cleanup.policy": "log.cleanup.policy",
-    "compression.type": "compression.type",
-    "flush.messages": "log.flush.interval.messages",
-    "flush.ms": "log.flush.interval.ms",
-    "index.interval.bytes": "log.index.interval.bytes",
-    "max.message.bytes": "message.max.bytes",
-    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
-    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
-    "message.timestamp.type": "log.message.timestamp.type",
-    "min.insync.replicas": "min.insync.replicas",
-    "retention.bytes": "log.retention.bytes",
-    "retention.ms": "log.retention.ms",
-    "segment.bytes": "log.segment.bytes",
-    "segment.ms": "log.roll.ms",
-    "segment.records": "log.segment.records",
-    "unclean.leader.election.enable": "unclean.leader.election.enable",
-}
-"""What Kafka calls the broker's default of each topic setting; `log.segment.records` is ours."""
-
 _BROKER_VALUES: tuple[tuple[str, ConfigType, Callable[[Context], str]], ...] = (
     ("auto.create.topics.enable", ConfigType.BOOLEAN,
      lambda ctx: str(ctx.settings.auto_create_topics).lower()),
@@ -120,11 +100,8 @@ def _topic_configs(
             if source == SOURCE_TOPIC:
                 synonyms.append(_synonym(key.name, values[key.name], SOURCE_TOPIC))
             if defaults[key.name] != KAFKA_DEFAULTS[key.name]:
-                broker_name = BROKER_NAMES[key.name]
-                synonyms.append(_synonym(broker_name, defaults[key.name], SOURCE_BROKER_FILE))
-            synonyms.append(
-                _synonym(BROKER_NAMES[key.name], KAFKA_DEFAULTS[key.name], SOURCE_DEFAULT)
-            )
+                synonyms.append(_synonym(key.broker_name, defaults[key.name], SOURCE_BROKER_FILE))
+            synonyms.append(_synonym(key.broker_name, KAFKA_DEFAULTS[key.name], SOURCE_DEFAULT))
         results.append(
             e.DescribeConfigsResourceResult(
                 name=key.name,
@@ -147,7 +124,7 @@ def _broker_configs(ctx: Context, name: str) -> list[e.DescribeConfigsResourceRe
         raise KafkaError(ErrorCode.invalid_request, f"this is broker {ctx.broker_id}, not '{name}'")
     defaults = shown(ctx.settings.topic_defaults)
     values = [(key, kind, read(ctx)) for key, kind, read in _BROKER_VALUES]
-    values += [(BROKER_NAMES[key.name], key.type, defaults[key.name]) for key in TOPIC_CONFIGS]
+    values += [(key.broker_name, key.type, defaults[key.name]) for key in TOPIC_CONFIGS]
     return [
         e.DescribeConfigsResourceResult(
             name=key,

@@ -6,7 +6,7 @@ import pytest
 
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.core.log_config import LogConfig
-from josefine_broker.core.topic_config import TopicSettings
+from josefine_broker.core.topic_config import TOPIC_CONFIGS, TopicSettings
 from josefine_broker.handlers.context import BrokerSettings
 from josefine_broker.wire.entities import (
     alter_configs,
@@ -78,6 +78,40 @@ def test_synonyms_go_from_the_topic_to_the_default() -> None:
         ("log.retention.ms", "9", 4),
         ("log.retention.ms", "604800000", 5),
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "broker_name"),
+    [
+        ("retention.ms", "log.retention.ms"),
+        ("segment.ms", "log.roll.ms"),
+        ("flush.messages", "log.flush.interval.messages"),
+        ("max.message.bytes", "message.max.bytes"),
+        ("min.insync.replicas", "min.insync.replicas"),
+        ("message.timestamp.after.max.ms", "log.message.timestamp.after.max.ms"),
+    ],
+)
+def test_a_topics_setting_and_the_brokers_default_of_it_are_named_as_in_kafka(
+    world: World, name: str, broker_name: str
+) -> None:
+    (config,) = describe(world, keys=(name,), include_synonyms=True).configs
+
+    assert config.synonyms[-1].name == broker_name
+    assert broker_name in {each.name for each in describe(world, BROKER, "1").configs}
+
+
+def test_every_setting_is_described_with_its_synonyms(world: World) -> None:
+    """One table has both names: a setting cannot be served and lack one."""
+    topic = describe(world, include_synonyms=True)
+    own = {each.name for each in describe(world, BROKER, "1").configs}
+
+    assert topic.error_code == ErrorCode.none
+    assert [each.name for each in topic.configs] == sorted(key.name for key in TOPIC_CONFIGS)
+    assert {each.synonyms[-1].name for each in topic.configs} == {
+        key.broker_name for key in TOPIC_CONFIGS
+    }
+    assert len({key.broker_name for key in TOPIC_CONFIGS}) == len(TOPIC_CONFIGS)
+    assert own > {key.broker_name for key in TOPIC_CONFIGS}
 
 
 def test_documentation_comes_when_asked_for(world: World) -> None:
