@@ -2,7 +2,8 @@
 
 Defaults by -1 (KIP-464), configs in the answer (KIP-525), ids (KIP-516). The answer waits until the
 block is applied here, so the topic is usable at once; a timeout is told as REQUEST_TIMED_OUT, and
-the topic may still come.
+the topic may still come. Internal topics are made by the broker itself, when a group needs them:
+one with the wrong partitions or policy would scatter or lose what groups committed.
 """
 
 from collections import Counter
@@ -13,7 +14,7 @@ from josefine_broker.core.proposals import Proposal
 from josefine_broker.core.topic_config import resolve, shown
 from josefine_broker.handlers.context import Context, RequestInfo
 from josefine_broker.handlers.describe_configs import source_of
-from josefine_broker.handlers.topics import new_topic
+from josefine_broker.handlers.topics import check_not_internal, new_topic
 from josefine_broker.wire.entities import create_topics as e
 
 
@@ -56,6 +57,7 @@ def refuse(request: e.CreateTopicsRequest, error: KafkaError) -> e.CreateTopicsR
 
 
 def _change(ctx: Context, topic: e.CreatableTopic) -> CreateTopic:
+    check_not_internal(topic.name)
     assignment = {each.partition_index: each.broker_ids for each in topic.assignments}
     if len(assignment) != len(topic.assignments):
         raise KafkaError(ErrorCode.invalid_replica_assignment, "a partition is assigned twice")

@@ -12,7 +12,7 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.core.parked import Parked
 from josefine_broker.handlers.context import Context, HostedPartition, RequestInfo
 from josefine_broker.handlers.replication import followers_key
-from josefine_broker.handlers.topics import BROKERS_KEY
+from josefine_broker.handlers.topics import BROKERS_KEY, check_not_internal
 from josefine_broker.wire.entities import delete_records as e
 
 HIGH_WATERMARK = -1
@@ -108,6 +108,7 @@ def _delete(ctx: Context, topic: str, part: e.DeleteRecordsPartition) -> Deletio
     """Delete here."""
     deletion = Deletion(tp=(topic, part.partition_index), offset=part.offset)
     try:
+        check_not_internal(topic)
         hosted = ctx.hosted(topic, part.partition_index)
         hosted.partition.check_serves()
         if not hosted.settings.log.deletes:

@@ -10,7 +10,13 @@ from uuid import UUID
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.limits import TOPIC_NAME_CHARS_MAX
 from josefine_broker.core.changes import CreateTopic, Replicas
-from josefine_broker.core.image import OFFSETS_TOPIC, BrokerEntry, Endpoint, MetadataImage
+from josefine_broker.core.image import (
+    INTERNAL_TOPICS,
+    OFFSETS_TOPIC,
+    BrokerEntry,
+    Endpoint,
+    MetadataImage,
+)
 from josefine_broker.core.placement import check_assignment, place
 from josefine_broker.core.proposals import Proposal
 from josefine_broker.core.topic_config import check_configs
@@ -37,11 +43,20 @@ ALL_CLUSTER_OPERATIONS = 8096
 
 def check_name(name: str) -> None:
     """Raises KafkaError(invalid_topic_exception)."""
-    if name in (".", "..") or len(name) > TOPIC_NAME_CHARS_MAX or not _NAME.fullmatch(name):
+    if name in (".", ".."):
+        raise KafkaError(ErrorCode.invalid_topic_exception, "a topic cannot be named '.' or '..'")
+    if len(name) > TOPIC_NAME_CHARS_MAX or not _NAME.fullmatch(name):
         raise KafkaError(
             ErrorCode.invalid_topic_exception,
             f"a topic name is 1 to {TOPIC_NAME_CHARS_MAX} of a-z A-Z 0-9 . _ -, not '{name[:260]}'",
         )
+
+
+def check_not_internal(name: str) -> None:
+    """Raises KafkaError(invalid_topic_exception): Kafka's code for what clients may not do
+    to the brokers' own topics."""
+    if name in INTERNAL_TOPICS:
+        raise KafkaError(ErrorCode.invalid_topic_exception, f"'{name}' is the broker's own topic")
 
 
 def new_topic(

@@ -189,3 +189,17 @@ def test_replica_that_lacks_what_is_deleted_begins_anew_and_counts(cluster: Repl
 
     assert outcome(answer) == (ErrorCode.none, RECORDS + 2)
     assert starts(cluster) == [RECORDS + 2] * 3
+
+
+def test_records_of_the_brokers_own_topic_are_not_deleted() -> None:
+    """What groups committed; as Kafka, whatever the topic's policy is."""
+    cluster = Replicas()
+    cluster.create("__consumer_offsets", replicas=((1,),), cleanup_policy="delete")
+    topic = e.DeleteRecordsTopic(
+        name="__consumer_offsets",
+        partitions=(e.DeleteRecordsPartition(partition_index=0, offset=0),),
+    )
+
+    answer = cluster.ask(1, DELETE_RECORDS, e.DeleteRecordsRequest(topics=(topic,), timeout_ms=0))
+
+    assert outcome(answer) == (ErrorCode.invalid_topic_exception, -1)

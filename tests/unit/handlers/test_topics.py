@@ -303,6 +303,35 @@ def test_topic_is_deleted_by_id() -> None:
     assert "orders" not in world.ctx.image.topics
 
 
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_clients_do_not_make_the_brokers_own_topic(validate_only: bool) -> None:
+    """Else a group's offsets would lie in as many partitions, under as many replicas, as a client
+    chose; Kafka's code for what clients may not do to internal topics."""
+    world = World()
+
+    answer = create(world, wanted("__consumer_offsets", 3), validate_only=validate_only).topics[0]
+
+    assert answer.error_code == ErrorCode.invalid_topic_exception
+    assert answer.error_message == "'__consumer_offsets' is the broker's own topic"
+    assert "__consumer_offsets" not in world.ctx.image.topics
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        (".", "a topic cannot be named '.' or '..'"),
+        ("..", "a topic cannot be named '.' or '..'"),
+        ("a/b", "a topic name is 1 to 249 of a-z A-Z 0-9 . _ -, not 'a/b'"),
+        ("", "a topic name is 1 to 249 of a-z A-Z 0-9 . _ -, not ''"),
+    ],
+)
+def test_a_bad_name_is_refused_by_the_rule_that_it_breaks(name: str, sentence: str) -> None:
+    answer = create(World(), wanted(name)).topics[0]
+
+    assert answer.error_code == ErrorCode.invalid_topic_exception
+    assert answer.error_message == sentence
+
+
 def test_deleting_what_is_not_there_or_internal_is_refused() -> None:
     world = World()
     world.create("__consumer_offsets")
