@@ -5,10 +5,11 @@ handler table to routes. Pure: no part is started here.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from josefine_broker.config import BrokerConfig, HostPort, LogSection, ReplicationSection
+from josefine_broker.config_values import is_loopback
 from josefine_broker.core.changes import RegisterBroker
 from josefine_broker.core.controller import ControllerConfig
 from josefine_broker.core.features import SUPPORTED
@@ -188,6 +189,33 @@ def raft_address(config: BrokerConfig, bound: Bound, this_host: str) -> HostPort
     if config.own_voter is not None:
         return config.own_voter.address
     return HostPort(this_host if bound.host in WILDCARDS else bound.host, bound.port)
+
+
+def only_on_this_machine(own: Mapping[str, HostPort], others: Iterable[HostPort]) -> list[str]:
+    """What this broker advertises as an address where every machine finds itself, although others
+    are elsewhere: one sentence each. `own` is by the key that sets it."""
+    elsewhere = next((each for each in others if not is_loopback(each.host)), None)
+    if elsewhere is None:
+        return []
+    return [
+        f"{key} is advertised as {address}, which only this machine reaches, and another broker is"
+        f" at {elsewhere}: put this machine's name there"
+        for key, address in own.items()
+        if is_loopback(address.host)
+    ]
+
+
+def named_but_loopback(bound: Iterable[Bound], config: BrokerConfig) -> list[str]:
+    """Listeners whose name means a loopback address on this machine, where others are elsewhere."""
+    others = [each.address for each in config.raft.voters if each != config.own_voter]
+    if all(is_loopback(each.host) for each in (*others, *config.raft.seeds)):
+        return []
+    return [
+        f"{each.name} listens on {each.host}:{each.port}, which is {each.resolved_host} here, so"
+        f" only this machine reaches it: mend the name (/etc/hosts) or listen on 0.0.0.0"
+        for each in bound
+        if is_loopback(each.resolved_host) and not is_loopback(each.host)
+    ]
 
 
 _new = tuple.__new__

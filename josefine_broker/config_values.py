@@ -61,6 +61,16 @@ class Voter(NamedTuple):
         return f"{self.id}@{self.address}"
 
 
+def is_loopback(host: str) -> bool:
+    """Whether every machine finds itself there. No name is looked up."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def parse_host_port(value: object) -> HostPort:
     """`host:port`, `[v6]:port`; ValueError names what is wrong."""
     if isinstance(value, HostPort):

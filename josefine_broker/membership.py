@@ -181,6 +181,8 @@ class Membership:
         """
         address = self.peers.address
         registration = replace(registration, raft=Address(address.host, address.port))
+        for warning in self.peers.introduce(registration):
+            say(f"warning: {warning}")
         self._enrolment = Enrolment(
             self._ctx,
             registration,

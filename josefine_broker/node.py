@@ -23,6 +23,7 @@ from pathlib import Path
 from josefine_broker.compose import (
     broker_settings,
     connection_limits,
+    named_but_loopback,
     registration,
     routes,
 )
@@ -108,6 +109,8 @@ class Node:
         self._identity = claim(directory, self.config.broker.id)
         bound = [self._bind(*listener) for listener in self.config.broker.listeners]
         raft_bound = self._bind("raft", *self.config.raft.listener)
+        for warning in named_but_loopback((*bound, raft_bound), self.config):
+            say(f"warning: {warning}")
         admin = self.config.admin.address
         admin_bound = None if admin is None else self._bind("admin", *admin)
         manager, hosting = self._open_logs()

@@ -11,7 +11,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 
+from josefine_broker.compose import only_on_this_machine
 from josefine_broker.config import BrokerConfig, HostPort
+from josefine_broker.core.changes import RegisterBroker
 from josefine_broker.handlers.context import Context
 from josefine_broker.joining import Discovered, forgotten
 from josefine_broker.shell.address_book import BOOK_FILE, AddressBook
@@ -35,6 +37,9 @@ class Peers:
         for voter in config.raft.voters:
             self.book.learn(voter.id, voter.address)
         self.book.load()
+        self._seeds = config.raft.seeds
+        self._own: dict[str, HostPort] = {}
+        self._warned: set[str] = set()
 
     def hello(self, to: int) -> Hello:
         """How this broker introduces itself to `to` (0: whoever dialed)."""
@@ -70,11 +75,32 @@ class Peers:
             addresses={**self.book.newest(), self._ctx.broker_id: self.address},
         )
 
+    def introduce(self, registration: RegisterBroker) -> list[str]:
+        """From now on this is what the others are told of us; what is wrong with it, for people."""
+        self._own = {
+            f"broker.listeners {each.listener}": HostPort(each.host, each.port)
+            for each in registration.endpoints
+        }
+        self._own["raft.listener"] = self.address
+        return self._new_warnings()
+
+    def _new_warnings(self) -> list[str]:
+        others = [*self._seeds]
+        for broker_id, address in self.book.newest().items():
+            if broker_id != self._ctx.broker_id:
+                others.append(address)
+        found = only_on_this_machine(self._own, others)
+        fresh = [each for each in found if each.partition(",")[0] not in self._warned]
+        self._warned.update(each.partition(",")[0] for each in fresh)
+        return fresh
+
     def learn_from_image(self) -> None:
         """Keep where the image says that the others are."""
         for broker in self._ctx.image.brokers.values():
             if broker.raft is not None and broker.broker_id != self._ctx.broker_id:
                 self.book.learn(broker.broker_id, HostPort(broker.raft.host, broker.raft.port))
+        for warning in self._new_warnings():
+            log.warning("advertised address", extra={"reason": warning})
         self.store()
 
     def store(self) -> None:

@@ -262,7 +262,7 @@ class ReplicaFetcher:
         self._in_flight.remove(number)
         if response.error_code:
             self.lost()
-            if ErrorCode(response.error_code) not in _SESSION_ERRORS:
+            if ErrorCode(response.error_code) not in SESSION_ERRORS:
                 for key in list(self._copies):
                     self.fail(key, now_ms)
             return
@@ -305,7 +305,7 @@ class ReplicaFetcher:
                 self._changed[copy.key] = copy
 
 
-_SESSION_ERRORS = frozenset(
+SESSION_ERRORS = frozenset(
     {
         ErrorCode.fetch_session_id_not_found,
         ErrorCode.invalid_fetch_session_epoch,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
-from josefine_broker.core.replica_fetch import Copy, ReplicaFetcher
+from josefine_broker.core.replica_fetch import SESSION_ERRORS, Copy, ReplicaFetcher
 from josefine_broker.handlers.context import Buffer, Context, HostedPartition
 from josefine_broker.records.batch import BatchHeader, iter_batches, verify
 from josefine_broker.wire.fetch import FetchPartitionResponse, FetchResponse
@@ -22,6 +22,10 @@ log = logging.getLogger(__name__)
 def hear(ctx: Context, fetcher: ReplicaFetcher, number: int, response: FetchResponse) -> None:
     """Take in a leader's answer to request `number`."""
     now_ms = ctx.clock.monotonic_ms()
+    if response.error_code and ErrorCode(response.error_code) not in SESSION_ERRORS:
+        ctx.counters.replication_errors += 1
+        event = {"leader": fetcher.leader_id, "reason": ErrorCode(response.error_code).name}
+        log.info("a leader refused a fetch", extra=event)
     for copy, answer in fetcher.hear(number, response, now_ms):
         topic_id, index = copy.key
         name = ctx.image.topic_names.get(topic_id)

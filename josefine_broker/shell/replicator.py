@@ -34,6 +34,12 @@ BACKOFF_MIN_MS, BACKOFF_MAX_MS = 50, 1_000
 log = logging.getLogger(__name__)
 
 
+class ErrorCount(Protocol):
+    """What of the broker's counters is written here."""
+
+    replication_errors: int
+
+
 class Following(Protocol):
     """What of the handlers' context is read here."""
 
@@ -48,6 +54,9 @@ class Following(Protocol):
 
     @property
     def fetchers(self) -> ReplicaFetchers: ...
+
+    @property
+    def counters(self) -> ErrorCount: ...
 
 
 Hear = Callable[[ReplicaFetcher, int, FetchResponse], None]
@@ -232,8 +241,9 @@ class _Link:
             raise error
 
     def _lost(self, reason: str) -> None:
-        """Try again, later each time."""
+        """Try again, later each time. Each failed dial counts too: nothing is copied meanwhile."""
         self._disconnect()
+        self._owner.ctx.counters.replication_errors += 1
         now_ms = self._owner.clock.monotonic_ms()
         wait_ms = self._backoff_ms // 2 + self._owner.rng.randint(0, self._backoff_ms // 2)
         self._backoff_ms = min(2 * self._backoff_ms, BACKOFF_MAX_MS)

@@ -36,6 +36,11 @@ class Bound:
     port: int
     socket: socket.socket
 
+    @property
+    def resolved_host(self) -> str:
+        """The address that the name meant when it was bound."""
+        return str(self.socket.getsockname()[0])
+
 
 def bind(name: str, host: str, port: int) -> Bound:
     """Bind a TCP socket; the port of the result is the real one. Raises BindError."""

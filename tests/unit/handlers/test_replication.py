@@ -81,6 +81,20 @@ def test_a_flipped_bit_on_the_way_is_not_written_and_fetched_again(cluster: Repl
     assert cluster.records(2) == cluster.records(1)
 
 
+def test_fetch_that_is_refused_as_a_whole_counts_as_an_error(cluster: Replicas) -> None:
+    cluster.produce(1, b"whole")
+    cluster.send(2, 1)
+    (waiting,) = [w for w in cluster.waiting if w.follower.broker_id == 2]
+    response = waiting.answer if not isinstance(waiting.answer, Parked) else waiting.answer.response
+    refused = response._replace(error_code=int(ErrorCode.broker_not_available), topics=[])
+    cluster.waiting.remove(waiting)
+    cluster.waiting.append(waiting._replace(answer=refused))
+
+    cluster.run()
+
+    assert cluster.ctx[2].counters.replication_errors == 1
+
+
 def is_open(answer: object) -> bool:
     return isinstance(answer, Parked) and not answer.done
 

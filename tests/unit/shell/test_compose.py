@@ -12,14 +12,16 @@ from josefine_broker.compose import (
     controller_config,
     initial_voters,
     leaving,
+    named_but_loopback,
     no_controller,
+    only_on_this_machine,
     other_cluster,
     raft_address,
     registration,
     stored_voters,
     waits_for_controller,
 )
-from josefine_broker.config import load_config
+from josefine_broker.config import HostPort, load_config
 from josefine_broker.core.features import SUPPORTED
 from josefine_broker.core.image import BrokerEntry, Endpoint, MetadataImage
 from josefine_broker.core.log_config import LogConfig, TimestampType
@@ -203,3 +205,48 @@ def test_broker_that_cannot_write_says_so_in_place_of_a_stop() -> None:
     assert leaving("") == "this broker hands over and stops"
     assert leaving(trouble).endswith(trouble)
     assert "stops" not in leaving(trouble)
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "is_told"),
+    [
+        ("127.0.0.1", "host2", True),
+        ("127.0.1.1", "10.0.0.2", True),
+        ("localhost", "10.0.0.2", True),
+        ("::1", "fd00::2", True),
+        ("127.0.0.1", "127.0.0.1", False),
+        ("127.0.0.1", "localhost", False),
+        ("host1", "host2", False),
+        ("10.0.0.1", "127.0.0.1", False),
+    ],
+)
+def test_loopback_address_among_brokers_elsewhere_is_told(
+    own: str, other: str, is_told: bool
+) -> None:
+    found = only_on_this_machine({"raft.listener": HostPort(own, 1)}, [HostPort(other, 2)])
+
+    assert bool(found) == is_told
+    if is_told:
+        assert found[0].startswith(f"raft.listener is advertised as {HostPort(own, 1)}, which only")
+        assert f"another broker is at {HostPort(other, 2)}" in found[0]
+
+
+@pytest.mark.parametrize(
+    ("host", "voter", "is_told"),
+    [("host1", "host2", True), ("host1", "localhost", False), ("127.0.0.1", "host2", False)],
+)
+def test_name_that_means_a_loopback_address_here_is_told(
+    host: str, voter: str, is_told: bool
+) -> None:
+    """Some systems write the machine's own name with 127.0.1.1 into /etc/hosts."""
+    voters = ["1@host1:9093", f"2@{voter}:9093"]
+    config = load_config(None, {}, {"broker.id": 1, "raft.voters": voters})
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        found = named_but_loopback([Bound("raft", host, 9093, bound)], config)
+
+    assert bool(found) == is_told
+
+
+def test_who_stands_alone_may_advertise_what_it_likes() -> None:
+    assert only_on_this_machine({"raft.listener": HostPort("127.0.0.1", 1)}, []) == []

@@ -5,9 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
-from conf.generate import TARGET, files
-from josefine_broker.config import ConfigError, HostPort, Listener, Voter, key_paths, load_config
+from conf.generate import NODES, TARGET, files, node_yaml
+from josefine_broker.config import (
+    BrokerConfig,
+    ConfigError,
+    HostPort,
+    Listener,
+    Voter,
+    key_paths,
+    load_config,
+)
 
 
 def written(tmp_path: Path, text: str, name: str = "broker.yaml") -> Path:
@@ -27,6 +36,16 @@ def refusal(tmp_path: Path, text: str, env: dict[str, str] | None = None) -> str
 def test_shipped_files_are_what_the_model_generates() -> None:
     for path, text in files().items():
         assert path.read_text() == text, f"{path}: run: python -m conf.generate"
+
+
+@pytest.mark.parametrize("id_", NODES)
+def test_every_address_of_a_node_is_in_its_file(id_: int) -> None:
+    """Who replaces 127.0.0.1 there leaves none behind in the defaults."""
+    text = node_yaml(id_).replace("127.0.0.1", f"host{id_}")
+
+    config = BrokerConfig.model_validate(yaml.safe_load(text))
+
+    assert "127.0.0.1" not in str(config.model_dump(mode="json"))
 
 
 def test_shipped_nodes_form_one_cluster_and_share_no_address() -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from josefine_broker.config import HostPort, load_config
-from josefine_broker.core.image import Address, BrokerEntry
+from josefine_broker.core.changes import RegisterBroker
+from josefine_broker.core.image import Address, BrokerEntry, Endpoint
 from josefine_broker.peers import Peers
 from josefine_broker.shell.address_book import BOOK_FILE
 from josefine_broker.shell.raft_frames import Hello
@@ -100,3 +101,34 @@ def test_who_looks_for_the_cluster_is_told_every_address_and_ours(tmp_path: Path
     assert (found.cluster_id, found.leader) == ("c", -1)
     assert found.addresses == {1: HERE, 2: THERE}
     assert peers.hello(2) == Hello(node_id=1, to=2, cluster_id="c", address=str(HERE))
+
+
+def test_address_that_only_this_machine_reaches_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once at the start, from the configured voters, and not again when the image names them."""
+    peers = make_peers(tmp_path)
+    endpoint = Endpoint("PLAINTEXT", "127.0.0.1", 9092)
+    registration = RegisterBroker(broker_id=1, incarnation="i", endpoints=(endpoint,))
+
+    told = peers.introduce(registration)
+    peers.learn_from_image()
+
+    assert len(told) == 1
+    assert told[0].startswith("broker.listeners PLAINTEXT is advertised as 127.0.0.1:9092, which")
+    assert "another broker is at old:9093" in told[0]
+    assert "advertised address" not in caplog.text
+
+
+def test_broker_from_elsewhere_that_joins_later_is_noticed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = load_config(None, {}, {"broker.id": 1, "broker.data_dir": str(tmp_path)})
+    peers = Peers(config, World().ctx, address=HostPort("127.0.0.1", 9093), cluster_id="c")
+    assert peers.introduce(RegisterBroker(broker_id=1, incarnation="i", endpoints=())) == []
+
+    peers.book.learn(2, THERE)
+    peers.learn_from_image()
+    peers.learn_from_image()
+
+    assert caplog.text.count("advertised address") == 1

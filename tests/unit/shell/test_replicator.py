@@ -204,6 +204,7 @@ def test_leader_that_is_away_is_told_once_and_once_that_it_is_back(
             replicator.address_of = address_of  # type: ignore[method-assign]
             await cluster.take_down(1)
             await wait_until_async(lambda: tries > 3, TIMEOUT_S, "several tries")
+            assert cluster.ctx[2].counters.replication_errors >= 3  # no connection, each time
             await cluster.serve(1)
             waiting = cluster.produce(1, b"a", timeout_ms=60_000)
             await wait_until_async(lambda: waiting.done, TIMEOUT_S, "acks=all after the return")
