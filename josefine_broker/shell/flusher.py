@@ -1,16 +1,8 @@
-"""When a log is made durable, and the one thread that does the slow part.
-
-Rules: `flush.messages` syncs within the append; `flush.ms` and the sealing of full segments run on
-the flusher's thread, in order. A failed sync is remembered for good: after it the kernel may have
-dropped dirty pages and reported them clean, so no later sync proves anything (fsyncgate, 2018).
-"""
+"""The one thread that does the slow part of the disk's work: jobs, one after another, in order."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from threading import Lock, Semaphore
-
-from josefine_broker.core.log_config import LogConfig
-from josefine_broker.shell.segment import Segment
+from threading import Semaphore
 
 Job = Callable[[], None]
 
@@ -21,37 +13,6 @@ JOBS_MAX = 256
 def run_now(job: Job) -> None:
     """The scheduler of tests, tools and simulation: disk work is done at once."""
     job()
-
-
-class FlushState:
-    """What of one log is not durable yet. The only mutable state shared with the flusher."""
-
-    __slots__ = (
-        "directory_dirty", "failure", "first_unflushed_ms", "lock", "sealing", "unflushed_messages",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.lock = Lock()
-        """Held while segment files are synced, cut or closed."""
-        self.sealing: list[Segment] = []
-        """Full segments whose sync is still to come, oldest first."""
-        self.directory_dirty = True
-        self.unflushed_messages = 0
-        self.first_unflushed_ms = 0
-        self.failure = ""
-
-    def appended(self, messages: int, now_ms: int) -> None:
-        if self.unflushed_messages == 0:
-            self.first_unflushed_ms = now_ms
-        self.unflushed_messages += messages
-
-    def is_due(self, config: LogConfig, now_ms: int) -> bool:
-        """Whether `flush.messages` or `flush.ms` asks for a sync now."""
-        if self.unflushed_messages == 0:
-            return False
-        if config.flush_messages is not None and self.unflushed_messages >= config.flush_messages:
-            return True
-        return config.flush_ms is not None and now_ms - self.first_unflushed_ms >= config.flush_ms
 
 
 class Flusher:

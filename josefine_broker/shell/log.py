@@ -2,10 +2,12 @@
 
 Rules:
 - offsets only grow: over appends, rolls, restarts and the deletion of everything;
-- an append is whole or did not happen: after a failed write the log ends at the last whole batch;
+- an append is whole or did not happen: after a failed write, or a failed sync of its own, the log
+  ends where it did before, for readers too;
 - with `flush_messages` reached, an append returns after its sync; else the page cache holds it;
 - slow disk work (sync and index of a full segment, timed flushes, unlinking) goes to `schedule`;
-- a failed sync, or a cut half done, stops the log for writes until it is opened, and checked, anew.
+- a failed sync, or a cut half done, stops the log for writes until it is opened, and checked, anew
+  (`shell/log_sync.py`).
 
 One thread owns a log; a scheduled job touches sealed segments only, under the flush lock, and asks
 there whether the log still has what it was scheduled for.
@@ -26,8 +28,9 @@ from josefine_broker.core.log_config import LogConfig
 from josefine_broker.core.retention import expired_prefix
 from josefine_broker.records.batch import LENGTH_OVERHEAD_BYTES, BatchHeader
 from josefine_broker.records.crc import Buffer
-from josefine_broker.shell.flusher import FlushState, Job, run_now
+from josefine_broker.shell.flusher import Job, run_now
 from josefine_broker.shell.log_state import LogState
+from josefine_broker.shell.log_sync import LogSync, storage_error
 from josefine_broker.shell.recovery import RecoveryReport, recover, reindex, replay
 from josefine_broker.shell.segment import FoundRecord, Segment
 from josefine_broker.shell.verify import VerifyReport, verify_segments
@@ -35,7 +38,6 @@ from josefine_broker.shell.verify import VerifyReport, verify_segments
 WARM_SEGMENTS_MAX = 2
 """Sealed segments of one log that keep their file descriptor and index between reads."""
 
-_storage_error = partial(KafkaError, ErrorCode.kafka_storage_error)
 _STAMP = Struct(">qii")
 _T = TypeVar("_T")
 
@@ -65,7 +67,7 @@ class PartitionLog:
         self._base_offsets = [segment.base_offset for segment in segments]
         self._log_start_offset = report.log_start_offset
         self._warm: list[Segment] = []
-        self._flush = FlushState()
+        self._sync = LogSync(files, directory, state)
 
     @classmethod
     def open(
@@ -90,6 +92,9 @@ class PartitionLog:
         state = LogState(files, directory, settle)
         segments, report = recover(files, directory, config, state, clean_shutdown, now_ms)
         log = cls(files, directory, config, segments, report, state, schedule)
+        if config.flush_messages is not None and report.segments_scanned:
+            # Of a killed process, and in the page cache only: readers are to see what is durable.
+            log._sync.sync(segments[-1])
         log.state.remove_snapshots_past(log.log_end_offset)
         if on_batch is not None:
             log.replay(on_snapshot, on_batch)
@@ -110,7 +115,7 @@ class PartitionLog:
     @property
     def failure(self) -> str:
         """Why this log is not written any more; empty while all is well."""
-        return self._flush.failure
+        return self._sync.failure
 
     @property
     def segment_count(self) -> int:
@@ -122,37 +127,42 @@ class PartitionLog:
         Offset and epoch are read from the stamped bytes, so `header` may be from before the
         stamping. Raises KafkaError(kafka_storage_error), and then the log is as it was.
         """
-        flush = self._flush
-        if flush.failure:
-            raise _storage_error(flush.failure)
+        sync = self._sync
+        if sync.failure:
+            raise storage_error(sync.failure)
         base_offset: int
         base_offset, length, leader_epoch = _STAMP.unpack_from(batch)
         active = self._segments[-1]
         assert base_offset >= active.end_offset, f"{base_offset} is below {active.end_offset}"
         assert length + LENGTH_OVERHEAD_BYTES == len(batch), "not exactly one batch"
         assert leader_epoch >= active.last_leader_epoch, f"leader epoch {leader_epoch} is old"
-        if active.size_bytes and active.is_full(self.config, base_offset, header, now_ms):
+        config = self.config
+        if active.size_bytes and active.is_full(config, base_offset, header, now_ms):
             active = self._roll()
-        size = active.size_bytes
+        # Accounted for behind the sync: what was refused is in no reader's reach.
+        is_synced = sync.is_due_with(config, header.record_count)
         try:
-            active.append(
-                batch, base_offset, leader_epoch, header, self.config.index_interval_bytes, now_ms
-            )
+            active.file().write_at_end((batch,))
+            if is_synced:
+                sync.sync(active)
         except OSError as error:
-            self._cut_back(active, size)
-            raise _storage_error(f"{self.directory}: append failed: {error}") from error
-        flush.appended(header.record_count, now_ms)
-        flush_messages = self.config.flush_messages
-        if flush_messages is not None and flush.unflushed_messages >= flush_messages:
-            self.flush()
+            self._cut_back(active)
+            raise storage_error(f"{self.directory}: append failed: {error}") from error
+        active.appended(
+            batch, base_offset, leader_epoch, header, config.index_interval_bytes, now_ms
+        )
+        if is_synced:
+            sync.flushed()
+        else:
+            sync.appended(header.record_count, now_ms)
         return base_offset
 
-    def _cut_back(self, active: Segment, size: int) -> None:
-        """Remove what a failed write left; if that fails as well, nothing may follow it."""
+    def _cut_back(self, active: Segment) -> None:
+        """Remove what a failed append left; if that fails as well, nothing may follow it."""
         try:
-            active.file().truncate(size)
+            active.file().truncate(active.size_bytes)
         except OSError as error:
-            self._flush.failure = f"{self.directory}: a failed append could not be cut: {error}"
+            self._sync.fail("a failed append could not be cut", error)
 
     def roll(self) -> None:
         """Begin a new segment at the log end; nothing happens when the last one is empty."""
@@ -160,21 +170,19 @@ class PartitionLog:
             self._roll()
 
     def _roll(self) -> Segment:
-        if self._flush.failure:
-            raise _storage_error(self._flush.failure)
+        self._sync.check()
         old = self._segments[-1]
         end_offset = old.end_offset
         try:
             new = Segment.create(self._files, self.directory, end_offset)
         except OSError as error:
-            raise _storage_error(f"{self.directory}: roll failed: {error}") from error
+            raise storage_error(f"{self.directory}: roll failed: {error}") from error
         new.last_leader_epoch = old.last_leader_epoch
         self._segments.append(new)
         self._base_offsets.append(end_offset)
-        self._flush.directory_dirty = True
-        self._flush.sealing.append(old)
+        self._sync.rolled(old)
         self._warm.append(old)
-        self._schedule(self._seal)
+        self._schedule(self._sync.seal)
         if self.snapshot_source is not None:
             payload = self.snapshot_source()
             self._schedule(lambda: self._store_snapshot(new, payload))
@@ -185,62 +193,28 @@ class PartitionLog:
 
         Not when the log was cut below it: other batches may come there, of other producers.
         """
-        with self._flush.lock:
-            if not self._flush.failure and rolled in self._segments:
+        with self._sync.lock:
+            if not self._sync.failure and rolled in self._segments:
                 self.state.store_kept_epochs()
                 self.state.store_snapshot(rolled.base_offset, payload)
 
-    def _seal(self) -> None:
-        """Scheduled: make full segments durable, oldest first, and store their indexes.
-
-        Where only the index cannot be stored (a full disk), the next roll or `close` tries again.
-        """
-        flush = self._flush
-        with flush.lock:
-            while flush.sealing and not flush.failure:
-                segment = flush.sealing[0]
-                try:
-                    self.state.settle()
-                    segment.file().sync()
-                except OSError as error:
-                    flush.failure = f"{self.directory}: sync failed: {error}"
-                    raise
-                segment.store_index()
-                flush.sealing.pop(0)
-
     def flush(self) -> None:
         """Make every appended batch durable. Raises KafkaError(kafka_storage_error)."""
-        if self._flush.failure:
-            raise _storage_error(self._flush.failure)
         try:
-            self._sync()
+            self._sync.sync(self._segments[-1])
         except OSError as error:
-            raise _storage_error(self._flush.failure) from error
-        self._flush.unflushed_messages = 0
+            raise storage_error(self._sync.failure) from error
+        self._sync.flushed()
 
     def flush_if_due(self, now_ms: int) -> bool:
         """Schedule a flush when `flush_ms` has passed since the first unflushed batch."""
-        due = self._flush.is_due(self.config, now_ms)
+        due = self._sync.is_due(self.config, now_ms)
         if due:
-            self._flush.unflushed_messages = 0
-            self._schedule(self._sync)
+            self._schedule(self._flush_scheduled)
         return due
 
-    def _sync(self) -> None:
-        flush = self._flush
-        with flush.lock:
-            if flush.failure:
-                return
-            try:
-                if flush.directory_dirty:
-                    flush.directory_dirty = False
-                    self.state.settle()
-                    self._files.sync_directory(self.directory)
-                for segment in [*flush.sealing, self._segments[-1]]:
-                    segment.file().sync()
-            except OSError as error:
-                flush.failure = f"{self.directory}: sync failed: {error}"
-                raise
+    def _flush_scheduled(self) -> None:
+        self._sync.sync_later(self._segments[-1])
 
     def read(
         self,
@@ -309,14 +283,14 @@ class PartitionLog:
             try:
                 return lookup(segment)
             except CorruptData:
-                if segment is self._segments[-1] or segment in self._flush.sealing:
+                if segment is self._segments[-1] or segment in self._sync.sealing:
                     raise
                 reindex(segment, self.config)
                 return lookup(segment)
         except CorruptData as error:
             raise KafkaError(ErrorCode.corrupt_message, str(error)) from error
         except OSError as error:
-            raise _storage_error(f"{self.directory}: read failed: {error}") from error
+            raise storage_error(f"{self.directory}: read failed: {error}") from error
 
     def _keep_warm(self, segment: Segment) -> None:
         warm = self._warm
@@ -326,7 +300,7 @@ class PartitionLog:
             warm.remove(segment)
         warm.append(segment)
         for cold in warm[:-WARM_SEGMENTS_MAX]:
-            if cold not in self._flush.sealing:
+            if cold not in self._sync.sealing:
                 warm.remove(cold)
                 cold.cool()
 
@@ -341,7 +315,7 @@ class PartitionLog:
         try:
             self.state.store_log_start_offset(offset)
         except OSError as error:
-            raise _storage_error(f"{self.directory}: log start not stored: {error}") from error
+            raise storage_error(f"{self.directory}: log start not stored: {error}") from error
         self._log_start_offset = offset
         self._remove_below_start()
 
@@ -356,8 +330,8 @@ class PartitionLog:
 
     def _unlink(self, segment: Segment) -> None:
         """Scheduled. Its name may be in use again: of a log begun anew, or of another topic's."""
-        with self._flush.lock:
-            if not self._flush.failure and segment.base_offset not in self._base_offsets:
+        with self._sync.lock:
+            if not self._sync.failure and segment.base_offset not in self._base_offsets:
                 segment.delete()
             else:
                 segment.close()
@@ -394,11 +368,11 @@ class PartitionLog:
         """
         try:
             self.state.settle()
-            with self._flush.lock:
+            with self._sync.lock:
                 self._drop(0)
             self._files.sync_directory(self.directory)
         except OSError as error:
-            raise _storage_error(f"{self.directory}: no segment could be removed") from error
+            raise storage_error(f"{self.directory}: no segment could be removed") from error
         self._log_start_offset = max(self._log_start_offset, self._base_offsets[0])
 
     def truncate_to(self, end_offset: int) -> None:
@@ -428,7 +402,7 @@ class PartitionLog:
         """Empty the log; its start and end become `offset`. Raises KafkaError."""
         with self._cutting("not begun anew"):
             self.state.settle()
-            self._flush.sealing.clear()
+            self._sync.sealing.clear()
             self._warm.clear()
             for segment in reversed(self._segments):
                 segment.delete()
@@ -442,15 +416,13 @@ class PartitionLog:
     @contextmanager
     def _cutting(self, what: str) -> Iterator[None]:
         """Files go, and no job of the flusher meanwhile: half done, it fails the log for good."""
-        flush = self._flush
-        if flush.failure:
-            raise _storage_error(flush.failure)
-        with flush.lock:
+        self._sync.check()
+        with self._sync.lock:
             try:
                 yield
             except OSError as error:
-                flush.failure = f"{self.directory}: {what}: {error}"
-                raise _storage_error(flush.failure) from error
+                self._sync.fail(what, error)
+                raise storage_error(self._sync.failure) from error
 
     def _drop(self, at: int) -> None:
         """Remove a segment and its files. The flush lock is held."""
@@ -460,7 +432,7 @@ class PartitionLog:
         segment.delete()
 
     def _forget(self, segment: Segment) -> None:
-        for each in (self._flush.sealing, self._warm):
+        for each in (self._sync.sealing, self._warm):
             if segment in each:
                 each.remove(segment)
 
@@ -481,20 +453,20 @@ class PartitionLog:
         """
         try:
             # An empty log has nothing to keep: 1,000 new partitions stop as fast as one.
-            if not self._flush.failure and self.log_end_offset > 0:
+            if not self._sync.failure and self.log_end_offset > 0:
                 self.state.settle()
                 self.state.store_kept_epochs()
                 if snapshot is not None:
                     self.state.store_snapshot(self.log_end_offset, snapshot)
-                for segment in [*self._flush.sealing, self._segments[-1]]:
+                for segment in [*self._sync.sealing, self._segments[-1]]:
                     segment.seal()
         finally:
             self.abandon()
 
     def abandon(self) -> None:
         """Close every file as it is: for a log that is to be deleted."""
-        with self._flush.lock:
-            self._flush.failure = self._flush.failure or f"{self.directory}: closed"
-            self._flush.sealing.clear()
+        with self._sync.lock:
+            self._sync.failure = self._sync.failure or f"{self.directory}: closed"
+            self._sync.sealing.clear()
             for segment in self._segments:
                 segment.close()

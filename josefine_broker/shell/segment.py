@@ -173,7 +173,7 @@ class Segment:
         newest_ms = self.max_timestamp_ms if self.max_timestamp_ms >= 0 else self.last_append_ms
         return SegmentAge(self.end_offset, self.size_bytes, newest_ms)
 
-    def append(
+    def appended(
         self,
         batch: Buffer,
         base_offset: int,
@@ -182,8 +182,7 @@ class Segment:
         index_interval_bytes: int,
         now_ms: int,
     ) -> None:
-        """Write one batch, then account for it. Raises OSError with nothing accounted."""
-        self.file().write_at_end((batch,))
+        """Account for a batch that was written at the end of the file."""
         if self.size_bytes == 0:
             self.first_append_ms = now_ms
         self.last_append_ms = now_ms
