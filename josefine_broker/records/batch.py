@@ -176,6 +176,37 @@ def is_sound(buf: memoryview, header: BatchHeader) -> bool:
     )
 
 
+def is_torn(tail: memoryview) -> bool:
+    """Whether `tail`, the end of a file from where a batch should begin, can be an unfinished
+    write: shorter than its header says, and nothing in it says that the header is wrong.
+
+    A flipped bit in a length looks the same at first. But then the rest is a whole batch by its
+    checksum, or the batch that follows lies in it.
+    """
+    if len(tail) < HEADER_BYTES:
+        return True
+    header = parse_header(tail)
+    if header.magic != MAGIC or header.size_bytes <= len(tail):
+        return False
+    if crc32c(tail[CRC_START:]) == header.crc:
+        return False
+    return not _holds_batch_at(bytes(tail), header.end_offset)
+
+
+def _holds_batch_at(data: bytes, base_offset: int) -> bool:
+    """Whether a whole batch with that base offset lies anywhere in `data`."""
+    wanted = (base_offset % 2**64).to_bytes(8, "big")
+    at = data.find(wanted, HEADER_BYTES)
+    while at >= 0:
+        try:
+            verify(data, at, parse_header(data, at))
+        except CorruptData:
+            at = data.find(wanted, at + 1)
+        else:
+            return True
+    return False
+
+
 def stamp(buf: bytearray | memoryview, pos: int, base_offset: int, leader_epoch: int) -> None:
     """Write base offset and partition leader epoch in place; both lie outside the CRC."""
     _OFFSET.pack_into(buf, pos, base_offset)

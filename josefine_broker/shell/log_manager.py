@@ -30,12 +30,16 @@ from josefine_broker.shell.files import read_checked, write_checked
 from josefine_broker.shell.flusher import Job, run_now
 from josefine_broker.shell.index import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from josefine_broker.shell.log import PartitionLog
-from josefine_broker.shell.log_state import CHECKPOINT_SUFFIX, SNAPSHOT_SUFFIX, LogState
+from josefine_broker.shell.log_state import (
+    CHECKPOINT_SUFFIX,
+    NEW_PARTITION_FILE,
+    SNAPSHOT_SUFFIX,
+    LogState,
+)
 from josefine_broker.shell.recovery import RecoveryReport
 from josefine_broker.shell.segment import LOG_SUFFIX, Segment, stem_of
 
 PARTITION_FILE = "partition.json"
-NEW_PARTITION_FILE = "partition.new.json"
 SYNCED_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX, CHECKPOINT_SUFFIX)
 """Files that are stored only behind a sync of their log."""
 FIRST_LOG = stem_of("", 0).lstrip("/") + LOG_SUFFIX

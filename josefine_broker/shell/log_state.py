@@ -1,4 +1,5 @@
-"""The small files beside a partition's segments: log start, leader epochs, producer snapshots.
+"""The small files beside a partition's segments: log start, leader epochs, producer snapshots, and
+whether recovery took something from the log of which the cluster has not heard yet.
 
 Rules: each is replaced atomically, with format version and checksum; what they mean is decided in
 `core`, the log only keeps the bytes. A snapshot is named after the offset it is valid at.
@@ -11,14 +12,19 @@ from threading import Lock
 from josefine_broker.base.errors import CorruptData
 from josefine_broker.base.ports import Files
 from josefine_broker.core.leader_epochs import LeaderEpochs
+from josefine_broker.core.log_completeness import Completeness
 from josefine_broker.shell.files import read_checked, write_checked
 
-KIND_LOG_START, KIND_LEADER_EPOCHS, KIND_PRODUCERS = 1, 2, 3
+KIND_LOG_START, KIND_LEADER_EPOCHS, KIND_PRODUCERS, KIND_COMPLETENESS = 1, 2, 3, 7
 VERSION = 1
+
+NEW_PARTITION_FILE = "partition.new.json"
+"""A log's identity until anything of the log is to be durable."""
 
 CHECKPOINT_SUFFIX = ".checkpoint"
 LOG_START_FILE = f"log-start{CHECKPOINT_SUFFIX}"
 LEADER_EPOCHS_FILE = f"leader-epochs{CHECKPOINT_SUFFIX}"
+COMPLETENESS_FILE = f"completeness{CHECKPOINT_SUFFIX}"
 SNAPSHOT_SUFFIX = ".snapshot"
 SNAPSHOTS_KEPT = 2
 """The newest, and one before it for the case that the newest is damaged."""
@@ -76,6 +82,25 @@ class LogState:
         self.settle()
         write_checked(self._files, path, KIND_LEADER_EPOCHS, VERSION, payload)
         self._stored_epochs = payload
+
+    def completeness(self) -> Completeness:
+        """What an earlier recovery noted; a note that cannot be read says the same as one that
+        can."""
+        path = self._path(COMPLETENESS_FILE)
+        try:
+            stored = read_checked(self._files, path, KIND_COMPLETENESS, VERSION)
+            return Completeness.COMPLETE if stored is None else Completeness(stored.decode())
+        except (CorruptData, ValueError):
+            return Completeness.SHORTENED
+
+    def store_completeness(self, found: Completeness) -> None:
+        """Raises OSError."""
+        path = self._path(COMPLETENESS_FILE)
+        write_checked(self._files, path, KIND_COMPLETENESS, VERSION, found.value.encode())
+
+    def forget_completeness(self) -> None:
+        """The cluster's metadata has heard of it."""
+        self._files.remove(self._path(COMPLETENESS_FILE))
 
     def keep_leader_epochs(self, payload: bytes) -> bool:
         """To be stored soon by `store_kept_epochs`; at the latest before a snapshot, for a replay

@@ -4,6 +4,10 @@ Rules: a segment whose stored index fits its log was synced and is taken as it i
 from its first byte, every checksum verified, and cut at the first byte that is not part of a whole,
 right batch; unsynced segments behind a cut are removed, for a log has no holes. When synced ones
 follow, no crash did it: opening is refused. Offsets below the recorded log start never come back.
+
+The report says what may still be believed of the log (`core/log_completeness.py`). Only the
+unfinished last write of a process that was killed may be cut without a doubt. Any other cut is
+noted in the directory first, durably: a crash behind it must not make the shorter log look whole.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,10 +15,11 @@ from dataclasses import dataclass
 
 from josefine_broker.base.errors import CorruptData
 from josefine_broker.base.ports import Files
+from josefine_broker.core.log_completeness import Completeness
 from josefine_broker.core.log_config import LogConfig
-from josefine_broker.records.batch import BatchHeader, verify
+from josefine_broker.records.batch import BatchHeader, is_torn, verify
 from josefine_broker.shell.index import INDEX_SUFFIX, TIME_INDEX_SUFFIX
-from josefine_broker.shell.log_state import LogState
+from josefine_broker.shell.log_state import NEW_PARTITION_FILE, LogState
 from josefine_broker.shell.segment import LOG_SUFFIX, Segment, stem_of, walk_batches
 
 _OFFSET_DIGITS = 20
@@ -36,6 +41,8 @@ class RecoveryReport:
     cut_at: str = ""
     """File, byte and reason of the cut; empty when nothing was cut."""
     segments_removed: int = 0
+    completeness: Completeness = Completeness.COMPLETE
+    """As the files alone tell; the high watermark and the machine's boot may say more."""
 
     @property
     def line(self) -> str | None:
@@ -66,6 +73,13 @@ class _Tally:
         self.bytes_cut = 0
         self.cut_at = ""
         self.segments_removed = 0
+        self.completeness = Completeness.COMPLETE
+
+    def note(self, found: Completeness) -> None:
+        """To be called before a cut that may take what was confirmed. Raises OSError."""
+        self.completeness = self.completeness.or_worse(found)
+        self.state.settle()
+        self.state.store_completeness(self.completeness)
 
 
 def recover(
@@ -81,13 +95,19 @@ def recover(
     Raises CorruptData, with nothing changed on disk, when more than an unsynced tail is wrong.
     """
     tally = _Tally(state)
+    tally.completeness = state.completeness()
     log_start_offset = state.log_start_offset()
+    is_new = set(files.list(directory)) <= {NEW_PARTITION_FILE}
     segments = _recover_segments(files, directory, config, log_start_offset, now_ms, tally)
     if not segments or segments[-1].end_offset < log_start_offset:
         # Lost behind the log start, in a power cut: offsets must not be handed out again.
+        if log_start_offset or not is_new:
+            tally.note(Completeness.MISSING)
         for segment in segments:
             segment.delete()
         segments = [Segment.create(files, directory, log_start_offset)]
+    if segments[0].base_offset > log_start_offset:
+        tally.note(Completeness.MISSING)  # the log start is stored before its segments go
     report = RecoveryReport(
         directory=directory,
         clean_shutdown=clean_shutdown,
@@ -99,6 +119,7 @@ def recover(
         bytes_cut=tally.bytes_cut,
         cut_at=tally.cut_at,
         segments_removed=tally.segments_removed,
+        completeness=tally.completeness,
     )
     return segments, report
 
@@ -119,6 +140,7 @@ def _recover_segments(
             problem = _misfit(segments[-1], base_offset, config)
             if problem:
                 _refuse_synced(files, directory, base_offsets[at:], problem)
+                tally.note(Completeness.SHORTENED)
                 _remove_behind(files, directory, base_offsets[at:], tally)
                 break
         segment = Segment.open_indexed(files, directory, base_offset)
@@ -127,6 +149,8 @@ def _recover_segments(
             problem = scan(segment, config, tally, now_ms)
             if problem:
                 _refuse_synced(files, directory, later, problem)
+                if later:
+                    tally.note(Completeness.SHORTENED)
                 _cut(segment, tally, problem)
                 _remove_behind(files, directory, later, tally)
                 segments.append(segment)
@@ -203,7 +227,11 @@ def replay(
 def _cut(segment: Segment, tally: _Tally, problem: str) -> None:
     """The log ends before the first byte that is not right, durably."""
     file = segment.file()
-    tally.state.settle()
+    tail = file.read_at(segment.size_bytes, file.size() - segment.size_bytes)
+    if is_torn(memoryview(tail)):
+        tally.state.settle()
+    else:
+        tally.note(Completeness.SHORTENED)
     tally.bytes_cut += file.size() - segment.size_bytes
     tally.cut_at = problem
     file.truncate(segment.size_bytes)
