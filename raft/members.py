@@ -56,7 +56,7 @@ def decode_members(payload: bytes) -> tuple[Members, str]:
             learners=frozenset(NodeId(int(id_)) for id_ in content["learners"]),
         )
         return members, str(content["cluster_id"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise CorruptBlock(f"members cannot be read: {error!r}") from error
 
 

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from raft import election, forwarding, replication, snapshots
+from raft import election, forwarding, plausible, replication, snapshots
 from raft.block import BlockKind
 from raft.chain import Chain
 from raft.config import Config
 from raft.core import Core
-from raft.errors import Refused, WrongCluster
+from raft.errors import CorruptBlock, Refused, WrongCluster
 from raft.ids import BlockId, NodeId
 from raft.members import Members, encode_members
 from raft.messages import (
@@ -111,6 +111,9 @@ class Node:
         if not core.is_same_cluster(message):
             ours = core.history.cluster_id
             raise WrongCluster(f"a message of cluster {message.cluster_id!r}; this is {ours!r}")
+        reason = plausible.why_not(core, message)
+        if reason is not None:
+            raise CorruptBlock(f"node {message.sender}: {reason}")
         if message.term > core.term:
             if _ignores_newer_term(core, message):
                 return

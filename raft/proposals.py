@@ -119,6 +119,11 @@ class Proposals:
             self._sent.remove(number)
             self._waiting[number] = None
 
+    def can_be(self, number: int, block_id: BlockId) -> bool:
+        """Could it be in this block, after all that is known of both?"""
+        placed = self._placed.get(number, block_id)
+        return placed == block_id and self._by_block.get(block_id, number) == number
+
     def place(self, number: int, block_id: BlockId) -> None:
         """It is in this block now."""
         if number in self._open:

@@ -148,7 +148,7 @@ class Reads:
         for number, commit in self._confirmed:
             if commit.height <= applied.height and number in self._open:
                 self._end(number, commit)
-        self._confirmed = [r for r in self._confirmed if r[1].height > applied.height]
+        self._confirmed = [r for r in self._confirmed if r[0] in self._open]
 
     def expire(self, now_ms: int) -> None:
         """End what is past its deadline, without a result."""

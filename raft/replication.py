@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from raft.block import Block, BlockKind, block_bytes
 from raft.core import Core, Leading
-from raft.errors import CorruptBlock, InvariantBroken
+from raft.errors import InvariantBroken
 from raft.forwarding import place_waiting
 from raft.ids import GENESIS, BlockId, Height, NodeId
 from raft.members import encode_members
@@ -185,8 +185,6 @@ def on_append(core: Core, message: Append) -> None:
     if not chain.is_live(parent):
         _answer(core, message, accepted=False)
         return
-    if blocks and blocks[0].parent != parent:
-        raise CorruptBlock(f"block {blocks[0].id} does not follow the offered parent {parent}")
     core.outbox.add_blocks(chain.extend(blocks))
     if not chain.on_head_path(last):
         core.follow(last)

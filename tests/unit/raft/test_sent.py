@@ -289,7 +289,7 @@ def test_an_answer_overtaken_by_our_own_snapshot_is_looked_up_in_the_tail(
     one.node.compact(b"state")
 
     asked = block.id if is_it else BlockId(Term(0), Height(2))
-    one.answer(number, asked)
+    one.answer(number, asked, asked=asked.term)
 
     known = Result.COMMITTED if is_it else Result.DEAD
     assert one.results == [(number, known if tail_blocks_max else Result.UNKNOWN)]
