@@ -95,8 +95,9 @@ def up(
     elif fast or port is not None:
         note("--fast and --port are for new brokers: those that were there keep their settings")
     try:
-        cluster.start(stopped)
-        cluster.start([id_ for id_ in sorted(cluster.brokers) if id_ not in old])
+        cluster.start(stopped, keep=True)
+        new = [id_ for id_ in sorted(cluster.brokers) if id_ not in old]
+        cluster.start(new, keep=not fresh)
     except BaseException:
         if fresh:
             cluster.discard()
@@ -154,7 +155,7 @@ def restart(broker: BrokerId, directory: Directory = DEFAULT_DIRECTORY) -> None:
     cluster = LocalCluster.load(directory)
     cluster.broker(broker)
     cluster.stop([broker])
-    cluster.start([broker])
+    cluster.start([broker], keep=True)
     found = cluster.broker(broker)
     print(f"broker {broker} on {found.address} (process {found.pid})")
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from josefine_cli.cluster_view import ask
 from josefine_cli.errors import UsageError, UserError
-from josefine_cli.output import note
+from josefine_cli.waiting import waits
 
 DEFAULT_DIRECTORY = Path("data/cluster")
 DEFAULT_PORT = 9092
@@ -35,9 +35,9 @@ RAFT_PORT_STEP, ADMIN_PORT_STEP = 100, 200
 """Broker 1 serves clients on PORT, Raft on PORT + 100, health on PORT + 200; broker 2 follows."""
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
-SILENT_S = 3.0
-"""Who waits longer than this for a broker is told for what."""
 POLL_S = 0.05
+LOOK_S = 0.5
+"""Between two looks at whether a broker can come to serve at all."""
 BROKERS_MAX = 64
 COMMAND = "from josefine_cli.main import main; main()"
 
@@ -92,6 +92,8 @@ class LocalCluster:
         self.brokers = {each.id: each for each in brokers}
         self.first_port = first_port
         self.highest = max([highest, *self.brokers])
+        self._log_begins: dict[int, int] = {}
+        """Where the log of each broker's last start begins in its file."""
 
     @classmethod
     def load(cls, directory: Path) -> LocalCluster:
@@ -264,25 +266,35 @@ class LocalCluster:
             return not command.parent.parent.is_dir()  # no /proc here: take the pid's word
         return os.fsencode(self._config(broker.id).absolute()) in words
 
-    def start(self, ids: Sequence[int]) -> None:
-        """Start these and wait until each serves. What was started is stopped when one fails."""
+    def start(self, ids: Sequence[int], *, keep: bool = False) -> None:
+        """Start these and wait until each serves. When one fails, what was started is stopped, or
+        (`keep`) goes on."""
         began = {id_: self._spawn(id_) for id_ in ids}
+        failures: list[str] = []
         try:
             deadline = time.monotonic() + START_TIMEOUT_S
             for id_ in ids:
-                self._wait_serving(id_, began[id_], deadline)
+                try:
+                    self._wait_serving(id_, began[id_], deadline)
+                except UserError as error:
+                    if not keep:
+                        raise
+                    failures.append(str(error))
         except BaseException:
             for process in began.values():
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
                 process.wait()
             raise
+        if failures:
+            raise UserError("; ".join(failures))
 
     def _spawn(self, id_: int) -> subprocess.Popen[bytes]:
         addresses = self.home(id_) / "data" / "broker.addresses.json"
         addresses.unlink(missing_ok=True)
         config = str(self._config(id_).absolute())
         with self.log_file(id_).open("ab") as log:
+            self._log_begins[id_] = log.tell()
             process = subprocess.Popen(
                 [sys.executable, "-c", COMMAND, "broker", "--config", config],
                 stdin=subprocess.DEVNULL,
@@ -296,31 +308,54 @@ class LocalCluster:
 
     def _wait_serving(self, id_: int, process: subprocess.Popen[bytes], deadline: float) -> None:
         addresses = self.home(id_) / "data" / "broker.addresses.json"
-        told_at = time.monotonic() + SILENT_S
-        while not addresses.exists():
-            if process.poll() is not None:
-                raise UserError(f"broker {id_} did not start: {self._last_words(id_)}")
-            if time.monotonic() > deadline:
-                raise UserError(
-                    f"broker {id_} does not serve after {START_TIMEOUT_S:g} s: "
-                    f"{self._last_words(id_)} (see {self.log_file(id_)})"
-                )
-            if time.monotonic() > told_at:
-                told_at = deadline + 1.0
-                note(f"broker {id_} does not serve yet: {self._waits_for(id_)}")
-            time.sleep(POLL_S)
+        look_at = time.monotonic() + LOOK_S
+        with waits(lambda: f"broker {id_} to serve: {self._waits_for(id_)}"):
+            while not addresses.exists():
+                if process.poll() is not None:
+                    raise UserError(f"broker {id_} did not start: {self.last_words(id_)}")
+                if time.monotonic() > deadline:
+                    raise UserError(
+                        f"broker {id_} does not serve after {START_TIMEOUT_S:g} s: "
+                        f"{self._waits_for(id_)} (see {self.log_file(id_)})"
+                    )
+                if time.monotonic() > look_at:
+                    look_at = time.monotonic() + LOOK_S
+                    self._check_majority(id_)
+                time.sleep(POLL_S)
+
+    def _check_majority(self, id_: int) -> None:
+        """Raises UserError when too few of the voters run for this one ever to serve."""
+        view = self._view(id_)
+        if not view or not view.get("waits_for") or view["raft"]["leader"] >= 0:
+            return
+        voters = [each["id"] for each in view["raft"]["voters"]]
+        absent = [each for each in voters if each in self.brokers and each not in self.running]
+        if absent and 2 * (len(voters) - len(absent)) <= len(voters):
+            raise UserError(
+                f"broker {id_} runs and does not serve yet, {view['waits_for']}: "
+                f"{_named(absent)} not running, {command_for('up', self.directory)} starts all"
+            )
+
+    def _view(self, id_: int) -> dict[str, Any]:
+        """What a starting broker says of its cluster; it answers before it serves."""
+        with contextlib.suppress(UserError):
+            return ask(self.brokers[id_].admin_url, "/cluster")
+        return {}
 
     def _waits_for(self, id_: int) -> str:
-        """What a starting broker says it waits for; it answers before it serves."""
-        with contextlib.suppress(UserError):
-            waits_for = ask(self.brokers[id_].admin_url, "/cluster").get("waits_for")
-            if waits_for:
-                return str(waits_for)
-        return self._last_words(id_)
+        return str(self._view(id_).get("waits_for") or self.last_words(id_))
 
-    def _last_words(self, id_: int) -> str:
-        lines = self.log_file(id_).read_text(errors="replace").splitlines()
-        return lines[-1].removeprefix("error: ") if lines else "it said nothing"
+    def last_words(self, id_: int) -> str:
+        """The last it said since it was started, its error if there is one."""
+        try:
+            said = self.log_file(id_).read_bytes()[self._log_begins.get(id_, 0) :]
+        except OSError:
+            said = b""
+        lines = said.decode(errors="replace").splitlines()
+        errors = [each for each in lines if each.startswith("error: ")]
+        if not lines:
+            return "its process has said nothing so far"
+        return (errors or lines)[-1].removeprefix("error: ")
 
     def stop(self, ids: Sequence[int]) -> list[int]:
         """SIGTERM and wait; those that had to be killed."""
@@ -329,10 +364,11 @@ class LocalCluster:
             self.signal(id_, signal.SIGTERM)
         deadline = time.monotonic() + STOP_TIMEOUT_S
         killed = []
-        for id_ in running:
-            if not self._wait_gone(id_, deadline):
-                self.signal(id_, signal.SIGKILL)
-                killed.append(id_)
+        with waits(lambda: f"the end of {_listed(self.running, running)}"):
+            for id_ in running:
+                if not self._wait_gone(id_, deadline):
+                    self.signal(id_, signal.SIGKILL)
+                    killed.append(id_)
         return killed
 
     def kill(self, id_: int) -> None:
@@ -358,6 +394,17 @@ class LocalCluster:
         """A broker that was removed from the cluster: it is not started again."""
         del self.brokers[id_]
         self.store()
+
+
+def _named(ids: Sequence[int]) -> str:
+    """`broker 2 is`, `brokers 2, 3 are`."""
+    numbers = ", ".join(map(str, ids))
+    return f"broker {numbers} is" if len(ids) == 1 else f"brokers {numbers} are"
+
+
+def _listed(running: Sequence[int], of: Sequence[int]) -> str:
+    left = [str(each) for each in of if each in running]
+    return f"broker{'' if len(left) == 1 else 's'} {', '.join(left)}"
 
 
 def no_cluster(directory: Path) -> UsageError:

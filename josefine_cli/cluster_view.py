@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from josefine_cli.errors import UserError
+from josefine_cli.waiting import waits
 
 DEFAULT_ADMIN = "http://127.0.0.1:9644"
 ASK_TIMEOUT_S = 3.0
@@ -99,11 +100,13 @@ def _said(error: urllib.error.HTTPError) -> str:
 def ask_first(urls: Sequence[str], path: str) -> dict[str, Any]:
     """What the first broker that answers says. Raises UserError when none does."""
     failure: UserError | None = None
-    for url in urls:
-        try:
-            return ask(url, path)
-        except UserError as error:
-            failure = failure or error
+    asked = ""
+    with waits(lambda: f"an answer of {asked}"):
+        for asked in urls:
+            try:
+                return ask(asked, path)
+            except UserError as error:
+                failure = failure or error
     assert failure is not None, "there is an address to ask"
     if list(urls) == [DEFAULT_ADMIN]:
         raise UserError(f"{failure}; --admin URL asks a broker elsewhere") from failure
@@ -122,17 +125,33 @@ def take_survey(urls: Sequence[str], sleep: Callable[[float], None] = time.sleep
     admin.setdefault(first["broker_id"], next(iter(urls)))
     found = Survey(views={})
     deadline = time.monotonic() + COMPARE_S
+    with waits(lambda: _compared(found)):
+        _ask_until_common(found, admin, deadline, sleep)
+    if not found.answering:
+        raise UserError("no broker answers any more")
+    return found
+
+
+def _compared(found: Survey) -> str:
+    silent = [id_ for id_, view in found.views.items() if view is None]
+    of = f", of which {joined(silent)} do not answer" if silent else ""
+    return f"the views of all brokers at one height{of}"
+
+
+def _ask_until_common(
+    found: Survey,
+    admin: dict[int, str | None],
+    deadline: float,
+    sleep: Callable[[float], None],
+) -> None:
     while True:
         found.views = _ask_all(admin)
         for view in found.views.values():
             if view is not None:
                 found.add(view)
         if found.common_height is not None or time.monotonic() > deadline:
-            break
+            return
         sleep(PAUSE_S)
-    if not found.answering:
-        raise UserError("no broker answers any more")
-    return found
 
 
 def admin_url(broker: dict[str, Any]) -> str | None:

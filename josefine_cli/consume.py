@@ -33,6 +33,7 @@ from josefine_cli.output import (
     printable,
     put_bytes,
 )
+from josefine_cli.waiting import waits
 from josefine_cli.when import FORMS, is_after, parse_place, resolve
 
 app = typer.Typer(
@@ -102,10 +103,21 @@ def consume(
             begin = _begin(tp, starts[tp], earliest[tp], latest[tp], follow)
             positions.assign(tp, begin, None if follow else min(ends[tp], latest[tp]))
         try:
-            _copy(client, positions, write, max_records, flush_each=follow)
+            if follow:
+                _copy(client, positions, write, max_records, flush_each=True)
+                return
+            with waits(lambda: _ahead(positions)) as moved:
+                _copy(client, positions, write, max_records, flush_each=False, moved=moved)
         except KeyboardInterrupt:
             if not follow:
                 raise
+
+
+def _ahead(positions: Positions) -> str:
+    """What a bounded read still waits for: it may be that a log ends earlier than it did."""
+    for tp, offset in positions.wanted().items():
+        return f"records of {tp} from offset {offset} to {positions.end_offset(tp)}"
+    return "the last records"
 
 
 def parse_partitions(text: str) -> list[int]:
@@ -158,6 +170,7 @@ def _copy(
     max_records: int | None,
     *,
     flush_each: bool,
+    moved: Callable[[], None] = lambda: None,
 ) -> None:
     """Read until every partition is at its end, `max_records` are written, or for ever."""
     left = max_records
@@ -165,6 +178,8 @@ def _copy(
         fetched = client.fetch(
             positions.wanted(), partition_bytes_max=FETCH_BYTES_MAX, max_wait_ms=FETCH_WAIT_MS
         )
+        if any(len(part.records) for part in fetched.values()):
+            moved()
         for tp, part in fetched.items():
             if part.error_code is not ErrorCode.none:
                 raise partition_error(tp, part.error_code, None)

@@ -26,6 +26,7 @@ from rich.console import Console
 
 from josefine_cli import demo_check, demo_flights, demo_produce
 from josefine_cli.errors import UserError
+from josefine_cli.waiting import waits
 
 ROOT = Path(__file__).resolve().parents[1]
 PIPELINE = ROOT / "conf" / "pipelines" / "flights.yaml"
@@ -147,13 +148,14 @@ def _die_with_parent() -> None:
 
 def _wait_for_broker(process: subprocess.Popen[bytes], addresses: Path, log_path: Path) -> str:
     deadline = time.monotonic() + BROKER_START_SECONDS
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            last = log_path.read_text(errors="replace").strip().splitlines()[-1:]
-            raise UserError(f"the broker did not start: {' '.join(last)}")
-        if addresses.exists():
-            return _bootstrap_of(json.loads(addresses.read_text()))
-        time.sleep(0.05)
+    with waits(lambda: f"the broker to serve (its log is {log_path})"):
+        while time.monotonic() < deadline:
+            if process.poll() is not None:
+                last = log_path.read_text(errors="replace").strip().splitlines()[-1:]
+                raise UserError(f"the broker did not start: {' '.join(last)}")
+            if addresses.exists():
+                return _bootstrap_of(json.loads(addresses.read_text()))
+            time.sleep(0.05)
     raise UserError(f"the broker was not ready in {BROKER_START_SECONDS:.0f} s; see {log_path}")
 
 
@@ -164,7 +166,8 @@ def _bootstrap_of(addresses: dict[str, Any]) -> str:
 def _create_topic(bootstrap: str) -> None:
     command = [sys.executable, "-m", "josefine_cli.main", "topics", "create", TOPIC]
     command += ["--partitions", str(PARTITIONS), "--if-not-exists", "--bootstrap", bootstrap]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    with waits(lambda: f"topic '{TOPIC}' to be created at {bootstrap}"):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise UserError(f"could not create the topic: {done.stderr.strip()}")
 

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from josefine_cli.demo_flights import FLIGHTS, InputTotals, read_events
 from josefine_cli.errors import UserError
+from josefine_cli.waiting import waits
 
 PROGRESS_EVERY = 10_000
 FLUSH_SECONDS = 60.0
@@ -52,7 +53,10 @@ def publish(bootstrap: str, topic: str, data_set: Path, console: Console) -> Pro
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+    with (
+        Progress(*columns, console=console, disable=not console.is_terminal) as progress,
+        waits(lambda: f"{len(producer):,} of {totals.events:,} events are unacknowledged") as moved,
+    ):
         bar = progress.add_task("produce    ", total=FLIGHTS)
         for event in read_events(data_set, totals):
             while True:
@@ -63,6 +67,7 @@ def publish(bootstrap: str, topic: str, data_set: Path, console: Console) -> Pro
                     producer.poll(0.05)
             if totals.events % PROGRESS_EVERY == 0:
                 producer.poll(0)
+                moved()
                 progress.update(bar, completed=totals.events)
                 if failures:
                     break

@@ -10,6 +10,7 @@ import typer
 
 from josefine_cli.errors import EXIT_FAILURE, UserError
 from josefine_cli.output import JSON_HELP, plural, print_json
+from josefine_cli.waiting import waits
 
 app = typer.Typer(
     help="Look at a stopped broker's files.",
@@ -41,7 +42,11 @@ def verify(
     except DataDirError as error:
         raise UserError(f"{error}; stop it first") from error
     try:
-        results = {name: _verify(data_dir, name) for name in directories}
+        results: dict[str, dict[str, object]] = {}
+        total = len(directories)
+        with waits(lambda: f"{total - len(results)} of {plural(total, 'partition')} to be read"):
+            for name in directories:
+                results[name] = _verify(data_dir, name)
     finally:
         lock.release()
     if as_json:

@@ -16,6 +16,7 @@ from typing import Any
 
 from josefine_broker.client.io_blocking import BlockingClient, Policy
 from josefine_cli.errors import UsageError
+from josefine_cli.waiting import waits
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 BOOTSTRAP_HELP = "Broker addresses, host:port[,host:port …]."
@@ -29,7 +30,7 @@ def connect(bootstrap: str) -> BlockingClient:
     """A client with the patience of a person. Raises UsageError for a malformed address."""
     _check_addresses(bootstrap)
     try:
-        return BlockingClient(bootstrap, client_id="josefine-cli", policy=PATIENCE)
+        return BlockingClient(bootstrap, client_id="josefine-cli", policy=PATIENCE, watch=waits)
     except ValueError as error:
         raise UsageError(str(error)) from error
 

@@ -35,6 +35,7 @@ from josefine_broker.client.producing import (
     Headers,
 )
 from josefine_broker.client.session import DEFAULT_POLICY, Policy, Session
+from josefine_broker.client.watching import Doing, Watch, unwatched
 
 __all__ = [
     "EARLIEST",
@@ -61,11 +62,14 @@ class BlockingClient:
         client_id: str = "josefine",
         policy: Policy = DEFAULT_POLICY,
         rng: Random | None = None,
+        watch: Watch = unwatched,
     ) -> None:
         """Opens nothing yet. Raises ValueError for a bootstrap that is no list of host:port."""
         self._session = Session(parse_bootstrap(bootstrap), policy, rng or Random())
         self._client_id = client_id
         self._connections: dict[Address, SocketConnection] = {}
+        self._doing = Doing(self._session, monotonic_ms)
+        self._watch = watch
         self._lock = threading.RLock()
         self._closed = threading.Event()
 
@@ -285,7 +289,7 @@ class BlockingClient:
     def _run(self, operation: Callable[[int, int], Operation[T]], timeout_ms: int | None) -> T:
         if timeout_ms is None:
             timeout_ms = self._session.policy.request_timeout_ms
-        with self._lock:
+        with self._lock, self._watch(self._doing.describe):
             now_ms = monotonic_ms()
             steps = operation(now_ms, now_ms + timeout_ms)
             try:
@@ -300,6 +304,7 @@ class BlockingClient:
                 return result
 
     def _perform(self, effect: Effect) -> Resumed:
+        self._doing.begins("")
         if isinstance(effect, Pause):
             self._closed.wait((effect.until_ms - monotonic_ms()) / 1000)
             return Resumed(monotonic_ms())
@@ -314,6 +319,7 @@ class BlockingClient:
             connection: SocketConnection | None = None
             try:
                 connection = self._connected(self._session.candidates(call.node), deadline_ms)
+                self._doing.begins(f"sending to {connection.address}")
                 connection.send(
                     call.api_key, call.request, deadline_ms, wants_response=call.wants_response
                 )
@@ -326,6 +332,7 @@ class BlockingClient:
             if isinstance(where, Unanswered) or not call.wants_response:
                 replies.append(where if isinstance(where, Unanswered) else None)
                 continue
+            self._doing.begins(f"{where.address} has not answered")
             try:
                 replies.append(where.receive(deadline_ms))
             except KafkaError as error:
@@ -346,6 +353,7 @@ class BlockingClient:
                 return self._connections[address]
         reasons = []
         for address in candidates:
+            self._doing.begins(f"connecting to {address}")
             connect_ms = monotonic_ms() + self._session.policy.connect_timeout_ms
             try:
                 connection = SocketConnection.open(

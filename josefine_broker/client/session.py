@@ -37,7 +37,15 @@ DEFAULT_POLICY = Policy()
 class Session:
     """State of one client; `rng` only spreads retries."""
 
-    __slots__ = ("bootstrap", "cluster", "coordinators", "ever_connected", "policy", "rng")
+    __slots__ = (
+        "bootstrap",
+        "cluster",
+        "coordinators",
+        "ever_connected",
+        "latest",
+        "policy",
+        "rng",
+    )
 
     def __init__(self, bootstrap: tuple[Address, ...], policy: Policy, rng: Random) -> None:
         self.bootstrap = bootstrap
@@ -47,6 +55,8 @@ class Session:
         self.coordinators: dict[str, int] = {}
         """Group → broker id."""
         self.ever_connected = False
+        self.latest: Attempts | None = None
+        """Of the operation that began last: what a shell tells who waits for it."""
 
     def candidates(self, node: int) -> tuple[Address, ...]:
         """Addresses to try for a call, best first."""
@@ -76,7 +86,8 @@ class Session:
         self, now_ms: int, deadline_ms: int, what: str, *, unknown_is_final: bool = False
     ) -> "Attempts":
         """The retries of one operation; `what` names it in the sentence of a failure."""
-        return Attempts(self, now_ms, deadline_ms, what, unknown_is_final)
+        self.latest = Attempts(self, now_ms, deadline_ms, what, unknown_is_final)
+        return self.latest
 
 
 class Attempts:
@@ -87,9 +98,10 @@ class Attempts:
         "_session",
         "_started_ms",
         "_unknown_is_final",
-        "_what",
         "deadline_ms",
         "resume_ms",
+        "trouble",
+        "what",
     )
 
     def __init__(
@@ -104,7 +116,10 @@ class Attempts:
         self._started_ms = now_ms
         self.resume_ms = now_ms
         """When the try that is under way began."""
-        self._what = what
+        self.what = what
+        """Names the operation in a sentence."""
+        self.trouble = ""
+        """The last error that is hoped to pass."""
         self._unknown_is_final = unknown_is_final
         self._count = 0
         self.deadline_ms = deadline_ms
@@ -129,6 +144,7 @@ class Attempts:
             raise error
         if self._unknown_is_final and error.code in RETRIABLE_UNKNOWN:
             raise error
+        self.trouble = _reason(error)
         if self.resume_ms < self._give_up_ms(error.code):
             return
         raise KafkaError(error.code, self._last_word(error, now_ms)) from error
@@ -142,10 +158,14 @@ class Attempts:
         return self.deadline_ms
 
     def _last_word(self, error: KafkaError, now_ms: int) -> str:
-        reason = error.message or error.code.name.replace("_", " ")
+        reason = _reason(error)
         if error.code in RETRIABLE_UNKNOWN:
             return reason
         tries = "once" if self._count == 1 else f"{self._count} times"
         waited_s = (now_ms - self._started_ms) / 1000
-        what = f"{self._what}: " if self._session.ever_connected else ""
+        what = f"{self.what}: " if self._session.ever_connected else ""
         return f"{what}{reason}, tried {tries} in {waited_s:.1f} s"
+
+
+def _reason(error: KafkaError) -> str:
+    return error.message or error.code.name.replace("_", " ")

@@ -1,0 +1,52 @@
+"""What an operation under way waits for, in words: read by whoever watches from another thread.
+
+Decides nothing. The session knows what is being done and which error is hoped to pass; the shell
+notes whom it is asking.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+from josefine_broker.client.session import Session
+
+Describe = Callable[[], str]
+Watch = Callable[[Describe], AbstractContextManager[object]]
+"""Entered around each operation: may tell people, after a while, what is described."""
+
+ASKED_MS = 1_000
+"""An answer that takes longer is worth a word."""
+
+
+def unwatched(_describe: Describe) -> AbstractContextManager[object]:
+    """Nobody is told."""
+    return _NOBODY
+
+
+_NOBODY = nullcontext()
+
+
+class Doing:
+    """The words of one client; written by the thread that works, read by any."""
+
+    __slots__ = ("_now_ms", "_session", "_since_ms", "_what")
+
+    def __init__(self, session: Session, now_ms: Callable[[], int]) -> None:
+        self._session = session
+        self._now_ms = now_ms
+        self._what = ""
+        self._since_ms = 0
+
+    def begins(self, what: str) -> None:
+        """From now on `what` is under way; empty: nothing is."""
+        self._what, self._since_ms = what, self._now_ms()
+
+    def describe(self) -> str:
+        """`produce: partition t-0: 1 in sync, 2 needed`."""
+        attempts = self._session.latest
+        parts = [] if attempts is None else [attempts.what]
+        trouble = "" if attempts is None else attempts.trouble
+        if trouble:
+            parts.append(trouble)
+        if self._what and self._now_ms() - self._since_ms >= ASKED_MS:
+            parts.append(f"now {self._what}" if trouble else self._what)
+        return ": ".join(parts)
