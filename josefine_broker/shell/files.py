@@ -1,96 +1,38 @@
 """Real files below one root directory: the `Files` port, and small checksummed files upon it.
 
 Rules: an append is one `pwrite` of the caller's buffer (`pwritev` for several), never a copy; a
-short write goes on where it stopped; a `rename` is durable when it returns, unless it need not be.
+short write goes on where it stopped; a `rename` is durable when it returns, unless it need not be;
+descriptors are shared by all files (`open_files.py`).
 The simulated twin with power loss is `tests/simulation/memory_files.py`.
 """
 
 import os
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from struct import Struct
 
 from josefine_broker.base.errors import CorruptData
 from josefine_broker.base.ports import Files
-from josefine_broker.records.crc import Buffer, crc32c
-
-_IOV_MAX = 1024
-"""Linux's UIO_MAXIOV: more buffers in one call is EINVAL."""
+from josefine_broker.records.crc import crc32c
+from josefine_broker.shell.open_files import OpenFiles, RealFile, Schedule
 
 _CHECKED_MAGIC = b"JOSEFILE"
 _CHECKED_HEAD = Struct("<8sHHII")
 """magic, kind, version, payload size, CRC32C of the payload."""
 
 
-class RealFile:
-    """One open file; its size is kept here, for this process is the only writer."""
-
-    __slots__ = ("_fd", "_size")
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-        self._size = os.fstat(fd).st_size
-
-    def write_at_end(self, buffers: Sequence[Buffer]) -> int:
-        """Append all buffers; on OSError the file may hold a part of them past the old size."""
-        position = self._size
-        if len(buffers) == 1:
-            written = os.pwrite(self._fd, buffers[0], position)
-            wanted = len(buffers[0])
-        else:
-            written = os.pwritev(self._fd, buffers[:_IOV_MAX], position)
-            wanted = sum(map(len, buffers))
-        if written < wanted:
-            self._write_rest(buffers, written, position)
-        self._size = position + wanted
-        return position
-
-    def _write_rest(self, buffers: Sequence[Buffer], skip: int, position: int) -> None:
-        """Finish a write that stopped after `skip` bytes (near a full disk, or above 2 GiB)."""
-        for buffer in buffers:
-            if skip >= len(buffer):
-                skip -= len(buffer)
-                position += len(buffer)
-                continue
-            rest = memoryview(buffer)[skip:]
-            position += skip
-            skip = 0
-            while rest:
-                written = os.pwrite(self._fd, rest, position)
-                position += written
-                rest = rest[written:]
-
-    def read_at(self, position: int, size: int) -> bytes:
-        data = os.pread(self._fd, size, position)
-        if len(data) == size or not data:
-            return data
-        parts = [data]
-        missing = size - len(data)
-        while missing and data:
-            data = os.pread(self._fd, missing, position + size - missing)
-            parts.append(data)
-            missing -= len(data)
-        return b"".join(parts)
-
-    def size(self) -> int:
-        return self._size
-
-    def truncate(self, size: int) -> None:
-        os.ftruncate(self._fd, size)
-        self._size = size
-
-    def sync(self) -> None:
-        os.fdatasync(self._fd)
-
-    def close(self) -> None:
-        os.close(self._fd)
-
-
 class RealFiles:
     """File operations below `root`, which is created when missing."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        open_max: int | None = None,
+        schedule: Schedule = lambda job: job(),
+    ) -> None:
+        """`open_max` and `schedule`: see OpenFiles."""
+        self.open_files = OpenFiles(open_max, schedule)
         self._root = Path(root)
         self._root.mkdir(parents=True, exist_ok=True)
 
@@ -99,8 +41,7 @@ class RealFiles:
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         """Open for reading and writing; `create` makes a missing file. Raises OSError."""
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return RealFile(os.open(self._path(path), flags, 0o644))
+        return RealFile(self._path(path), os.O_CREAT if create else 0, self.open_files)
 
     def list(self, directory: str) -> list[str]:
         try:
