@@ -168,7 +168,11 @@ class Node:
             loop.call_soon_threadsafe(_disk_job_failed, error)
 
         flusher = Flusher(failed)
-        files = RealFiles(self.config.broker.data_dir)
+        files = RealFiles(
+            self.config.broker.data_dir,
+            open_max=self.descriptors.files,
+            schedule=flusher.submit,
+        )
         manager = LogManager(
             files, schedule=flusher.submit, close_threads=CLOSE_THREADS, boot_id=_boot_id()
         )

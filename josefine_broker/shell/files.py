@@ -54,7 +54,9 @@ class RealFiles:
         path = self._path(directory)
         try:
             os.mkdir(path)
-        except (FileExistsError, FileNotFoundError):
+        except FileExistsError:
+            return
+        except FileNotFoundError:
             os.makedirs(path, exist_ok=True)
 
     def rename(self, old: str, new: str, *, durable: bool = True) -> None:

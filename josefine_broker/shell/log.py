@@ -15,6 +15,7 @@ there whether the log still has what it was scheduled for.
 
 from __future__ import annotations
 
+import errno
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -37,6 +38,9 @@ from josefine_broker.shell.verify import VerifyReport, verify_segments
 
 WARM_SEGMENTS_MAX = 2
 """Sealed segments of one log that keep their file descriptor and index between reads."""
+
+PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""Why a log could not be made that the next append may make."""
 
 _STAMP = Struct(">qii")
 _T = TypeVar("_T")
@@ -98,6 +102,7 @@ class PartitionLog:
         log.state.remove_snapshots_past(log.log_end_offset)
         if on_batch is not None:
             log.replay(on_snapshot, on_batch)
+        segments[-1].close()  # thousands may be opened, and used one by one
         return log
 
     @property
@@ -146,7 +151,7 @@ class PartitionLog:
             if is_synced:
                 sync.sync(active)
         except OSError as error:
-            self._cut_back(active)
+            self._cut_back(active, error)
             raise storage_error(f"{self.directory}: append failed: {error}") from error
         active.appended(
             batch, base_offset, leader_epoch, header, config.index_interval_bytes, now_ms
@@ -157,8 +162,12 @@ class PartitionLog:
             sync.appended(header.record_count, now_ms)
         return base_offset
 
-    def _cut_back(self, active: Segment) -> None:
+    def _cut_back(self, active: Segment, problem: OSError) -> None:
         """Remove what a failed append left; if that fails as well, nothing may follow it."""
+        if not active.is_made:
+            if problem.errno not in PASSING:
+                self._sync.fail("the log could not be made", problem)
+            return
         try:
             active.file().truncate(active.size_bytes)
         except OSError as error:
@@ -200,6 +209,8 @@ class PartitionLog:
 
     def flush(self) -> None:
         """Make every appended batch durable. Raises KafkaError(kafka_storage_error)."""
+        if not self._segments[-1].is_made:
+            return
         try:
             self._sync.sync(self._segments[-1])
         except OSError as error:
@@ -444,7 +455,7 @@ class PartitionLog:
 
     def verify(self) -> VerifyReport:
         """Read every byte and compare it with its checksums."""
-        return verify_segments(self._segments, self.config)
+        return verify_segments([each for each in self._segments if each.is_made], self.config)
 
     def close(self, snapshot: bytes | None = None) -> None:
         """Sync, store the indexes and the producers' `snapshot`: the next open scans nothing.
@@ -470,3 +481,4 @@ class PartitionLog:
             self._sync.sealing.clear()
             for segment in self._segments:
                 segment.close()
+        self.state.abandon()

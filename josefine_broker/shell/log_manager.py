@@ -1,11 +1,12 @@
 """All partition logs of a broker, one directory each below the data directory.
 
 Layout: `<topic>-<partition>/` with `partition.json` (format version, names, topic id). A new log
-costs no fsync: its identity is `partition.new.json` until anything of the log is to be durable,
-which syncs and renames it first. So a log without `partition.json` never promised anything: when a
-power cut left it without a readable identity, it begins anew. A deleted partition is renamed to
-`~deleted.<number>` first (`~` is in no topic name) and removed afterwards, so its name is free at
-once and a crash finishes later.
+costs nothing: its directory is made when something is written to it, so one that nobody wrote to
+has none. Nor does it cost an fsync: its identity is `partition.new.json` until anything of the log
+is to be durable, which syncs and renames it first. So a log without `partition.json` never promised
+anything: when a power cut left it without a readable identity, it begins anew. A deleted partition
+is renamed to `~deleted.<number>` first (`~` is in no topic name) and removed afterwards, so its
+name is free at once and a crash finishes later.
 `clean-shutdown.marker` is written by `close` with the broker epoch of that process, and taken away
 by the next start: a directory put back from an older copy names an older epoch (KIP-966).
 `running.marker` has the epoch of the process that serves, and the boot of its machine: a process
@@ -14,7 +15,7 @@ that was killed has lost nothing of what it wrote while the machine runs on.
 
 import json
 import struct
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -257,37 +258,46 @@ class LogManager:
         topic_id: TopicId,
         config: LogConfig,
     ) -> PartitionLog:
-        """A new log. Hundreds may be made in one go on the event loop: the fewest system calls."""
-        self._files.make_directory(directory)
-        self._made += 1
+        """A new log. Thousands may be made in one go on the event loop: not one system call."""
         fields = {
             "version": FORMAT_VERSION,
             "topic": topic_partition.topic,
             "partition": topic_partition.partition,
             "topic_id": str(topic_id),
         }
-        file = self._files.open(f"{directory}/{NEW_PARTITION_FILE}", create=True)
-        try:
-            file.write_at_end((json.dumps(fields).encode() + b"\n",))
-        finally:
-            file.close()
+        make = _Once(partial(self._make, directory, fields))
         report = RecoveryReport(
             directory=directory,
             clean_shutdown=self.clean_shutdown,
             log_start_offset=0,
             log_end_offset=0,
         )
-        segment = Segment.create(self._files, directory, 0, is_first=True)
-        state = LogState(self._files, directory, partial(self._settle, directory))
+        segment = Segment.create_later(self._files, directory, make)
+        state = LogState(self._files, directory, partial(self._settle, directory, make))
         return PartitionLog(
             self._files, directory, config, [segment], report, state, self._schedule
         )
 
-    def _settle(self, directory: str) -> None:
+    def _make(self, directory: str, fields: Mapping[str, object]) -> None:
+        """The directory of a new log, and whose it is. Raises OSError."""
+        self._files.make_directory(directory)
+        with self._root:
+            self._made += 1
+        file = self._files.open(f"{directory}/{NEW_PARTITION_FILE}", create=True)
+        try:
+            if file.size():
+                file.truncate(0)  # of an attempt that failed half way
+            file.write_at_end((json.dumps(fields).encode() + b"\n",))
+        finally:
+            file.close()
+
+    def _settle(self, directory: str, make: Callable[[], None] | None = None) -> None:
         """Make a log's directory and identity durable, before the first thing in it is.
 
         On the log's thread or the flusher's. Raises OSError.
         """
+        if make is not None:
+            make()
         file = self._files.open(f"{directory}/{NEW_PARTITION_FILE}")
         try:
             file.sync()
@@ -400,6 +410,22 @@ class LogManager:
         write_checked(
             self._files, CLEAN_SHUTDOWN_FILE, _KIND_CLEAN_SHUTDOWN, 1, _MARKER.pack(broker_epoch)
         )
+
+
+class _Once:
+    """A call that is made once, on whichever thread comes first; again after it failed."""
+
+    __slots__ = ("_call", "_lock")
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call: Callable[[], None] | None = call
+        self._lock = Lock()
+
+    def __call__(self) -> None:
+        with self._lock:
+            if self._call is not None:
+                self._call()
+                self._call = None
 
 
 def _close(log: PartitionLog, snapshot: bytes | None) -> OSError | None:

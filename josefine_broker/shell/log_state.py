@@ -5,6 +5,7 @@ Rules: each is replaced atomically, with format version and checksum; what they 
 `core`, the log only keeps the bytes. A snapshot is named after the offset it is valid at.
 """
 
+import errno
 from collections.abc import Callable
 from struct import Struct
 from threading import Lock
@@ -58,6 +59,12 @@ class LogState:
             if self._settle is not None:
                 self._settle()
                 self._settle = None
+
+    def abandon(self) -> None:
+        """Nothing is made durable any more, of a log that never was: its name is free."""
+        with self._lock:
+            if self._settle is not None:
+                self._settle = _refuse
 
     def log_start_offset(self) -> int:
         """The recorded log start, 0 when there is none. Raises CorruptData."""
@@ -150,3 +157,7 @@ class LogState:
 
     def _snapshot_path(self, offset: int) -> str:
         return f"{self._directory}/{offset:020d}{SNAPSHOT_SUFFIX}"
+
+
+def _refuse() -> None:
+    raise FileNotFoundError(errno.ENOENT, "the log was closed before anything of it was durable")

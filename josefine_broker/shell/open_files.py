@@ -94,7 +94,12 @@ class RealFile:
         return self._size
 
     def truncate(self, size: int) -> None:
-        fd = self._fd if self._fd >= 0 else self._again()
+        fd = self._fd
+        if fd < 0:
+            self._check_writable()
+            if size == self._size:
+                return  # what failed was to get a descriptor: nothing is to be cut
+            fd = self._again()
         self.is_dirty = self.is_used = True
         os.ftruncate(fd, size)
         self._size = size

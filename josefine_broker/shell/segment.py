@@ -11,7 +11,7 @@ SIGBUS at an I/O error or a truncation under a reader; keeping the tail holds wh
 small batches. Neither pays: the client is what saturates the second core.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import NamedTuple
 
@@ -73,7 +73,7 @@ class Segment:
     """A segment file with what is known about its content; sealed ones never change again."""
 
     __slots__ = (
-        "_file", "_files", "_hints", "_index", "_stored", "base_offset", "end_offset",
+        "_file", "_files", "_hints", "_index", "_make", "_stored", "base_offset", "end_offset",
         "first_append_ms", "last_append_ms", "last_leader_epoch", "log_crc", "max_timestamp_ms",
         "max_timestamp_offset", "size_bytes", "stem",
     )  # fmt: skip
@@ -83,6 +83,7 @@ class Segment:
         self._file: File | None = None
         self._index: SparseIndex | None = None
         self._hints: dict[int, int] = {}
+        self._make: Callable[[], None] | None = None
         self.stem = stem
         self.base_offset = base_offset
         self.reset()
@@ -102,17 +103,21 @@ class Segment:
         self.log_crc = 0
 
     @classmethod
-    def create(
-        cls, files: Files, directory: str, base_offset: int, *, is_first: bool = False
-    ) -> "Segment":
-        """A new empty segment; a left-over file of the same name is emptied, unless it `is_first`
-        of a directory that was just made."""
+    def create(cls, files: Files, directory: str, base_offset: int) -> "Segment":
+        """A new empty segment; a left-over file of the same name is emptied."""
         segment = cls(files, stem_of(directory, base_offset), base_offset)
-        if not is_first:
-            remove_index(files, segment.stem)
+        remove_index(files, segment.stem)
         segment._file = files.open(segment.stem + LOG_SUFFIX, create=True)
         if segment._file.size():
             segment._file.truncate(0)
+        return segment
+
+    @classmethod
+    def create_later(cls, files: Files, directory: str, make: Callable[[], None]) -> "Segment":
+        """The first segment of a new log: its file comes at its first use, behind `make`, which
+        makes the directory."""
+        segment = cls(files, stem_of(directory, 0), 0)
+        segment._make = make
         return segment
 
     @classmethod
@@ -137,8 +142,17 @@ class Segment:
 
     def file(self) -> File:
         if self._file is None:
-            self._file = self._files.open(self.stem + LOG_SUFFIX)
+            is_new = self._make is not None
+            if self._make is not None:
+                self._make()
+            self._file = self._files.open(self.stem + LOG_SUFFIX, create=is_new)
+            self._make = None
         return self._file
+
+    @property
+    def is_made(self) -> bool:
+        """Whether its file is there: a log that nobody ever wrote has none."""
+        return self._make is None
 
     def index(self) -> SparseIndex:
         """In memory, or read from its files. Raises CorruptData when these are damaged."""

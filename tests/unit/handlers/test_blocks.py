@@ -95,23 +95,43 @@ def test_block_of_an_earlier_life_answers_nobody() -> None:
     assert proposal.error.code is ErrorCode.topic_already_exists
 
 
-def test_log_that_cannot_be_opened_leaves_its_partition_unserved_until_it_can() -> None:
+IDENTITY = "orders-0/partition.json"
+
+
+def damaged() -> World:
+    """One that cannot open the first partition of "orders"."""
     world = World()
-    world.files.space_bytes = 0
+    world.files.open(IDENTITY, create=True)
+    return world
+
+
+def test_log_that_cannot_be_opened_leaves_its_partition_unserved_until_it_can() -> None:
+    world = damaged()
 
     world.raft.propose(encode_change(ORDERS, ELSEWHERE), 0)
     assert world.produce().error_code == ErrorCode.kafka_storage_error
     assert world.fetch(0).error_code == ErrorCode.kafka_storage_error
-    world.files.space_bytes = None
+    world.files.remove(IDENTITY)
     world.create("another")
 
     assert world.produce().error_code == 0
     assert world.ctx.unopened == {}
 
 
-def test_unopened_partition_of_a_deleted_topic_is_forgotten() -> None:
+def test_topic_can_be_made_on_a_full_disk_and_takes_records_when_there_is_room() -> None:
     world = World()
     world.files.space_bytes = 0
+
+    world.raft.propose(encode_change(ORDERS, ELSEWHERE), 0)
+    assert world.produce().error_code == ErrorCode.kafka_storage_error
+    assert world.fetch(0).error_code == 0
+    world.files.space_bytes = None
+
+    assert world.produce().error_code == 0
+
+
+def test_unopened_partition_of_a_deleted_topic_is_forgotten() -> None:
+    world = damaged()
     world.raft.propose(encode_change(ORDERS, ELSEWHERE), 0)
 
     world.raft.propose(encode_change(DELETED, ELSEWHERE), 0)
@@ -121,8 +141,7 @@ def test_unopened_partition_of_a_deleted_topic_is_forgotten() -> None:
 
 
 def test_log_that_cannot_be_opened_leaves_only_its_partition_offline_at_start() -> None:
-    world = World()
-    world.files.space_bytes = 0
+    world = damaged()
     world.apply(encode_change(ORDERS, ELSEWHERE), replaying=True)
 
     reconcile(world.ctx)

@@ -72,7 +72,7 @@ def test_unclean_shutdown_gives_one_line_per_partition_with_something_to_recover
 
 def test_partition_directory_names_its_topic_and_id() -> None:
     files = MemoryFiles()
-    open_one(LogManager(files))
+    append(open_one(LogManager(files)), [b"a"])
 
     (found,) = LogManager(files).found()
 
@@ -87,6 +87,8 @@ def test_topic_made_anew_under_the_same_name_starts_empty() -> None:
     log = open_one(LogManager(files), SECOND_ID)
 
     assert log.log_end_offset == 0
+    assert files.list("") == []
+    append(log, [b"of the second"])
     assert [found.topic_id for found in LogManager(files).found()] == [SECOND_ID]
 
 
@@ -99,7 +101,7 @@ def test_deleted_partition_is_gone_at_once_and_its_name_is_free() -> None:
 
     assert manager.get(TP) is None
     assert manager.found() == []
-    assert open_one(manager, SECOND_ID).log_end_offset == 0
+    append(open_one(manager, SECOND_ID), [b"b"])
     for job in jobs:
         job()
     assert files.list("") == [str(TP)]
@@ -122,23 +124,71 @@ def test_interrupted_deletion_is_finished_at_the_next_start() -> None:
 )
 def test_damaged_partition_file_is_named(content: bytes) -> None:
     files = MemoryFiles()
-    open_one(LogManager(files)).flush()
+    log = open_one(LogManager(files))
+    append(log, [b"a"])
+    log.flush()
     files.names[f"{TP}/partition.json"].data[:] = content
 
     with pytest.raises(CorruptData, match=r"orders\.v1-3/partition\.json"):
         LogManager(files).found()
 
 
+def test_new_logs_cost_nothing_until_they_are_written_to() -> None:
+    """10,000 partitions are made as fast as their objects; what is read, checked or flushed of one
+    that nobody wrote to leaves no trace on the disk, nor does its deletion."""
+    files = MemoryFiles()
+    manager = LogManager(files)
+    log = open_one(manager)
+
+    assert log.read(0, 100) == []
+    assert log.find_by_timestamp(0) is log.max_timestamp() is None
+    log.flush()
+    assert log.verify().problems == ()
+    assert log.apply_retention(NOW_MS, 0) == 0
+    log.truncate_to(0)
+    log.roll()
+    assert files.names == {}
+    manager.delete(TP)
+    with pytest.raises(OSError, match="was closed"):
+        log.state.store_log_start_offset(1)
+    assert files.names == {}
+
+
+def test_log_that_could_not_be_made_is_made_by_the_next_append() -> None:
+    files = MemoryFiles()
+    log = open_one(LogManager(files))
+    for room in (0, 20, 130):
+        files.space_bytes = room
+        with pytest.raises(KafkaError, match="no space left"):
+            append(log, [b"a"])
+    files.space_bytes = None
+
+    append(log, [b"b"])
+
+    assert read_all(open_one(LogManager(files))) == [(0, b"b")]
+
+
+def test_log_whose_directory_cannot_be_made_has_failed(tmp_path: Path) -> None:
+    log = open_one(LogManager(RealFiles(tmp_path)))
+    (tmp_path / str(TP)).write_text("a file where the directory should be")
+
+    with pytest.raises(KafkaError, match="Not a directory"):
+        append(log, [b"a"])
+
+    assert "the log could not be made" in log.failure
+
+
 def test_new_logs_cost_no_sync_until_something_of_them_is_to_be_durable() -> None:
-    """1,000 partitions are made as fast as their files."""
+    """1,000 partitions are written to as fast as their files are made."""
     files = MemoryFiles()
     manager = LogManager(files)
     logs = [
         manager.open_log(TopicPartition("many", n), FIRST_ID, LogConfig(), NOW_MS) for n in range(5)
     ]
+    for log in logs:
+        append(log, [b"a"])
     assert files.syncs == 0
 
-    append(logs[2], [b"a"])
     logs[2].flush()
 
     names = [name for n in range(5) for name in files.list(f"many-{n}") if "partition" in name]
@@ -200,6 +250,7 @@ def test_log_that_never_was_synced_begins_anew_where_a_power_cut_left_a_part(los
     log = open_one(LogManager(files))
 
     assert (log.log_start_offset, log.log_end_offset) == (0, 0)
+    append(log, [b"c"])
     assert [found.topic_id for found in LogManager(files).found()] == [FIRST_ID]
 
 

@@ -177,11 +177,11 @@ def test_logs_work_with_fewer_descriptors_than_logs_while_a_flusher_syncs(tmp_pa
     config = LogConfig(segment_bytes=1_000, index_interval_bytes=200, flush_ms=1)
     logs = [
         PartitionLog.open(files, f"many-{n}", config, NOW_MS, True, schedule=flusher.submit)
-        for n in range(50)
+        for n in range(20)
     ]
     rng = Random(6)
-    for n in range(1_500):
-        log = logs[rng.randrange(50)]
+    for n in range(300):
+        log = logs[rng.randrange(20)]
         append(log, [b"%d" % n], now_ms=NOW_MS + n)
         log.flush_if_due(NOW_MS + n + 1)
         if n % 10 == 0:
@@ -192,7 +192,7 @@ def test_logs_work_with_fewer_descriptors_than_logs_while_a_flusher_syncs(tmp_pa
         log.abandon()
     flusher.stop()
 
-    again = [PartitionLog.open(files, f"many-{n}", config, NOW_MS, False) for n in range(50)]
+    again = [PartitionLog.open(files, f"many-{n}", config, NOW_MS, False) for n in range(20)]
 
     assert errors == []
     assert [read_all(log) for log in again] == before
