@@ -38,6 +38,7 @@ from josefine_broker.joining import PROPOSE_TIMEOUT_MS, Joining, forgotten, prop
 from josefine_broker.peers import Peers
 from josefine_broker.quorum import Quorum
 from josefine_broker.shell.alarm import Alarm
+from josefine_broker.shell.data_dir import METADATA_DIR
 from josefine_broker.shell.heartbeat_frames import (
     decode_answer,
     decode_beat,
@@ -135,7 +136,7 @@ class Membership:
     def _new_raft_host(self, new_cluster_id: str, rng: Random) -> RaftHost:
         raft = self._config.raft
         return RaftHost(
-            self._config.broker.data_dir / "raft",
+            self._config.broker.data_dir / METADATA_DIR,
             node_id=self._config.broker.id,
             voters=initial_voters(self._config),
             cluster_id=new_cluster_id,
@@ -327,7 +328,7 @@ class Membership:
         controlling, enrolment, ctx = self.controlling, self._enrolment, self._ctx
         controlling.raft_moved(self.quorum.view(self.transport.gone))
         if enrolment is not None:
-            # Not before we hold the block that names the cluster: see peers.py.
+            # Not before the block that names the cluster is committed here: see peers.py.
             can_propose = bool(self.peers.cluster_id) and self._is_member()
             beat = enrolment.step(can_propose=can_propose)
             if beat is not None:

@@ -48,6 +48,7 @@ from josefine_broker.shell.data_dir import (
     DataDirLock,
     Identity,
     belong,
+    check_metadata,
     claim,
     remove_addresses,
     write_addresses,
@@ -107,6 +108,7 @@ class Node:
         self._undo.callback(DataDirLock(directory).release)
         remove_addresses(directory)
         self._identity = claim(directory, self.config.broker.id)
+        check_metadata(directory, self._identity)
         bound = [self._bind(*listener) for listener in self.config.broker.listeners]
         raft_bound = self._bind("raft", *self.config.raft.listener)
         for warning in named_but_loopback((*bound, raft_bound), self.config):

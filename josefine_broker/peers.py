@@ -1,9 +1,9 @@
 """Who this broker is to the others, where they are, and which of them it lets in.
 
 Rules: the address book holds what the configuration names, what was stored, and what is newer: the
-image, greetings, answers. Two processes never speak under one id. A broker registers only when it
-holds the block that names the cluster: a voter that once did and now names none has lost its data,
-and with it its votes and promises; it is not let in.
+image, greetings, answers. Two processes never speak under one id. A broker says that it is of a
+cluster when the block that names it is committed here, and registers only then: a voter that once
+did and now names none has lost its data, and with it its votes and promises; it is not let in.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Peers:
         self.address = address
         """Where this broker's raft listener is to be dialed."""
         self.cluster_id = cluster_id
-        """Empty until this broker holds the block that names its cluster."""
+        """Empty until the block that names this broker's cluster is committed here."""
         self.book = AddressBook(config.broker.data_dir / BOOK_FILE)
         self._ctx = ctx
         for voter in config.raft.voters:

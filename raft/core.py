@@ -14,17 +14,17 @@ from raft.block import BlockKind, make_block
 from raft.candidacy import Candidacy
 from raft.chain import Chain
 from raft.config import Config
-from raft.errors import InvariantBroken
+from raft.errors import CorruptBlock, InvariantBroken, WrongCluster
 from raft.forwarded import Forwarded
 from raft.ids import BlockId, Height, NodeId, Term
-from raft.members import MemberHistory, Members
-from raft.messages import Message
+from raft.members import MemberHistory, Members, decode_members
+from raft.messages import Append, Message, SnapshotChunk
 from raft.outbox import Outbox
 from raft.progress import Progress
 from raft.proposals import Proposals, Result
 from raft.reads import Reads
 from raft.roles import Role, RoleEvent, next_role
-from raft.state import Recovered, State
+from raft.state import Recovered, Snapshot, State
 from raft.tail import Tail
 
 __all__ = ["Core", "Leading", "Requests"]
@@ -86,6 +86,10 @@ class Core:
             blocks=recovered.blocks if recovered else (),
         )
         self.history = self._recover_members()
+        self.cluster_id = ""
+        """Whose we are: what a *committed* birth block says. One that is not committed may yet die,
+        so it binds nobody; empty until then, and never another one later."""
+        self._settle_identity()
         self.term = state.term
         self.role = Role.FOLLOWER
         self.leader: NodeId | None = None
@@ -135,9 +139,20 @@ class Core:
     def is_sole_voter(self) -> bool:
         return self.members.voters == {self.id}
 
-    def is_same_cluster(self, message: Message) -> bool:
-        ours = self.history.cluster_id
-        return not ours or not message.cluster_id or ours == message.cluster_id
+    def check_cluster(self, message: Message) -> None:
+        """Raises WrongCluster for a message of another one.
+
+        A sender that does not know of a commit names none; but whoever leads our term has our
+        birth block on its path, so the blocks it brings tell.
+        """
+        ours, theirs = self.cluster_id, message.cluster_id
+        if not theirs and isinstance(message, SnapshotChunk):
+            raise CorruptBlock("a snapshot, and so something committed, of a cluster without an id")
+        if not theirs and isinstance(message, Append) and message.term >= self.term:
+            born = (block for block in message.blocks if block.kind is BlockKind.BIRTH)
+            theirs = next((decode_members(block.payload)[1] for block in born), "")
+        if ours and theirs and ours != theirs:
+            raise WrongCluster(f"a message of cluster {theirs!r}; this is {ours!r}")
 
     def hears_leader(self) -> bool:
         if self.role is Role.LEADER:
@@ -153,7 +168,7 @@ class Core:
     def send(self, kind: Callable[..., Message], to: NodeId, **fields: Any) -> None:
         """Queue a message; it leaves after what is written up to now is durable."""
         fields.setdefault("term", self.term)
-        message = kind(sender=self.id, to=to, cluster_id=self.history.cluster_id, **fields)
+        message = kind(sender=self.id, to=to, cluster_id=self.cluster_id, **fields)
         self.outbox.messages.append(message)
 
     def change_role(self, event: RoleEvent) -> None:
@@ -192,11 +207,23 @@ class Core:
         """Commit this block of the head path; end the proposals that it decides against."""
         had_led = self.leading is not None and self.chain.commit.term == self.term
         self.chain.advance_commit(height)
+        self._settle_identity()
         if had_led:  # what we placed in this term is on our path, what we placed before has ended
             return
         for id_ in self.requests.proposals.placed_blocks():
             if self.is_overtaken(id_):
                 self.requests.proposals.end_block(id_, Result.DEAD)
+
+    def start_anew(self, snapshot: Snapshot) -> None:
+        """The leader's snapshot takes the place of all that we had."""
+        self.chain = Chain(snapshot.last)
+        self.history = MemberHistory(snapshot.last.height, snapshot.members, snapshot.cluster_id)
+        self._settle_identity()
+
+    def _settle_identity(self) -> None:
+        """The commit moved: did it reach the block that names the cluster?"""
+        if not self.cluster_id:
+            _, self.cluster_id = self.history.at(self.chain.commit.height)
 
     def is_overtaken(self, id_: BlockId) -> bool:
         """Can this block, above our root, never be committed any more, whether we have it or not?

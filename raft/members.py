@@ -87,7 +87,7 @@ class MemberHistory:
 
     @property
     def cluster_id(self) -> str:
-        """Empty until the birth block is on the path."""
+        """What the path says, committed or not; empty until a birth block is on it."""
         return self._said[-1][2]
 
     @property

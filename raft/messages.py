@@ -1,7 +1,7 @@
 """What nodes say to one another. Values; `raft/codec.py` gives them bytes.
 
 Every message carries its sender's term and cluster id. The cluster id is empty until the sender
-knows the birth block; two different ids that are not empty never talk to each other.
+knows that a birth block is committed; two ids that are not empty and differ never talk.
 """
 
 from dataclasses import dataclass

@@ -18,7 +18,7 @@ from raft.block import BlockKind
 from raft.chain import Chain
 from raft.config import Config
 from raft.core import Core
-from raft.errors import CorruptBlock, Refused, WrongCluster
+from raft.errors import CorruptBlock, Refused
 from raft.ids import BlockId, NodeId
 from raft.members import Members, encode_members
 from raft.messages import (
@@ -57,7 +57,7 @@ class Node:
         core = self._core
         return Status(
             node_id=core.id,
-            cluster_id=core.history.cluster_id,
+            cluster_id=core.cluster_id,
             role=core.role,
             term=core.term,
             leader=core.leader,
@@ -108,9 +108,7 @@ class Node:
         core.advance_clock(now_ms)
         if message.to != core.id:
             return
-        if not core.is_same_cluster(message):
-            ours = core.history.cluster_id
-            raise WrongCluster(f"a message of cluster {message.cluster_id!r}; this is {ours!r}")
+        core.check_cluster(message)
         reason = plausible.why_not(core, message)
         if reason is not None:
             raise CorruptBlock(f"node {message.sender}: {reason}")

@@ -45,6 +45,7 @@ class Status:
 
     node_id: NodeId
     cluster_id: str
+    """Empty until the block that names the cluster is committed."""
     role: Role
     term: Term
     leader: NodeId | None

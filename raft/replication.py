@@ -179,8 +179,11 @@ def on_append(core: Core, message: Append) -> None:
     if parent.height < chain.root.height:  # a late message: we have a snapshot of its beginning
         blocks = tuple(block for block in blocks if block.id.height > chain.root.height)
         parent = blocks[0].parent if blocks else chain.root
-        if not blocks:
-            _answer(core, message, accepted=True)
+        if not blocks:  # was it the same there? All that is sure is that its path has our root
+            root, round_ = chain.root, message.round
+            core.send(
+                AppendAnswer, message.sender, accepted=True, last=root, hint=root, round=round_
+            )
             return
     if not chain.is_live(parent):
         _answer(core, message, accepted=False)

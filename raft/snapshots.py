@@ -5,11 +5,9 @@ begun is sent to its end, even when the leader has made a newer one meanwhile.
 """
 
 from raft.archive import Incoming
-from raft.chain import Chain
 from raft.core import Core, Leading
 from raft.errors import Refused
 from raft.ids import BlockId, Height, NodeId
-from raft.members import MemberHistory
 from raft.messages import SnapshotAnswer, SnapshotChunk
 from raft.progress import Flow, Progress
 from raft.state import Snapshot
@@ -110,7 +108,6 @@ def _install(core: Core, message: SnapshotChunk, data: bytes) -> None:
     core.archive.incoming = None
     core.archive.snapshot = snapshot
     core.archive.tail.clear()
-    core.chain = Chain(snapshot.last)
-    core.history = MemberHistory(snapshot.last.height, snapshot.members, snapshot.cluster_id)
+    core.start_anew(snapshot)
     core.requests.proposals.snapshot_came(snapshot.last)
     core.outbox.install(snapshot, dropped)

@@ -16,6 +16,7 @@ ADDRESSES_FILE = "broker.addresses.json"
 IDENTITY_FILE = "broker.json"
 IDENTITY_VERSION = 1
 LOCK_FILE = ".lock"
+METADATA_DIR = "raft"
 
 
 class DataDirError(Exception):
@@ -51,7 +52,8 @@ class DataDirLock:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose data this is; `cluster_id` is empty until the broker's cluster has one."""
+    """Whose data this is. `cluster_id` is empty until the birth of the broker's cluster is
+    committed: one that is not may die, and who believed it would be locked out for ever."""
 
     broker_id: int
     cluster_id: str
@@ -60,8 +62,10 @@ class Identity:
 def claim(directory: Path, broker_id: int) -> Identity:
     """The identity written in the directory, or a new one when there is none.
 
-    Raises DataDirError when the data is another broker's: serving it under a wrong id would break
-    every assignment that names this broker.
+    A cluster id that is not marked as committed was noted by an older version, which did not wait
+    for that: it counts as none, and the metadata tells it again. Raises DataDirError when the data
+    is another broker's: serving it under a wrong id would break every assignment that names this
+    broker.
     """
     path = directory / IDENTITY_FILE
     try:
@@ -79,11 +83,23 @@ def claim(directory: Path, broker_id: int) -> Identity:
         raise DataDirError(
             f"data directory {directory} belongs to broker {owner}, and broker.id is {broker_id}"
         )
-    return Identity(owner, cluster_id)
+    return Identity(owner, cluster_id if plain.get("committed") is True else "")
+
+
+def check_metadata(directory: Path, identity: Identity) -> None:
+    """Raises DataDirError when the metadata is gone, and with it the votes and promises of a broker
+    that was once in a cluster: it must not come back as if it had made none."""
+    metadata = directory / METADATA_DIR
+    if identity.cluster_id and not any(metadata.glob("*.seg")):
+        raise DataDirError(
+            f"data directory {directory} belongs to cluster {identity.cluster_id}, but its metadata"
+            f" in {metadata} is missing: restore it, or remove the whole data directory and let the"
+            " broker join anew"
+        )
 
 
 def belong(directory: Path, identity: Identity, cluster_id: str) -> Identity:
-    """Note the cluster's id once it is known. Raises DataDirError when it is another one's."""
+    """Note the cluster's id once it is committed. Raises DataDirError when it is another one's."""
     if identity.cluster_id == cluster_id:
         return identity
     if identity.cluster_id:
@@ -101,6 +117,7 @@ def _write_identity(directory: Path, identity: Identity) -> None:
         "version": IDENTITY_VERSION,
         "broker_id": identity.broker_id,
         "cluster_id": identity.cluster_id,
+        "committed": bool(identity.cluster_id),
     }
     temporary = directory / f"{IDENTITY_FILE}.tmp"
     with temporary.open("w", encoding="utf-8") as file:

@@ -112,8 +112,8 @@ class RaftHost:
         `take_snapshot` is asked for it (never, if None) when so many blocks were applied since the
         last, or so many bytes of payload: a restart applies no more than that again.
         `send` takes a message to a node; it may be lost. `on_birth` gets the cluster id when the
-        block that carries it is applied; `on_progress` comes after each round of work, when role,
-        term, members or applied may be others.
+        block that carries it, or a snapshot that has it, is applied; `on_progress` comes after each
+        round of work, when role, term, members or applied may be others.
         """
         timings = timings or RaftTimings()
         self._data_dir = data_dir
@@ -364,6 +364,8 @@ class RaftHost:
         if ready.installed is not None:
             if self._on_snapshot is not None:
                 self._on_snapshot(ready.installed.data)
+            if self._on_birth is not None:
+                self._on_birth(ready.installed.cluster_id)
             self._applied = ready.installed.last
         for block in ready.committed:
             if block.kind is BlockKind.DATA:

@@ -49,6 +49,9 @@ class Faults:
     reckless: float = 0.0
     """This share of power losses does not spare partitions that then may lose records: more
     replicas without power than `min.insync.replicas` covers, and nothing synced."""
+    birth_broken: float = 0.0
+    """In this share of lives the first leader of Raft is killed when it has the block that names
+    the cluster on disk, and has sent it to nobody."""
 
 
 CALM = Faults()
@@ -72,6 +75,7 @@ STRENGTH_MAX = {
     "clock_jump_per_second": 0.2,
     "clock_skew": 0.2,
     "reckless": 0.3,
+    "birth_broken": 0.4,
 }
 
 COUNTED = (
@@ -99,6 +103,7 @@ COUNTED = (
     "producer told kafka_storage_error",
     "clock rate skewed",
     "wall clock jumped",
+    "birth broken",
     "controller changed",
     "change proposed again",
     "raft leadership handed over",

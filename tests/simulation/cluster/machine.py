@@ -131,6 +131,8 @@ class Machine:
         self.clock = clock
         self.disk = Disk(scheduler, Random(rng.getrandbits(64)), met)
         self.raft_disk = raft.MemoryFiles()
+        self.cluster_id = ""
+        """What `broker.json` says."""
         self.process: Process | None = None
         self.life = 0
         """Counts the processes."""

@@ -7,6 +7,7 @@ and the broker's own steps, fetches from leaders, timers), and the checkers look
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
@@ -25,7 +26,7 @@ from josefine_broker.storage_watch import failed_logs
 from tests.simulation.cluster.links import Link
 from tests.simulation.cluster.machine import Clock, Machine
 from tests.simulation.cluster.network import Caller, Connection
-from tests.simulation.cluster.raft_host import CLUSTER_ID, RaftHost
+from tests.simulation.cluster.raft_host import RaftHost
 from tests.simulation.cluster.server import LISTENER, Server
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class Process:
         self.hosting = Hosting(manager, machine.clock)
         self.ctx: Context = new_context(
             broker_id=machine.id,
-            image=MetadataImage(cluster_id=CLUSTER_ID),
+            image=MetadataImage(cluster_id=""),
             clock=machine.clock,
             rng=Random(machine.rng.getrandbits(64)),
             raft=self,
@@ -274,6 +275,13 @@ class Process:
         if self.controlling.leads and not led:
             self.world.met["controller changed"] += 1
             self.world.scheduler.note(f"controller {self.machine.id} term {view.term}")
+
+    def born(self, cluster_id: str) -> None:
+        """As `membership.py` and `data_dir.belong` do: noted for ever, on a disk that keeps it."""
+        machine, ctx = self.machine, self.ctx
+        machine.cluster_id = machine.cluster_id or cluster_id
+        assert machine.cluster_id == cluster_id, f"{machine.id} belongs to {machine.cluster_id}"
+        ctx.image = replace(ctx.image, cluster_id=cluster_id)
 
     def applied(self, at: At, payload: bytes | None) -> None:
         """A block, or a snapshot (no payload), was applied."""

@@ -36,9 +36,8 @@ from raft.codec import decode, encode
 if TYPE_CHECKING:
     from tests.simulation.cluster.process import Process
 
-__all__ = ["CLUSTER_ID", "RaftHost"]
+__all__ = ["RaftHost"]
 
-CLUSTER_ID = "simulated"
 HEARTBEAT_MS = 80
 ELECTION_TIMEOUT_MS = 400
 SNAPSHOT_BLOCKS = 15
@@ -60,7 +59,7 @@ class RaftHost:
         config = Config(
             node_id=NodeId(machine.id),
             initial_voters=tuple(NodeId(each) for each in voters),
-            cluster_id=CLUSTER_ID,
+            cluster_id=f"proposed by {machine.id}",
             heartbeat_ms=HEARTBEAT_MS,
             election_timeout_ms=ELECTION_TIMEOUT_MS,
             snapshot_chunk_bytes=1024,
@@ -150,18 +149,23 @@ class RaftHost:
             process.world.met["snapshot installed"] += came
             image = MetadataImage.from_bytes(ready.installed.data)
             replace_image(process.ctx, image, ready.installed.last.height)
+            process.born(ready.installed.cluster_id)
             process.applied(At(*ready.installed.last), None)
         for block in ready.committed:
             if block.kind is BlockKind.DATA:
                 apply_block(process.ctx, block.payload, At(*block.id))
                 process.applied(At(*block.id), block.payload)
+            elif block.kind is BlockKind.BIRTH:
+                process.born(self.node.status().cluster_id)
         for outcome in ready.outcomes:
             self._ended(outcome)
 
     def _synced(self) -> None:
         self._process.touch_raft()
         self.store.sync()
-        self._finish()
+        is_birth = self.leads and self.node.chain.commit.height == 0
+        if not (is_birth and self._process.world.breaks_birth(self._process)):
+            self._finish()
 
     def _finish(self) -> None:
         ready, self._busy = self._busy, None

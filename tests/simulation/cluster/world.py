@@ -55,6 +55,7 @@ class World:
         self._committed = _overriding(self.invariants, "committed")
         self._sights: dict[int, dict[tuple[str, int], Sight]] = {}
         self._timing = Random(self.rng.random())
+        self._birth_chance = Random(seed + 2).random()
         self.broker_ids = tuple(range(1, brokers + 1))
         self.machines = {id_: self._make_machine(id_) for id_ in self.broker_ids}
         self.clients = range(CLIENT_NODES, CLIENT_NODES + PRODUCERS + CONSUMERS + 1)
@@ -140,6 +141,18 @@ class World:
         self._gone(id_)
         if not power:
             self._tell_gone(id_)
+
+    def breaks_birth(self, process: Process) -> bool:
+        """Does Raft's first leader die with a birth block that nobody else has? Asked once."""
+        chance, self._birth_chance = self._birth_chance, 1.0
+        if chance >= self.faults.birth_broken:
+            return False
+        self.met["birth broken"] += 1
+        id_ = process.machine.id
+        self.scheduler.at(1, partial(self.kill, id_, power=False))
+        # Before the others have elected one of themselves, or after.
+        self.scheduler.at(2 + int(chance * 4_000), partial(self.start, id_))
+        return True
 
     def failed(self, process: Process) -> None:
         """A process could not go on, and has ended itself."""

@@ -7,7 +7,6 @@ becomes of a message: `begin_sync` and `send` are theirs.
 import zlib
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
 
 from raft import Message, NodeId, Ready, Refused, Role
 from raft.files import Crash
@@ -15,7 +14,7 @@ from tests.simulation.raft.faults import CALM, Faults
 from tests.simulation.raft.invariants import ALL_INVARIANTS
 from tests.simulation.raft.invariants.base import Invariant
 from tests.simulation.raft.invariants.view import View
-from tests.simulation.raft.machine import Machine
+from tests.simulation.raft.machine import Facts, Machine
 
 __all__ = ["Cluster"]
 
@@ -127,7 +126,7 @@ class Cluster:
             for checker in self._changed:
                 checker(machine, facts, before)
 
-    def _count_change(self, machine: Machine, facts: Any, before: Any) -> None:
+    def _count_change(self, machine: Machine, facts: Facts, before: Facts | None) -> None:
         if facts[0] is Role.LEADER and (before is None or before[0] is not Role.LEADER):
             self.met["election won"] += 1
             self.note(f"leader {machine.id} {facts[1]}")
@@ -135,6 +134,7 @@ class Cluster:
     def _write_and_apply(self, machine: Machine, ready: Ready) -> None:
         batch = ready.batch
         if batch is not None:
+            self.met["birth block dead"] += any(id_.height == 1 for id_ in batch.removed)
             for checker in self._written:
                 checker(machine, batch, ready.installed is not None)
             assert machine.store is not None

@@ -42,6 +42,8 @@ class Faults:
     """This share of nodes hears at once that another one crashed, as from a port that refuses."""
     gone_wrongly_told_per_second: float = 0.0
     """One node is told so of a node that runs."""
+    birth_broken: float = 0.0
+    """This share of leaders without a committed birth is cut off or crashes on the way to it."""
 
 
 CALM = Faults()
@@ -63,6 +65,7 @@ STRENGTH_MAX = {
     "transfer_per_second": 0.3,
     "gone_told": 1.0,
     "gone_wrongly_told_per_second": 1.0,
+    "birth_broken": 1.0,
 }
 
 COUNTED = (
@@ -88,6 +91,8 @@ COUNTED = (
     "leadership transfer",
     "leader said to be gone",
     "leader wrongly said to be gone",
+    "birth broken",
+    "birth block dead",
 )
 """What a run counts when it really happens; a fault that never does proves nothing."""
 

@@ -129,7 +129,7 @@ class Lab(Cluster):
         config = Config(
             node_id=id_,
             initial_voters=tuple(founders) if id_ in founders else (),
-            cluster_id="lab",
+            cluster_id=f"proposed by {id_}",
             heartbeat_ms=50,
             election_timeout_ms=300,
             snapshot_chunk_bytes=120,
@@ -307,6 +307,13 @@ class Lab(Cluster):
             marks = [f"{id_}{'' if chain.is_live(id_) else ' dead'}" for id_ in aside]
             self._say(f"{word}: {said}{' aside: ' if aside else ''}{', '.join(marks)}")
 
+    def identity(self, *words: str) -> None:
+        """cluster 1 2: which cluster they say they are of"""
+        for word in words:
+            machine = self._machine(word)
+            assert machine.node is not None
+            self._say(f"{word}: {machine.node.status().cluster_id or 'of no cluster yet'}")
+
     def status(self, *words: str) -> None:
         """status 1 2"""
         for word in words:
@@ -355,6 +362,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "transfer": Lab.transfer,
     "gone": Lab.gone,
     "chain": Lab.chain,
+    "cluster": Lab.identity,
     "status": Lab.status,
 }
 """Word → what it does; the docstrings show how it is written."""

@@ -57,6 +57,18 @@ def get(property_: Any) -> Callable[..., Any]:
 
 MUTANTS = [
     Mutant(
+        breaks="a birth that is not committed binds nobody",
+        function=core_rules.Core.send,
+        old="cluster_id=self.cluster_id",
+        new="cluster_id=self.history.cluster_id",
+    ),
+    Mutant(
+        breaks="a birth that is not committed binds nobody after a restart",
+        function=core_rules.Core._settle_identity,
+        old="self.history.at(self.chain.commit.height)",
+        new="self.history.at(self.chain.head.height)",
+    ),
+    Mutant(
         breaks="a vote is durable before the answer leaves",
         function=_encode_state,
         old="vote = -1 if state.vote is None else state.vote",

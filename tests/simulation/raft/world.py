@@ -13,7 +13,7 @@ from raft.codec import decode, encode
 from raft.messages import SnapshotChunk
 from tests.simulation.raft.cluster import Cluster
 from tests.simulation.raft.faults import CALM, Faults
-from tests.simulation.raft.machine import Machine
+from tests.simulation.raft.machine import Facts, Machine
 from tests.simulation.raft.network import Network
 
 __all__ = ["World"]
@@ -35,7 +35,8 @@ class World(Cluster):
         self.rng = Random(seed)
         self.faults = faults
         self.network = Network(Random(self.rng.random()), self.met)
-        self._gone_rng = Random(seed + 1)  # of its own: lives from before it came stay as they were
+        # Of their own: lives from before these faults came stay as they were.
+        self._gone_rng, self._birth_rng = Random(seed + 1), Random(seed + 2)
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._queued = 0
         self._sent_count = 0
@@ -55,7 +56,7 @@ class World(Cluster):
         config = Config(
             node_id=id_,
             initial_voters=tuple(founders) if id_ in founders else (),
-            cluster_id="simulated",
+            cluster_id=f"proposed by {id_}",
             heartbeat_ms=50,
             election_timeout_ms=300,
             append_bytes_max=200,
@@ -166,6 +167,24 @@ class World(Cluster):
         self.events += 1
         machine.node.tick(machine.now_ms(self.now_ms))
         self.pump(machine)
+
+    def _count_change(self, machine: Machine, facts: Facts, before: Facts | None) -> None:
+        super()._count_change(machine, facts, before)
+        became = facts[0] is Role.LEADER and (before is None or before[0] is not Role.LEADER)
+        if became and facts[3].height == 0:
+            self._maybe_break_birth(machine)
+
+    def _maybe_break_birth(self, machine: Machine) -> None:
+        """It has just made the block that names the cluster, and has not synced it yet."""
+        rng = self._birth_rng
+        if rng.random() >= self.faults.birth_broken:
+            return
+        self.met["birth broken"] += 1
+        if rng.random() < 0.5:
+            others = [id_ for id_ in self.machines if id_ != machine.id]
+            self.network.split([machine.id], others)
+        else:  # before it is synced, or before it is sent
+            machine.disk.crash_at = machine.disk.operations + rng.randrange(3)
 
     # -- what hosts are told of each other
 

@@ -333,7 +333,7 @@ def test_messages_of_another_cluster_are_refused() -> None:
     one = One()
     members = encode_members(Members(voters=frozenset(ALL)), "ours")
     birth = make_block(GENESIS, Term(1), BlockKind.BIRTH, members)
-    one.append([birth], cluster_id="")
+    one.append([birth], cluster_id="", commit=birth.id)
 
     foreign = {"parent": birth.id, "blocks": (), "commit": birth.id, "round": 0}
     with pytest.raises(WrongCluster, match="cluster 'theirs'; this is 'ours'"):

@@ -41,10 +41,16 @@ class Member:
             rng=Random(id_),
             on_block=lambda block: self.blocks.append(block.payload),
             send=send,
+            on_snapshot=self._replaced,
+            take_snapshot=lambda: b" ".join(self.blocks),
+            snapshot_blocks=5,
             on_birth=self._born,
             on_progress=self._progressed,
             timings=RaftTimings(heartbeat_ms=20, election_timeout_ms=100),
         )
+
+    def _replaced(self, data: bytes) -> None:
+        self.blocks = data.split()
 
     def _born(self, cluster_id: str) -> None:
         self.cluster_id = cluster_id
@@ -98,6 +104,36 @@ def test_three_hosts_are_born_as_one_cluster_and_a_fourth_joins(tmp_path: Path) 
         await wait_until_async(
             lambda: successor.host.status().role is Role.LEADER, 10, "the successor"
         )
+        for member in group.values():
+            await member.host.stop()
+
+    asyncio.run(scenario())
+
+
+def test_who_joins_by_a_snapshot_learns_whose_it_is(tmp_path: Path) -> None:
+    """Only the snapshot says so. A broker that never heard it greets as one that lost its data."""
+
+    async def scenario() -> None:
+        group: dict[int, Member] = {}
+        founder = Member(tmp_path, 1, [1], group)
+        await founder.host.start()
+        deadline_ms = Monotonic().monotonic_ms() + 20_000
+        for number in range(10):
+            founder.host.propose(b"%d" % number, deadline_ms)
+        await wait_until_async(lambda: founder.host.status().root.height > 0, 10, "a snapshot")
+        await founder.host.stop()
+        founder = Member(tmp_path, 1, [1], group)  # without the blocks below it in memory
+        await founder.host.start()
+        assert founder.cluster_id == "named-by-1"
+
+        joiner = Member(tmp_path, 2, [], group)
+        await joiner.host.start()
+        members = Members(voters=frozenset({NodeId(1)}), learners=frozenset({NodeId(2)}))
+        founder.host.change_members(members, deadline_ms)
+        await wait_until_async(lambda: joiner.blocks == founder.blocks, 10, "the state")
+
+        assert joiner.host.status().root.height > 0
+        assert joiner.cluster_id == "named-by-1"
         for member in group.values():
             await member.host.stop()
 

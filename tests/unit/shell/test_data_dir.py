@@ -11,10 +11,12 @@ import pytest
 from josefine_broker.shell.data_dir import (
     ADDRESSES_FILE,
     IDENTITY_FILE,
+    METADATA_DIR,
     DataDirError,
     DataDirLock,
     Identity,
     belong,
+    check_metadata,
     claim,
     remove_addresses,
     write_addresses,
@@ -57,6 +59,37 @@ def test_a_directory_belongs_to_the_first_cluster_that_it_was_in(tmp_path: Path)
     assert belong(tmp_path, identity, "first") == identity
     with pytest.raises(DataDirError, match="belongs to cluster first, and its metadata to"):
         belong(tmp_path, identity, "second")
+
+
+def test_a_cluster_noted_before_its_birth_was_committed_binds_nobody(tmp_path: Path) -> None:
+    """As older versions did; then the directory was locked out of the cluster for ever."""
+    noted = {"version": 1, "broker_id": 1, "cluster_id": "never born"}
+    (tmp_path / IDENTITY_FILE).write_text(json.dumps(noted))
+
+    identity = claim(tmp_path, 1)
+    assert identity == Identity(1, "")
+    assert belong(tmp_path, identity, "born") == claim(tmp_path, 1) == Identity(1, "born")
+
+
+def test_a_cluster_noted_by_an_older_version_is_noted_anew_as_committed(tmp_path: Path) -> None:
+    noted = {"version": 1, "broker_id": 1, "cluster_id": "born"}
+    (tmp_path / IDENTITY_FILE).write_text(json.dumps(noted))
+
+    belong(tmp_path, claim(tmp_path, 1), "born")
+
+    assert json.loads((tmp_path / IDENTITY_FILE).read_text()) == {**noted, "committed": True}
+
+
+def test_a_broker_of_a_cluster_does_not_start_without_its_metadata(tmp_path: Path) -> None:
+    check_metadata(tmp_path, claim(tmp_path, 1))
+    identity = belong(tmp_path, claim(tmp_path, 1), "c")
+
+    with pytest.raises(DataDirError, match=r"belongs to cluster c, but its metadata in .* missing"):
+        check_metadata(tmp_path, identity)
+
+    (tmp_path / METADATA_DIR).mkdir()
+    (tmp_path / METADATA_DIR / "1.seg").write_bytes(b"")
+    check_metadata(tmp_path, identity)
 
 
 @pytest.mark.parametrize(
