@@ -9,7 +9,6 @@ import pytest
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.client.cluster import Address
 from josefine_broker.client.retry import (
-    ACTIONS,
     BACKOFF_MS_MAX,
     BACKOFF_MS_MIN,
     Action,
@@ -18,22 +17,77 @@ from josefine_broker.client.retry import (
 )
 from josefine_broker.client.session import Policy, Session
 
+# Written out from Kafka's errors and what its own clients do with them, not from our table.
 
-def test_an_error_outside_the_table_is_final() -> None:
-    unlisted = set(ErrorCode) - set(ACTIONS)
+THE_BROKER_DID_IT = {"none", "duplicate_sequence_number"}
+"""A batch that is there already was written by the try whose answer was lost (KIP-98)."""
 
-    assert unlisted
-    assert {action_for(code) for code in unlisted} == {Action.FAIL}
+SAME_BROKER_AGAIN = {
+    "request_timed_out",
+    "not_enough_replicas",
+    # Written, but not to enough replicas: no success until it is. Sent again, it is a duplicate.
+    "not_enough_replicas_after_append",
+    "offset_not_available",  # a new leader that does not know its high watermark yet (KIP-207)
+    "coordinator_load_in_progress",
+    "unstable_offset_commit",  # KIP-447
+    "concurrent_transactions",
+    "throttling_quota_exceeded",  # KIP-599
+}
+
+ANOTHER_BROKER_MAY_LEAD = {
+    "unknown_topic_or_partition",
+    "unknown_topic_id",
+    "inconsistent_topic_id",
+    "leader_not_available",
+    "not_leader_or_follower",
+    "replica_not_available",
+    "listener_not_found",
+    "fenced_leader_epoch",
+    "unknown_leader_epoch",
+    "kafka_storage_error",  # its disk failed: the controller names another leader
+    "network_exception",
+    "not_controller",
+}
+
+ANOTHER_BROKER_MAY_COORDINATE = {"not_coordinator", "coordinator_not_available"}
+
+RETRIABLE_IN_KAFKA_AND_FINAL_HERE = {
+    "corrupt_message",  # what we sent or what is stored: the same bytes come again
+    "fetch_session_id_not_found",  # our fetches carry no session
+    "invalid_fetch_session_epoch",
+    "fetch_session_topic_id_error",
+    "preferred_leader_not_available",  # answers to a person's command: told, not repeated
+    "eligible_leaders_not_available",
+    "election_not_needed",
+    "share_session_not_found",  # no share groups
+    "invalid_share_session_epoch",
+    "share_session_limit_reached",
+}
 
 
-def test_every_error_that_is_tried_again_is_retriable_in_kafka() -> None:
-    retried = {code for code, action in ACTIONS.items() if action is not Action.SUCCEED}
+@pytest.mark.parametrize(
+    ("action", "names"),
+    [
+        (Action.SUCCEED, THE_BROKER_DID_IT),
+        (Action.RETRY, SAME_BROKER_AGAIN),
+        (Action.REFRESH, ANOTHER_BROKER_MAY_LEAD),
+        (Action.COORDINATE, ANOTHER_BROKER_MAY_COORDINATE),
+    ],
+)
+def test_each_error_has_the_action_that_kafkas_clients_take(
+    action: Action, names: set[str]
+) -> None:
+    assert {code.name for code in ErrorCode if action_for(code) is action} == names
 
-    assert [code for code in retried if not code.retriable] == []
 
+def test_an_error_that_kafka_calls_final_is_final_and_what_else_is_has_its_reason() -> None:
+    final = {code for code in ErrorCode if action_for(code) is Action.FAIL}
+    retriable = {code.name for code in ErrorCode if code.retriable}
 
-def test_a_duplicate_batch_counts_as_written() -> None:
-    assert action_for(ErrorCode.duplicate_sequence_number) is Action.SUCCEED
+    assert {code.name for code in final if code.retriable} == RETRIABLE_IN_KAFKA_AND_FINAL_HERE
+    assert (retriable - RETRIABLE_IN_KAFKA_AND_FINAL_HERE) == (
+        SAME_BROKER_AGAIN | ANOTHER_BROKER_MAY_LEAD | ANOTHER_BROKER_MAY_COORDINATE
+    )
 
 
 def test_backoff_doubles_up_to_its_bound_with_a_fifth_of_jitter() -> None:
