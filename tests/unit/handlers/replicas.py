@@ -6,6 +6,7 @@ The controller is `core/elections.py` over who is live; `kill` is kill -9 (the p
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -89,7 +90,7 @@ class Replicas:
         self,
         brokers: int = 3,
         *,
-        racks: bool = False,
+        racks: bool | Mapping[int, str] = False,
         limits: FetchLimits | None = None,
         clock: Any = None,
     ) -> None:
@@ -99,7 +100,10 @@ class Replicas:
             lag_time_max_ms=1_000,
             replica_fetch=limits or FetchLimits(),
         )
-        self.racks = racks
+        named = {broker_id: f"rack{broker_id}" for broker_id in range(1, brokers + 1)}
+        self.racks: Mapping[int, str] = (
+            racks if isinstance(racks, Mapping) else named if racks else {}
+        )
         self.chain: list[bytes] = []
         self.applied: dict[int, int] = {}
         self.held: set[int] = set()
@@ -182,7 +186,7 @@ class Replicas:
                 broker_id=broker_id,
                 incarnation=ctx.incarnation,
                 endpoints=(self.endpoint(broker_id),),
-                rack=f"rack{broker_id}" if self.racks else None,
+                rack=self.racks.get(broker_id),
                 clean=manager.clean_shutdown,
                 previous_epoch=manager.previous_epoch,
             )

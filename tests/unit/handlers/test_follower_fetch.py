@@ -1,0 +1,133 @@
+"""What a follower's fetch is told by its leader, and to which follower a consumer is sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from josefine_broker.base.errors import ErrorCode
+from josefine_broker.core.changes import BrokerState, Decision
+from josefine_broker.core.parked import Parked
+from josefine_broker.wire.fetch import FetchPartitionResponse
+from tests.unit.handlers.replicas import FETCH, FETCH_VERSION, Replicas
+from tests.unit.handlers.world import TERM, fetch_request
+
+
+@pytest.fixture
+def cluster() -> Replicas:
+    """Brokers 1 (leads), 2 and 3 at rest, every follower's session known to the leader."""
+    cluster = Replicas(3, racks=True)
+    cluster.create()
+    cluster.produce(1, b"a")
+    cluster.produce(1, b"b")
+    cluster.run()
+    cluster.advance(500)
+    cluster.run()
+    return cluster
+
+
+def told_at_rest(cluster: Replicas, follower: int = 2) -> list[FetchPartitionResponse]:
+    """What a follower's waiting request, which names no partition, is told in the end."""
+    cluster.advance(500)
+    (waiting,) = [each for each in cluster.waiting if each.follower.broker_id == follower]
+    assert isinstance(waiting.answer, Parked)
+    assert waiting.answer.done
+    response: Any = waiting.answer.response
+    return [part for topic in response.topics for part in topic.partitions]
+
+
+def test_a_follower_at_rest_is_told_nothing(cluster: Replicas) -> None:
+    assert told_at_rest(cluster) == []
+
+
+def test_a_follower_at_rest_in_an_older_epoch_is_told_so(cluster: Replicas) -> None:
+    """KIP-320: at the epoch before it may hold what no leader has; silence would leave it there."""
+    cluster.held.add(2)
+    cluster.lead(1)
+
+    (told,) = told_at_rest(cluster)
+
+    assert told.error_code == ErrorCode.fenced_leader_epoch
+
+
+def test_a_follower_at_rest_is_told_that_the_broker_leads_no_more(cluster: Replicas) -> None:
+    cluster.held.add(2)
+    cluster.lead(3)
+
+    (told,) = told_at_rest(cluster)
+
+    assert told.error_code == ErrorCode.not_leader_or_follower
+
+
+def test_a_follower_at_rest_out_of_sync_joins_again_by_asking_for_nothing_new(
+    cluster: Replicas,
+) -> None:
+    """Fenced, it may not join; it copies on. Its next fetch after that must not be passed over."""
+    cluster.fence(3)
+    cluster.advance(500)
+    cluster.run()
+    assert cluster.entry().isr == (1, 2)
+
+    cluster.fence(3, fenced=False)
+    cluster.advance(500)
+    cluster.run()
+
+    assert cluster.entry().isr == (1, 2, 3)
+
+
+def as_follower(
+    cluster: Replicas, broker_id: int, offset: int, log_start_offset: int
+) -> FetchPartitionResponse:
+    """A follower's own request, with a log start of its own."""
+    ctx = cluster.ctx[1]
+    request = fetch_request(offset, replica_id=broker_id, leader_epoch=0)
+    (topic,) = request.topics
+    (part,) = topic.partitions
+    part = part._replace(log_start_offset=log_start_offset, last_fetched_epoch=0)
+    topic = topic._replace(
+        name="", topic_id=cluster.image.topics["orders"].topic_id, partitions=(part,)
+    )
+    request = request._replace(topics=(topic,), replica_epoch=ctx.image.brokers[broker_id].epoch)
+    answer: Any = cluster.ask(1, FETCH, request, FETCH_VERSION)
+    found: FetchPartitionResponse = answer.topics[0].partitions[0]
+    assert found.error_code == ErrorCode.none
+    return found
+
+
+def preferred(cluster: Replicas, offset: int) -> int:
+    found: int = cluster.fetch(1, offset, rack="rack3").preferred_read_replica
+    return found
+
+
+def test_a_consumer_is_not_sent_to_a_follower_whose_log_begins_behind_its_offset(
+    cluster: Replicas,
+) -> None:
+    """KIP-392: it would be told OFFSET_OUT_OF_RANGE there, and start over, though we have it."""
+    assert [preferred(cluster, offset) for offset in (0, 1, 2)] == [3, 3, 3]
+
+    as_follower(cluster, 3, 2, log_start_offset=1)
+
+    assert [preferred(cluster, offset) for offset in (0, 1, 2)] == [-1, 3, 3]
+
+
+def test_a_consumer_is_sent_to_the_follower_of_its_rack_that_is_furthest() -> None:
+    """KIP-392: where several are near, the one with the least lag; never one that is not live."""
+    cluster = Replicas(3, racks={1: "here", 2: "there", 3: "there"})
+    cluster.create()
+    cluster.run()
+    for _ in range(2):
+        cluster.produce(1, b"v", acks=1)
+
+    preferred_then = []
+    for first, second in ((2, 3), (3, 2)):
+        as_follower(cluster, first, 2, log_start_offset=0)
+        as_follower(cluster, second, 1, log_start_offset=0)
+        preferred_then.append(cluster.fetch(1, 1, rack="there").preferred_read_replica)
+    assert preferred_then == [2, 3]
+
+    epoch = cluster.image.brokers[3].epoch  # fenced, and not yet out of the in-sync set
+    fenced = BrokerState(3, epoch, True, False, False)
+    cluster.propose(Decision(controller_term=TERM, reason="test", brokers=(fenced,)))
+    assert cluster.entry().isr == (1, 2, 3)
+    assert cluster.fetch(1, 1, rack="there").preferred_read_replica == 2
