@@ -16,17 +16,23 @@ ROWS_FILE = TESTS / "checklist_rows.txt"
 CLAIM = re.compile(r"[Cc]hecklist rows? ([0-9][0-9, –-]*(?:and [0-9]+)?)")
 
 LATER: dict[range, str] = {
+    range(18, 19): "CreateTopics 0 and 1 are not served: Kafka 4 dropped them (KIP-896)",
+    range(21, 22): "franz-go is not tried: the tests have no Go; librdkafka instead",
     range(23, 24): "groups with members come after the cluster",
     range(25, 26): "groups with members come after the cluster",
+    range(28, 29): "franz-go is not tried: the tests have no Go; librdkafka instead",
+    range(29, 30): "the broker sends what it has: the reader verifies, as with Kafka",
     range(38, 39): "compaction comes with the coordinators' topics; retention works",
     range(40, 55): "the text protocol is a later issue",
     range(55, 74): "the journal is a later issue",
     range(74, 87): "the journal's replicator is a later issue",
+    range(88, 89): "the sink into topics is at least once, without transactions; Delta is exact",
     range(92, 93): "verbs for groups, journal and replicator come with those parts",
     range(95, 96): "ARCHITECTURE.md publishes some of what ./build.sh bench prints",
-    range(96, 97): "ten minutes per parser are run by hand when a parser changes",
+    range(96, 97): "ten minutes per parser are run by hand; the HTTP parser is aiohttp's",
 }
-"""Why a row that no test claims is open. A row that is in no range here must have a test."""
+"""Why a row is open: all of it where no test claims it, else the part that its tests do not prove.
+A row that is in no range here must have a test, and its tests prove every word of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,7 +69,7 @@ def wait_moved(admin: KafkaAdminClient, topic: str, *replicas: list[int]) -> Non
 def test_partitions_move_by_kafka_python_and_are_led_by_their_first_replicas(
     admin: KafkaAdminClient, librdkafka: AdminClient
 ) -> None:
-    """Checklist rows 36 and 37."""
+    """Checklist row 37: the preferred ones lead again."""
     topic = made(librdkafka, [1, 2], [2, 1])
     first, second = (TopicPartition(topic, index) for index in (0, 1))
 

@@ -6,7 +6,7 @@ import random
 import socket
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from threading import Event, Thread
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -108,6 +108,34 @@ def test_unknown_api_key_ends_the_connection_and_unknown_version_of_api_versions
         assert any(key == raw.API_VERSIONS and high >= 3 for key, _, high in entries)
         connection.sendall(raw.api_versions_request(4))  # KIP-511: it asks again on the same one
         assert raw.read_response(connection)[0] == 4
+
+
+def test_clients_are_served_side_by_side_while_others_wait(broker: BrokerProcess) -> None:
+    """Checklist row 27: 30 wait a minute for records, 30 more are answered; one write ends it."""
+    with ExitStack() as stack:
+        waiting, asking = (
+            [stack.enter_context(raw.connect(broker.bootstrap)) for _ in range(30)]
+            for _ in range(2)
+        )
+        asking[0].sendall(raw.metadata_request(0, "shared"))  # auto-created
+        raw.read_response(asking[0])
+        poll = raw.fetch_body("shared", wait_ms=60_000, bytes_max=1_000)
+        for connection in waiting:
+            connection.sendall(raw.request(raw.FETCH, 4, 1, poll))
+        wait_until(
+            lambda: "josefine_parked_requests 30.0" in broker.get("/metrics")[1], 20, "30 polls"
+        )
+        for round_number in range(1, 4):
+            for connection in asking:
+                connection.sendall(raw.metadata_request(round_number, "shared"))
+            for connection in reversed(asking):
+                assert raw.read_response(connection)[0] == round_number
+
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        producer.produce("shared", b"for all", partition=0)
+        assert producer.flush(30) == 0
+        for connection in waiting:
+            assert b"for all" in raw.read_response(connection)[1]
 
 
 def test_a_client_that_does_not_read_does_not_slow_the_others(broker: BrokerProcess) -> None:

@@ -36,6 +36,7 @@ def refused(tmp_path: Path, *arguments: str, python: tuple[str, ...] = ()) -> st
 
 
 def test_start_prints_and_writes_where_it_listens(broker: BrokerProcess) -> None:
+    """Checklist row 12: of port 0 it is the one it got."""
     addresses = json.loads((broker.data_dir / "broker.addresses.json").read_text())
     assert addresses["listeners"] == {"PLAINTEXT": broker.bootstrap}
     assert addresses["pid"] == broker.pid

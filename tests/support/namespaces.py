@@ -183,6 +183,12 @@ class NamespaceCluster(Cluster):
     def view(self, id_: int) -> dict[str, Any]:
         return self.lab.inside(CLIENT, lambda: super(NamespaceCluster, self).view(id_))
 
+    def raft_seen_from(self, id_: int) -> dict[str, Any]:
+        """A broker's own view of Raft, asked from its own host: it may be cut off."""
+        view = self.lab.inside(id_, lambda: super(NamespaceCluster, self).view(id_))
+        found: dict[str, Any] = view["raft"]
+        return found
+
     def _lay_out(self) -> None:
         at = self.lab.address
         voters = [f"{id_}@{at(id_)}:{RAFT_PORT}" for id_ in self.voters]

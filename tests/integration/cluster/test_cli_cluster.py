@@ -236,6 +236,7 @@ def test_a_directory_that_holds_something_else_is_not_taken(tmp_path: Path) -> N
 
 
 def test_one_broker_grows_to_three_voters_and_gives_one_up(tmp_path: Path) -> None:
+    """Checklist row 16."""
     local = Local(tmp_path / "cluster")
 
     def roles() -> list[str]:

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from josefine_broker.base.errors import KafkaError
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
+from josefine_broker.client.session import Policy
 from tests.support.cluster import REPLICATED
 from tests.support.namespaces import CLIENT, KAFKA_PORT, Lab, NamespaceCluster
 from tests.support.waiting import wait_until
@@ -66,29 +68,37 @@ def test_broker_that_was_cut_off_lost_nothing_that_was_acknowledged(
 def test_minority_alone_commits_nothing_and_follows_when_it_is_back(
     cluster: NamespaceCluster,
 ) -> None:
-    """Checklist rows 4 and 94."""
+    """Checklist rows 4 and 94. A change asked of the minority is refused, and applied nowhere when
+    it is back: where its block was appended, that is on a dead branch."""
+    cluster.wait_settled()
     who = cluster.controller()
-    height = cluster.view(who)["raft"]["commit"]
-    cluster.lab.cut(who)
     left = [id_ for id_ in cluster.voters if id_ != who]
+    cluster.lab.cut(who)
+    before = cluster.raft_seen_from(who)["commit"]
+    with pytest.raises(KafkaError, match=r"request_timed_out.*no controller"):  # its own word
+        cluster.lab.inside(who, lambda: _create_at(cluster, "never", [who], timeout_ms=2_000))
+    assert cluster.raft_seen_from(who)["commit"] == before
     wait_until(
         lambda: any(cluster.view(id_).get("raft", {}).get("role") == "leader" for id_ in left),
         60,
         "a leader of the majority",
     )
-    cluster.lab.inside(CLIENT, lambda: _create_another(cluster, left))
+    cluster.lab.inside(CLIENT, lambda: _create_at(cluster, "another", left))
     cluster.lab.mend(who)
 
     views = cluster.wait_settled()
 
-    assert {view["raft"]["commit"] > height for view in views} == {True}
+    assert all(view["raft"]["commit"] > before for view in views)
     assert len({view["image"]["digest"] for view in views}) == 1
+    assert {each["topic"] for view in views for each in view["partitions"]} == {"load", "another"}
 
 
-def _create_another(cluster: NamespaceCluster, brokers: list[int]) -> None:
-    some = ",".join(f"{cluster.lab.address(id_)}:9092" for id_ in brokers)
-    with BlockingClient(some) as client:
-        client.create_topics([NewTopic("another", partitions=1, replication_factor=2)])
+def _create_at(
+    cluster: NamespaceCluster, topic: str, brokers: list[int], timeout_ms: int = 30_000
+) -> None:
+    some = ",".join(f"{cluster.lab.address(id_)}:{KAFKA_PORT}" for id_ in brokers)
+    with BlockingClient(some, policy=Policy(request_timeout_ms=timeout_ms)) as client:
+        client.create_topics([NewTopic(topic, partitions=1, replication_factor=1)])
 
 
 def test_leader_that_reaches_nobody_but_hears_everybody_is_replaced(

@@ -112,7 +112,7 @@ def copy(stream: Stream, source: str, target: str, **options: Any) -> None:
 def test_topic_to_topic_goes_on_from_the_checkpoint_without_loss(
     topics: Topics, stream: Stream, read: Read
 ) -> None:
-    """Checklist row 88."""
+    """Checklist row 88, but for duplicates: the sink is at least once."""
     source, target = topics.create(partitions=2), topics.create(partitions=2)
     topics.fill(source, 0, 30)
     copy(stream, source, target, maxOffsetsPerTrigger=7)
@@ -125,7 +125,7 @@ def test_topic_to_topic_goes_on_from_the_checkpoint_without_loss(
 def test_a_batch_that_runs_again_is_written_again_and_nothing_is_lost(
     topics: Topics, stream: Stream, read: Read
 ) -> None:
-    """Checklist row 88: at least once is what is promised here."""
+    """At least once is what this sink promises: no loss, but duplicates."""
     source, target = topics.create(), topics.create()
     topics.fill(source, 0, 10)
     copy(stream, source, target)

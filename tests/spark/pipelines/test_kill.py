@@ -43,7 +43,7 @@ def run_to_the_end(lab, rows: int = 500) -> None:
 
 
 def test_a_driver_killed_at_every_failpoint_loses_and_repeats_nothing(lab_without_spark):
-    """Checklist row 88. With the checkpoint kept."""
+    """Checklist rows 88 and 89 (its commits are whole or not there). With the checkpoint kept."""
     lab = lab_without_spark
     lab.produce(60)
     lab.produce_raw(0, b"not json")

@@ -66,7 +66,7 @@ def used(world: World) -> set[int]:
 
 @pytest.mark.parametrize("how", ["fenced", "shutting_down"])
 def test_new_replicas_go_to_live_brokers_only(how: str) -> None:
-    """Checklist rows 20 and 37."""
+    """Checklist row 20."""
     world = World(brokers=4)
     world.judge(3, fenced=how == "fenced", shutting_down=how == "shutting_down")
 

@@ -31,7 +31,7 @@ def unregister(world: World, broker_id: int) -> Any:
 
 
 def test_broker_without_replicas_is_unregistered() -> None:
-    """Checklist row 10."""
+    """Checklist row 16."""
     world = World(brokers=3)
 
     assert unregister(world, 3).error_code == ErrorCode.none

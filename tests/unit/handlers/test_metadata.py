@@ -6,6 +6,7 @@ from uuid import UUID
 import pytest
 
 from josefine_broker.base.errors import ErrorCode
+from josefine_broker.core.changes import CreateTopic, Decision, PartitionState
 from josefine_broker.core.parked import Parked
 from josefine_broker.handlers.context import BrokerSettings
 from josefine_broker.wire.entities import (
@@ -14,7 +15,7 @@ from josefine_broker.wire.entities import (
     describe_topic_partitions,
     metadata,
 )
-from tests.unit.handlers.world import World, batch_of
+from tests.unit.handlers.world import TERM, World, batch_of
 
 
 def ask(world: World, topics: tuple[str | UUID, ...] | None, *, create: bool = True) -> Any:
@@ -61,15 +62,22 @@ def test_all_topics_none_by_name_and_by_id() -> None:
 
 def test_partitions_carry_leader_epoch_and_isr() -> None:
     """Checklist row 19."""
-    world = World()
-    world.create(partitions=2)
+    world = World(brokers=3)
+    replicas = ((1, 2, 3), (3, 1, 2))
+    topic_id = world.topic_id()
+    world.propose(CreateTopic(name="orders", topic_id=topic_id, replicas=replicas))
+    entry = world.ctx.image.topics["orders"].partitions[0]
+    moved = PartitionState.of(topic_id, 0, entry, entry)._replace(
+        leader=2, leader_epoch=1, isr=(2, 3)
+    )
+    world.propose(Decision(controller_term=TERM, reason="test", partitions=(moved,)))
 
     partitions = ask(world, ("orders",)).topics[0].partitions
 
-    assert [p.partition_index for p in partitions] == [0, 1]
-    assert {(p.leader_id, p.leader_epoch, p.replica_nodes, p.isr_nodes) for p in partitions} == {
-        (1, 0, (1,), (1,))
-    }
+    assert [
+        (p.partition_index, p.leader_id, p.leader_epoch, p.replica_nodes, p.isr_nodes)
+        for p in partitions
+    ] == [(0, 2, 1, (1, 2, 3), (2, 3)), (1, 3, 0, (3, 1, 2), (3, 1, 2))]
 
 
 def test_unknown_name_and_id_have_their_errors() -> None:

@@ -65,7 +65,6 @@ def ongoing(world: World, *indexes: int, topic: str | None = "orders") -> Any:
 
 
 def test_partition_begins_to_move() -> None:
-    """Checklist row 36."""
     world = cluster((1, 2), (2, 1))
     before = len(world.raft.committed)
 

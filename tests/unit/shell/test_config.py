@@ -81,6 +81,7 @@ def test_shipped_file_has_every_key_with_its_default_in_the_comment() -> None:
 
 
 def test_toml_and_yaml_by_suffix_say_the_same(tmp_path: Path) -> None:
+    """Checklist row 12."""
     yaml_file = written(tmp_path, "broker:\n  id: 7\nlog:\n  flush_messages: 1\n")
     toml_file = written(tmp_path, "[broker]\nid = 7\n[log]\nflush_messages = 1\n", "b.toml")
     assert load_config(yaml_file, {}) == load_config(toml_file, {})
@@ -89,6 +90,7 @@ def test_toml_and_yaml_by_suffix_say_the_same(tmp_path: Path) -> None:
 
 
 def test_unknown_key_names_file_line_and_nearest_known_key(tmp_path: Path) -> None:
+    """Checklist row 12."""
     message = refusal(tmp_path, "broker:\n  id: 1\n  data_dri: x\n")
     assert message == (
         f"{tmp_path}/broker.yaml:3: unknown key broker.data_dri;"
