@@ -8,6 +8,7 @@ The simulated twin with power loss is `tests/simulation/memory_files.py`.
 
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from struct import Struct
 
@@ -87,17 +88,25 @@ def _sync_directory(path: str) -> None:
 
 
 def write_checked(files: Files, path: str, kind: int, version: int, payload: bytes) -> None:
-    """Replace a small file atomically and durably, with its kind, version and checksum."""
+    """Replace a small file atomically and durably, with its kind, version and checksum.
+
+    Raises OSError; then nothing is left of it, for a full disk has no room for that.
+    """
     temporary = f"{path}.tmp"
     files.remove(temporary)
-    file = files.open(temporary, create=True)
     try:
-        head = _CHECKED_HEAD.pack(_CHECKED_MAGIC, kind, version, len(payload), crc32c(payload))
-        file.write_at_end((head, payload))
-        file.sync()
-    finally:
-        file.close()
-    files.rename(temporary, path)
+        file = files.open(temporary, create=True)
+        try:
+            head = _CHECKED_HEAD.pack(_CHECKED_MAGIC, kind, version, len(payload), crc32c(payload))
+            file.write_at_end((head, payload))
+            file.sync()
+        finally:
+            file.close()
+        files.rename(temporary, path)
+    except OSError:
+        with suppress(OSError):
+            files.remove(temporary)
+        raise
 
 
 def read_checked(files: Files, path: str, kind: int, version: int) -> bytes | None:

@@ -98,7 +98,7 @@ class PartitionLog:
         log = cls(files, directory, config, segments, report, state, schedule)
         if config.flush_messages is not None and report.segments_scanned:
             # Of a killed process, and in the page cache only: readers are to see what is durable.
-            log._sync.sync(segments[-1])
+            log._sync.sync(segments[-1], report.log_end_offset)
         log.state.remove_snapshots_past(log.log_end_offset)
         if on_batch is not None:
             log.replay(on_snapshot, on_batch)
@@ -149,7 +149,7 @@ class PartitionLog:
         try:
             active.file().write_at_end((batch,))
             if is_synced:
-                sync.sync(active)
+                sync.sync(active, base_offset + header.last_offset_delta + 1)
         except OSError as error:
             self._cut_back(active, error)
             raise storage_error(f"{self.directory}: append failed: {error}") from error
@@ -212,7 +212,7 @@ class PartitionLog:
         if not self._segments[-1].is_made:
             return
         try:
-            self._sync.sync(self._segments[-1])
+            self._sync.sync(self._segments[-1], self.log_end_offset)
         except OSError as error:
             raise storage_error(self._sync.failure) from error
         self._sync.flushed()
@@ -380,6 +380,7 @@ class PartitionLog:
         try:
             self.state.settle()
             with self._sync.lock:
+                self.state.synced.begin_at(self._base_offsets[1])
                 self._drop(0)
             self._files.sync_directory(self.directory)
         except OSError as error:
@@ -397,7 +398,8 @@ class PartitionLog:
         if end_offset <= self._log_start_offset:
             self.restart_at(end_offset)
             return
-        with self._cutting("truncation failed"):
+        at = bisect_right(self._base_offsets, end_offset - 1) - 1
+        with self._cutting("truncation failed", self._base_offsets[at]):
             while self._segments[-1].base_offset >= end_offset:
                 self._drop(-1)
             last = self._segments[-1]
@@ -405,13 +407,14 @@ class PartitionLog:
             last.file().sync()
             self._files.sync_directory(self.directory)
             self._forget(last)
+            self._sync.was_synced(last)
             self.state.remove_snapshots_past(last.end_offset)
         if self.log_end_offset < self._log_start_offset:
             self.restart_at(end_offset)
 
     def restart_at(self, offset: int) -> None:
         """Empty the log; its start and end become `offset`. Raises KafkaError."""
-        with self._cutting("not begun anew"):
+        with self._cutting("not begun anew", min(offset, self._log_start_offset)):
             self.state.settle()
             self._sync.sealing.clear()
             self._warm.clear()
@@ -425,10 +428,15 @@ class PartitionLog:
             self.state.remove_snapshots_past(offset)
 
     @contextmanager
-    def _cutting(self, what: str) -> Iterator[None]:
-        """Files go, and no job of the flusher meanwhile: half done, it fails the log for good."""
+    def _cutting(self, what: str, at: int) -> Iterator[None]:
+        """Files go from offset `at` on, and no job of the flusher meanwhile: half done, it fails
+        the log for good."""
         self._sync.check()
         with self._sync.lock:
+            try:
+                self.state.synced.lower_to(at)
+            except OSError as error:  # nothing is cut yet: it may be tried again
+                raise storage_error(f"{self.directory}: {what}: {error}") from error
             try:
                 yield
             except OSError as error:
@@ -471,6 +479,7 @@ class PartitionLog:
                     self.state.store_snapshot(self.log_end_offset, snapshot)
                 for segment in [*self._sync.sealing, self._segments[-1]]:
                     segment.seal()
+                self.state.synced.raise_to(self.log_end_offset)
         finally:
             self.abandon()
 

@@ -15,6 +15,7 @@ from josefine_broker.base.ports import Files
 from josefine_broker.core.leader_epochs import LeaderEpochs
 from josefine_broker.core.log_completeness import Completeness
 from josefine_broker.shell.files import read_checked, write_checked
+from josefine_broker.shell.synced_mark import SyncedMark
 
 KIND_LOG_START, KIND_LEADER_EPOCHS, KIND_PRODUCERS, KIND_COMPLETENESS = 1, 2, 3, 7
 VERSION = 1
@@ -38,7 +39,15 @@ _NO_EPOCHS = LeaderEpochs().to_bytes(0)
 class LogState:
     """Reads and writes the state files of one partition directory."""
 
-    __slots__ = ("_directory", "_files", "_kept_epochs", "_lock", "_settle", "_stored_epochs")
+    __slots__ = (
+        "_directory",
+        "_files",
+        "_kept_epochs",
+        "_lock",
+        "_settle",
+        "_stored_epochs",
+        "synced",
+    )
 
     def __init__(
         self, files: Files, directory: str, settle: Callable[[], None] | None = None
@@ -50,6 +59,7 @@ class LogState:
         self._lock = Lock()
         self._kept_epochs: bytes | None = None
         self._stored_epochs = _NO_EPOCHS
+        self.synced = SyncedMark(files, directory)
 
     def settle(self) -> None:
         """To be called before anything in the directory is made durable. Raises OSError."""
@@ -65,6 +75,11 @@ class LogState:
         with self._lock:
             if self._settle is not None:
                 self._settle = _refuse
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the directory is durable, and so may have what says that the log is."""
+        return self._settle is None
 
     def log_start_offset(self) -> int:
         """The recorded log start, 0 when there is none. Raises CorruptData."""

@@ -84,22 +84,29 @@ class LogSync:
         self._unflushed = 0
         return True
 
-    def sync(self, active: Segment) -> None:
-        """Make all that was written durable. Raises OSError, also when the log had failed."""
+    def sync(self, active: Segment, end_offset: int) -> None:
+        """Make all that was written durable, up to `end_offset`. Raises OSError, also when the log
+        had failed."""
         with self.lock:
             if self.failure:
                 raise OSError(errno.EIO, self.failure)
-            self._sync_all(active)
+            self._sync_all(active, end_offset)
 
     def sync_later(self, active: Segment) -> None:
         """Scheduled. Who appends to a log that failed meanwhile is told so there."""
         with self.lock:
-            if not self.failure:
-                self._sync_all(active)
+            if not self.failure:  # what is appended meanwhile counts the next time
+                self._sync_all(active, active.end_offset)
 
-    def _sync_all(self, active: Segment) -> None:
+    def _sync_all(self, active: Segment, end_offset: int) -> None:
         self._sync_directory()
         self._sync_files([*self.sealing, active])
+        self._state.synced.raise_to(end_offset)
+
+    def was_synced(self, last: Segment) -> None:
+        """The last segment was synced by other means, under the lock."""
+        if not self.sealing and self._state.is_settled:
+            self._state.synced.raise_to(last.end_offset)
 
     def _sync_directory(self) -> None:
         if not self._directory_dirty:
@@ -137,3 +144,4 @@ class LogSync:
                 self._sync_files([segment])
                 segment.store_index()
                 self.sealing.pop(0)
+                self._state.synced.raise_to(segment.end_offset)

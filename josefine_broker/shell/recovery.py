@@ -2,8 +2,10 @@
 
 Rules: a segment whose stored index fits its log was synced and is taken as it is. Any other is read
 from its first byte, every checksum verified, and cut at the first byte that is not part of a whole,
-right batch; unsynced segments behind a cut are removed, for a log has no holes. When synced ones
-follow, no crash did it: opening is refused. Offsets below the recorded log start never come back.
+right batch; unsynced segments behind a cut are removed, for a log has no holes. Where the cut, or
+a missing file, would take what is known to have been synced (a synced segment follows, or the mark
+in `shell/synced_mark.py` is past it), no crash did it: opening is refused and nothing is changed.
+Offsets below the recorded log start never come back.
 
 The report says what may still be believed of the log (`core/log_completeness.py`). Only the
 unfinished last write of a process that was killed may be cut without a doubt. Any other cut is
@@ -21,6 +23,7 @@ from josefine_broker.records.batch import BatchHeader, is_torn, verify
 from josefine_broker.shell.index import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from josefine_broker.shell.log_state import NEW_PARTITION_FILE, LogState
 from josefine_broker.shell.segment import LOG_SUFFIX, Segment, stem_of, walk_batches
+from josefine_broker.shell.synced_mark import SYNCED_MARK_FILE, SyncedRange
 
 _OFFSET_DIGITS = 20
 _TEMPORARY_SUFFIX = ".tmp"
@@ -67,6 +70,7 @@ class _Tally:
     def __init__(self, state: LogState) -> None:
         self.state = state
         """To be settled before anything is synced."""
+        self.synced = state.synced.read()
         self.segments_scanned = 0
         self.batches_scanned = 0
         self.bytes_scanned = 0
@@ -99,6 +103,8 @@ def recover(
     log_start_offset = state.log_start_offset()
     is_new = set(files.list(directory)) <= {NEW_PARTITION_FILE}
     segments = _recover_segments(files, directory, config, log_start_offset, now_ms, tally)
+    _refuse_missing(directory, segments, log_start_offset, tally.synced)
+    _tidy(files, directory, log_start_offset)
     if not segments or segments[-1].end_offset < log_start_offset:
         # Lost behind the log start, in a power cut: offsets must not be handed out again.
         if log_start_offset or not is_new:
@@ -106,7 +112,7 @@ def recover(
         for segment in segments:
             segment.delete()
         segments = [Segment.create(files, directory, log_start_offset)]
-    if segments[0].base_offset > log_start_offset:
+    if segments[0].base_offset > max(log_start_offset, tally.synced.start):
         tally.note(Completeness.MISSING)  # the log start is stored before its segments go
     report = RecoveryReport(
         directory=directory,
@@ -140,6 +146,7 @@ def _recover_segments(
             problem = _misfit(segments[-1], base_offset, config)
             if problem:
                 _refuse_synced(files, directory, base_offsets[at:], problem)
+                _refuse_cut(directory, segments[-1].end_offset, problem, tally.synced)
                 tally.note(Completeness.SHORTENED)
                 _remove_behind(files, directory, base_offsets[at:], tally)
                 break
@@ -149,6 +156,7 @@ def _recover_segments(
             problem = scan(segment, config, tally, now_ms)
             if problem:
                 _refuse_synced(files, directory, later, problem)
+                _refuse_cut(directory, segment.end_offset, problem, tally.synced)
                 if later:
                     tally.note(Completeness.SHORTENED)
                 _cut(segment, tally, problem)
@@ -164,6 +172,7 @@ def _recover_segments(
     if segments and not _has_index(segments[-1]):
         problem = scan(segments[-1], config, tally, now_ms)
         if problem:
+            _refuse_cut(directory, segments[-1].end_offset, problem, tally.synced)
             _cut(segments[-1], tally, problem)
     return segments
 
@@ -277,24 +286,31 @@ def reindex(segment: Segment, config: LogConfig) -> None:
 
 
 def _live_segments(files: Files, directory: str, log_start_offset: int) -> list[int]:
-    """Base offsets of the segments there, ascending, from the one that holds the log start.
-
-    Removed: older ones, whose deletion had begun (a power cut may bring any of them back),
-    half-written files, and indexes without a log.
-    """
-    names = files.list(directory)
-    stems = {name[:_OFFSET_DIGITS] for name in names if name.endswith(LOG_SUFFIX)}
-    base_offsets = sorted(int(stem) for stem in stems if stem.isdigit())
+    """Base offsets of the segments there, ascending, from the one that holds the log start."""
+    base_offsets = _segments_found(files.list(directory))
     while len(base_offsets) > 1 and base_offsets[1] <= log_start_offset:
-        base_offset = base_offsets.pop(0)
-        stem = stem_of(directory, base_offset)
-        stems.discard(f"{base_offset:0{_OFFSET_DIGITS}d}")
-        files.remove(stem + LOG_SUFFIX)
+        base_offsets.pop(0)
+    return base_offsets
+
+
+def _segments_found(names: Sequence[str]) -> list[int]:
+    stems = (name[:_OFFSET_DIGITS] for name in names if name.endswith(LOG_SUFFIX))
+    return sorted(int(stem) for stem in stems if stem.isdigit())
+
+
+def _tidy(files: Files, directory: str, log_start_offset: int) -> None:
+    """Remove segments below the log start, whose deletion had begun (a power cut may bring any of
+    them back), half-written files, and indexes without a log."""
+    names = files.list(directory)
+    live = _live_segments(files, directory, log_start_offset)
+    for base_offset in _segments_found(names):
+        if live and base_offset < live[0]:
+            files.remove(stem_of(directory, base_offset) + LOG_SUFFIX)
+    stems = {f"{base_offset:0{_OFFSET_DIGITS}d}" for base_offset in live}
     for name in names:
         is_index = name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX))
         if name.endswith(_TEMPORARY_SUFFIX) or (is_index and name[:_OFFSET_DIGITS] not in stems):
             files.remove(f"{directory}/{name}")
-    return base_offsets
 
 
 def _has_index(segment: Segment) -> bool:
@@ -327,8 +343,38 @@ def _refuse_synced(files: Files, directory: str, later: list[int], problem: str)
             segment.close()
             raise CorruptData(
                 f"the log is damaged at {problem}, and synced data follows at offset "
-                f"{base_offset}: restore the file, or remove the segments behind it"
+                f"{base_offset}: {_way_out(directory, 'the segments behind it and ')}"
             )
+
+
+def _refuse_cut(directory: str, end_offset: int, problem: str, synced: SyncedRange) -> None:
+    """The log would end below what is known to have been synced."""
+    if end_offset < synced.end:
+        raise CorruptData(
+            f"the log is damaged at {problem}, and had been synced up to offset {synced.end}: "
+            f"{_way_out(directory)}"
+        )
+
+
+def _refuse_missing(
+    directory: str, segments: list[Segment], log_start_offset: int, synced: SyncedRange
+) -> None:
+    """Whole files are not there, at either end, of what is known to have been synced."""
+    expected = max(log_start_offset, synced.start)
+    start = segments[0].base_offset if segments else expected
+    end = segments[-1].end_offset if segments else expected
+    if synced.end > expected and (start > expected or end < synced.end):
+        raise CorruptData(
+            f"the log in {directory} has offsets {start} to {end}, and had been synced from "
+            f"{expected} to {synced.end}: {_way_out(directory)}"
+        )
+
+
+def _way_out(directory: str, also: str = "") -> str:
+    return (
+        f"restore the file, or remove {directory} to have it copied from another replica, or "
+        f"remove {also}{directory}/{SYNCED_MARK_FILE} to go on without what is lost"
+    )
 
 
 def _remove_behind(files: Files, directory: str, base_offsets: list[int], tally: _Tally) -> None:

@@ -87,7 +87,7 @@ def test_a_cut_in_the_middle_of_the_log_shortens_it() -> None:
 def test_segments_behind_damage_are_gone_with_it() -> None:
     files = MemoryFiles()
     filled(files, batches=20, config=SMALL)
-    for path in [each for each in files.names if "index" in each]:
+    for path in [each for each in files.names if "index" in each or "synced" in each]:
         del files.names[path]  # none of them was synced
     flip(files, 8 * 200)
 
@@ -111,6 +111,7 @@ def test_the_note_is_durable_before_the_cut_is(monkeypatch: pytest.MonkeyPatch) 
     files = MemoryFiles()
     log = filled(files)
     log.flush()
+    files.remove(f"{DIRECTORY}/synced.checkpoint")
     flip(files, log.size_bytes * 4)
     notes: list[bool] = []
     truncate = MemoryFile.truncate
@@ -132,6 +133,7 @@ def test_missing_first_segments_are_told_and_deleted_ones_are_not_missed() -> No
     assert reopened(files, SMALL) is COMPLETE
 
     del files.names[min(path for path in files.names if path.endswith(".log"))]
+    files.remove(f"{DIRECTORY}/synced.checkpoint")
     assert reopened(files, SMALL) is MISSING
 
 

@@ -237,7 +237,7 @@ def test_log_that_never_was_synced_begins_anew_where_a_power_cut_left_a_part(los
     append(log, [b"a"])
     log.roll()
     append(log, [b"b"])
-    for name in [name for name in files.list(str(TP)) if "index" in name]:
+    for name in [name for name in files.list(str(TP)) if "index" in name or "synced" in name]:
         files.remove(f"{TP}/{name}")  # the job that seals the first segment did not run
     files.rename(f"{TP}/partition.json", f"{TP}/partition.new.json")
     if lost == "identity":

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from josefine_broker.base.ids import TopicId, TopicPartition
 from josefine_broker.core.log_config import LogConfig
+from josefine_broker.shell import synced_mark
 from josefine_broker.shell.flusher import Job
 from josefine_broker.shell.log import PartitionLog
 from josefine_broker.shell.log_manager import LogManager
@@ -146,6 +147,16 @@ def test_power_loss_keeps_what_was_flushed_and_a_whole_prefix_of_the_rest(seed: 
 def test_seed_that_failed_once(seed: int) -> None:
     run(seed)
     run(seed, flush_messages=1)
+
+
+def test_power_loss_never_makes_the_synced_mark_say_too_much(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would lock a sound log out. The file that it is in is begun anew all the time here."""
+    monkeypatch.setattr(synced_mark, "ENTRIES_MAX", 2)
+    for seed in range(150):
+        run(seed)
+        run(seed, flush_messages=1)
 
 
 def test_memory_files_lose_unsynced_writes() -> None:
