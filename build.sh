@@ -18,7 +18,8 @@ usage: ./build.sh VERB [ARGUMENTS]
   setup                 virtual environment, Python packages, Java, Delta's jars
   demo [--keep]         the main job: flights -> broker -> pipeline -> two Delta tables
   test [KIND] [PYTEST ARGUMENTS]
-                        KIND: unit, sim, integration, compat, spark, all (default: all)
+                        KIND: unit, sim, integration, compat, spark, all (default: all);
+                        several processes share the tests: -n N says how many, -n 0 none (--pdb)
   test sim --seeds N [--seed S] [--of raft|cluster] [--nodes N] [--jobs N]
                         lives of simulated clusters from seed S (0) on, instead of the tests:
                         of the Raft library (default; --nodes: how many), or of whole brokers
@@ -113,23 +114,27 @@ run_lint() {
   "$VENV/bin/lint-imports"
 }
 
-pytest_in() { "$PY" -m pytest "$@"; }
+# pytest_in PROCESSES ARGUMENT... : who takes which test is in tests/sharing.py; -n after it wins.
+pytest_in() { "$PY" -m pytest -n "$@"; }
+
+cores() { "$PY" -c 'import os; print(len(os.sched_getaffinity(0)))'; }
 
 run_test() {
   local kind=${1:-all}
   [ $# -gt 0 ] && shift
   case $kind in
-    unit) setup_light; pytest_in tests/unit "$@" ;;
+    unit) setup_light; pytest_in "$(cores)" tests/unit "$@" ;;
     sim) setup_light
          case " $* " in
            *" --seed"*|*" --of"*) run_seeds "$@" ;;
-           *) pytest_in tests/simulation "$@" ;;
+           *) pytest_in "$(cores)" tests/simulation "$@" ;;
          esac ;;
-    integration) setup_light; pytest_in tests/integration "$@" ;;
-    compat) setup_light; ensure_kcat; pytest_in tests/compat "$@" ;;
-    spark) setup dev; pytest_in tests/spark "$@" ;;
+    integration) setup_light; pytest_in "$(cores)" tests/integration "$@" ;;
+    compat) setup_light; ensure_kcat; pytest_in "$(cores)" tests/compat "$@" ;;
+    spark) setup dev; pytest_in "$(cores)" tests/spark "$@" ;;
     all) run_lint; setup dev; ensure_kcat
-         pytest_in tests/unit tests/simulation tests/integration tests/compat tests/spark "$@" ;;
+         # One more than cores: who waits for brokers leaves a core to somebody who computes.
+         pytest_in $(($(cores) + 1)) tests --durations=20 "$@" ;;
     *) die "test knows unit, sim, integration, compat, spark and all, not '$kind'" ;;
   esac
 }

@@ -1,10 +1,13 @@
-"""The style rules that a machine can check, over every source file. See ARCHITECTURE.md, Style."""
+"""The style rules that a machine can check, over every source file. See ARCHITECTURE.md, Style.
+
+Each file is read and walked once, by all its rules together; each rule is one test, whose message
+names every place that breaks it as `file:line: what`.
+"""
 
 import ast
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = (
@@ -34,69 +37,108 @@ BROAD_EXCEPT_ALLOWED = {
 
 SLEEP_ALLOWED = {"tests/support/waiting.py"}
 
+Found = tuple[str, int, str]
+"""(rule, line, what is wrong)."""
+
+
+def test_file_opens_with_its_one_job() -> None:
+    assert broken("opens with its job") == []
+
+
+def test_files_are_short() -> None:
+    assert broken("file length") == []
+
+
+def test_functions_are_short() -> None:
+    assert broken("function length") == []
+
+
+def test_public_definitions_have_docstrings() -> None:
+    assert broken("docstring") == []
+
+
+def test_exceptions_are_caught_by_name() -> None:
+    assert broken("broad except", but_in=BROAD_EXCEPT_ALLOWED) == []
+
+
+def test_tests_wait_for_conditions_and_never_sleep() -> None:
+    assert broken("sleep", but_in=SLEEP_ALLOWED) == []
+
+
+def test_every_rule_finds_what_breaks_it() -> None:
+    text = (
+        "def long():\n" + "    x = 1\n" * FUNCTION_LINES_MAX + "try:\n    pass\nexcept:\n    pass\n"
+    )
+    broad = "try:\n    pass\nexcept Exception:\n    pass\n"
+
+    assert {rule for rule, _, _ in rules_of_sources(text + broad + "#\n" * FILE_LINES_MAX)} == {
+        "opens with its job", "file length", "function length", "docstring", "broad except",
+    }  # fmt: skip
+    assert list(rules_of_tests("import time\ntime.sleep(1)\n")) == [
+        ("sleep", 2, "waits for time and not for a condition")
+    ]
+
+
+def broken(rule: str, but_in: set[str] | frozenset[str] = frozenset()) -> list[str]:
+    """Where a rule is broken, as `file:line: what`."""
+    return [
+        f"{name}:{line}: {what}"
+        for name, (kind, line, what) in everything_found()
+        if kind == rule and name not in but_in
+    ]
+
 
 @cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
-
-
-def name_of(path: Path) -> str:
-    return path.relative_to(ROOT).as_posix()
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_file_opens_with_its_one_job(path: Path) -> None:
-    assert ast.get_docstring(tree(path)), "a file opens with a docstring that says its job"
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_file_and_functions_are_short(path: Path) -> None:
-    lines = path.read_text().count("\n")
-    long = [
-        f"{node.name}: {node.end_lineno - node.lineno + 1}"
-        for node in ast.walk(tree(path))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.end_lineno is not None
-        and node.end_lineno - node.lineno + 1 > FUNCTION_LINES_MAX
+def everything_found() -> list[tuple[str, Found]]:
+    """What every rule has against every file, found in one pass."""
+    assert SOURCES
+    assert TEST_FILES
+    kinds = ((SOURCES, rules_of_sources), (TEST_FILES, rules_of_tests))
+    return [
+        (path.relative_to(ROOT).as_posix(), each)
+        for paths, rules in kinds
+        for path in paths
+        for each in rules(path.read_text())
     ]
 
-    assert lines <= FILE_LINES_MAX
-    assert long == []
+
+def rules_of_sources(text: str) -> Iterator[Found]:
+    """What is wrong with a file of the product."""
+    tree = ast.parse(text)
+    if not ast.get_docstring(tree):
+        yield "opens with its job", 1, "a file opens with a docstring that says its job"
+    if (lines := text.count("\n")) > FILE_LINES_MAX:
+        yield "file length", lines, f"{lines} lines, at most {FILE_LINES_MAX}"
+    for node in tree.body:
+        if (
+            isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+            and not node.name.startswith("_")
+            and not ast.get_docstring(node)
+        ):
+            yield "docstring", node.lineno, f"{node.name} is public and has no docstring"
+    for child in ast.walk(tree):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert child.end_lineno is not None
+            length = child.end_lineno - child.lineno + 1
+            if length > FUNCTION_LINES_MAX:
+                what = f"{child.name} has {length} lines, at most {FUNCTION_LINES_MAX}"
+                yield "function length", child.lineno, what
+        elif isinstance(child, ast.ExceptHandler) and is_broad(child):
+            yield "broad except", child.lineno, "an exception is caught by its name"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_public_definitions_have_docstrings(path: Path) -> None:
-    bare = [
-        node.name
-        for node in tree(path).body
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-        and not node.name.startswith("_")
-        and not ast.get_docstring(node)
-    ]
-
-    assert bare == []
+def rules_of_tests(text: str) -> Iterator[Found]:
+    """What is wrong with a file of tests."""
+    for node in ast.walk(ast.parse(text)):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "sleep"
+        ):
+            yield "sleep", node.lineno, "waits for time and not for a condition"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_exceptions_are_caught_by_name(path: Path) -> None:
-    broad = [
-        node.lineno
-        for node in ast.walk(tree(path))
-        if isinstance(node, ast.ExceptHandler)
-        and (node.type is None or (isinstance(node.type, ast.Name) and node.type.id == "Exception"))
-    ]
-
-    assert broad == [] or name_of(path) in BROAD_EXCEPT_ALLOWED
-
-
-@pytest.mark.parametrize("path", TEST_FILES, ids=name_of)
-def test_tests_wait_for_conditions_and_never_sleep(path: Path) -> None:
-    sleeps = [
-        node.lineno
-        for node in ast.walk(tree(path))
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "sleep"
-    ]
-
-    assert sleeps == [] or name_of(path) in SLEEP_ALLOWED
+def is_broad(handler: ast.ExceptHandler) -> bool:
+    """`except:` or `except Exception:`."""
+    caught = handler.type
+    return caught is None or (isinstance(caught, ast.Name) and caught.id == "Exception")

@@ -1,0 +1,26 @@
+"""For all tests: how several processes share them, and the figures that tests tell at the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.scheduler import Scheduler
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
+    from tests.scheduler import Scheduler
+
+    return Scheduler(config, log)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """A test tells a figure by `record_property("told", line)`: printing gets lost between
+    processes."""
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties:
+            if name == "told":
+                terminalreporter.write_line(str(value))

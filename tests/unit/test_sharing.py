@@ -1,0 +1,37 @@
+"""Which tests stay together, and who takes what first, when processes share them."""
+
+from pathlib import Path
+
+from tests.sharing import OTHERS, OWN_DRIVERS, SESSION_FOLDERS, SPARK, next_unit, unit_of
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_a_file_is_a_unit_and_so_are_a_session_and_a_driver() -> None:
+    kill = OWN_DRIVERS[0]
+
+    assert unit_of("tests/unit/log/test_log.py::test_a[x::y]") == "tests/unit/log/test_log.py"
+    assert unit_of("tests/spark/connector/test_sink.py::test_a") == "tests/spark/connector"
+    assert unit_of("tests/spark/pipelines/test_plan.py::test_a") == "tests/spark/pipelines"
+    assert unit_of(f"{kill}::test_a[1]") == f"{kill}::test_a[1]"
+
+
+def test_spark_comes_first_and_for_the_last_process_last() -> None:
+    kill = f"{OWN_DRIVERS[0]}::test_a"
+    units = ["tests/unit/test_style.py", "tests/spark/connector", "tests/compat/test_kcat.py", kill]
+
+    def order(of_last_process: bool) -> list[str]:
+        waiting, taken = list(units), []
+        while waiting:
+            taken.append(next_unit(waiting, of_last_process=of_last_process))
+            waiting.remove(taken[-1])
+        return taken
+
+    assert order(False) == [units[3], units[1], units[2], units[0]]
+    assert order(True) == [units[2], units[0], units[3], units[1]]
+
+
+def test_what_is_named_is_there() -> None:
+    assert [
+        name for name in (*SESSION_FOLDERS, *SPARK, *OTHERS) if not (ROOT / name).exists()
+    ] == []
