@@ -14,12 +14,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from josefine_broker.base.errors import CorruptData, KafkaError
+from josefine_broker.base.errors import KafkaError
 from josefine_broker.config import HostPort
 from josefine_broker.config_values import parse_host_port
 from josefine_broker.core.apply import apply
 from josefine_broker.core.change_codec import decode_change, encode_change
 from josefine_broker.core.changes import At, Origin, RegisterBroker
+from josefine_broker.core.door import why_not_payload
 from josefine_broker.core.image import MetadataImage
 from josefine_broker.shell.lasting import Lasting
 from josefine_broker.shell.raft_connection import PeerError
@@ -60,7 +61,7 @@ class Discovered:
                     int(key): parse_host_port(each) for key, each in plain["addresses"].items()
                 },
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise FrameError(f"a DISCOVERED frame without its fields: {error!r}") from error
 
 
@@ -182,22 +183,24 @@ def _check_answer(frame: Frame) -> None:
 def propose_for(
     raft_host: RaftHost,
     image: Callable[[], MetadataImage],
+    peer: int,
     body: bytes,
     deadline_ms: int,
     answer: Callable[[bytes], None],
 ) -> None:
-    """As the leader: propose the registration of a newcomer and answer what came of it."""
+    """As the leader: propose the registration of a newcomer and answer what came of it. Raises
+    raft.Refused."""
     status = raft_host.status()
     if status.leader != status.node_id:
         answer(encode_body({"failed": f"broker {status.node_id} does not lead"}))
         return
-    try:
-        change, _ = decode_change(body)
-    except CorruptData as error:
-        answer(encode_body({"refused": f"a registration that cannot be read: {error}"}))
+    reason = why_not_payload(body)
+    if reason is not None:
+        answer(encode_body({"refused": f"a registration that cannot be read: {reason}"}))
         return
-    if not isinstance(change, RegisterBroker):
-        answer(encode_body({"refused": "only a registration is proposed for others"}))
+    change, _ = decode_change(body)
+    if not isinstance(change, RegisterBroker) or change.broker_id != peer:
+        answer(encode_body({"refused": "a broker proposes its own registration and nothing else"}))
         return
     if change.broker_id in status.members.voters:
         answer(encode_body({"refused": forgotten(change.broker_id)}))

@@ -29,6 +29,7 @@ from josefine_broker.compose import (
 from josefine_broker.config import BrokerConfig
 from josefine_broker.core.changes import At, RegisterBroker
 from josefine_broker.core.controller import Heartbeat
+from josefine_broker.core.door import Speech, why_not_payload
 from josefine_broker.core.image import Address, MetadataImage
 from josefine_broker.handlers.blocks import apply_block, replace_image
 from josefine_broker.handlers.context import Context
@@ -45,11 +46,11 @@ from josefine_broker.shell.heartbeat_frames import (
     encode_answer,
     encode_beat,
 )
-from josefine_broker.shell.raft_frames import Frame, FrameError, Hello, Kind
+from josefine_broker.shell.raft_frames import Frame, FrameError, Hello, Kind, encode_body
 from josefine_broker.shell.raft_host import RaftHost, RaftTimings
 from josefine_broker.shell.raft_transport import RaftTransport, Reply
 from josefine_broker.shell.server import Bound
-from raft import Block, CorruptBlock, CorruptStore, Role
+from raft import Block, CorruptBlock, CorruptStore, Refused, Role
 
 log = logging.getLogger(__name__)
 
@@ -105,6 +106,7 @@ class Membership:
             ctx,
             address=raft_address(config, bound, socket.gethostname()),
             cluster_id=known_cluster_id,
+            members=lambda: self.raft_host.status().members.all,
         )
         self.transport = self._new_transport(rng)
         self.raft_host = self._new_raft_host(new_cluster_id, rng)
@@ -131,6 +133,8 @@ class Membership:
             timeout_ms=max(2 * self._config.raft.election_timeout_ms, 1_000),
             queue_bytes_max=self._config.cluster.peer_queue_bytes_max,
             admit=self._admit,
+            is_known=self.peers.knows,
+            on_greeted=self.peers.greeted,
         )
 
     def _new_raft_host(self, new_cluster_id: str, rng: Random) -> RaftHost:
@@ -379,32 +383,51 @@ class Membership:
         if self.peers.must_stop(reason):
             self._hooks.on_failed(DismissedError(forgotten(self._ctx.broker_id)))
 
-    def _take_message(self, _peer: Hello, frame: Frame, _reply: Reply) -> None:
-        try:
-            self.raft_host.receive_bytes(frame.body)
-        except CorruptBlock as error:
-            raise FrameError(str(error)) from error
+    def _take_message(self, peer: Hello, frame: Frame, _reply: Reply) -> None:
+        def why_not(sender: int, payload: bytes | None) -> str | None:
+            self.peers.check(peer, Speech.RAFT, sender)
+            return None if payload is None else why_not_payload(payload)
 
-    def _take_beat(self, _peer: Hello, frame: Frame, reply: Reply) -> None:
-        answer = self.controlling.heard(decode_beat(frame))
-        reply(Kind.HEARTBEAT_ANSWER, encode_answer(answer))
+        try:
+            self.raft_host.receive_bytes(frame.body, why_not)
+        except CorruptBlock as error:
+            raise FrameError(
+                f"broker {peer.node_id} sent an impossible message: {error}"
+            ) from error
+
+    def _take_beat(self, peer: Hello, frame: Frame, reply: Reply) -> None:
+        beat = decode_beat(frame)
+        self.peers.check(peer, Speech.HEARTBEAT, beat.broker_id)
+        reply(Kind.HEARTBEAT_ANSWER, encode_answer(self.controlling.heard(beat)))
         self._step()
 
-    def _take_answer(self, _peer: Hello, frame: Frame, _reply: Reply) -> None:
-        if self._enrolment is not None:
-            self._enrolment.answered(decode_answer(frame))
+    def _take_answer(self, peer: Hello, frame: Frame, _reply: Reply) -> None:
+        self.peers.check(peer, Speech.HEARTBEAT_ANSWER)
+        answer = decode_answer(frame)
+        if self._enrolment is not None and peer.node_id == self._ctx.controller_id:
+            self._enrolment.answered(answer)
             self._step()
 
-    def _take_discover(self, _peer: Hello, _frame: Frame, reply: Reply) -> None:
+    def _take_discover(self, peer: Hello, _frame: Frame, reply: Reply) -> None:
+        self.peers.check(peer, Speech.DISCOVER)
         found = self.peers.discovered(self.raft_host.status().leader)
         reply(Kind.DISCOVERED, found.encode())
 
-    def _take_propose(self, _peer: Hello, frame: Frame, reply: Reply) -> None:
+    def _take_propose(self, peer: Hello, frame: Frame, reply: Reply) -> None:
+        self.peers.check(peer, Speech.PROPOSE)
         deadline_ms = self._clock.monotonic_ms() + PROPOSE_TIMEOUT_MS
-        propose_for(
-            self.raft_host,
-            lambda: self._ctx.image,
-            frame.body,
-            deadline_ms,
-            lambda body: reply(Kind.PROPOSE_ANSWER, body),
-        )
+
+        def answer(body: bytes) -> None:
+            reply(Kind.PROPOSE_ANSWER, body)
+
+        try:
+            propose_for(
+                self.raft_host,
+                lambda: self._ctx.image,
+                peer.node_id,
+                frame.body,
+                deadline_ms,
+                answer,
+            )
+        except Refused as error:
+            answer(encode_body({"failed": str(error)}))

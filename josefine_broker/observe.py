@@ -142,6 +142,14 @@ def register_cluster_metrics(
         "raft_dead_blocks": ("Blocks that a lost branch took away.", lambda: host.dead_blocks),
         "raft_dials_failed": ("Peers that could not be reached.", lambda: stats.dials_failed),
         "raft_peers_refused": ("Greetings refused, on either side.", lambda: stats.refused),
+        "raft_frames_refused": (
+            "Frames that a peer may not send, or that cannot be true.",
+            lambda: stats.frames_refused,
+        ),
+        "raft_silent_closed": (
+            "Connections to the raft listener that did not introduce themselves in time.",
+            lambda: stats.silent,
+        ),
         "raft_frames_dropped": ("Frames dropped for a slow peer.", lambda: stats.frames_dropped),
         "raft_bytes_in": ("Bytes that the raft listener received.", lambda: stats.bytes_in),
         "raft_bytes_out": ("Bytes that the raft listener sent.", lambda: stats.bytes_out),

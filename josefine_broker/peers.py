@@ -3,21 +3,23 @@
 Rules: the address book holds what the configuration names, what was stored, and what is newer: the
 image, greetings, answers. Two processes never speak under one id. A broker says that it is of a
 cluster when the block that names it is committed here, and registers only then: a voter that once
-did and now names none has lost its data, and with it its votes and promises; it is not let in.
+did and now names none has lost its data, and with it its votes and promises; it is not let in. Who
+may say what is in core/door.py.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from josefine_broker.compose import only_on_this_machine
 from josefine_broker.config import BrokerConfig, HostPort
 from josefine_broker.core.changes import RegisterBroker
+from josefine_broker.core.door import Roster, Speech, Standing, vouched_by, why_not
 from josefine_broker.handlers.context import Context
 from josefine_broker.joining import Discovered, forgotten
 from josefine_broker.shell.address_book import BOOK_FILE, AddressBook
-from josefine_broker.shell.raft_frames import Hello
+from josefine_broker.shell.raft_frames import MEMBERS_MAX, FrameError, Hello
 
 log = logging.getLogger(__name__)
 
@@ -26,14 +28,23 @@ class Peers:
     """Mutable: what greetings tell, and the address book."""
 
     def __init__(
-        self, config: BrokerConfig, ctx: Context, *, address: HostPort, cluster_id: str
+        self,
+        config: BrokerConfig,
+        ctx: Context,
+        *,
+        address: HostPort,
+        cluster_id: str,
+        members: Callable[[], Collection[int]] = tuple,
     ) -> None:
+        """`members` are those of raft's head path."""
         self.address = address
         """Where this broker's raft listener is to be dialed."""
         self.cluster_id = cluster_id
         """Empty until the block that names this broker's cluster is committed here."""
         self.book = AddressBook(config.broker.data_dir / BOOK_FILE)
         self._ctx = ctx
+        self._members = members
+        self._vouched: frozenset[int] = frozenset()
         for voter in config.raft.voters:
             self.book.learn(voter.id, voter.address)
         self.book.load()
@@ -48,7 +59,30 @@ class Peers:
             to=to,
             cluster_id=self.cluster_id,
             address=str(self.address),
+            members=tuple(sorted(self._members()))[:MEMBERS_MAX],
         )
+
+    def roster(self) -> Roster:
+        """Whom this broker knows now."""
+        return Roster(
+            own_id=self._ctx.broker_id,
+            members=self._members(),
+            registered=self._ctx.image.brokers,
+            vouched=self._vouched,
+        )
+
+    def knows(self, peer: int) -> bool:
+        return self.roster().standing(peer) is not Standing.STRANGER
+
+    def greeted(self, peer: Hello, was_dialed: bool) -> None:
+        """A greeting names who belongs to the cluster: whose word counts is the door's."""
+        self._vouched = vouched_by(self.roster(), peer.node_id, peer.members, was_dialed=was_dialed)
+
+    def check(self, peer: Hello, speech: Speech, speaks_for: int | None = None) -> None:
+        """Raises FrameError for a frame that this peer may not send."""
+        reason = why_not(self.roster(), peer.node_id, speech, speaks_for)
+        if reason is not None:
+            raise FrameError(reason)
 
     def why_not(self, peer: Hello, *, elsewhere: str, voters: Collection[int]) -> str | None:
         """Why this peer is not taken, beyond what the greeting itself shows; None: it is.

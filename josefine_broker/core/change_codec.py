@@ -65,7 +65,7 @@ def decode_change(payload: bytes | memoryview) -> tuple[Change, Origin]:
     try:
         broker_id, number = plain["origin"]
         return kind.from_plain(plain["change"]), Origin(broker_id, number)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CorruptData(f"metadata change {name!r}: {error!r}") from error
 
 

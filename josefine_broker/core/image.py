@@ -205,7 +205,7 @@ def read_json(data: bytes | memoryview, what: str) -> dict[str, Any]:
     """The JSON object in `data`. Raises CorruptData that names `what`."""
     try:
         plain = json.loads(bytes(data))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CorruptData(f"{what} is not JSON: {error}") from error
     if not isinstance(plain, dict):
         raise CorruptData(f"{what} is not a JSON object")

@@ -59,5 +59,5 @@ def _read(frame: Frame, build: Callable[[dict[str, Any]], T]) -> T:
     plain = frame.fields()
     try:
         return build(plain)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise FrameError(f"a {frame.kind.name} frame without its fields: {error!r}") from error

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
+from josefine_broker.config_values import HostPort
 from josefine_broker.shell.raft_frames import Frame, FrameError, Phase, Session
 
 WRITE_BUFFER_BYTES = 256 * 1024
@@ -27,6 +28,8 @@ class TransportStats:
     dials_failed: int = 0
     refused: int = 0
     frames_dropped: int = 0
+    frames_refused: int = 0
+    silent: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
 
@@ -59,6 +62,8 @@ class Connection(asyncio.Protocol):
         self._user_timeout_ms = user_timeout_ms
         self._on_frame = on_frame
         self._transport: asyncio.Transport | None = None
+        self.address = ""
+        """The other end's, for the log."""
 
     @property
     def is_open(self) -> bool:
@@ -73,6 +78,8 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are none of asyncio's
         transport = self._transport
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        peername = transport.get_extra_info("peername")
+        self.address = str(HostPort(*peername[:2])) if peername else ""
         _set_options(transport.get_extra_info("socket"), self._user_timeout_ms)
         self._flush()
 

@@ -15,11 +15,22 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum, auto
 from typing import Any, NamedTuple
 
+from josefine_broker.config_values import parse_host_port
+
 MAGIC = "josefine-raft"
 VERSION_MIN = 1
 VERSION = 1
 FRAME_BYTES_MAX = 16 * 1024 * 1024
 """A raft block is at most 8 MiB; twice that is garbage or another protocol."""
+
+GREETING_BYTES_MAX = 32 * 1024
+"""Until the greeting nobody knows who sends: so much fits the members of the largest cluster."""
+MEMBERS_MAX = 1_000
+"""Brokers that a greeting names."""
+TEXT_CHARS_MAX = 300
+"""A host name has 253 characters, a cluster's id 22."""
+REASON_CHARS_MAX = 1_000
+NODE_ID_END = 2**31
 
 _HEAD = struct.Struct(">IHB")
 _AFTER_LENGTH = _HEAD.size - 4
@@ -57,7 +68,7 @@ class Frame(NamedTuple):
         """The JSON object of the body. Raises FrameError."""
         try:
             plain = json.loads(self.body)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise FrameError(f"a {self.kind.name} frame that is not JSON") from error
         if not isinstance(plain, dict):
             raise FrameError(f"a {self.kind.name} frame that is not a JSON object")
@@ -84,12 +95,14 @@ def encode_fields(kind: Kind, fields: Mapping[str, object], version: int = VERSI
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
     """How a broker introduces itself. `to` is who it thinks it dials (0: whoever is there);
-    `cluster_id` is empty before birth; `address` is where to dial it back."""
+    `cluster_id` is empty before birth; `address` is where to dial it back, empty if nowhere;
+    `members` are those of the cluster, as far as it knows."""
 
     node_id: int
     to: int
     cluster_id: str
     address: str
+    members: tuple[int, ...] = ()
     version_min: int = VERSION_MIN
     version: int = VERSION
 
@@ -103,6 +116,7 @@ class Hello:
                 "to": self.to,
                 "cluster": self.cluster_id,
                 "address": self.address,
+                "members": self.members,
             },
         )
 
@@ -114,16 +128,39 @@ class Hello:
             if plain["magic"] != MAGIC:
                 raise FrameError("a greeting of another protocol")
             version_min, version = plain["versions"]
-            return cls(
+            hello = cls(
                 node_id=int(plain["node"]),
                 to=int(plain["to"]),
                 cluster_id=str(plain["cluster"]),
                 address=str(plain["address"]),
+                members=tuple(map(int, plain.get("members", ()))),  # older ones name none
                 version_min=int(version_min),
                 version=int(version),
             )
-        except (KeyError, TypeError, ValueError) as error:
-            raise FrameError(f"a greeting without its fields: {error!r}") from error
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise FrameError(f"a greeting without its fields: {_short(repr(error))}") from error
+        hello._check()
+        return hello
+
+    def _check(self) -> None:
+        """What a stranger says ends up in logs and in the address book. Raises FrameError."""
+        numbers = (self.node_id, *self.members)
+        if not all(1 <= each < NODE_ID_END for each in numbers) or len(numbers) > MEMBERS_MAX + 1:
+            raise FrameError("a greeting with ids that no broker has")
+        for text in (self.cluster_id, self.address):
+            if len(text) > TEXT_CHARS_MAX or not text.isprintable():
+                raise FrameError("a greeting with a text that is none")
+        if self.address:
+            try:
+                parse_host_port(self.address)
+            except ValueError as error:
+                raise FrameError(f"a greeting whose address {error}") from error
+
+
+def _short(text: str) -> str:
+    """What others say, for a log line."""
+    text = text if text.isprintable() else repr(text)
+    return text if len(text) <= REASON_CHARS_MAX else text[:REASON_CHARS_MAX] + "..."
 
 
 def refusal(own: Hello, other: Hello) -> str | None:
@@ -147,6 +184,8 @@ def refusal(own: Hello, other: Hello) -> str | None:
 
 Admit = Callable[[Hello], str | None]
 """What more there is against a peer: a reason, or None."""
+FrameBytesMax = Callable[[Hello], int]
+"""The longest frame that this peer may send."""
 
 
 class Phase(Enum):
@@ -164,11 +203,23 @@ class Session:
     then is still to be sent (it tells the other side why).
     """
 
-    __slots__ = ("_admit", "_awaits", "_data", "_own", "outgoing", "peer", "phase", "version")
+    __slots__ = (
+        "_admit", "_awaits", "_bytes_max", "_data", "_frame_bytes_max", "_own", "outgoing", "peer",
+        "phase", "version",
+    )  # fmt: skip
 
-    def __init__(self, own: Hello, *, dials: bool, admit: Admit | None = None) -> None:
+    def __init__(
+        self,
+        own: Hello,
+        *,
+        dials: bool,
+        admit: Admit | None = None,
+        frame_bytes_max: FrameBytesMax | None = None,
+    ) -> None:
         self._own = own
         self._admit = admit
+        self._frame_bytes_max = frame_bytes_max
+        self._bytes_max = GREETING_BYTES_MAX
         self._awaits = Kind.WELCOME if dials else Kind.HELLO
         self._data = bytearray()
         self.outgoing = own.encode(Kind.HELLO) if dials else b""
@@ -204,7 +255,7 @@ class Session:
         if len(data) < _HEAD.size:
             return None
         length, version, number = _HEAD.unpack_from(data)
-        if not _AFTER_LENGTH <= length <= FRAME_BYTES_MAX:
+        if not _AFTER_LENGTH <= length <= self._bytes_max:
             raise FrameError(f"a frame of {length} bytes: that is not a broker of ours")
         if len(data) < 4 + length:
             return None
@@ -220,7 +271,8 @@ class Session:
 
     def _greet(self, frame: Frame) -> None:
         if frame.kind is Kind.REFUSED and self._awaits is Kind.WELCOME:
-            raise FrameError(f"refused: {frame.fields().get('reason', 'no reason given')}")
+            told = _short(str(frame.fields().get("reason", "no reason given")))
+            raise FrameError(f"refused: {told}")
         if frame.kind is not self._awaits:
             raise FrameError(f"a {frame.kind.name} frame before the greeting")
         peer = Hello.decode(frame)
@@ -232,6 +284,8 @@ class Session:
                 self.outgoing = encode_fields(Kind.REFUSED, {"reason": reason})
             raise FrameError(reason)
         self.peer = peer
+        known = self._frame_bytes_max
+        self._bytes_max = FRAME_BYTES_MAX if known is None else known(peer)
         self.version = min(self._own.version, peer.version)
         self.phase = Phase.OPEN
         if self._awaits is Kind.HELLO:

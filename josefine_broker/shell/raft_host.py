@@ -25,6 +25,7 @@ from raft import (
     BlockId,
     BlockKind,
     Config,
+    CorruptBlock,
     DiskFiles,
     Follower,
     InvariantBroken,
@@ -39,8 +40,11 @@ from raft import (
     Status,
 )
 from raft.codec import decode, encode
+from raft.messages import Propose
 
 __all__ = ["KnownBlock", "ProposalToken", "RaftHost", "RaftTimings", "Result"]
+
+WhyNot = Callable[[int, bytes | None], str | None]
 
 DEAD_KEPT = 200
 """Blocks of dead branches that are remembered for people after the chain has let go of them."""
@@ -237,9 +241,17 @@ class RaftHost:
         self._node.transfer_leadership(NodeId(to), self._clock.monotonic_ms())
         self._wake.set()
 
-    def receive_bytes(self, data: bytes) -> None:
-        """A message as `send` gave it to another host. Raises raft.CorruptBlock."""
-        self.receive(decode(data))
+    def receive_bytes(self, data: bytes, why_not: WhyNot | None = None) -> None:
+        """A message as `send` gave it to another host. Raises raft.CorruptBlock.
+
+        `why_not` judges it by its sender, and by the payload if it is a proposal.
+        """
+        message = decode(data)
+        payload = message.payload if isinstance(message, Propose) else None
+        reason = None if why_not is None else why_not(message.sender, payload)
+        if reason is not None:
+            raise CorruptBlock(reason)
+        self.receive(message)
 
     def receive(self, message: Message) -> None:
         """A message from another node. Raises raft.CorruptBlock: drop the connection."""

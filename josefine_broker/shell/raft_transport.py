@@ -2,20 +2,25 @@
 
 Rules: what this broker has to say to a peer goes over the connection that it dialed itself (a
 `Link`); answers come back on the same one. A name is resolved at each dial. Whoever is refused
-learns why, and both sides log it once. Decides nothing about the cluster.
+learns why, and both sides log it once. Strangers cost little: they send small frames, have little
+time, and the oldest of them gives way to a newcomer. Decides nothing about the cluster: whom this
+broker knows is the owner's to say (core/door.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Coroutine
 from random import Random
 
 from josefine_broker.config_values import HostPort, parse_host_port
+from josefine_broker.core.door import STRANGER_FRAME_BYTES_MAX
 from josefine_broker.shell.address_book import AddressBook
 from josefine_broker.shell.raft_connection import Connection, PeerError, TransportStats
 from josefine_broker.shell.raft_frames import (
+    FRAME_BYTES_MAX,
     Admit,
     Frame,
     FrameError,
@@ -25,14 +30,21 @@ from josefine_broker.shell.raft_frames import (
     encode_frame,
 )
 from josefine_broker.shell.raft_link import Link
+from josefine_broker.shell.rationed import Rationed
 from josefine_broker.shell.server import Bound
 
 log = logging.getLogger(__name__)
 
 INBOUND_MAX = 256
 """Connections that others dialed: some per broker of a large cluster; past that they are closed."""
+STRANGERS_MAX = 32
+"""Of these, from whom this broker does not know, or not yet; then the oldest is closed."""
 GREETING_SECONDS = 5.0
 """Whoever dials and does not introduce itself is closed."""
+STRANGER_SECONDS = 30.0
+"""Whoever introduced itself and is still not known is closed: its questions take a few seconds."""
+REASONS_MAX = 64
+"""Refusals that are told; others look like them, and strangers could invent more for ever."""
 
 Reply = Callable[[Kind, bytes], None]
 Handle = Callable[[Hello, Frame, Reply], None]
@@ -52,11 +64,16 @@ class RaftTransport:
         timeout_ms: int,
         queue_bytes_max: int,
         admit: Admit | None = None,
+        is_known: Callable[[int], bool] = lambda _peer: True,
+        on_greeted: Callable[[Hello, bool], None] = lambda _peer, _was_dialed: None,
     ) -> None:
         """`hello(to)` introduces this broker; `handlers` take what peers send; `timeout_ms` is
-        how long a dial may take, or sent bytes stay unacknowledged; `admit` may refuse a peer."""
+        how long a dial may take, or sent bytes stay unacknowledged; `admit` may refuse a peer;
+        `is_known` says who is no stranger; `on_greeted` hears each greeting, and who dialed."""
         self.stats = TransportStats()
         self.book = book
+        self._is_known = is_known
+        self._on_greeted = on_greeted
         self.on_refused: Callable[[int, str], None] | None = None
         self.on_gone: Callable[[], None] | None = None
         self._hello = hello
@@ -68,8 +85,13 @@ class RaftTransport:
         self._links: dict[int, Link] = {}
         self._inbound: set[Connection] = set()
         self._server: asyncio.Server | None = None
+        self._strangers: dict[Connection, None] = {}
+        """Of the inbound ones, the oldest first."""
         self._told: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        seconds = time.monotonic
+        self._log_silent = Rationed(log, "raft connection closed: silent", seconds, logging.INFO)
+        self._log_frame = Rationed(log, "raft frame refused", seconds, logging.WARNING)
 
     async def start(self, bound: Bound) -> None:
         """Begin to accept. Raises OSError."""
@@ -170,7 +192,7 @@ class RaftTransport:
     ) -> Connection:
         """An open connection. Raises PeerError, whose words both sides have logged if refused."""
         loop = asyncio.get_running_loop()
-        session = Session(self._hello(to), dials=True)
+        session = Session(self._hello(to), dials=True, frame_bytes_max=self._frame_bytes_max)
         connection = Connection(session, self.stats, self._timeout_ms, on_frame)
         try:
             async with asyncio.timeout(self._timeout_ms / 1_000):
@@ -192,20 +214,29 @@ class RaftTransport:
             hint = "" if is_refused or session.peer else " (perhaps it is no raft listener)"
             raise PeerError(f"{address}: {connection.failure}{hint}")
         assert session.peer is not None
+        self._on_greeted(session.peer, True)
         return connection
 
     # -- what others dialed
 
     def _accept(self) -> Connection:
-        session = Session(self._hello(0), dials=False, admit=self._admit)
+        session = Session(
+            self._hello(0), dials=False, admit=self._admit, frame_bytes_max=self._frame_bytes_max
+        )
         connection = Connection(session, self.stats, self._timeout_ms, self._take)
         self._spawn(self._watch(connection))
         return connection
 
+    def _frame_bytes_max(self, peer: Hello) -> int:
+        return FRAME_BYTES_MAX if self._is_known(peer.node_id) else STRANGER_FRAME_BYTES_MAX
+
     async def _watch(self, connection: Connection) -> None:
         """Keep an inbound connection in the books until it ends."""
         self._inbound.add(connection)
+        self._strangers[connection] = None
         try:
+            if len(self._strangers) > STRANGERS_MAX:
+                next(iter(self._strangers)).abort()
             if len(self._inbound) > INBOUND_MAX:
                 connection.close("too many connections")
             async with asyncio.timeout(GREETING_SECONDS):
@@ -214,17 +245,35 @@ class RaftTransport:
                 self._greeted(connection)
             elif connection.session.peer is None and connection.failure:
                 self._tell_refused(0, connection.failure)
-            await connection.closed.wait()
+            await self._until_closed(connection)
         except TimeoutError:
-            log.info("raft connection closed", extra={"reason": "no greeting"})
+            self.stats.silent += 1
+            self._log_silent.tell(address=connection.address, greeted=connection.is_open)
         finally:
             self._inbound.discard(connection)
+            self._strangers.pop(connection, None)
             connection.abort()
+
+    async def _until_closed(self, connection: Connection) -> None:
+        """Raises TimeoutError for one that is a stranger still when its time is over."""
+        if connection in self._strangers:
+            try:
+                async with asyncio.timeout(STRANGER_SECONDS):
+                    await connection.closed.wait()
+            except TimeoutError:
+                if not self._is_known(connection.peer_id):
+                    raise
+                self._strangers.pop(connection, None)
+        await connection.closed.wait()
 
     def _greeted(self, connection: Connection) -> None:
         """Who greets us is there: dial it back at once, at the address that it names."""
         peer = connection.session.peer
         assert peer is not None
+        self._on_greeted(peer, False)
+        if not self._is_known(peer.node_id):
+            return
+        self._strangers.pop(connection, None)
         if peer.address:
             self.book.learn(peer.node_id, parse_host_port(peer.address))
         link = self._links.get(peer.node_id)
@@ -242,11 +291,16 @@ class RaftTransport:
             if connection.is_open and not connection.is_paused:
                 connection.write(encode_frame(kind, body))
 
-        handle(peer, frame, reply)
+        try:
+            handle(peer, frame, reply)
+        except FrameError as error:
+            self.stats.frames_refused += 1
+            self._log_frame.tell(peer=peer.node_id, reason=error)
+            raise
 
     def _tell_refused(self, peer: int, reason: str) -> None:
         self.stats.refused += 1
-        if reason not in self._told and len(self._told) < INBOUND_MAX:
+        if reason not in self._told and len(self._told) < REASONS_MAX:
             self._told.add(reason)
             log.warning("raft peer not accepted", extra={"reason": reason})
         if self.on_refused is not None:
