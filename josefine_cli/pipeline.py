@@ -162,7 +162,7 @@ def _stop_on_signals(stop: threading.Event) -> None:
 
 
 def _summary(pipeline: Pipeline, result: RunResult, as_json: bool) -> None:
-    from pipelines.chain import to_json
+    from josefine_spark.topic_offsets import nested
 
     if as_json:
         sinks: dict[str, Any] = {
@@ -172,7 +172,7 @@ def _summary(pipeline: Pipeline, result: RunResult, as_json: bool) -> None:
                 "dead_letters": totals.dead_letters,
                 "batches": totals.batches,
                 "seconds": round(totals.seconds, 3),
-                "ends": to_json(totals.ends),
+                "ends": nested(totals.ends),
                 "path": totals.path,
             }
             for name, totals in result.sinks.items()
@@ -199,7 +199,7 @@ def _summary(pipeline: Pipeline, result: RunResult, as_json: bool) -> None:
         if totals.dead_letters:
             dead = counted(totals.dead_letters, "dead letter")
             print(f"    {dead} in {pipeline.dead_letter_path}")
-        print(f"    {totals.path}{_reached(to_json(totals.ends))}")
+        print(f"    {totals.path}{_reached(nested(totals.ends))}")
 
 
 def _reached(ends: dict[str, dict[str, int]]) -> str:

@@ -6,13 +6,12 @@ arguments, so that a replay decides the same. `Admission` is the one mutable cla
 the target of an AvailableNow run and when a batch was last admitted.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from josefine_broker.base.ids import TopicPartition
-
-ByPartition = Mapping[TopicPartition, int]
+from josefine_spark.topic_offsets import ByPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,8 @@ from enum import Enum
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.errors import DataLossError
-from josefine_spark.offsets import Bounds, StreamOffset
+from josefine_spark.offsets import Bounds
+from josefine_spark.topic_offsets import TopicIds, TopicOffsets
 
 
 class Reason(Enum):
@@ -38,13 +39,13 @@ class Loss:
 
 
 def find_losses(
-    start: StreamOffset,
-    topic_ids: Mapping[str, str],
+    start: TopicOffsets,
+    topic_ids: TopicIds,
     bounds: Mapping[TopicPartition, Bounds],
 ) -> list[Loss]:
     """What the stream that stands at `start` can no longer get from the topics as they are now."""
     losses = []
-    for tp, offset in sorted(start.offsets.items()):
+    for tp, offset in sorted(start.ends.items()):
         known_id = start.topic_ids.get(tp.topic)
         if tp not in bounds:
             losses.append(Loss(partition=tp, start=offset, end=None, reason=Reason.GONE))

@@ -13,6 +13,7 @@ from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient
 from josefine_spark.errors import OptionError
 from josefine_spark.offsets import Bounds
 from josefine_spark.options import Subscription
+from josefine_spark.topic_offsets import TopicIds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,8 +21,7 @@ class Found:
     """The partitions of a subscription at one moment."""
 
     partitions: tuple[TopicPartition, ...]
-    topic_ids: Mapping[str, str]
-    """Empty text for a broker without topic ids (before KIP-516)."""
+    topic_ids: TopicIds
 
 
 def discover(client: BlockingClient, subscription: Subscription, *, must_exist: bool) -> Found:

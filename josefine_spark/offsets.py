@@ -1,60 +1,36 @@
 """The offset of the stream as Spark keeps it in the checkpoint, and how positions become offsets.
 
-Rules: Spark compares offsets as text, so the JSON has sorted keys; offsets are exclusive ends;
-every partition carries the offset at which this query began it (`first`), so that a partition
-found in mid-query is replayed from the same place; topic ids tell a topic from its namesake.
-Pure: what the broker says comes in as values.
+Rules: Spark compares offsets as text, so the JSON has sorted keys; every partition carries the
+offset at which this query began it. Pure: what the broker says comes in as values.
 
     {"first": {"t": {"0": 0}}, "offsets": {"t": {"0": 42}}, "topic_ids": {"t": "…"}, "v": 1}
 """
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.errors import DataLossError, OptionError
 from josefine_spark.options import MissingStrategy
 from josefine_spark.positions import EARLIEST_OFFSET, LATEST_OFFSET, Kind, Position
+from josefine_spark.topic_offsets import ByPartition, TopicOffsets, flat, nested
 
 VERSION = 1
 
-ByPartition = Mapping[TopicPartition, int]
+
+def to_dict(offsets: TopicOffsets) -> dict[str, Any]:
+    """As Spark wants it; equal offsets give equal `json.dumps` text."""
+    return {
+        "first": nested(offsets.first),
+        "offsets": nested(offsets.ends),
+        "topic_ids": dict(sorted(offsets.topic_ids.items())),
+        "v": VERSION,
+    }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamOffset:
-    """How far a query has come: one exclusive end per partition."""
-
-    offsets: ByPartition = field(default_factory=dict)
-    first: ByPartition = field(default_factory=dict)
-    topic_ids: Mapping[str, str] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As Spark wants it; equal offsets give equal `json.dumps` text."""
-        return {
-            "first": nested(self.first),
-            "offsets": nested(self.offsets),
-            "topic_ids": dict(sorted(self.topic_ids.items())),
-            "v": VERSION,
-        }
-
-    def to_json(self) -> str:
-        return json.dumps(self.to_dict())
-
-    def start_of(self, partition: TopicPartition, end: "StreamOffset") -> int:
-        """Where the range up to `end` starts: here, or at its first offset when it is new."""
-        known = self.offsets.get(partition)
-        if known is None or self.topic_ids.get(partition.topic) != end.topic_ids.get(
-            partition.topic
-        ):
-            return end.first[partition]
-        return known
-
-
-def parse_offset(data: Mapping[str, Any] | str) -> StreamOffset:
-    """The reverse of `to_dict` / `to_json`. Raises OptionError on another version or shape."""
+def parse_offset(data: Mapping[str, Any] | str) -> TopicOffsets:
+    """The reverse of `to_dict`, of its text too. Raises OptionError on another version or shape."""
     if isinstance(data, str):
         data = json.loads(data)
     if not isinstance(data, Mapping) or data.get("v") != VERSION:
@@ -63,30 +39,13 @@ def parse_offset(data: Mapping[str, Any] | str) -> StreamOffset:
             "it was written by another source or a newer josefine"
         )
     try:
-        return StreamOffset(
-            offsets=flat(data["offsets"]),
+        return TopicOffsets(
+            ends=flat(data["offsets"]),
             first=flat(data["first"]),
             topic_ids=dict(data["topic_ids"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise OptionError(f"the checkpoint's offset is damaged: {error!r}") from error
-
-
-def nested(values: ByPartition) -> dict[str, dict[str, int]]:
-    """{topic: {"partition": value}}, topics and partitions in order."""
-    result: dict[str, dict[str, int]] = {}
-    for topic, partition in sorted(values):
-        result.setdefault(topic, {})[str(partition)] = values[TopicPartition(topic, partition)]
-    return result
-
-
-def flat(data: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
-    """The reverse of `nested`."""
-    return {
-        TopicPartition(topic, int(partition)): int(value)
-        for topic, partitions in data.items()
-        for partition, value in partitions.items()
-    }
 
 
 class Bounds(NamedTuple):

@@ -27,13 +27,14 @@ from josefine_spark.data_loss import Loss, data_loss_error, find_losses
 from josefine_spark.errors import OptionError
 from josefine_spark.offsets import (
     Bounds,
-    StreamOffset,
     parse_offset,
     resolve_end,
     resolve_start,
     timestamp_queries,
+    to_dict,
 )
 from josefine_spark.options import ReadOptions, SourceOptions, sink_options, source_options
+from josefine_spark.topic_offsets import TopicOffsets
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -133,9 +134,9 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             offsets_min=options.min_offsets_per_trigger,
             delay_ms_max=options.max_trigger_delay_ms,
         )
-        self._initial: StreamOffset | None = None
-        self._latest: StreamOffset | None = None
-        self._last_end: StreamOffset | None = None
+        self._initial: TopicOffsets | None = None
+        self._latest: TopicOffsets | None = None
+        self._last_end: TopicOffsets | None = None
         self._first: dict[tuple[str, TopicPartition], int] = {}
         self._reported: set[Loss] = set()
         self._idle_since: float | None = None
@@ -149,10 +150,10 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._initial is None:
             self._initial = self._resolve_initial()
             self._last_end = self._initial
-        return self._initial.to_dict()
+        return to_dict(self._initial)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._admission.freeze(self._look().offsets)
+        self._admission.freeze(self._look().ends)
 
     def latestOffset(  # noqa: N802
         self, start: Mapping[str, Any] | None = None, limit: Any = None
@@ -173,11 +174,11 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = self._admission.admit(positions, latest, _now_ms(), offsets_max=offsets_max)
         end = self._end(begin, now, ends)
         self._idle_since = time.monotonic() if end == begin else None
-        return end.to_dict()
+        return to_dict(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """What the brokers had when `latestOffset` last looked, for the query's progress."""
-        return self._latest.to_dict() if self._latest is not None else None
+        return to_dict(self._latest) if self._latest is not None else None
 
     def partitions(
         self, start: Mapping[str, Any], end: Mapping[str, Any]
@@ -191,7 +192,7 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 start=begin.start_of(tp, stop),
                 end=offset,
             )
-            for tp, offset in sorted(stop.offsets.items())
+            for tp, offset in sorted(stop.ends.items())
         ]
         return _input_partitions(self._options, ranges)
 
@@ -204,7 +205,7 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Not dependable (seldom called), so nothing may hang on it."""
 
-    def _resolve_initial(self) -> StreamOffset:
+    def _resolve_initial(self) -> TopicOffsets:
         from josefine_spark.connections import client_for
         from josefine_spark.discovery import all_bounds, discover
 
@@ -214,9 +215,9 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         _check_ids(options, found.topic_ids)
         bounds = all_bounds(client, found.partitions, read_committed=options.read.read_committed)
         offsets = _resolve_start(client, options, bounds)
-        return StreamOffset(offsets=offsets, first=offsets, topic_ids=found.topic_ids)
+        return TopicOffsets(ends=offsets, first=offsets, topic_ids=found.topic_ids)
 
-    def _look(self) -> StreamOffset:
+    def _look(self) -> TopicOffsets:
         """What there is now: latest offsets and ids of every partition subscribed to."""
         from josefine_spark.connections import client_for
         from josefine_spark.discovery import discover, earliest_offsets, latest_offsets
@@ -231,11 +232,11 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for tp, offset in earliest_offsets(client, new).items():
             self._first[found.topic_ids[tp.topic], tp] = offset
         first = {tp: self._first[found.topic_ids[tp.topic], tp] for tp in found.partitions}
-        self._latest = StreamOffset(offsets=latest, first=first, topic_ids=found.topic_ids)
+        self._latest = TopicOffsets(ends=latest, first=first, topic_ids=found.topic_ids)
         return self._latest
 
     def _bounds(
-        self, begin: StreamOffset, now: StreamOffset
+        self, begin: TopicOffsets, now: TopicOffsets
     ) -> tuple[dict[TopicPartition, Bounds], list[Loss]]:
         """Bounds of what there is, and what of `begin`'s promise is gone.
 
@@ -244,12 +245,12 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from josefine_spark.connections import client_for
         from josefine_spark.discovery import earliest_offsets
 
-        same = begin.offsets == now.offsets and begin.topic_ids == now.topic_ids
+        same = begin.ends == now.ends and begin.topic_ids == now.topic_ids
         earliest: Mapping[TopicPartition, int] = {}
         if not same:
             client = client_for(self._options.read.connection)
-            earliest = earliest_offsets(client, now.offsets)
-        bounds = {tp: Bounds(earliest.get(tp, 0), end) for tp, end in now.offsets.items()}
+            earliest = earliest_offsets(client, now.ends)
+        bounds = {tp: Bounds(earliest.get(tp, 0), end) for tp, end in now.ends.items()}
         return bounds, find_losses(begin, now.topic_ids, bounds)
 
     def _report(self, losses: Sequence[Loss]) -> None:
@@ -261,20 +262,20 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 log.warning("records are lost: %s", loss)
 
     def _positions(
-        self, begin: StreamOffset, now: StreamOffset, bounds: Mapping[TopicPartition, Bounds]
+        self, begin: TopicOffsets, now: TopicOffsets, bounds: Mapping[TopicPartition, Bounds]
     ) -> dict[TopicPartition, int]:
         """Where the batch starts, for each partition there is now."""
         return {tp: min(begin.start_of(tp, now), bound.latest) for tp, bound in bounds.items()}
 
     def _end(
         self,
-        begin: StreamOffset,
-        now: StreamOffset,
+        begin: TopicOffsets,
+        now: TopicOffsets,
         ends: Mapping[TopicPartition, int],
-    ) -> StreamOffset:
+    ) -> TopicOffsets:
         """The offset to give to Spark: `first` stays what it was when a partition was found."""
         offsets = dict(ends)
-        for tp, offset in begin.offsets.items():
+        for tp, offset in begin.ends.items():
             # What is not there now keeps its place: should it come back, nothing is read twice.
             if now.topic_ids.get(tp.topic) in (None, begin.topic_ids[tp.topic]):
                 offsets.setdefault(tp, offset)
@@ -286,7 +287,7 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for tp in offsets:
             known = tp in begin.first and begin.topic_ids.get(tp.topic) == ids[tp.topic]
             first[tp] = begin.first[tp] if known else now.first[tp]
-        return StreamOffset(offsets=offsets, first=first, topic_ids=ids)
+        return TopicOffsets(ends=offsets, first=first, topic_ids=ids)
 
     def _wait_when_idle(self) -> None:
         if self._idle_since is not None:

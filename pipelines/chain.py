@@ -7,18 +7,11 @@ Spark, no files, no clock. Offsets are exclusive ends, so an end is the next bat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-Partition = tuple[str, int]
-"""(topic, partition)."""
-
-Ends = Mapping[Partition, int]
-"""Partition → the next offset: everything below it is meant."""
-
-TopicIds = Mapping[str, str]
-"""Topic → its id. A topic that was deleted and created again has another id."""
+from josefine_broker.base.ids import TopicPartition
+from josefine_spark.topic_offsets import ByPartition, TopicOffsets
 
 
 class Verdict(Enum):
@@ -44,26 +37,23 @@ class Verdict(Enum):
 class Batch:
     """One planned batch of a source.
 
-    `start` lacks a partition that is new in the batch; `first` then has the offset at which the
-    source began it. `first` comes from the recorded offsets, never from a second look at the topic.
+    `start` lacks a partition that is new in the batch; `end.first` then has the offset at which the
+    source began it. It comes from the recorded offsets, never from a second look at the topic.
     """
 
-    start: Ends
-    end: Ends
-    topic_ids: TopicIds = field(default_factory=dict)
-    first: Ends = field(default_factory=dict)
+    start: ByPartition
+    end: TopicOffsets
 
-    def start_of(self, partition: Partition) -> int | None:
+    def start_of(self, partition: TopicPartition) -> int | None:
         """Where the batch starts in a partition; None when nothing says so."""
-        return self.start.get(partition, self.first.get(partition))
+        return self.start.get(partition, self.end.first.get(partition))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tip:
     """What the table says of a sink: how far it got and which transaction version said so."""
 
-    ends: Ends
-    topic_ids: TopicIds
+    reached: TopicOffsets
     txn_version: int
 
 
@@ -71,11 +61,10 @@ class Tip:
 class Commit:
     """Write the batch's rows with these offsets. `skip_below`: rows the table has already."""
 
-    start: Ends
-    end: Ends
-    topic_ids: TopicIds
+    start: ByPartition
+    end: TopicOffsets
     txn_version: int
-    skip_below: Ends = field(default_factory=dict)
+    skip_below: ByPartition = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +77,7 @@ class Stop:
     """Neither: a person has to say which side is right."""
 
     verdict: Verdict
-    partitions: tuple[Partition, ...] = ()
+    partitions: tuple[TopicPartition, ...] = ()
     detail: str = ""
 
 
@@ -104,10 +93,10 @@ def decide(batch: Batch, tip: Tip | None) -> Decision:
         return _commit(batch, tip, {})
     if _reached(batch, tip):
         return Skip()
-    later: list[Partition] = []
-    earlier: list[Partition] = []
-    for partition in batch.end:
-        table_end, start = tip.ends.get(partition), batch.start_of(partition)
+    later: list[TopicPartition] = []
+    earlier: list[TopicPartition] = []
+    for partition in batch.end.ends:
+        table_end, start = tip.reached.ends.get(partition), batch.start_of(partition)
         if table_end is None or table_end == start:
             continue
         (later if start is None or start > table_end else earlier).append(partition)
@@ -131,15 +120,15 @@ def decide_by_offset(batch: Batch, tip: Tip | None) -> Decision:
         return _commit(batch, tip, {})
     skip_below = {}
     later = []
-    for partition in batch.end:
-        table_end, start = tip.ends.get(partition), batch.start_of(partition)
+    for partition in batch.end.ends:
+        table_end, start = tip.reached.ends.get(partition), batch.start_of(partition)
         if table_end is None or table_end == start:
             continue
         if start is None or start > table_end:
             later.append(partition)
         else:
             skip_below[partition] = table_end
-    if all(tip.ends.get(partition, -1) >= end for partition, end in batch.end.items()):
+    if all(tip.reached.ends.get(partition, -1) >= end for partition, end in batch.end.ends.items()):
         return Skip()
     if later:
         return Stop(verdict=Verdict.GAP, partitions=tuple(sorted(later)))
@@ -148,15 +137,11 @@ def decide_by_offset(batch: Batch, tip: Tip | None) -> Decision:
 
 def _wrong_in_itself(batch: Batch, tip: Tip | None) -> Stop | None:
     if tip is not None:
-        recreated = [
-            topic
-            for topic, topic_id in batch.topic_ids.items()
-            if tip.topic_ids.get(topic, topic_id) != topic_id
-        ]
+        recreated = tip.reached.recreated(batch.end.topic_ids)
         if recreated:
-            partitions = tuple(sorted(p for p in batch.end if p[0] in recreated))
+            partitions = tuple(sorted(p for p in batch.end.ends if p[0] in recreated))
             return Stop(verdict=Verdict.TOPIC_RECREATED, partitions=partitions)
-    back = sorted(p for p, end in batch.end.items() if end < (batch.start_of(p) or 0))
+    back = sorted(p for p, end in batch.end.ends.items() if end < (batch.start_of(p) or 0))
     return Stop(verdict=Verdict.WENT_BACK, partitions=tuple(back)) if back else None
 
 
@@ -166,39 +151,24 @@ def _reached(batch: Batch, tip: Tip) -> bool:
     A partition that the table does not know yet is not reached, even without rows: committing it
     records where it began, so that a lost checkpoint cannot forget it.
     """
-    return all(tip.ends.get(partition) == end for partition, end in batch.end.items())
+    return all(tip.reached.ends.get(partition) == end for partition, end in batch.end.ends.items())
 
 
-def _commit(batch: Batch, tip: Tip | None, skip_below: Ends) -> Commit:
+def _commit(batch: Batch, tip: Tip | None, skip_below: ByPartition) -> Commit:
     """What to record. A topic that left the subscription keeps its end: it may come back."""
-    known = dict(tip.ends) if tip else {}
-    start = dict(known)
-    for partition in batch.end:
+    reached = tip.reached if tip else TopicOffsets()
+    start = dict(reached.ends)
+    for partition in batch.end.ends:
         begun = batch.start_of(partition)
         if begun is not None and partition not in skip_below:
             start[partition] = begun
-    end = known | {p: max(offset, skip_below.get(p, 0)) for p, offset in batch.end.items()}
+    ends = {p: max(offset, skip_below.get(p, 0)) for p, offset in batch.end.ends.items()}
     return Commit(
         start=start,
-        end=end,
-        topic_ids=(dict(tip.topic_ids) if tip else {}) | dict(batch.topic_ids),
+        end=TopicOffsets(
+            ends={**reached.ends, **ends},
+            topic_ids={**reached.topic_ids, **batch.end.topic_ids},
+        ),
         txn_version=(tip.txn_version if tip else 0) + 1,
         skip_below=skip_below,
     )
-
-
-def to_json(ends: Ends) -> dict[str, dict[str, int]]:
-    """`{topic: {partition: offset}}` with keys sorted: the form in Delta logs and in messages."""
-    nested: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in sorted(ends.items()):
-        nested.setdefault(topic, {})[str(partition)] = offset
-    return nested
-
-
-def from_json(nested: Mapping[str, Mapping[str, int]]) -> dict[Partition, int]:
-    """The inverse of `to_json`. Raises ValueError, TypeError or AttributeError on another shape."""
-    return {
-        (topic, int(partition)): int(offset)
-        for topic, partitions in nested.items()
-        for partition, offset in partitions.items()
-    }

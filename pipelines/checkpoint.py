@@ -8,21 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Protocol
 
-from pipelines.chain import Batch, Ends, TopicIds
+from josefine_spark.topic_offsets import ByPartition, TopicOffsets
+from pipelines.chain import Batch
 from pipelines.errors import RunError
 from pipelines.reconcile import Checkpoint, Recorded
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceOffsets:
-    """One source offset as recorded: `first` says where a partition began for this query."""
-
-    ends: Ends
-    topic_ids: TopicIds = field(default_factory=dict)
-    first: Ends = field(default_factory=dict)
 
 
 class Files(Protocol):
@@ -38,11 +29,11 @@ class Files(Protocol):
 class CheckpointFiles:
     """One sink's checkpoint folder. `parse` reads the source's offset JSON."""
 
-    def __init__(self, files: Files, folder: str, parse: Callable[[str], SourceOffsets]) -> None:
+    def __init__(self, files: Files, folder: str, parse: Callable[[str], TopicOffsets]) -> None:
         self._files = files
         self.folder = folder
         self._parse = parse
-        self._last: tuple[int, SourceOffsets] | None = None
+        self._last: tuple[int, TopicOffsets] | None = None
 
     def read(self) -> Checkpoint | None:
         """The newest planned and committed batches; None when there is no checkpoint."""
@@ -68,7 +59,7 @@ class CheckpointFiles:
         if offsets is None:
             raise RunError(f"{self.folder}/offsets/{batch_id} is not there: was it removed?")
         if batch_id == 0:
-            start: Ends = {}
+            start: ByPartition = {}
         elif self._last is not None and self._last[0] == batch_id - 1:
             start = self._last[1].ends
         else:
@@ -78,9 +69,7 @@ class CheckpointFiles:
                 raise RunError(f"{path} is not there: where batch {batch_id} starts is unknown")
             start = before.ends
         self._last = (batch_id, offsets)
-        return Batch(
-            start=start, end=offsets.ends, topic_ids=offsets.topic_ids, first=offsets.first
-        )
+        return Batch(start=start, end=offsets)
 
     def query_id(self) -> str:
         """Spark's id of the query, for the Delta log; "" when it is not there."""
@@ -104,13 +93,9 @@ class CheckpointFiles:
 
     def _recorded(self, batch_id: int) -> Recorded | None:
         offsets = self._offsets(batch_id)
-        if offsets is None:
-            return None
-        return Recorded(
-            batch=batch_id, ends=offsets.ends, topic_ids=offsets.topic_ids, first=offsets.first
-        )
+        return None if offsets is None else Recorded(batch=batch_id, end=offsets)
 
-    def _offsets(self, batch_id: int) -> SourceOffsets | None:
+    def _offsets(self, batch_id: int) -> TopicOffsets | None:
         path = f"{self.folder}/offsets/{batch_id}"
         text = self._files.read_text(path)
         if text is None:

@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from josefine_spark.topic_offsets import nested
 from pipelines import failpoints
-from pipelines.chain import Commit, Stop, Tip, Verdict, to_json
+from pipelines.chain import Commit, Stop, Tip, Verdict
 from pipelines.delta_log import FORMAT, DeltaLogReader, LogEntry, known_txn_version
 from pipelines.hadoop import HadoopFiles
 from pipelines.reconcile import Unreadable
@@ -156,9 +157,7 @@ class DeltaChain:
             own = self._own_after()
             if own is not None and self._is_mine(own, batch_id, commit):
                 # Also after a failure: the commit may be there although its answer was lost.
-                self.tip = Tip(
-                    ends=commit.end, topic_ids=commit.topic_ids, txn_version=commit.txn_version
-                )
+                self.tip = Tip(reached=commit.end, txn_version=commit.txn_version)
                 self._leave_hint(commit, batch_id)
                 return own
             if own is not None or failure is None or "DELTA_CONCURRENT_TRANSACTION" in str(failure):
@@ -187,9 +186,9 @@ class DeltaChain:
             "josefine": FORMAT,
             "pipeline": self.link.pipeline,
             "sink": self.link.sink,
-            "start": to_json(commit.start),
-            "end": to_json(commit.end),
-            "topic_ids": dict(sorted(commit.topic_ids.items())),
+            "start": nested(commit.start),
+            "end": nested(commit.end.ends),
+            "topic_ids": dict(sorted(commit.end.topic_ids.items())),
             "batch": batch_id,
             "query": self.query_id,
             "run": self.link.run,

@@ -12,10 +12,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pipelines.chain import Tip, from_json
+from josefine_spark.topic_offsets import TopicOffsets, flat
+from pipelines.chain import Tip
 from pipelines.reconcile import Unreadable
 
 if TYPE_CHECKING:
@@ -52,10 +53,10 @@ class LogEntry:
         if self.txn_version is None or meta is None or meta.get("josefine") != FORMAT:
             return None
         try:
-            ends, topic_ids = from_json(meta["end"]), dict(meta["topic_ids"])
+            reached = TopicOffsets(ends=flat(meta["end"]), topic_ids=dict(meta["topic_ids"]))
         except (KeyError, TypeError, ValueError, AttributeError):
             return None
-        return Tip(ends=ends, topic_ids=topic_ids, txn_version=self.txn_version)
+        return Tip(reached=reached, txn_version=self.txn_version)
 
 
 class DeltaLogReader:
@@ -114,15 +115,13 @@ class DeltaLogReader:
                 if tip is None:
                     hint = f"version {look_at} has our transaction but no offsets that we can read"
                     return Unreadable(txn_version=txn_version, hint=hint), newest
-                ends, ids = tip.ends, tip.topic_ids
-                return Tip(ends=ends, topic_ids=ids, txn_version=txn_version), newest
+                return replace(tip, txn_version=txn_version), newest
             look_at -= 1
         if look_at >= 0 and newest >= 0:
             hint = f"log entries up to version {look_at} are gone"
             return Unreadable(txn_version=txn_version, hint=hint), newest
-        return (
-            Tip(ends={}, topic_ids={}, txn_version=txn_version) if txn_version else None
-        ), newest
+        nowhere = Tip(reached=TopicOffsets(), txn_version=txn_version) if txn_version else None
+        return nowhere, newest
 
     def _newest_txn_version(self, versions: range) -> int:
         """The first own transaction version among descending log versions, 0 without one."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from josefine_spark.topic_offsets import ByPartition
 from pipelines import decode
-from pipelines.chain import Ends
 from pipelines.errors import ConfigError, Place, Problem, RunError
 from pipelines.merging import partials
 from pipelines.model import Pipeline, Sink, Source
@@ -134,7 +134,7 @@ def good_rows(parsed: DataFrame, schema: StructType | None) -> DataFrame:
 
 
 def bad_rows(
-    parsed: DataFrame, source: Source, schema: StructType | None, skip_below: Ends
+    parsed: DataFrame, source: Source, schema: StructType | None, skip_below: ByPartition
 ) -> DataFrame:
     """The bad rows as dead letters, without those that the table has already."""
     assert schema is not None

@@ -6,7 +6,8 @@ import json
 import re
 from typing import Any
 
-from pipelines.chain import Batch, Ends, Stop, Tip, Verdict, to_json
+from josefine_spark.topic_offsets import ByPartition, nested
+from pipelines.chain import Batch, Stop, Tip, Verdict
 from pipelines.reconcile import Checkpoint, Unreadable
 
 _TRUST_TABLE = "set the checkpoint aside and continue at the table's offsets"
@@ -19,9 +20,9 @@ def counted(count: int, one: str, many: str = "") -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
-def offsets(ends: Ends | None) -> str:
+def offsets(ends: ByPartition | None) -> str:
     """The map as JSON, or the word for none."""
-    return "nothing" if not ends else json.dumps(to_json(ends))
+    return "nothing" if not ends else json.dumps(nested(ends))
 
 
 def stopped_at_start(
@@ -38,11 +39,11 @@ def stopped_at_start(
     if isinstance(tip, Unreadable):
         lines.append(f"  table {table}: transaction {tip.txn_version}, its offsets are unreadable")
     else:
-        lines.append(f"  table {table} ends at {offsets(tip.ends if tip else None)}")
+        lines.append(f"  table {table} ends at {offsets(tip.reached.ends if tip else None)}")
     committed = checkpoint.committed if checkpoint else None
     planned = checkpoint.planned if checkpoint else None
-    said = f"committed {offsets(committed.ends if committed else None)}"
-    said += f", planned {offsets(planned.ends if planned else None)}"
+    said = f"committed {offsets(committed.end.ends if committed else None)}"
+    said += f", planned {offsets(planned.end.ends if planned else None)}"
     lines.append(f"  checkpoint {folder}: {said if checkpoint else 'there is none'}")
     readable = not isinstance(tip, Unreadable)
     return "\n".join(lines + _commands(file, stop, readable, committed is not None))
@@ -52,11 +53,11 @@ def stopped_in_batch(
     file: str, sink: str, table: str, stop: Stop, batch_id: int, batch: Batch, tip: Tip | None
 ) -> str:
     """For a batch that was planned but does not continue the table."""
-    start = {p: s for p in batch.end if (s := batch.start_of(p)) is not None}
+    start = {p: s for p in batch.end.ends if (s := batch.start_of(p)) is not None}
     lines = [
         _headline(sink, stop),
-        f"  table {table} ends at {offsets(tip.ends if tip else None)}",
-        f"  batch {batch_id} reads from {offsets(start)} to {offsets(batch.end)}",
+        f"  table {table} ends at {offsets(tip.reached.ends if tip else None)}",
+        f"  batch {batch_id} reads from {offsets(start)} to {offsets(batch.end.ends)}",
     ]
     if stop.verdict is Verdict.LOST_RACE:
         lines.append("Let one run go on and end the other; a new run continues where the table is.")

@@ -8,10 +8,11 @@ batch, and `chain.decide` skips it when the table has it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from enum import Enum
 
-from pipelines.chain import Ends, Stop, Tip, TopicIds, Verdict
+from josefine_spark.topic_offsets import ByPartition, TopicOffsets
+from pipelines.chain import Stop, Tip, Verdict
 
 
 class Trust(Enum):
@@ -27,9 +28,7 @@ class Recorded:
     """A batch as the checkpoint's offset log has it."""
 
     batch: int
-    ends: Ends
-    topic_ids: TopicIds
-    first: Ends = field(default_factory=dict)
+    end: TopicOffsets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +52,7 @@ class Unreadable:
 class Start:
     """Go. `at` None: as the source's `start` says. `tip`: what the first batch must continue."""
 
-    at: Ends | None
+    at: ByPartition | None
     tip: Tip | None
     set_checkpoint_aside: bool = False
 
@@ -80,31 +79,34 @@ def reconcile(
     if trust is Trust.CHECKPOINT and checkpoint and checkpoint.committed and not checkpoint.damaged:
         committed = checkpoint.committed
         version = tip.txn_version if tip else 0
-        follow = Tip(ends=committed.ends, topic_ids=committed.topic_ids, txn_version=version)
-        return Start(at=committed.ends, tip=follow)
+        follow = Tip(reached=replace(committed.end, first={}), txn_version=version)
+        return Start(at=committed.end.ends, tip=follow)
     detail = checkpoint.damaged if checkpoint else ""
     if isinstance(tip, Unreadable):
         detail = tip.hint
     return Stop(verdict=verdict, detail=detail)
 
 
-def _starting(checkpoint: Checkpoint | None, tip: Tip | None) -> Ends | None:
+def _starting(checkpoint: Checkpoint | None, tip: Tip | None) -> ByPartition | None:
     """What the source is told as its start; Spark asks for it while batch 0 is not committed.
 
     A planned batch 0 keeps the start it was planned with: `earliest` may be later by now.
     """
     if tip is not None:
-        return tip.ends or None
-    return (checkpoint.planned.first or None) if checkpoint and checkpoint.planned else None
+        return tip.reached.ends or None
+    return (checkpoint.planned.end.first or None) if checkpoint and checkpoint.planned else None
 
 
 def _forgetting(tip: Tip, checkpoint: Checkpoint | None) -> Tip:
     """The tip without the partitions that the checkpoint does not know."""
     if checkpoint is None or checkpoint.planned is None:
         return tip
-    known = checkpoint.planned.ends
-    ends = {partition: end for partition, end in tip.ends.items() if partition in known}
-    return Tip(ends=ends, topic_ids=checkpoint.planned.topic_ids, txn_version=tip.txn_version)
+    known = checkpoint.planned.end
+    ends = {
+        partition: end for partition, end in tip.reached.ends.items() if partition in known.ends
+    }
+    kept = TopicOffsets(ends=ends, topic_ids=known.topic_ids)
+    return Tip(reached=kept, txn_version=tip.txn_version)
 
 
 def _verdict(checkpoint: Checkpoint | None, tip: Tip | Unreadable | None) -> Verdict | None:
@@ -142,16 +144,17 @@ def _at(tip: Tip, recorded: Recorded) -> bool:
 
 def _differences(tip: Tip, recorded: Recorded) -> list[int]:
     """How far the table is ahead (above 0) or behind, in the partitions where it is not equal."""
-    topics = {topic for topic, _ in recorded.ends}
-    unknown = (p for p in tip.ends if p[0] in topics and p not in recorded.ends)
-    differences = [tip.ends.get(p, -1) - end for p, end in recorded.ends.items()]
+    table, planned = tip.reached.ends, recorded.end.ends
+    topics = {topic for topic, _ in planned}
+    unknown = (p for p in table if p[0] in topics and p not in planned)
+    differences = [table.get(p, -1) - end for p, end in planned.items()]
     return [d for d in differences if d != 0] + [1 for _ in unknown]
 
 
 def _continues(tip: Tip, planned: Recorded) -> bool:
     """Whether a planned batch 0 starts where the table ends."""
-    return all(tip.ends.get(p, first) == first for p, first in planned.first.items())
+    return all(tip.reached.ends.get(p, first) == first for p, first in planned.end.first.items())
 
 
 def _recreated(tip: Tip, recorded: Recorded) -> bool:
-    return any(tip.topic_ids.get(t, i) != i for t, i in recorded.topic_ids.items())
+    return bool(tip.reached.recreated(recorded.end.topic_ids))

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
+from josefine_spark.topic_offsets import ByPartition
 from pipelines import failpoints
-from pipelines.chain import Ends
 from pipelines.errors import PipelineError, RunError, SetupError
 from pipelines.jvm import process_of, quieten_py4j, watched
 from pipelines.messages import clear_reason
@@ -45,7 +45,7 @@ class SinkTotals:
     dead_letters: int = 0
     batches: int = 0
     seconds: float = 0.0
-    ends: Ends = field(default_factory=dict)
+    ends: ByPartition = field(default_factory=dict)
     path: str = ""
 
 

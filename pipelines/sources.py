@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from pipelines.chain import Ends, Partition, TopicIds, to_json
-from pipelines.checkpoint import SourceOffsets
+from josefine_spark.topic_offsets import ByPartition, TopicOffsets
 from pipelines.errors import SetupError
 from pipelines.model import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from josefine_broker.base.ids import TopicPartition
 
 log = logging.getLogger("josefine.pipelines")
 
@@ -32,13 +28,12 @@ LOOK_TIMEOUT_MS = 15_000
 class Topics:
     """What a source's topics have at one moment."""
 
-    ids: TopicIds
-    earliest: Ends
-    latest: Ends
+    earliest: ByPartition
+    latest: TopicOffsets
 
-    def keep(self, ends: Ends) -> dict[Partition, int]:
+    def keep(self, ends: ByPartition) -> ByPartition:
         """The part of `ends` whose partitions are still read; the others cannot be started at."""
-        return {partition: end for partition, end in ends.items() if partition in self.latest}
+        return {partition: end for partition, end in ends.items() if partition in self.latest.ends}
 
 
 class SourceKind(Protocol):
@@ -46,13 +41,11 @@ class SourceKind(Protocol):
 
     def look(self, source: Source) -> Topics: ...
 
-    def open(
-        self, spark: SparkSession, source: Source, at: Ends | None, topic_ids: TopicIds
-    ) -> DataFrame: ...
+    def open(self, spark: SparkSession, source: Source, at: TopicOffsets | None) -> DataFrame: ...
 
-    def parse(self, text: str) -> SourceOffsets: ...
+    def parse(self, text: str) -> TopicOffsets: ...
 
-    def advise(self, source: Source, group: str, ends: Ends) -> None: ...
+    def advise(self, source: Source, group: str, ends: ByPartition) -> None: ...
 
 
 class JosefineKind:
@@ -76,17 +69,16 @@ class JosefineKind:
             drop_client(connection)
             reason = error.message if isinstance(error, KafkaError) else str(error)
             raise SetupError(f"source `{source.name}` at {source.bootstrap}: {reason}") from error
+        latest = {tp: bound.latest for tp, bound in bounds.items()}
         return Topics(
-            ids=found.topic_ids,
-            earliest=_plain({tp: bound.earliest for tp, bound in bounds.items()}),
-            latest=_plain({tp: bound.latest for tp, bound in bounds.items()}),
+            earliest={tp: bound.earliest for tp, bound in bounds.items()},
+            latest=TopicOffsets(ends=latest, topic_ids=found.topic_ids),
         )
 
-    def open(
-        self, spark: SparkSession, source: Source, at: Ends | None, topic_ids: TopicIds
-    ) -> DataFrame:
+    def open(self, spark: SparkSession, source: Source, at: TopicOffsets | None) -> DataFrame:
         """The stream. `at` is given also with a checkpoint: Spark asks while batch 0 is open."""
         from josefine_spark.environment import settle_environment
+        from josefine_spark.offsets import to_dict
 
         # The sinks' streams start at once, also in a session that is not ours.
         settle_environment(spark)
@@ -96,35 +88,25 @@ class JosefineKind:
         else:
             options["subscribe"] = ",".join(source.topics)
         if at is not None:
-            position = {"v": 1, "offsets": to_json(at), "topic_ids": dict(topic_ids)}
-            options["startingOffsets"] = json.dumps(position)
+            options["startingOffsets"] = json.dumps(to_dict(at))
         if source.rows_max is not None:
             options["maxOffsetsPerTrigger"] = str(source.rows_max)
         if source.headers:
             options["includeHeaders"] = "true"
         return spark.readStream.format("josefine").options(**options).load()
 
-    def parse(self, text: str) -> SourceOffsets:
+    def parse(self, text: str) -> TopicOffsets:
         from josefine_spark.offsets import parse_offset
 
-        offset = parse_offset(text)
-        return SourceOffsets(
-            ends=_plain(offset.offsets), first=_plain(offset.first), topic_ids=offset.topic_ids
-        )
+        return parse_offset(text)
 
-    def advise(self, source: Source, group: str, ends: Ends) -> None:
+    def advise(self, source: Source, group: str, ends: ByPartition) -> None:
         from josefine_broker.base.errors import KafkaError
-        from josefine_broker.base.ids import TopicPartition
         from josefine_spark.connections import client_for
         from josefine_spark.options import Connection
 
         connection = Connection(bootstrap=source.bootstrap, request_timeout_ms=LOOK_TIMEOUT_MS)
-        offsets = {TopicPartition(*partition): end for partition, end in ends.items()}
         try:
-            client_for(connection).commit_offsets(group, offsets, timeout_ms=2_000)
+            client_for(connection).commit_offsets(group, ends, timeout_ms=2_000)
         except (KafkaError, OSError) as error:
             log.info("group offsets not committed", extra={"group": group, "error": str(error)})
-
-
-def _plain(values: Mapping[TopicPartition, int]) -> dict[Partition, int]:
-    return {(tp.topic, tp.partition): offset for tp, offset in values.items()}

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from josefine_broker.base.ids import TopicPartition
+from josefine_spark.topic_offsets import ByPartition, TopicOffsets
 from pipelines import failpoints, frames, messages
 from pipelines.chain import (
     Batch,
     Commit,
-    Ends,
-    Partition,
     Stop,
     Tip,
     Verdict,
@@ -57,7 +57,7 @@ class BatchDone:
     records: int
     rows: int
     dead_letters: int
-    ends: Ends
+    ends: ByPartition
     already_there: bool = False
 
 
@@ -80,8 +80,8 @@ class SinkWork:
         self.lock = threading.Lock()
         self.stopping = False
         self.error: Exception | None = None
-        self.topics = Topics(ids={}, earliest={}, latest={})
-        self.begun_at: Ends = {}
+        self.topics = Topics(earliest={}, latest=TopicOffsets())
+        self.begun_at: ByPartition = {}
         self._spark = spark
         self._pipeline = pipeline
         self._kind = kind
@@ -113,19 +113,21 @@ class SinkWork:
             # A dot is in no sink's name, so this chain collides with none.
             self.dead_chain = self._chain(dead_path, f"dead_letter.{self.source.name}")
         start = self._settle(trust)
-        at = None if start.at is None else self.topics.keep(start.at)
-        self.begun_at = at or {}
-        ids = start.tip.topic_ids if start.tip else {}
-        return self._kind.open(self._spark, self.source, at, ids)
+        if start.at is None:
+            return self._kind.open(self._spark, self.source, None)
+        self.begun_at = self.topics.keep(start.at)
+        ids = start.tip.reached.topic_ids if start.tip else {}
+        at = TopicOffsets(ends=self.begun_at, topic_ids=ids)
+        return self._kind.open(self._spark, self.source, at)
 
     def records_to_do(self) -> int:
         """How many offsets the topics had beyond the start, when the run was prepared."""
-        latest = self.topics.latest
+        latest = self.topics.latest.ends
         return sum(
             max(0, end - self.begun_at.get(p, self._earliest(p))) for p, end in latest.items()
         )
 
-    def _earliest(self, partition: Partition) -> int:
+    def _earliest(self, partition: TopicPartition) -> int:
         return self.topics.earliest.get(partition, 0)
 
     def _chain(self, path: str, name: str) -> DeltaChain:
@@ -163,15 +165,14 @@ class SinkWork:
         """A topic with another id than the table recorded is another topic of the same name."""
         tip = start.tip
         assert tip is not None
-        now = self.topics.ids
-        gone = {t for t, known in tip.topic_ids.items() if now.get(t, known) != known}
+        gone = tip.reached.recreated(self.topics.latest.topic_ids)
         if not gone:
             return start
-        partitions = tuple(sorted(p for p in tip.ends if p[0] in gone))
+        partitions = tuple(sorted(p for p in tip.reached.ends if p[0] in gone))
         if trust is not Trust.TABLE:
             return Stop(verdict=Verdict.TOPIC_RECREATED, partitions=partitions)
-        kept = _without(tip, gone)
-        return Start(at=kept.ends or None, tip=kept, set_checkpoint_aside=True)
+        kept = replace(tip, reached=tip.reached.without(gone))
+        return Start(at=kept.reached.ends or None, tip=kept, set_checkpoint_aside=True)
 
     def _settle_dead_letters(self, dead: DeltaChain, start: Start, trust: Trust) -> None:
         found = dead.load()
@@ -189,17 +190,15 @@ class SinkWork:
                         found,
                     )
                 )
-            found = Tip(ends={}, topic_ids={}, txn_version=found.txn_version)
+            found = Tip(reached=TopicOffsets(), txn_version=found.txn_version)
         if found is not None and trust is not Trust.NEITHER and start.tip is not None:
-            gone = {
-                t
-                for t, i in found.topic_ids.items()
-                if start.tip.topic_ids.get(t, i) != i or self.topics.ids.get(t, i) != i
-            }
-            found = _without(found, gone)
+            settled, reached = start.tip.reached, found.reached
+            gone = reached.recreated(settled.topic_ids)
+            gone |= reached.recreated(self.topics.latest.topic_ids)
+            reached = reached.without(gone)
             # What the user settled for the sink holds for its dead letters: never behind it.
-            ends = {p: max(e, start.tip.ends.get(p, 0)) for p, e in found.ends.items()}
-            found = replace(found, ends=ends)
+            ends = {p: max(e, settled.ends.get(p, 0)) for p, e in reached.ends.items()}
+            found = replace(found, reached=replace(reached, ends=ends))
         dead.follow(found)
 
     # -- batches -------------------------------------------------------------------------------
@@ -238,7 +237,7 @@ class SinkWork:
         )
         tip = self.chain.tip
         assert tip is not None
-        self._kind.advise(self.source, f"{self._pipeline.name}.{self.sink.name}", tip.ends)
+        self._kind.advise(self.source, f"{self._pipeline.name}.{self.sink.name}", tip.reached.ends)
         failpoints.hit("after_commit_before_log")
         done = BatchDone(
             sink=self.sink.name,
@@ -246,7 +245,7 @@ class SinkWork:
             records=_records(batch) if isinstance(decision, Commit) else 0,
             rows=rows,
             dead_letters=dead_letters,
-            ends=tip.ends,
+            ends=tip.reached.ends,
             already_there=not isinstance(decision, Commit),
         )
         self._on_batch(done)
@@ -335,14 +334,6 @@ class SinkWork:
         return ChainError(text)
 
 
-def _without(tip: Tip, topics: set[str]) -> Tip:
-    return Tip(
-        ends={p: end for p, end in tip.ends.items() if p[0] not in topics},
-        topic_ids={t: i for t, i in tip.topic_ids.items() if t not in topics},
-        txn_version=tip.txn_version,
-    )
-
-
 def _records(batch: Batch) -> int:
     """Offsets passed, which with compacted or transactional topics is more than records read."""
-    return sum(end - (batch.start_of(p) or 0) for p, end in batch.end.items())
+    return sum(end - (batch.start_of(p) or 0) for p, end in batch.end.ends.items())

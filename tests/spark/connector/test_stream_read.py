@@ -15,9 +15,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
-from josefine_spark.offsets import StreamOffset, parse_offset
+from josefine_spark.offsets import parse_offset
 from josefine_spark.options import source_options
 from josefine_spark.source import IDLE_POLL_S, JosefineStreamReader
+from josefine_spark.topic_offsets import TopicOffsets
 from tests.spark.connector.conftest import Stream, Topics
 from tests.support.broker import BrokerProcess
 from tests.support.waiting import wait_until
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.spark
 TIMEOUT_S = 60
 
 
-def stored_offset(checkpoint: Path, batch: int) -> StreamOffset:
+def stored_offset(checkpoint: Path, batch: int) -> TopicOffsets:
     """What Spark keeps of us in its checkpoint."""
     lines = (checkpoint / "offsets" / str(batch)).read_text().splitlines()
     return parse_offset(lines[-1])
@@ -180,7 +181,7 @@ def test_the_checkpoint_names_topic_ids_and_first_offsets(topics: Topics, stream
     offset = stored_offset(stream.checkpoint, 0)
     tp = TopicPartition(topic, 0)
     known = topics.client.metadata([topic]).topic_id(topic)
-    assert (offset.first, offset.offsets) == ({tp: 2}, {tp: 10})
+    assert (offset.first, offset.ends) == ({tp: 2}, {tp: 10})
     assert offset.topic_ids == {topic: str(known)}
 
 

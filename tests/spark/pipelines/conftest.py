@@ -235,7 +235,7 @@ class Lab:
         """The offsets in the Delta log, read without Spark."""
         reader = DeltaLogReader(LocalFiles(), self.table(name), f"josefine:lab:{app}")
         tip, _ = reader.last_tip()
-        return dict(tip.ends)
+        return dict(tip.reached.ends)
 
     def history(self, name: str) -> list[Any]:
         """Newest first: (txn version, metadata) of the sink's own commits."""

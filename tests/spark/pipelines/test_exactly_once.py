@@ -225,7 +225,7 @@ def test_a_version_that_delta_skips_without_an_error_is_noticed(lab):
     chain = DeltaChain(lab.spark, lab.table("rows"), Link(pipeline="lab", sink="rows", run="r"))
     tip = chain.load()
     assert isinstance(tip, Tip)
-    stale = Commit(start=tip.ends, end=tip.ends, topic_ids=tip.topic_ids, txn_version=1)
+    stale = Commit(start=tip.reached.ends, end=tip.reached, txn_version=1)
 
     with pytest.raises(StoppedError) as stopped:
         chain.append(lab.spark.read.format("delta").load(lab.table("rows")), stale, 7)

@@ -71,9 +71,7 @@ class Rewritten:
         tip = self.chain.load()
         assert isinstance(tip, Tip)
         version = tip.txn_version + 1
-        self.commit = Commit(
-            start=tip.ends, end=tip.ends, topic_ids=tip.topic_ids, txn_version=version
-        )
+        self.commit = Commit(start=tip.reached.ends, end=tip.reached, txn_version=version)
         self.rows = lab.spark.read.format("delta").load(lab.table("rows"))
 
 

@@ -19,8 +19,8 @@ def test_the_shared_environment_is_settled_before_the_first_stream_starts(lab):
     seen: list[set[str]] = []
 
     class Watched(JosefineKind):
-        def open(self, spark, source, at, topic_ids):
-            stream = super().open(spark, source, at, topic_ids)
+        def open(self, spark, source, at):
+            stream = super().open(spark, source, at)
             seen.append(set(shared_environment(spark)))
             return stream
 

@@ -11,7 +11,8 @@ import json
 from dataclasses import dataclass, field
 from random import Random
 
-from pipelines.chain import Commit, Skip, Stop, Verdict, decide, decide_by_offset, to_json
+from josefine_spark.topic_offsets import nested
+from pipelines.chain import Commit, Skip, Stop, Verdict, decide, decide_by_offset
 from pipelines.checkpoint import CheckpointFiles
 from pipelines.delta_log import DeltaLogReader
 from pipelines.reconcile import Start, Trust, reconcile
@@ -55,8 +56,8 @@ class FakeTable:
             return  # DeltaCommand: `current >= version` skips the write without an error
         self.txn[app_id] = commit.txn_version
         self.rows.extend(rows)
-        end, ids = to_json(commit.end), dict(commit.topic_ids)
-        meta = {"josefine": 1, "start": to_json(commit.start), "end": end, "topic_ids": ids}
+        end, ids = nested(commit.end.ends), dict(commit.end.topic_ids)
+        meta = {"josefine": 1, "start": nested(commit.start), "end": end, "topic_ids": ids}
         info = {"operation": "WRITE", "userMetadata": json.dumps(meta)}
         txn = {"appId": app_id, "version": commit.txn_version}
         self._log({"commitInfo": info}, {"txn": txn})
@@ -129,11 +130,11 @@ class Run:
         number, ends, first = 0, self.at, dict(self.at)
         if planned is not None:
             replay = committed is None or committed.batch != planned.batch
-            first = dict(planned.first)
+            first = dict(planned.end.first)
             if replay:
                 before = self.checkpoint._recorded(planned.batch - 1) if planned.batch else None
-                self.batch(planned.batch, before.ends if before else self.at, planned.ends)
-            number, ends = planned.batch + 1, planned.ends
+                self.batch(planned.batch, before.end.ends if before else self.at, planned.end.ends)
+            number, ends = planned.batch + 1, planned.end.ends
         while (end := self.plan(ends)) != ends:
             for partition in end:
                 first.setdefault(partition, 0)
@@ -167,7 +168,7 @@ class Run:
             raise StoppedError(dead)
         # The rows are those that the engine really reads, not those that the offsets promise.
         # Where the start has no say the source begins at the recorded first offset.
-        records = world.records({p: start.get(p, batch.first[p]) for p in end}, end)
+        records = world.records({p: start.get(p, batch.end.first[p]) for p in end}, end)
         if isinstance(dead, Commit):
             bad = [r for r in records if world.is_bad(r) and r[2] >= dead.skip_below.get(r[:2], 0)]
             world.dead.commit("dead", dead, bad)

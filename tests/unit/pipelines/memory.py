@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-from pipelines.chain import from_json, to_json
-from pipelines.checkpoint import SourceOffsets
+from josefine_spark.topic_offsets import TopicOffsets, flat, nested
 
 
 class MemoryFiles:
@@ -33,15 +32,15 @@ class MemoryFiles:
 
 def offset_text(ends, first=None, ids=None) -> str:
     """An offset as the josefine source records it."""
-    value = {"first": to_json(first or {}), "offsets": to_json(ends)}
+    value = {"first": nested(first or {}), "offsets": nested(ends)}
     return json.dumps(value | {"topic_ids": ids or {}, "v": 1})
 
 
-def parse_offset_text(text: str) -> SourceOffsets:
+def parse_offset_text(text: str) -> TopicOffsets:
     value = json.loads(text)
-    return SourceOffsets(
-        ends=from_json(value["offsets"]),
-        first=from_json(value["first"]),
+    return TopicOffsets(
+        ends=flat(value["offsets"]),
+        first=flat(value["first"]),
         topic_ids=value["topic_ids"],
     )
 

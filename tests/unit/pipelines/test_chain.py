@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from josefine_spark.topic_offsets import TopicOffsets, flat, nested
 from pipelines.chain import (
     Batch,
     Commit,
@@ -13,19 +14,18 @@ from pipelines.chain import (
     Verdict,
     decide,
     decide_by_offset,
-    from_json,
-    to_json,
 )
 
 A, B = ("t", 0), ("t", 1)
 
 
 def tip(ends, ids=None, version=7):
-    return Tip(ends=ends, topic_ids=ids or {"t": "id1"}, txn_version=version)
+    return Tip(reached=TopicOffsets(ends=ends, topic_ids=ids or {"t": "id1"}), txn_version=version)
 
 
 def batch(start, end, first=None, ids=None):
-    return Batch(start=start, end=end, first=first or {}, topic_ids=ids or {"t": "id1"})
+    ids = ids or {"t": "id1"}
+    return Batch(start=start, end=TopicOffsets(ends=end, first=first or {}, topic_ids=ids))
 
 
 STOPS = [
@@ -51,7 +51,7 @@ def test_a_batch_that_starts_at_the_tables_end_is_committed_with_the_next_versio
     decision = decide(batch({A: 3, B: 4}, {A: 9, B: 4}), tip({A: 3, B: 4}))
 
     assert isinstance(decision, Commit)
-    assert (decision.start, decision.end) == ({A: 3, B: 4}, {A: 9, B: 4})
+    assert (decision.start, decision.end.ends) == ({A: 3, B: 4}, {A: 9, B: 4})
     assert decision.txn_version == 8
 
 
@@ -63,7 +63,7 @@ def test_the_first_commit_of_a_table_starts_the_versions_at_one():
     decision = decide(batch({}, {A: 9}, first={A: 2}), None)
 
     assert isinstance(decision, Commit)
-    assert (decision.start, decision.end, decision.txn_version) == ({A: 2}, {A: 9}, 1)
+    assert (decision.start, decision.end.ends, decision.txn_version) == ({A: 2}, {A: 9}, 1)
 
 
 def test_a_new_partition_starts_at_its_recorded_first_offset():
@@ -71,14 +71,14 @@ def test_a_new_partition_starts_at_its_recorded_first_offset():
 
     assert isinstance(decision, Commit)
     assert decision.start == {A: 3, B: 2}
-    assert decision.end == {A: 9, B: 6}
+    assert decision.end.ends == {A: 9, B: 6}
 
 
 def test_a_new_partition_without_rows_is_recorded_all_the_same():
     decision = decide(batch({A: 3}, {A: 3, B: 0}, first={A: 0, B: 0}), tip({A: 3}))
 
     assert isinstance(decision, Commit)
-    assert decision.end == {A: 3, B: 0}
+    assert decision.end.ends == {A: 3, B: 0}
 
 
 def test_a_topic_that_left_the_subscription_keeps_its_end():
@@ -87,8 +87,8 @@ def test_a_topic_that_left_the_subscription_keeps_its_end():
     decision = decide(batch({A: 3}, {A: 9}), tip({A: 3, other: 50}, {"t": "id1", "u": "id2"}))
 
     assert isinstance(decision, Commit)
-    assert decision.end == {A: 9, other: 50}
-    assert decision.topic_ids == {"t": "id1", "u": "id2"}
+    assert decision.end.ends == {A: 9, other: 50}
+    assert decision.end.topic_ids == {"t": "id1", "u": "id2"}
 
 
 def test_a_topic_that_comes_back_continues_where_the_table_left_it_or_stops():
@@ -114,7 +114,7 @@ def test_dead_letters_leave_out_what_the_table_has_instead_of_stopping():
 
     assert isinstance(decision, Commit)
     assert decision.skip_below == {A: 3, B: 8}
-    assert decision.end == {A: 9, B: 8}
+    assert decision.end.ends == {A: 9, B: 8}
 
 
 def test_dead_letters_stop_at_a_gap_and_skip_what_is_there():
@@ -127,5 +127,5 @@ def test_dead_letters_stop_at_a_gap_and_skip_what_is_there():
 def test_offsets_survive_json():
     ends = {A: 3, B: 4, ("u", 10): 0}
 
-    assert to_json(ends) == {"t": {"0": 3, "1": 4}, "u": {"10": 0}}
-    assert from_json(to_json(ends)) == ends
+    assert nested(ends) == {"t": {"0": 3, "1": 4}, "u": {"10": 0}}
+    assert flat(nested(ends)) == ends

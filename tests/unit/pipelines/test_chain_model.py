@@ -50,7 +50,7 @@ def check(world: World) -> None:
     for path, app_id in ((TABLE, "own"), (DEAD, "dead")):
         tip, _ = DeltaLogReader(world.files, path, app_id).last_tip()
         # A partition without records need not be known: it cannot be read twice.
-        assert {p: tip.ends.get(p, 0) for p in world.visible()} == world.visible()
+        assert {p: tip.reached.ends.get(p, 0) for p in world.visible()} == world.visible()
 
 
 def disturb(world: World) -> None:

@@ -33,8 +33,8 @@ def test_the_newest_planned_and_committed_batches_are_read():
     assert state is not None
     assert state.planned is not None
     assert state.committed is not None
-    assert (state.planned.batch, dict(state.planned.ends)) == (10, {A: 100})
-    assert (state.committed.batch, dict(state.committed.ends)) == (9, {A: 90})
+    assert (state.planned.batch, dict(state.planned.end.ends)) == (10, {A: 100})
+    assert (state.committed.batch, dict(state.committed.end.ends)) == (9, {A: 90})
 
 
 def test_a_committed_batch_without_offsets_is_damage():
@@ -49,7 +49,7 @@ def test_a_batch_starts_where_the_one_before_ended():
     files, _ = checkpoint({0: 10, 1: 25}, [])
 
     assert files.batch(1).start == {A: 10}
-    assert files.batch(1).end == {A: 25}
+    assert files.batch(1).end.ends == {A: 25}
 
 
 def test_batch_0_starts_at_its_recorded_first_offset():

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from josefine_spark.topic_offsets import TopicOffsets
 from pipelines.chain import Tip
 from pipelines.delta_log import DeltaLogReader, parse_entry
 from pipelines.reconcile import Unreadable
@@ -40,7 +41,8 @@ def log(*entries: list[dict] | None) -> DeltaLogReader:
 
 
 def tip(end: int, version: int) -> Tip:
-    return Tip(ends={("t", 0): end}, topic_ids={"t": "id"}, txn_version=version)
+    reached = TopicOffsets(ends={("t", 0): end}, topic_ids={"t": "id"})
+    return Tip(reached=reached, txn_version=version)
 
 
 def test_the_newest_own_commit_is_found_past_those_of_others():

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from josefine_spark.topic_offsets import TopicOffsets
 from pipelines.chain import Batch, Stop, Tip, Verdict
 from pipelines.messages import clear_reason, stopped_at_start, stopped_in_batch
 from pipelines.reconcile import Checkpoint, Recorded, Unreadable
 
 A = ("t", 0)
 STATE = Checkpoint(
-    planned=Recorded(batch=3, ends={A: 9}, topic_ids={}),
-    committed=Recorded(batch=2, ends={A: 5}, topic_ids={}),
+    planned=Recorded(batch=3, end=TopicOffsets(ends={A: 9})),
+    committed=Recorded(batch=2, end=TopicOffsets(ends={A: 5})),
 )
 
 
@@ -19,7 +20,7 @@ def at_start(verdict, tip, checkpoint=STATE, detail=""):
 
 
 def test_a_stop_at_the_start_shows_both_sides_and_both_ways_out():
-    text = at_start(Verdict.TABLE_AHEAD, Tip(ends={A: 12}, topic_ids={}, txn_version=4))
+    text = at_start(Verdict.TABLE_AHEAD, Tip(reached=TopicOffsets(ends={A: 12}), txn_version=4))
 
     assert text.splitlines() == [
         "sink `lake` stopped, nothing was written: the table has more than the checkpoint planned",
@@ -45,7 +46,7 @@ def test_an_unreadable_table_is_never_offered_as_the_side_to_trust():
 
 def test_a_stop_in_a_batch_names_partitions_and_both_maps():
     stop = Stop(verdict=Verdict.GAP, partitions=(A,))
-    batch = Batch(start={A: 5}, end={A: 9})
+    batch = Batch(start={A: 5}, end=TopicOffsets(ends={A: 9}))
 
     text = stopped_in_batch("f.yaml", "lake", "/lake", stop, 7, batch, None)
 
@@ -54,7 +55,7 @@ def test_a_stop_in_a_batch_names_partitions_and_both_maps():
 
 
 def test_a_recreated_topic_offers_to_read_the_new_one():
-    text = at_start(Verdict.TOPIC_RECREATED, Tip(ends={A: 12}, topic_ids={}, txn_version=4))
+    text = at_start(Verdict.TOPIC_RECREATED, Tip(reached=TopicOffsets(ends={A: 12}), txn_version=4))
 
     assert "keep the old topic's rows and read the new topic from its beginning" in text
     assert "--trust checkpoint" not in text

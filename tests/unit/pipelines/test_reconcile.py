@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from josefine_spark.topic_offsets import TopicOffsets
 from pipelines.chain import Stop, Tip, Verdict
 from pipelines.reconcile import Checkpoint, Recorded, Start, Trust, Unreadable, reconcile
 
@@ -11,11 +14,12 @@ A, B = ("t", 0), ("t", 1)
 
 
 def tip(ends, ids=None):
-    return Tip(ends=ends, topic_ids=ids or {"t": "id"}, txn_version=4)
+    return Tip(reached=TopicOffsets(ends=ends, topic_ids=ids or {"t": "id"}), txn_version=4)
 
 
 def recorded(batch, ends, first=None, ids=None):
-    return Recorded(batch=batch, ends=ends, topic_ids=ids or {"t": "id"}, first=first or {A: 0})
+    end = TopicOffsets(ends=ends, topic_ids=ids or {"t": "id"}, first=first or {A: 0})
+    return Recorded(batch=batch, end=end)
 
 
 def checkpoint(planned, committed=None, damaged=""):
@@ -90,7 +94,7 @@ def test_trusting_the_checkpoint_settles_an_unreadable_table_with_its_txn_versio
     outcome = reconcile(EQUAL, Unreadable(txn_version=30), Trust.CHECKPOINT)
 
     assert isinstance(outcome, Start)
-    assert outcome.tip == Tip(ends={A: 9}, topic_ids={"t": "id"}, txn_version=30)
+    assert outcome.tip == replace(tip({A: 9}), txn_version=30)
 
 
 def test_trusting_the_checkpoint_forgets_partitions_that_it_does_not_know():
