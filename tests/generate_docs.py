@@ -1,4 +1,4 @@
-"""Write the pages that come from code: COMPATIBILITY.md and docs/checklist.md.
+"""Write the pages that come from code, `PAGES`.
 
 `python -m tests.generate_docs` writes them; tests/unit/test_docs.py holds them equal.
 """
@@ -6,6 +6,7 @@
 from pathlib import Path
 
 from josefine_broker.handlers.table import APIS
+from tests import state_machines
 from tests.checklist import Row, rows
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -89,7 +90,11 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-PAGES = {"COMPATIBILITY.md": compatibility, "docs/checklist.md": checklist}
+PAGES = {
+    "COMPATIBILITY.md": compatibility,
+    "docs/checklist.md": checklist,
+    "docs/state-machines.md": state_machines.page,
+}
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from collections import deque
 from enum import Enum
 from typing import Any
 
-from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
+from josefine_broker.base.errors import CorruptData, ErrorCode, Fatal, KafkaError
 from josefine_broker.wire import apis, codec
 from josefine_broker.wire import entities as e
 
@@ -33,10 +33,10 @@ class ConnectionState(Enum):
 class Event(Enum):
     """What moves it."""
 
-    HELLO_SENT = "hello sent"
-    VERSIONS_REFUSED = "versions refused"
-    VERSIONS_KNOWN = "versions known"
-    LOST = "lost"
+    HELLO_SENT = "hello sent"  # ApiVersions went out, in the newest version not yet refused
+    VERSIONS_REFUSED = "versions refused"  # the broker does not know that version of ApiVersions
+    VERSIONS_KNOWN = "versions known"  # it said what it serves
+    LOST = "lost"  # the socket closed or failed, or what came was no answer
 
 
 TRANSITIONS: dict[tuple[ConnectionState, Event], ConnectionState] = {
@@ -118,7 +118,10 @@ class Connection:
         self._in_flight.clear()
 
     def _step(self, event: Event) -> None:
-        self.state = TRANSITIONS[self.state, event]
+        next_state = TRANSITIONS.get((self.state, event))
+        if next_state is None:
+            raise Fatal(f"connection {self.state.value}: unlisted event {event.value}")
+        self.state = next_state
 
     def _encode(self, api_key: int, version: int, request: Any, wants_response: bool) -> Buffers:
         correlation_id = self._next_id

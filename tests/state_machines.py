@@ -1,0 +1,128 @@
+"""The state machines that have a literal table, and docs/state-machines.md drawn from them.
+
+A state's meaning is the comment beside it in the code, so the page cannot say anything else.
+"""
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from josefine_broker.client import connection
+from josefine_broker.core import partition, replica_fetch
+from josefine_broker.core.leader_epochs import LeaderEpochs
+from josefine_broker.core.producers import ProducerState
+from raft import roles
+
+_MEMBER = re.compile(r"^\s+([A-Z_]+) = [^#]*(?:#\s*(.+))?$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateMachine:
+    """One table, and how the code walks it."""
+
+    title: str
+    states: type[Enum]
+    events: type[Enum]
+    transitions: Mapping[tuple[Any, Any], Any]
+    step: Callable[[Any, Any], Any]
+    """(state, event) → the next state, by the code that runs. Raises for an unlisted pair."""
+
+    @property
+    def file(self) -> str:
+        return f"{self.states.__module__.replace('.', '/')}.py"
+
+
+def _copy_step(state: Any, event: Any) -> Any:
+    copy = replica_fetch.Copy(("", 0), 0, 0, 0, 0, state=state)  # type: ignore[arg-type]
+    copy.on(event)
+    return copy.state
+
+
+def _replica_step(state: Any, event: Any) -> Any:
+    replica = partition.Partition(ProducerState(), LeaderEpochs())
+    replica.state = state
+    replica._on(event)
+    return replica.state
+
+
+def _connection_step(state: Any, event: Any) -> Any:
+    conversation = connection.Connection("a test")
+    conversation.state = state
+    conversation._step(event)
+    return conversation.state
+
+
+MACHINES = (
+    StateMachine(
+        title="Role of a Raft node",
+        states=roles.Role,
+        events=roles.RoleEvent,
+        transitions=roles.TRANSITIONS,
+        step=roles.next_role,
+    ),
+    StateMachine(
+        title="Role of a replica",
+        states=partition.ReplicaState,
+        events=partition.ReplicaEvent,
+        transitions=partition.TRANSITIONS,
+        step=_replica_step,
+    ),
+    StateMachine(
+        title="A partition in a follower's fetch session",
+        states=replica_fetch.CopyState,
+        events=replica_fetch.CopyEvent,
+        transitions=replica_fetch.TRANSITIONS,
+        step=_copy_step,
+    ),
+    StateMachine(
+        title="A client's connection",
+        states=connection.ConnectionState,
+        events=connection.Event,
+        transitions=connection.TRANSITIONS,
+        step=_connection_step,
+    ),
+)
+
+
+def page() -> str:
+    """docs/state-machines.md."""
+    lines = [
+        "# State machines",
+        "",
+        "Drawn by `./build.sh docs` from the literal tables in the code. What is not listed cannot",
+        "happen: it raises, and `tests/unit/test_state_machines.py` walks every cell.",
+    ]
+    for machine in MACHINES:
+        lines += ["", f"## {machine.title}", "", f"`{machine.file}`", "", *_diagram(machine), ""]
+        lines += ["| state | meaning |", "|---|---|", *_meanings(machine.states), ""]
+        lines += ["| event | when |", "|---|---|", *_meanings(machine.events)]
+    return "\n".join(lines) + "\n"
+
+
+def _diagram(machine: StateMachine) -> list[str]:
+    by_ends: dict[tuple[str, str], list[str]] = {}
+    for (state, event), after in machine.transitions.items():
+        by_ends.setdefault((state.name, after.name), []).append(_words(event.name))
+    first = next(iter(machine.states)).name
+    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {first}"]
+    lines += [
+        f"    {state} --> {after}: {', '.join(events)}"
+        for (state, after), events in by_ends.items()
+    ]
+    return [*lines, "```"]
+
+
+def _meanings(names: type[Enum]) -> list[str]:
+    said = {}
+    for line in inspect.getsource(names).splitlines():
+        match = _MEMBER.match(line)
+        if match:
+            said[match[1]] = match[2] or ""
+    return [f"| {_words(each.name)} | {said[each.name].replace('|', '/')} |" for each in names]
+
+
+def _words(name: str) -> str:
+    return name.lower().replace("_", " ")

@@ -1,0 +1,34 @@
+"""Every cell of every table: what is listed goes where the table says, what is not raises."""
+
+from itertools import product
+
+import pytest
+
+from josefine_broker.base.errors import Fatal
+from raft.errors import InvariantBroken
+from tests.state_machines import MACHINES, StateMachine
+
+BY_FILE = pytest.mark.parametrize("machine", MACHINES, ids=[each.file for each in MACHINES])
+
+
+@BY_FILE
+def test_a_listed_event_leads_where_the_table_says(machine: StateMachine) -> None:
+    walked = {pair: machine.step(*pair) for pair in machine.transitions}
+
+    assert walked == machine.transitions
+
+
+@BY_FILE
+def test_an_unlisted_event_raises(machine: StateMachine) -> None:
+    every = product(machine.states, machine.events)
+    for pair in [each for each in every if each not in machine.transitions]:
+        with pytest.raises((Fatal, InvariantBroken)):
+            machine.step(*pair)
+
+
+@BY_FILE
+def test_every_state_is_reached_and_every_event_leads_somewhere(machine: StateMachine) -> None:
+    reached = {*machine.transitions.values(), next(iter(machine.states))}
+
+    assert reached == set(machine.states)
+    assert {event for _, event in machine.transitions} == set(machine.events)
