@@ -121,7 +121,10 @@ class Hosting:
         self._hosted.pop(tp, None)
         self._ids.pop(tp, None)
         self._epochs_due.pop(tp, None)
-        self._manager.delete(tp)
+        try:
+            self._manager.delete(tp)
+        except OSError as error:  # nobody needs it any more: no reason to end the broker
+            log.warning("not removed before the next start", extra={"log": tp, "reason": error})
 
     def store_epochs(self, tp: TopicPartition) -> None:
         partition, partition_log = self._hosted[tp]

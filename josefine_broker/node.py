@@ -30,7 +30,7 @@ from josefine_broker.compose import (
 from josefine_broker.config import BrokerConfig, HostPort
 from josefine_broker.core.descriptors import Shares
 from josefine_broker.core.image import MetadataImage
-from josefine_broker.handlers.blocks import to_be_hosted
+from josefine_broker.handlers.blocks import retry_unopened, to_be_hosted
 from josefine_broker.handlers.context import Context, new_context
 from josefine_broker.handlers.errors import error_response
 from josefine_broker.handlers.following import hear
@@ -69,6 +69,7 @@ log = logging.getLogger(__name__)
 FLUSH_CHECK_MS = 100
 STORAGE_CHECK_MS = 200
 """A fast disk fills the reserve in about this time."""
+RETRY_UNOPENED_MS = 1_000
 IDLE_CHECKS_PER_TIMEOUT = 8
 HIGH_WATERMARK_CHECK_MS = 5_000
 CLOSE_THREADS = 8
@@ -130,8 +131,8 @@ class Node:
         await membership.enrol(register, say)
         manager.mark_running(ctx.broker_epoch)
         _say_recovered(manager, say)
-        for (topic, index), reason in ctx.unopened.items():
-            say(f"offline: {topic}-{index}: {reason}")
+        for (topic, index), unopened in ctx.unopened.items():
+            say(f"offline: {topic}-{index}: {unopened.reason}")
         await self._serve(server, bound)
         self._announce(bound, admin_bound, say)
 
@@ -289,6 +290,7 @@ class Node:
             Duty("retention", self.config.log.retention_check_interval_ms, hosting.apply_retention),
             Duty("high watermarks", HIGH_WATERMARK_CHECK_MS, hosting.checkpoint_high_watermarks),
             Duty("storage", STORAGE_CHECK_MS, lambda: look_at_storage(ctx, broker)),
+            Duty("unopened", RETRY_UNOPENED_MS, lambda: retry_unopened(ctx)),
             Duty("in-sync replicas", isr_check_ms(ctx), lambda: check_isrs(ctx)),
             Duty("producers", PRODUCER_EXPIRY_CHECK_MS, hosting.expire_producers),
             Duty("idle connections", idle_ms, self._close_idle),
@@ -311,7 +313,7 @@ class Node:
         register_cluster_metrics(self._metrics, ctx, membership, self._replicator.lag)
         if bound is None:
             return
-        checks = health_checks(ctx, membership, server, self.config.broker)
+        checks = health_checks(ctx, membership, server, self.config.broker, manager)
         admin = AdminServer(
             self._metrics,
             checks,

@@ -16,11 +16,21 @@ from josefine_broker.shell.admin_http import Check
 from josefine_broker.shell.log_manager import LogManager
 from josefine_broker.shell.metrics import Metrics, Sample
 from josefine_broker.shell.server import Server
-from josefine_broker.storage_watch import failed_logs, free_bytes, needed_bytes
+from josefine_broker.storage_watch import (
+    damaged_logs,
+    failed_logs,
+    free_bytes,
+    named,
+    needed_bytes,
+)
 
 
 def health_checks(
-    ctx: Context, membership: Membership, server: Server, config: IdentitySection
+    ctx: Context,
+    membership: Membership,
+    server: Server,
+    config: IdentitySection,
+    logs: LogManager,
 ) -> Mapping[str, Callable[[], Check]]:
     """The checks of `/health`, by name."""
     raft_host = membership.raft_host
@@ -46,19 +56,26 @@ def health_checks(
             return Check(ok=False, detail=leaving(ctx.storage_trouble))
         return Check(ok=False, detail=membership.describe_wait())
 
-    def logs() -> Check:
-        failed = failed_logs(ctx)
-        if failed:
-            return Check(ok=False, detail=failed)
-        return Check(ok=True, detail=f"{len(ctx.partitions)} partitions")
-
     return {
         "listeners": listeners,
         "metadata": metadata,
         "cluster": cluster,
-        "logs": logs,
+        "logs": lambda: check_logs(ctx, logs),
         "disk": lambda: check_disk(ctx, config),
     }
+
+
+def check_logs(ctx: Context, logs: LogManager) -> Check:
+    """Whether all are served. One that was cut is told for as long as this process lives: it is
+    served, and somebody should see it."""
+    trouble = [each for each in (failed_logs(ctx), damaged_logs(ctx)) if each]
+    cut = [tp for tp, log in logs if log.recovery_report.may_lack]
+    if cut:
+        told = f"cut at this start, records may be lost: {named(cut)}"
+        return Check(ok=not trouble, detail="; ".join([*trouble, told]))
+    if trouble:
+        return Check(ok=False, detail="; ".join(trouble))
+    return Check(ok=True, detail=f"{len(ctx.partitions)} partitions")
 
 
 def check_disk(ctx: Context, config: IdentitySection) -> Check:
@@ -82,6 +99,21 @@ def register_metrics(metrics: Metrics, ctx: Context, logs: LogManager, server: S
     metrics.gauge("parked_requests", "Requests that wait.", one(lambda: len(ctx.parked)))
     metrics.gauge("topics", "Topics of the cluster.", one(lambda: len(ctx.image.topics)))
     metrics.gauge("logs", "Open partition logs.", one(lambda: len(logs)))
+    metrics.gauge(
+        "logs_offline",
+        "Partitions here whose log cannot be opened, or is not written any more.",
+        one(lambda: _offline(ctx)),
+    )
+    metrics.counter(
+        "recovery_logs_cut",
+        "Logs that this start had to cut where confirmed records may have been.",
+        one(lambda: sum(log.recovery_report.may_lack for _, log in logs)),
+    )
+    metrics.counter(
+        "recovery_bytes_cut",
+        "Bytes that this start cut from logs, unfinished last writes among them.",
+        one(lambda: sum(log.recovery_report.bytes_cut for _, log in logs)),
+    )
     metrics.gauge(
         "log_size_bytes",
         "Size of a partition's log.",
@@ -194,6 +226,10 @@ def _under_replicated(ctx: Context) -> int:
 
 def _off(ctx: Context) -> int:
     return sum(each.leader == NO_LEADER for _, _, each in partitions_of(ctx.image))
+
+
+def _offline(ctx: Context) -> int:
+    return len(ctx.unopened) + sum(bool(each.log.failure) for each in ctx.partitions.values())
 
 
 def _counter(ctx: Context, name: str) -> Callable[[], float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 from josefine_broker.config import IdentitySection
@@ -11,6 +12,7 @@ from josefine_broker.handlers.context import Context
 
 log = logging.getLogger(__name__)
 
+NAMED_MAX = 10
 ENOUGH_AGAIN = 1.25
 """Times the reserve must be free before records are taken again: no flapping at the edge."""
 
@@ -39,9 +41,23 @@ def needed_bytes(ctx: Context, config: IdentitySection) -> int:
 
 
 def failed_logs(ctx: Context) -> str:
-    """The partitions here whose log cannot be opened or written, as a sentence; empty: none."""
-    failed = [f"{topic}-{index}" for topic, index in ctx.unopened]
-    failed += [
-        f"{topic}-{index}" for (topic, index), each in ctx.partitions.items() if each.log.failure
-    ]
-    return f"storage failed: {', '.join(failed[:10])}" if failed else ""
+    """The partitions here that the disk does not let be opened or written, as a sentence; empty:
+    none. It takes the others' logs next, so their leaderships go, too."""
+    failed = [tp for tp, unopened in ctx.unopened.items() if not unopened.is_damaged]
+    failed += [tp for tp, each in ctx.partitions.items() if each.log.failure]
+    return f"storage failed: {named(failed)}" if failed else ""
+
+
+def damaged_logs(ctx: Context) -> str:
+    """The partitions here whose log is not what was written. The others are served."""
+    damaged = {tp: each.reason for tp, each in ctx.unopened.items() if each.is_damaged}
+    if not damaged:
+        return ""
+    return f"offline, for the log is damaged: {named(damaged)}; {next(iter(damaged.values()))}"
+
+
+def named(tps: Collection[tuple[str, int]]) -> str:
+    """Partitions in a sentence."""
+    names = ", ".join(f"{topic}-{index}" for topic, index in list(tps)[:NAMED_MAX])
+    more = len(tps) - NAMED_MAX
+    return f"{names} and {more} more" if more > 0 else names

@@ -4,9 +4,10 @@ Rules: called for every committed block, in order, on every broker; the image an
 partitions follow before anybody who waits for the change is answered. Nothing is hosted before the
 image knows this incarnation of the broker: an image still being replayed may name topics that are
 deleted further on, or a leader that is none any more. A payload that this broker does not
-understand is Fatal: to skip it would be to fork the image. A log that cannot be opened (a full
-disk, damage) leaves only its partition unserved, KAFKA_STORAGE_ERROR, and the next change tries
-again. What did not change is passed over by identity: an image shares what it did not change.
+understand is Fatal: to skip it would be to fork the image. A log that cannot be opened leaves only
+its partition unserved, KAFKA_STORAGE_ERROR: for want of room it is tried again, soon and at the
+next change; a damaged one waits for a restart, for every try may read all of it.
+What did not change is passed over by identity: an image shares what it did not change.
 """
 
 from uuid import UUID
@@ -18,7 +19,7 @@ from josefine_broker.core.change_codec import decode_change
 from josefine_broker.core.changes import AllocateProducerIds, At
 from josefine_broker.core.image import OFFSETS_TOPIC, MetadataImage, TopicEntry
 from josefine_broker.core.topic_config import TopicSettings, resolve
-from josefine_broker.handlers.context import Context, HostedPartition
+from josefine_broker.handlers.context import Context, HostedPartition, Unopened
 from josefine_broker.handlers.groups import forget_missing_topics, load_groups, unload_groups
 from josefine_broker.handlers.replication import brokers_changed, take_role, wake_all
 from josefine_broker.handlers.topics import BROKERS_KEY, note_fenced
@@ -64,7 +65,7 @@ def reconcile(ctx: Context) -> None:
         return
     previous, ctx.reconciled_image = ctx.reconciled_image, image
     before = {} if previous is None else previous.topics
-    retried = {topic for topic, _ in ctx.unopened}
+    retried = {tp[0] for tp, unopened in ctx.unopened.items() if not unopened.is_damaged}
     changed: list[TopicPartition] = []
     """Partitions whose waiters must look again: once all is as the image says."""
     for name, topic in image.topics.items():
@@ -87,6 +88,12 @@ def reconcile(ctx: Context) -> None:
         forget_missing_topics(ctx)
     if previous is None:
         ctx.logs.remove_strays({*ctx.partitions, *ctx.unopened})
+
+
+def retry_unopened(ctx: Context) -> None:
+    """Periodic: what could not be opened may be now, with no change of the image to wait for."""
+    if not ctx.disk_full and any(not each.is_damaged for each in ctx.unopened.values()):
+        reconcile(ctx)
 
 
 def to_be_hosted(ctx: Context) -> list[tuple[TopicPartition, UUID, TopicSettings]]:
@@ -114,12 +121,14 @@ def _host_topic(
         if ctx.broker_id not in entry.replicas:
             _close_partition(ctx, tp, changed)
             continue
+        if tp in ctx.unopened and ctx.unopened[tp].is_damaged:
+            continue
         if settings is None:
             settings = resolve(topic.config, ctx.settings.topic_defaults)
         try:
             hosted = _open(ctx, tp, topic, settings)
         except (OSError, CorruptData) as error:
-            ctx.unopened[tp] = str(error)
+            ctx.unopened[tp] = Unopened(str(error), isinstance(error, CorruptData))
             continue
         ctx.unopened.pop(tp, None)
         hosted.partition.min_insync_replicas = settings.min_insync_replicas

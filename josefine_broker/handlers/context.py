@@ -180,6 +180,15 @@ class HostedPartition:
     settings: TopicSettings
 
 
+class Unopened(NamedTuple):
+    """A partition of this broker whose log could not be opened."""
+
+    reason: str
+    is_damaged: bool
+    """The log is not what was written: only a person can mend it. Else the disk, or the system,
+    would not let it be opened now."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings:
     """Configuration as far as handlers need it; the defaults are Kafka's but for the offsets topic,
@@ -250,8 +259,7 @@ class Context:
     forward: ForwardPort | None = None
     """None: this broker reaches no other."""
     partitions: dict[tuple[str, int], HostedPartition] = field(default_factory=dict)
-    unopened: dict[tuple[str, int], str] = field(default_factory=dict)
-    """Partitions of this broker whose log could not be opened, and why."""
+    unopened: dict[tuple[str, int], Unopened] = field(default_factory=dict)
     early_refusals: EarlyRefusals = field(default_factory=EarlyRefusals)
     parked: ParkedRequests = field(default_factory=ParkedRequests)
     groups: GroupOffsets = field(default_factory=GroupOffsets)
@@ -279,7 +287,7 @@ class Context:
         if hosted is not None:
             return hosted
         if (topic, index) in self.unopened:
-            raise KafkaError(ErrorCode.kafka_storage_error, self.unopened[topic, index])
+            raise KafkaError(ErrorCode.kafka_storage_error, self.unopened[topic, index].reason)
         if self.image.partition(topic, index) is not None:
             raise KafkaError(ErrorCode.not_leader_or_follower, "another broker hosts it")
         raise KafkaError(ErrorCode.unknown_topic_or_partition, f"no partition {topic}-{index}")

@@ -350,17 +350,18 @@ class LogManager:
     def remove_strays(self, keep: Collection[TopicPartition]) -> int:
         """Remove what is on disk of partitions that this broker does not host any more; how many.
 
-        Only directories that say what they are; a damaged one is left to a person.
+        Only directories that say what they are; a damaged one is left to a person, and one that
+        the disk does not let go to the next start.
         """
         removed = 0
         for name in self._files.list(""):
             try:
                 found = None if name.startswith("~") else self._identity(name)
-            except CorruptData:
+                if found is not None and found.topic_partition not in keep:
+                    self.delete(found.topic_partition)
+                    removed += 1
+            except (CorruptData, OSError):
                 continue
-            if found is not None and found.topic_partition not in keep:
-                self.delete(found.topic_partition)
-                removed += 1
         return removed
 
     def flush_due(self, now_ms: int) -> int:

@@ -48,6 +48,11 @@ class RecoveryReport:
     """As the files alone tell; the high watermark and the machine's boot may say more."""
 
     @property
+    def may_lack(self) -> bool:
+        """Whether this recovery found the log shorter than what may have been confirmed."""
+        return self.completeness is not Completeness.COMPLETE
+
+    @property
     def line(self) -> str | None:
         if not (self.bytes_cut or self.segments_removed or self.segments_scanned):
             return None

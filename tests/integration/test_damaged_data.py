@@ -51,12 +51,15 @@ def test_damaged_metadata_stops_the_start_and_a_damaged_log_only_its_partition(
 
     shutil.rmtree(broker.data_dir)
     shutil.copytree(whole, broker.data_dir)
-    (broker.data_dir / "orders-0" / "partition.json").write_text("{")
+    (broker.data_dir / "orders-0" / "00000000000000000000.log").unlink()
     broker.start()
     status, body = broker.get("/health")
     assert status == 503
     check = json.loads(body)["checks"]["logs"]
-    assert check == {"ok": False, "detail": "storage failed: orders-0"}
+    assert not check["ok"]
+    assert check["detail"].startswith("offline, for the log is damaged: orders-0; ")
+    assert "had been synced from 0 to 1: restore the file" in check["detail"]
+    produced(broker, "other")
     assert broker.stop() == 0
 
     shutil.rmtree(broker.data_dir)

@@ -10,7 +10,7 @@ zeros, or is garbage, and the size is anything between the synced and the writte
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 SECTOR_BYTES = 512
@@ -108,6 +108,10 @@ class MemoryFiles:
         """Made since their parents were synced: a power cut may take them whole."""
         self.space_bytes: int | None = None
         self.failing_sync = False
+        self.fails_to_open = ""
+        """Files below it cannot be opened."""
+        self.fails_to_rename = False
+        self.on_open: Callable[[str], None] = lambda path: None
         self.syncs = 0
 
     def power_loss(self, rng: Random) -> MemoryFiles:
@@ -134,6 +138,9 @@ class MemoryFiles:
         return max(0, self.space_bytes - sum(len(inode.data) for inode in self.names.values()))
 
     def open(self, path: str, *, create: bool = False) -> MemoryFile:
+        self.on_open(path)
+        if self.fails_to_open and path.startswith(self.fails_to_open):
+            raise OSError(errno.EIO, f"{path} cannot be opened")
         inode = self.names.get(path)
         if inode is None:
             if not create:
@@ -153,6 +160,8 @@ class MemoryFiles:
             self.new_directories.add(directory)
 
     def rename(self, old: str, new: str, *, durable: bool = True) -> None:
+        if self.fails_to_rename:
+            raise OSError(errno.ENOSPC, f"{old} cannot be renamed")
         moved = [path for path in self.names if path == old or path.startswith(f"{old}/")]
         if not moved:
             raise FileNotFoundError(errno.ENOENT, old)

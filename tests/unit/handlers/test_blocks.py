@@ -17,7 +17,7 @@ from josefine_broker.core.changes import (
 )
 from josefine_broker.core.group_offsets import CommittedOffset
 from josefine_broker.core.image import OFFSETS_TOPIC
-from josefine_broker.handlers.blocks import reconcile, to_be_hosted
+from josefine_broker.handlers.blocks import reconcile, retry_unopened, to_be_hosted
 from josefine_broker.handlers.groups import coordinator_of, forget_missing_topics, store_offsets
 from tests.unit.handlers.world import ELSEWHERE, TERM, World, batch_of, values_in
 
@@ -105,7 +105,7 @@ def damaged() -> World:
     return world
 
 
-def test_log_that_cannot_be_opened_leaves_its_partition_unserved_until_it_can() -> None:
+def test_damaged_log_leaves_its_partition_unserved_until_a_restart_finds_it_mended() -> None:
     world = damaged()
 
     world.raft.propose(encode_change(ORDERS, ELSEWHERE), 0)
@@ -113,9 +113,45 @@ def test_log_that_cannot_be_opened_leaves_its_partition_unserved_until_it_can() 
     assert world.fetch(0).error_code == ErrorCode.kafka_storage_error
     world.files.remove(IDENTITY)
     world.create("another")
+    assert world.produce().error_code == ErrorCode.kafka_storage_error
+    assert world.produce(topic="another").error_code == 0
 
-    assert world.produce().error_code == 0
-    assert world.ctx.unopened == {}
+    again = World(world.settings, files=world.files, history=world.raft.committed)
+
+    assert again.produce().error_code == 0
+    assert again.ctx.unopened == {}
+
+
+def test_damaged_log_is_not_read_again_at_every_change() -> None:
+    world = damaged()
+    world.raft.propose(encode_change(ORDERS, ELSEWHERE), 0)
+    opened: list[str] = []
+    world.files.on_open = opened.append
+
+    world.create("another")
+    retry_unopened(world.ctx)
+
+    assert [path for path in opened if path.startswith("orders-0")] == []
+
+
+def test_log_that_the_disk_would_not_open_is_opened_without_a_change_of_the_image() -> None:
+    world = World()
+    world.create()
+    world.produce()
+    world.hosting.close(1)
+    world.files.fails_to_open = "orders-0"
+    again = World(world.settings, files=world.files, history=world.raft.committed)
+    assert again.produce().error_code == ErrorCode.kafka_storage_error
+    world.files.fails_to_open = ""
+    again.ctx.disk_full = True
+    retry_unopened(again.ctx)
+    assert again.produce().error_code == ErrorCode.kafka_storage_error
+    again.ctx.disk_full = False
+
+    retry_unopened(again.ctx)
+
+    assert again.produce().error_code == 0
+    assert again.ctx.unopened == {}
 
 
 def test_topic_can_be_made_on_a_full_disk_and_takes_records_when_there_is_room() -> None:
@@ -128,6 +164,25 @@ def test_topic_can_be_made_on_a_full_disk_and_takes_records_when_there_is_room()
     world.files.space_bytes = None
 
     assert world.produce().error_code == 0
+
+
+def test_log_that_the_disk_does_not_let_go_ends_nothing() -> None:
+    world = World()
+    world.raft.propose(encode_change(ORDERS, ELSEWHERE), 0)
+    world.create("another")
+    world.produce()
+    world.files.fails_to_rename = True
+
+    world.raft.propose(encode_change(DELETED, ELSEWHERE), 0)
+
+    assert world.produce().error_code == ErrorCode.unknown_topic_or_partition
+    assert world.produce(topic="another").error_code == 0
+    assert World(world.settings, files=world.files, history=world.raft.committed).produce(
+        topic="another"
+    )
+    world.files.fails_to_rename = False
+    again = World(world.settings, files=world.files, history=world.raft.committed)
+    assert not [name for name in again.files.names if name.startswith("orders-0/")]
 
 
 def test_unopened_partition_of_a_deleted_topic_is_forgotten() -> None:

@@ -113,7 +113,8 @@ class World:
         self.clock = ManualClock()
         self.raft = QueueRaft()
         self.raft.world = self
-        self.hosting = Hosting(LogManager(self.files), self.clock)
+        self.manager = LogManager(self.files)
+        self.hosting = Hosting(self.manager, self.clock)
         self.ctx: Context = new_context(
             broker_id=1,
             image=MetadataImage(cluster_id="test-cluster"),

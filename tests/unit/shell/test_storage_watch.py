@@ -9,6 +9,7 @@ import pytest
 from josefine_broker import observe, storage_watch
 from josefine_broker.base.errors import KafkaError
 from josefine_broker.config import IdentitySection
+from josefine_broker.shell.metrics import Metrics
 from tests.unit.handlers.world import World
 
 GIB = 2**30
@@ -62,3 +63,50 @@ def test_failed_log_is_trouble_with_a_name(tmp_path: Path) -> None:
     storage_watch.look_at_storage(world.ctx, reserve(1, tmp_path))
 
     assert world.ctx.storage_trouble == "storage failed: orders-0"
+
+
+def test_damaged_log_is_told_and_no_reason_to_hand_over_the_others(tmp_path: Path) -> None:
+    """It would take a broker out of the cluster for good, whose disk is well."""
+    world = World()
+    world.create()
+    world.create("another")
+    world.produce()
+    world.produce(topic="another")
+    world.hosting.close(1)
+    world.files.remove("orders-0/00000000000000000000.log")
+
+    again = World(world.settings, files=world.files, history=world.raft.committed)
+    storage_watch.look_at_storage(again.ctx, reserve(1, tmp_path))
+
+    assert again.produce(topic="another").error_code == 0
+    assert again.ctx.storage_trouble == ""
+    check = observe.check_logs(again.ctx, again.manager)
+    assert not check.ok
+    assert "offline, for the log is damaged: orders-0; " in check.detail
+    assert "had been synced from 0 to 1: restore the file" in check.detail
+
+
+def test_log_that_was_cut_is_told_while_the_process_lives() -> None:
+    world = World()
+    world.create()
+    world.create("another")
+    for _ in range(3):
+        world.produce()
+        world.produce(topic="another")
+    data = world.files.names["orders-0/00000000000000000000.log"].data
+    data[len(data) // 2] ^= 1
+    torn = world.files.names["another-0/00000000000000000000.log"].data
+    del torn[-1:]
+
+    again = World(world.settings, files=world.files, history=world.raft.committed)
+
+    check = observe.check_logs(again.ctx, again.manager)
+    assert check.ok
+    assert check.detail == "cut at this start, records may be lost: orders-0"
+    metrics = Metrics()
+    observe.register_metrics(metrics, again.ctx, again.manager, None)  # type: ignore[arg-type]
+    values = {name: source for name, (_, _, source) in metrics._read.items()}
+    assert list(values["recovery_logs_cut"]()) == [({}, 1)]
+    ((_, cut_bytes),) = values["recovery_bytes_cut"]()
+    assert cut_bytes > len(data)
+    assert list(values["logs_offline"]()) == [({}, 0)]
