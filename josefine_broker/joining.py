@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from josefine_broker.core.apply import apply
 from josefine_broker.core.change_codec import decode_change, encode_change
 from josefine_broker.core.changes import At, Origin, RegisterBroker
 from josefine_broker.core.door import why_not_payload
-from josefine_broker.core.image import MetadataImage
+from josefine_broker.core.image import BrokerEntry, MetadataImage
 from josefine_broker.shell.lasting import Lasting
 from josefine_broker.shell.raft_connection import PeerError
 from josefine_broker.shell.raft_frames import Frame, FrameError, Kind, encode_body
@@ -203,7 +203,8 @@ def propose_for(
         answer(encode_body({"refused": "a broker proposes its own registration and nothing else"}))
         return
     if change.broker_id in status.members.voters:
-        answer(encode_body({"refused": forgotten(change.broker_id)}))
+        way = way_back(change.broker_id, image().brokers.get(status.node_id), ())
+        answer(encode_body({"refused": f"{forgotten(change.broker_id)}{way}"}))
         return
     if change.broker_id in status.members.learners:  # it was here before, and lost what it had
         raft_host.forget_progress(change.broker_id)
@@ -216,10 +217,20 @@ def propose_for(
 
 
 def forgotten(broker_id: int) -> str:
-    """Why a voter without its data is not taken."""
+    """Why a voter without its data is not taken; `way_back` follows."""
+    return f"broker {broker_id} votes in this cluster, but came with an empty data directory"
+
+
+def way_back(broker_id: int, told_by: BrokerEntry | None, missing: Collection[int]) -> str:
+    """What to do about it, said by a broker that knows which other voters are missing: without a
+    majority of them nothing can be decided."""
+    first = f"start broker {', '.join(map(str, sorted(missing)))} first; then " if missing else ""
+    where = ""
+    if told_by is not None and told_by.endpoints:
+        where = f" -b {HostPort(told_by.endpoints[0].host, told_by.endpoints[0].port)}"
     return (
-        f"broker {broker_id} votes in this cluster, but came with an empty data directory: "
-        "start it with its own data, or remove it from the cluster first"
+        f": start it with its own data; if they are lost, {first}"
+        f"'josefine cluster remove {broker_id} --data-lost{where}', and start it again"
     )
 
 

@@ -35,7 +35,7 @@ from josefine_broker.handlers.blocks import apply_block, replace_image
 from josefine_broker.handlers.context import Context
 from josefine_broker.handlers.controlling import Controlling
 from josefine_broker.handlers.enrolling import DismissedError, Enrolment, Place
-from josefine_broker.joining import PROPOSE_TIMEOUT_MS, Joining, forgotten, propose_for
+from josefine_broker.joining import PROPOSE_TIMEOUT_MS, Joining, propose_for
 from josefine_broker.peers import Peers
 from josefine_broker.quorum import Quorum
 from josefine_broker.shell.alarm import Alarm
@@ -372,7 +372,16 @@ class Membership:
             peer,
             elsewhere=self.transport.address_of(peer.node_id),
             voters=self.raft_host.status().members.voters,
+            missing=self._missing_voters(peer.node_id),
         )
+
+    def _missing_voters(self, lost: int) -> list[int]:
+        """Without a controller: the other voters that are not there."""
+        status = self.raft_host.status()
+        if status.leader is not None:
+            return []
+        others = status.members.voters - {lost, status.node_id}
+        return [each for each in others if not self.transport.is_connected(each)]
 
     def _peer_gone(self) -> None:
         for peer in self.transport.gone():
@@ -380,8 +389,9 @@ class Membership:
         self._step()
 
     def _refused(self, _peer: int, reason: str) -> None:
-        if self.peers.must_stop(reason):
-            self._hooks.on_failed(DismissedError(forgotten(self._ctx.broker_id)))
+        sentence = self.peers.must_stop(reason)
+        if sentence:
+            self._hooks.on_failed(DismissedError(sentence))
 
     def _take_message(self, peer: Hello, frame: Frame, _reply: Reply) -> None:
         def why_not(sender: int, payload: bytes | None) -> str | None:

@@ -23,6 +23,7 @@ from pathlib import Path
 from josefine_broker.compose import (
     broker_settings,
     connection_limits,
+    initial_voters,
     named_but_loopback,
     registration,
     routes,
@@ -110,6 +111,8 @@ class Node:
         remove_addresses(directory)
         self._identity = claim(directory, self.config.broker.id)
         check_metadata(directory, self._identity)
+        if not self._identity.cluster_id and initial_voters(self.config) == [self.config.broker.id]:
+            say(f"{directory} holds nothing yet: a new cluster begins there")
         bound = [self._bind(*listener) for listener in self.config.broker.listeners]
         raft_bound = self._bind("raft", *self.config.raft.listener)
         for warning in named_but_loopback((*bound, raft_bound), self.config):

@@ -17,7 +17,7 @@ from josefine_broker.config import BrokerConfig, HostPort
 from josefine_broker.core.changes import RegisterBroker
 from josefine_broker.core.door import Roster, Speech, Standing, vouched_by, why_not
 from josefine_broker.handlers.context import Context
-from josefine_broker.joining import Discovered, forgotten
+from josefine_broker.joining import Discovered, forgotten, way_back
 from josefine_broker.shell.address_book import BOOK_FILE, AddressBook
 from josefine_broker.shell.raft_frames import MEMBERS_MAX, FrameError, Hello
 
@@ -84,22 +84,27 @@ class Peers:
         if reason is not None:
             raise FrameError(reason)
 
-    def why_not(self, peer: Hello, *, elsewhere: str, voters: Collection[int]) -> str | None:
+    def why_not(
+        self, peer: Hello, *, elsewhere: str, voters: Collection[int], missing: Collection[int] = ()
+    ) -> str | None:
         """Why this peer is not taken, beyond what the greeting itself shows; None: it is.
 
-        `elsewhere` is the address of an open connection under its id, if there is one.
+        `elsewhere` is the address of an open connection under its id, if there is one; `missing`
+        are the voters that must come before anything can be decided.
         """
         if elsewhere and elsewhere != peer.address:
             return f"broker {peer.node_id} is connected already, from {elsewhere}"
         known = self._ctx.image.brokers.get(peer.node_id)
         is_voter = self.cluster_id and peer.node_id in voters
         if known is not None and is_voter and not peer.cluster_id:
-            return forgotten(peer.node_id)
+            own = self._ctx.image.brokers.get(self._ctx.broker_id)
+            return forgotten(peer.node_id) + way_back(peer.node_id, own, missing)
         return None
 
-    def must_stop(self, refusal: str) -> bool:
-        """Was this broker refused as one that lost its data?"""
-        return not self.cluster_id and forgotten(self._ctx.broker_id) in refusal
+    def must_stop(self, refusal: str) -> str:
+        """The sentence, where this broker was refused as one that lost its data; else empty."""
+        at = refusal.find(forgotten(self._ctx.broker_id))
+        return "" if self.cluster_id or at < 0 else refusal[at:]
 
     def discovered(self, leader: int | None) -> Discovered:
         """What a broker is told that looks for the cluster."""

@@ -106,8 +106,12 @@ class Quorum:
             if id_ in status.members.learners and each.match is not None and each.match >= least
         )
 
-    def change_members(self, change: MemberChange) -> None:
-        """Begin this step; what Raft refuses now is asked for again."""
+    def remove_voter(self, broker_id: int) -> bool:
+        """`handlers.context.QuorumPort`."""
+        return self.change_members(MemberChange(step=MemberStep.REMOVE, broker_id=broker_id))
+
+    def change_members(self, change: MemberChange) -> bool:
+        """Begin this step; False: Raft refuses now, and is to be asked again."""
         members = self._host.status().members
         node = NodeId(change.broker_id)
         voters, learners = set(members.voters), set(members.learners)
@@ -125,8 +129,9 @@ class Quorum:
         try:
             self._host.change_members(wanted, deadline_ms)
         except Refused:
-            return  # an earlier change is not committed yet: it is asked for again
+            return False  # an earlier change is not committed yet
         log.info("raft members change", extra={"step": change.step.value, "broker": node})
+        return True
 
     def hand_over(self, live: Collection[int]) -> None:
         """Let the best of the other voters lead, one of `live` if there is one."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -24,6 +25,7 @@ from typing import Any
 
 from josefine_cli.cluster_view import ask
 from josefine_cli.errors import UsageError, UserError
+from josefine_cli.output import note
 from josefine_cli.waiting import waits
 
 DEFAULT_DIRECTORY = Path("data/cluster")
@@ -165,6 +167,9 @@ class LocalCluster:
     def home(self, id_: int) -> Path:
         return self.directory / f"broker-{id_}"
 
+    def _data(self, id_: int) -> Path:
+        return self.home(id_) / "data"
+
     # -- making
 
     def add(self, count: int, port: int | None, *, fast: bool, replication: int) -> None:
@@ -213,7 +218,7 @@ class LocalCluster:
         config: dict[str, dict[str, Any]] = {
             "broker": {
                 "id": id_,
-                "data_dir": str((home / "data").absolute()),
+                "data_dir": str(self._data(id_).absolute()),
                 "listeners": [f"PLAINTEXT://{broker.address}"],
             },
             "raft": {"listener": f"{HOST}:{broker.raft_port}", **raft, **timings["raft"]},
@@ -269,8 +274,9 @@ class LocalCluster:
     def start(self, ids: Sequence[int], *, keep: bool = False) -> None:
         """Start these and wait until each serves. When one fails, what was started is stopped, or
         (`keep`) goes on."""
+        lost = [id_ for id_ in ids if self.brokers[id_].pid and not self._data(id_).exists()]
         began = {id_: self._spawn(id_) for id_ in ids}
-        failures: list[str] = []
+        failures: list[tuple[int, str]] = []
         try:
             deadline = time.monotonic() + START_TIMEOUT_S
             for id_ in ids:
@@ -279,7 +285,7 @@ class LocalCluster:
                 except UserError as error:
                     if not keep:
                         raise
-                    failures.append(str(error))
+                    failures.append((id_, str(error)))
         except BaseException:
             for process in began.values():
                 with contextlib.suppress(ProcessLookupError):
@@ -287,10 +293,25 @@ class LocalCluster:
                 process.wait()
             raise
         if failures:
-            raise UserError("; ".join(failures))
+            others_serve = len(failures) == 1 < len(ids)
+            told = (self._way_back(id_, words, others_serve) for id_, words in failures)
+            raise UserError("; ".join(told))
+        for id_ in lost:
+            alone = len(self.brokers) == 1
+            what = "a new cluster began" if alone else "it copies everything from the others"
+            note(f"the data of broker {id_} were gone: {what}")
+
+    def _way_back(self, id_: int, words: str, others_serve: bool) -> str:
+        """The words of a broker that lost its data, with the commands for this cluster."""
+        if others_serve:  # it was refused before they had a majority
+            words = re.sub("start broker [0-9, ]+ first; then ", "", words)
+        remove = command_for(f"remove {id_} --data-lost", self.directory)
+        restart = command_for(f"restart {id_}", self.directory)
+        order = f"'josefine cluster remove {id_} --data-lost[^']*', and start it again"
+        return re.sub(order, lambda _: f"{remove} and {restart}", words)
 
     def _spawn(self, id_: int) -> subprocess.Popen[bytes]:
-        addresses = self.home(id_) / "data" / "broker.addresses.json"
+        addresses = self._data(id_) / "broker.addresses.json"
         addresses.unlink(missing_ok=True)
         config = str(self._config(id_).absolute())
         with self.log_file(id_).open("ab") as log:
@@ -307,7 +328,7 @@ class LocalCluster:
         return process
 
     def _wait_serving(self, id_: int, process: subprocess.Popen[bytes], deadline: float) -> None:
-        addresses = self.home(id_) / "data" / "broker.addresses.json"
+        addresses = self._data(id_) / "broker.addresses.json"
         look_at = time.monotonic() + LOOK_S
         with waits(lambda: f"broker {id_} to serve: {self._waits_for(id_)}"):
             while not addresses.exists():

@@ -7,6 +7,7 @@ the exit code 1.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -107,12 +108,23 @@ def elect(
 
 def remove(
     broker: BrokerId,
+    data_lost: Annotated[
+        bool,
+        typer.Option(
+            "--data-lost",
+            help="Its data directory is lost: only its vote is taken away, so that it can start "
+            "with an empty one, under its number, and copy everything.",
+        ),
+    ] = False,
     directory: Directory = DEFAULT_DIRECTORY,
     bootstrap: Bootstrap = None,
     as_json: AsJson = False,
 ) -> None:
     """Take a broker out of the cluster for good; move its partitions away first (reassign)."""
     where = bootstrap_of(bootstrap, directory)
+    if data_lost:
+        _remove_vote(broker, where, directory if bootstrap is None else None, as_json)
+        return
     with connect(where) as client:
         try:
             client.remove_broker(broker)
@@ -128,6 +140,18 @@ def remove(
         print_json({"removed": broker})
     else:
         print(f"removed broker {broker}; its process has nothing to do here any more")
+
+
+def _remove_vote(broker: int, where: str, directory: Path | None, as_json: bool) -> None:
+    with connect(where) as client:
+        client.remove_voter(broker)
+    if as_json:
+        print_json({"may_begin_anew": broker})
+        return
+    local = directory is not None and local_cluster(directory) is not None
+    starts = command_for(f"restart {broker}", directory or DEFAULT_DIRECTORY)
+    how = f"{starts} starts it" if local else "start it"
+    print(f"broker {broker} votes no more and may begin with an empty directory: {how}")
 
 
 def _with_topics(error: KafkaError, client: BlockingClient, broker: int, hint: str) -> KafkaError:

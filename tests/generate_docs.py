@@ -25,8 +25,9 @@ NOT_SERVED: dict[str, str] = {
     "SaslHandshake, SaslAuthenticate, ACL APIs": "security is a later issue; listen on loopback",
     "UpdateFeatures v0": "it cannot say which downgrades are meant; no client sends it any more",
     "AlterReplicaLogDirs": "a broker has one log directory",
-    "AddRaftVoter, RemoveRaftVoter": (
-        "the controller makes registered brokers voters by itself; UnregisterBroker removes one"
+    "AddRaftVoter": (
+        "the controller makes registered brokers voters by itself; RemoveRaftVoter is for one that "
+        "lost its data, and UnregisterBroker removes a broker"
     ),
     "ConsumerGroupHeartbeat, Share* and Streams* APIs": "later than the classic group protocol",
     "GetTelemetrySubscriptions, PushTelemetry": "clients work without; metrics are at /metrics",

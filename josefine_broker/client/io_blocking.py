@@ -286,6 +286,10 @@ class BlockingClient:
     def remove_broker(self, broker_id: int, *, timeout_ms: int | None = None) -> None:
         self._run(lambda t, d: replicas.remove_broker(self._session, broker_id, t, d), timeout_ms)
 
+    def remove_voter(self, broker_id: int, *, timeout_ms: int | None = None) -> None:
+        """Of a broker whose data are lost: it may come back as an observer then."""
+        self._run(lambda t, d: replicas.remove_voter(self._session, broker_id, t, d), timeout_ms)
+
     def _run(self, operation: Callable[[int, int], Operation[T]], timeout_ms: int | None) -> T:
         if timeout_ms is None:
             timeout_ms = self._session.policy.request_timeout_ms

@@ -153,3 +153,23 @@ def remove_broker(
     attempts = session.start(now_ms, deadline_ms, "remove broker")
     call = Call(node=ANY_BROKER, api_key=apis.UNREGISTER_BROKER, request=request)
     yield from ask_until(attempts, call, _whole)
+
+
+def remove_voter(
+    session: Session, broker_id: int, now_ms: int, deadline_ms: int
+) -> Operation[None]:
+    """Take the vote of a broker away whose data are lost (KIP-853), and wait until it is gone."""
+    request = e.remove_raft_voter.RemoveRaftVoterRequest(voter_id=broker_id)
+    attempts = session.start(now_ms, deadline_ms, "remove voter")
+    call = Call(node=CONTROLLER, api_key=apis.REMOVE_RAFT_VOTER, request=request)
+    has_begun = False
+    while True:
+        yield from refresh(session, attempts, ())
+        response, now_ms = yield from ask(attempts, call)
+        error = _whole(response)
+        if error is None:
+            has_begun = True
+            error = KafkaError(ErrorCode.request_timed_out, "the other voters have not agreed yet")
+        elif error.code is ErrorCode.voter_not_found and has_begun:
+            return
+        yield attempts.after(error, now_ms)

@@ -51,3 +51,21 @@ def next_member_change(
     if len(ready) >= needed and room >= needed:
         return MemberChange(step=MemberStep.PROMOTE, broker_id=ready[0])
     return None
+
+
+def why_not_removed(image: MetadataImage, voters: Collection[int], broker_id: int) -> str:
+    """Why the vote of this broker, which lost its data, cannot be taken away now; empty: it can.
+
+    The others must be able to decide without it, for the change is a block that they commit.
+    """
+    live = image.live_brokers()
+    if broker_id in live:
+        return f"broker {broker_id} serves, so it has its data: stop it first if they are lost"
+    rest = sorted({*voters} - {broker_id})
+    if not rest:
+        return f"broker {broker_id} is the only voter: nobody can decide without it"
+    there = [each for each in rest if each in live]
+    if 2 * len(there) <= len(rest):
+        away = ", ".join(str(each) for each in rest if each not in live)
+        return f"a majority of the voters that stay must be there: start broker {away} first"
+    return ""

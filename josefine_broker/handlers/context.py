@@ -144,6 +144,10 @@ class QuorumPort(Protocol):
 
     def describe(self) -> QuorumView: ...
 
+    def remove_voter(self, broker_id: int) -> bool:
+        """Begin to take a vote away, as the leader; False: not now."""
+        ...
+
 
 class ForwardPort(Protocol):
     """Asks another broker what a client asked here."""

@@ -23,7 +23,7 @@ DECISION_TIMEOUT_MS = 5_000
 """A decision that is not committed by then is made anew. It cannot take effect twice: the epochs
 that it names fit once."""
 
-ChangeMembers = Callable[[MemberChange], None]
+ChangeMembers = Callable[[MemberChange], object]
 """Begin a change of Raft's members; a refusal is no news, it is asked for again."""
 
 

@@ -33,6 +33,7 @@ from josefine_broker.handlers import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    remove_raft_voter,
     unregister_broker,
     update_features,
 )
@@ -116,6 +117,7 @@ _CLIENT_APIS = (
         describe_topic_partitions.handle,
         describe_topic_partitions.refuse,
     ),
+    Api(81, "RemoveRaftVoter", 0, 0, remove_raft_voter.handle, remove_raft_voter.refuse),
 )
 
 API_VERSIONS = ApiVersionsHandler(

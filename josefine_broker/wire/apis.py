@@ -43,6 +43,7 @@ UPDATE_FEATURES = 57
 DESCRIBE_CLUSTER = 60
 UNREGISTER_BROKER = 64
 DESCRIBE_TOPIC_PARTITIONS = 75
+REMOVE_RAFT_VOTER = 81
 
 _SPECS = (
     # Record formats v0 and v1, which 0 to 2 are for, are refused by the broker (KIP-724).
@@ -75,6 +76,7 @@ _SPECS = (
     ApiSpec(DESCRIBE_CLUSTER, "DescribeCluster", 0, 2),
     ApiSpec(UNREGISTER_BROKER, "UnregisterBroker", 0, 0),
     ApiSpec(DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", 0, 0),
+    ApiSpec(REMOVE_RAFT_VOTER, "RemoveRaftVoter", 0, 0),
 )
 
 APIS: dict[int, ApiSpec] = {spec.key: spec for spec in _SPECS}
@@ -109,6 +111,7 @@ FLEXIBLE_SINCE: dict[int, int] = {
     DESCRIBE_CLUSTER: 0,
     UNREGISTER_BROKER: 0,
     DESCRIBE_TOPIC_PARTITIONS: 0,
+    REMOVE_RAFT_VOTER: 0,
 }
 
 

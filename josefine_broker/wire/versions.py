@@ -104,6 +104,10 @@ SHAPES: dict[int, tuple[type, type]] = {
         e.describe_topic_partitions.DescribeTopicPartitionsRequest,
         e.describe_topic_partitions.DescribeTopicPartitionsResponse,
     ),
+    apis.REMOVE_RAFT_VOTER: (
+        e.remove_raft_voter.RemoveRaftVoterRequest,
+        e.remove_raft_voter.RemoveRaftVoterResponse,
+    ),
 }
 
 

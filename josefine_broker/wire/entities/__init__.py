@@ -34,6 +34,7 @@ from josefine_broker.wire.entities import (
     offset_commit,
     offset_fetch,
     offset_for_leader_epoch,
+    remove_raft_voter,
     unregister_broker,
     update_features,
 )
@@ -62,6 +63,7 @@ __all__ = [
     "offset_commit",
     "offset_fetch",
     "offset_for_leader_epoch",
+    "remove_raft_voter",
     "unregister_broker",
     "update_features",
 ]

@@ -6,6 +6,9 @@ The tests share one local cluster and leave it whole; whoever grows or shrinks o
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,6 +92,31 @@ def test_status_fails_and_says_why_while_a_broker_is_gone(local: Local) -> None:
     assert done.code == 1
     assert f"problem: broker {lost} does not answer" in done.out
     local.wait_well()
+
+
+def test_voter_whose_data_are_lost_comes_back_by_the_printed_commands(local: Local) -> None:
+    """Checklist row 16. It is refused with an empty directory; then what it prints is done."""
+    local.wait_well()
+    local.create("kept", 2)
+    assert josefine(local.bootstrap, "produce", "kept", stdin="a\nb\nc\n").code == 0
+    assert local.run("kill", "3").code == 0
+    shutil.rmtree(local.directory / "broker-3" / "data")
+
+    done = local.run("restart", "3")
+    assert done.code == 1
+    assert "broker 3 votes in this cluster, but came with an empty data directory" in done.err
+    printed = re.findall("'josefine ([^']*)'", done.err)
+    assert [each.split()[1] for each in printed] == ["remove", "restart"]
+    assert josefine("", *shlex.split(printed[0])).code == 0
+    again = josefine_process("", *shlex.split(printed[1]))
+    _, err = again.communicate(timeout=START_TIMEOUT_S)
+
+    assert again.returncode == 0, err
+    local.wait_well()
+    roles = lambda: {each["role"] for each in local.json("brokers")}  # noqa: E731
+    wait_until(lambda: roles() == {"controller", "voter"}, 60, "its vote")
+    assert "no under-replicated" in local.run("partitions", "--under-replicated").out
+    assert sorted(josefine(local.bootstrap, "consume", "kept").out.split()) == ["a", "b", "c"]
 
 
 def test_partitions_move_and_their_leaders_are_elected(local: Local) -> None:

@@ -243,3 +243,25 @@ def test_without_a_cluster_status_names_the_option_for_the_address(
         f"error: no broker answers at {nowhere}: connection refused;"
         " --admin URL asks a broker elsewhere\n"
     )
+
+
+REFUSED = (
+    "broker 1 did not start: broker 1 votes in this cluster, but came with an empty data directory:"
+    " start it with its own data; if they are lost, start broker 2, 3 first; then"
+    " 'josefine cluster remove 1 --data-lost -b 127.0.0.1:9093', and start it again"
+)
+
+
+@pytest.mark.parametrize(
+    ("others_serve", "first"), [(True, ""), (False, "start broker 2, 3 first; then ")]
+)
+def test_way_back_is_told_with_the_commands_for_this_cluster(
+    tmp_path: Path, others_serve: bool, first: str
+) -> None:
+    """Where the others came to serve meanwhile, they need no start."""
+    told = laid_out(tmp_path, 3, 0)._way_back(1, REFUSED, others_serve)
+
+    assert told.endswith(
+        f"if they are lost, {first}'josefine cluster remove 1 --data-lost -d {tmp_path}'"
+        f" and 'josefine cluster restart 1 -d {tmp_path}'"
+    )

@@ -122,3 +122,29 @@ def test_a_reassignment_is_answered_partition_by_partition() -> None:
 
     assert outcome[T0] is None
     assert str(outcome[T1]).endswith("partition t-1: it stands still")
+
+
+def vote_removed(code: ErrorCode = ErrorCode.none) -> e.remove_raft_voter.RemoveRaftVoterResponse:
+    return e.remove_raft_voter.RemoveRaftVoterResponse(error_code=code, error_message=code.name)
+
+
+def remove_voter(*answers: Any) -> Driver:
+    """Metadata names broker 1; each question about the voter gets the next of `answers`."""
+    waiting = iter(answers)
+    driver = Driver(lambda call: metadata(1) if call.api_key == apis.METADATA else next(waiting))
+    driver.run(lambda t, d: replicas.remove_voter(driver.session, 3, t, d))
+    return driver
+
+
+def test_vote_is_gone_when_the_voter_is_not_found_any_more() -> None:
+    gone = vote_removed(ErrorCode.voter_not_found)
+    busy = vote_removed(ErrorCode.request_timed_out)
+
+    driver = remove_voter(busy, vote_removed(), vote_removed(), gone)
+
+    assert [key for key, _ in driver.asked].count(apis.REMOVE_RAFT_VOTER) == 4
+
+
+def test_who_never_voted_has_no_vote_to_lose() -> None:
+    with pytest.raises(KafkaError, match="voter_not_found"):
+        remove_voter(vote_removed(ErrorCode.voter_not_found))

@@ -5,7 +5,12 @@ from dataclasses import replace
 import pytest
 
 from josefine_broker.core.image import MetadataImage
-from josefine_broker.core.membership import MemberChange, MemberStep, next_member_change
+from josefine_broker.core.membership import (
+    MemberChange,
+    MemberStep,
+    next_member_change,
+    why_not_removed,
+)
 from tests.unit.core.images import broker, image_of
 
 
@@ -68,3 +73,32 @@ def test_last_voter_stays() -> None:
     image = replace(image_of(brokers=()), unregistered=frozenset({1}))
 
     assert step(image, {1}, set(), set()) is None
+
+
+@pytest.mark.parametrize(
+    ("voters", "live", "reason"),
+    [
+        ({1, 2, 3}, {2, 3}, ""),
+        ({1, 2, 3}, {1, 2, 3}, "broker 1 serves, so it has its data"),
+        ({1, 2, 3}, {2}, "a majority of the voters that stay must be there: start broker 3 first"),
+        ({1}, {2, 3}, "broker 1 is the only voter"),
+        ({1, 2, 3, 4, 5}, {2, 3, 4}, ""),
+        ({1, 2, 3, 4, 5}, {2, 3}, "start broker 4, 5 first"),
+    ],
+)
+def test_vote_of_a_lost_broker_goes_when_the_others_can_decide(
+    voters: set[int], live: set[int], reason: str
+) -> None:
+    image = image_of(brokers=tuple(broker(each, fenced=each not in live) for each in range(1, 6)))
+
+    said = why_not_removed(image, voters, 1)
+
+    assert reason in said
+    assert bool(reason) == bool(said)
+
+
+def test_broker_whose_vote_was_taken_becomes_a_learner_again() -> None:
+    """It is still registered, so nothing else has to be done for it."""
+    image = image_of(brokers=(broker(1, fenced=True), 2, 3))
+
+    assert step(image, {2, 3}, set(), set()) == change(MemberStep.ADD_LEARNER, 1)

@@ -17,6 +17,7 @@ from josefine_broker.handlers.context import QuorumMember, QuorumView
 from josefine_broker.handlers.forwarding import FORWARDED_CLIENT_ID
 from josefine_broker.wire.entities import (
     describe_quorum,
+    remove_raft_voter,
     unregister_broker,
     update_features,
 )
@@ -115,6 +116,61 @@ def test_only_voter_is_not_unregistered_while_others_only_observe() -> None:
     assert answer.error_code == ErrorCode.invalid_request
     assert answer.error_message.startswith("broker 1 is the only voter of the cluster: ")
     assert unregister(world, 2).error_code == ErrorCode.none
+
+
+def lost_voter(live: tuple[int, ...] = (1, 2)) -> tuple[World, Quorum]:
+    """Three voters, of which broker 1 leads; who is not live is fenced."""
+    world = World(brokers=3)
+    brokers = {
+        key: replace(each, fenced=key not in live) for key, each in world.ctx.image.brokers.items()
+    }
+    world.ctx.image = replace(world.ctx.image, brokers=brokers)
+    quorum = Quorum(voters=tuple(QuorumMember(each) for each in (1, 2, 3)))
+    world.ctx.quorum = quorum
+    world.ctx.controller_term = 5
+    return world, quorum
+
+
+def remove_vote(world: World, broker_id: int, **fields: Any) -> Any:
+    return world.ask(81, remove_raft_voter.RemoveRaftVoterRequest(voter_id=broker_id, **fields))
+
+
+def test_vote_of_a_broker_that_lost_its_data_is_taken_away() -> None:
+    world, quorum = lost_voter()
+
+    assert remove_vote(world, 3).error_code is ErrorCode.none
+    assert quorum.removed == [3]
+    assert sorted(world.ctx.image.brokers) == [1, 2, 3], "it keeps its number and its replicas"
+
+
+@pytest.mark.parametrize(
+    ("live", "broker_id", "code", "words"),
+    [
+        ((1, 2, 3), 3, ErrorCode.invalid_request, "stop it first"),
+        ((1,), 3, ErrorCode.invalid_request, "start broker 2 first"),
+        ((1, 2), 7, ErrorCode.voter_not_found, "broker 7 does not vote"),
+    ],
+)
+def test_vote_that_must_stay_stays(
+    live: tuple[int, ...], broker_id: int, code: ErrorCode, words: str
+) -> None:
+    world, quorum = lost_voter(live)
+
+    answer = remove_vote(world, broker_id)
+
+    assert answer.error_code is code
+    assert words in answer.error_message
+    assert quorum.removed == []
+
+
+def test_vote_is_taken_away_by_the_controller_alone_and_when_raft_is_ready() -> None:
+    world, quorum = lost_voter()
+    quorum.is_ready = False
+    assert remove_vote(world, 3).error_code is ErrorCode.request_timed_out
+    assert remove_vote(world, 3, cluster_id="red").error_code is ErrorCode.inconsistent_cluster_id
+
+    world.ctx.controller_term = None
+    assert remove_vote(world, 3).error_code is ErrorCode.not_controller
 
 
 def world_at(level: int, *, brokers: int = 1, name: str = JOSEFINE_VERSION) -> World:
@@ -265,6 +321,8 @@ class Quorum:
     def __init__(self, leader_id: int = 1, voters: tuple[QuorumMember, ...] = VOTERS) -> None:
         self.leader_id = leader_id
         self.voters = voters
+        self.removed: list[int] = []
+        self.is_ready = True
 
     def describe(self) -> QuorumView:
         return QuorumView(
@@ -274,6 +332,10 @@ class Quorum:
             voters=self.voters,
             observers=(QuorumMember(3, 7, 1, 1),),
         )
+
+    def remove_voter(self, broker_id: int) -> bool:
+        self.removed.append(broker_id)
+        return self.is_ready
 
 
 class Forwarded:

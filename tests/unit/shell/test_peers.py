@@ -58,14 +58,34 @@ def test_registered_voter_that_names_no_cluster_is_kept_out(
     assert (reason is None) == is_let_in
 
 
+@pytest.mark.parametrize(
+    ("missing", "then"), [((), "if they are lost, "), ((3,), "start broker 3 first; then ")]
+)
+def test_voter_that_lost_its_data_is_told_the_way_back(
+    tmp_path: Path, missing: tuple[int, ...], then: str
+) -> None:
+    """With a broker that it can ask; without a majority nothing could be decided."""
+    peers = make_peers(tmp_path)
+    endpoints = (Endpoint("PLAINTEXT", "here", 9092),)
+    own = replace(peers._ctx.image.brokers[1], endpoints=endpoints)
+    peers._ctx.image = replace(peers._ctx.image, brokers={**peers._ctx.image.brokers, 1: own})
+
+    reason = peers.why_not(hello(""), elsewhere="", voters=(1, 2, 3), missing=missing) or ""
+
+    assert reason.startswith(
+        "broker 2 votes in this cluster, but came with an empty data directory"
+    )
+    assert f"{then}'josefine cluster remove 2 --data-lost -b here:9092', and start it" in reason
+
+
 def test_broker_refused_for_its_lost_data_must_stop_but_only_while_it_names_no_cluster(
     tmp_path: Path,
 ) -> None:
     peers = make_peers(tmp_path, cluster_id="")
-    refusal = "there:9093 refused: broker 1 votes in this cluster, but came with an empty data "
-    refusal += "directory: start it with its own data, or remove it from the cluster first"
+    sentence = "broker 1 votes in this cluster, but came with an empty data directory: do this"
+    refusal = f"there:9093 refused: {sentence}"
 
-    assert peers.must_stop(refusal)
+    assert peers.must_stop(refusal) == sentence
     assert not peers.must_stop("there:9093 refused: broker 1 belongs to cluster red")
     peers.cluster_id = "c"
     assert not peers.must_stop(refusal)
