@@ -1,4 +1,7 @@
-"""Every bound of the broker that is not configuration, named once, with unit and reason."""
+"""Bounds that more than one layer keeps and that are not configuration, with unit and reason.
+
+A bound of one module alone stands in that module.
+"""
 
 FRAME_BYTES_MAX = 100 * 1024 * 1024
 """Kafka's default `socket.request.max.bytes`: a longer frame is garbage or an attack."""

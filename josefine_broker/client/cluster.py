@@ -1,7 +1,7 @@
 """What the client knows of the cluster: brokers, topics, partition leaders. Immutable values.
 
 A `ClusterMetadata` is made from one Metadata response; `merge` lays a newer answer about some
-topics over an older one, and drops what the brokers say is gone.
+topics over an older one: a topic that is gone stays, with the error that says so.
 """
 
 from dataclasses import dataclass, field, replace

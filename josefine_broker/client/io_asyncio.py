@@ -1,4 +1,5 @@
-"""The asyncio shell: for code that lives on an event loop, such as followers and the journal.
+"""The asyncio shell: for code that lives on an event loop, such as the journal. (Followers
+move their own frames, over `io_asyncio_protocol`.)
 
 Rules: no task is started here; operations of several tasks share a connection and are answered in
 order; every wait has the operation's absolute deadline; a connection that failed in any way, or

@@ -1,8 +1,8 @@
 """The loops every operation is made of: ask one broker, refresh metadata, spread over leaders.
 
 Rules: an operation takes `now_ms` and carries it on; each failure goes through `Attempts.after`,
-which alone decides between a pause and giving up; what is known of the cluster changes only in
-`refresh`.
+which alone decides between a pause and giving up; what is known of the cluster comes only from
+`refresh`, and is forgotten only by the session.
 """
 
 from collections.abc import Callable, Iterable, Sequence

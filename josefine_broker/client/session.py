@@ -1,7 +1,8 @@
 """What one client knows and has agreed with itself: policy, cluster, coordinators, where to call.
 
-The one mutable class of the deciding part. Operations (`operations`, `admin`, `groups`) read and
-change it; shells only ask `candidates` and tell `connected`.
+`Session` is what operations have in common; the retries of one are `Attempts`. Operations
+(`operations`, `admin`, `groups`) read and change it; shells only ask `candidates` and tell
+`connected`.
 """
 
 from collections.abc import Iterable

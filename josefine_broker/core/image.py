@@ -1,6 +1,6 @@
 """The cluster's metadata at one committed block: an immutable value.
 
-Rules: an image is never changed, `core/changes.py` makes the next one; equal histories give equal
+Rules: an image is never changed, `core/apply.py` makes the next one; equal histories give equal
 bytes (`to_bytes`), so two brokers can compare digests. The data path only reads the current image.
 """
 

@@ -6,7 +6,7 @@ Rules:
 - acks=all is refused while fewer than `min.insync.replicas` replicas are in sync; a producer's
   batches behind a refused one are refused like it (`core/refusals.py`);
 - the high watermark is the smallest log end of the replicas that may be in sync; it does not move
-  while fewer than `min.insync.replicas` are (KIP-966), and never falls under one leader epoch;
+  while fewer than `min.insync.replicas` are (KIP-966), and a leader's never falls within its epoch;
 - consumers read below it, at followers too (KIP-392); followers read to the log end;
 - a new leader does not tell its high watermark before it has passed the epoch's start (KIP-207).
 

@@ -1,8 +1,8 @@
 """OffsetCommit (key 8): the offsets of a group without members, written to `__consumer_offsets`.
 
-One batch per request: all its offsets are stored, or none. Topic ids since v10 (KIP-848). A
-generation or member id belongs to a group with members, which is not served: ILLEGAL_GENERATION,
-as Kafka answers for a group it does not know.
+One batch per request: of the offsets that may be stored all are, or none; errors are per partition.
+Topic ids since v10 (KIP-848). A generation belongs to a group with members, which is not served:
+ILLEGAL_GENERATION, as Kafka answers for a group it does not know.
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError

@@ -1,7 +1,7 @@
 """UpdateFeatures (key 57, KIP-584): raise (or lower) what the cluster's brokers say to each other.
 
 All updates of a request or none (KIP-1022): one proposal carries them, and its refusal is told of
-each. A level goes down only where the client says so.
+each. A level goes down only where the client says so, that of `josefine.version` never.
 """
 
 from collections import Counter
