@@ -128,3 +128,82 @@ def test_appended_bytes_count_whole_batches() -> None:
 
 def test_every_state_has_a_row_for_every_event() -> None:
     assert set(TRANSITIONS) == {(s, e) for s in ReplicaState for e in ReplicaEvent}
+
+
+def test_high_watermark_moves_with_all_in_sync_where_there_are_fewer_than_the_minimum() -> None:
+    """KIP-966's rule would otherwise hide for ever what acks=1 wrote to a topic of two replicas."""
+    partition = opened()
+    partition.min_insync_replicas = 3
+    partition.lead(entry(isr=(1, 2)), 0, 0)
+    partition.appended(PLAIN, 0, 0)
+
+    partition.follower_fetched(2, 3, 0, 3, 1, may_join=True)
+    assert partition.high_watermark == 3
+
+    partition.lead(entry(isr=(1,)), 3, 0)
+    partition.appended(PLAIN, 3, 0)
+    assert not partition.advance_high_watermark(6)
+
+
+def test_follower_of_an_epoch_that_the_leader_never_had_is_told_where_it_parted() -> None:
+    """KIP-279: it may lie wholly within ours and hold other records all the same."""
+    partition = Partition(ProducerState(), LeaderEpochs([(2, 0), (4, 10)]))
+
+    assert partition.diverging(8, 3, 12) == (2, 10)
+    assert partition.diverging(8, 2, 12) is None
+    assert partition.diverging(12, 2, 12) == (2, 10)
+    assert partition.diverging(12, 4, 12) is None
+
+
+def test_epochs_past_the_log_end_are_gone_when_it_leads() -> None:
+    """A loss of power may take records and leave the checkpoint that names their epoch."""
+    partition = Partition(ProducerState(), LeaderEpochs([(1, 0), (2, 10)]))
+
+    partition.lead(entry(3), 8, 0)
+
+    assert partition.epochs.starts == ((1, 0), (3, 8))
+
+
+def test_leader_that_is_named_anew_is_not_stranded_any_more() -> None:
+    partition = leading()
+    partition.is_stranded = True
+
+    partition.lead(entry(4), 10, 0)
+    assert partition.check_append(PLAIN, -1) is None
+
+    partition.is_stranded = True
+    partition.follow(replace(entry(5), leader=2), 10)
+    assert not partition.is_stranded
+
+
+def following(end_offset: int = 0) -> Partition:
+    partition = opened()
+    partition.follow(replace(entry(0, isr=(1, 2)), leader=2), end_offset)
+    return partition
+
+
+def test_bytes_of_a_batch_that_was_cut_away_are_not_waited_for() -> None:
+    """They are compared by waiting consumers: two batches of 61 bytes, the second one cut."""
+    partition = following()
+    for base_offset in (0, 3):
+        partition.copied(PLAIN._replace(base_offset=base_offset, leader_epoch=0), 0)
+    partition.truncated(3)
+
+    partition.follow_high_watermark(3, 3)
+    assert (partition.committed_bytes, partition.appended_bytes) == (61, 122)
+
+    partition.copied(PLAIN._replace(base_offset=3, leader_epoch=0), 0)
+    partition.follow_high_watermark(6, 6)
+    assert partition.committed_bytes == partition.appended_bytes == 183
+
+
+def test_a_log_that_begins_anew_further_down_counts_its_committed_bytes_from_there() -> None:
+    partition = following(end_offset=50)
+    partition.copied(PLAIN._replace(base_offset=50, leader_epoch=0), 0)
+
+    partition.restarted(10)
+    partition.copied(PLAIN._replace(base_offset=10, leader_epoch=0), 0)
+    partition.follow_high_watermark(13, 13)
+
+    assert partition.high_watermark == 13
+    assert partition.committed_bytes == partition.appended_bytes
