@@ -1,4 +1,4 @@
-"""A real broker process for tests: `josefine broker` on port 0 in a directory of its own.
+"""A real broker process for tests: `josefine broker` on ports and in a directory of its own.
 
 Whoever starts one stops it: use the `broker` fixture or `with BrokerProcess(tmp_path) as broker`.
 Its stderr goes to a file that a failing start quotes.
@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
 
 START_TIMEOUT_S = 60.0
@@ -82,6 +83,8 @@ class BrokerProcess:
 
     def write_config(self) -> None:
         """The configuration of the next start. A restart keeps its port, as a real broker does."""
+        if not self._port:
+            self._port, self._admin_port = free_ports(2)
         config: dict[str, dict[str, Any]] = {
             "broker": {
                 "data_dir": str(self.data_dir),

@@ -1,7 +1,8 @@
 """Real brokers that form a cluster, for tests: each a `josefine broker` process of its own.
 
 Ports are chosen before anybody starts, because each broker must know where the others will be; a
-port that somebody else took meanwhile is noticed at the start, and the cluster is laid out anew.
+port that somebody else took meanwhile (no test does, see tests/support/ports.py) is noticed at the
+start, and the cluster is laid out anew.
 Use `with Cluster(tmp_path) as cluster`: nothing is left running, however the test ends.
 """
 
@@ -11,12 +12,12 @@ import contextlib
 import json
 import os
 import signal
-import socket
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from tests.support.broker import START_TIMEOUT_S, BrokerProcess
+from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
 
 DEFAULT_TIMINGS: dict[str, Any] = {}
@@ -255,12 +256,3 @@ def unsettled(views: list[dict[str, Any]], alive: set[int]) -> str:
 
 def _is_live(broker: dict[str, Any]) -> bool:
     return not broker["fenced"] and not broker["shutting_down"]
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago, all different."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]

@@ -10,7 +10,8 @@ from conf.generate import NODES
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from tests.integration.cluster.records import ACKS_ALL, produce, read_all
 from tests.support.broker import COMMAND, REPOSITORY
-from tests.support.cluster import REPLICATED, Cluster, free_ports
+from tests.support.cluster import REPLICATED, Cluster
+from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from josefine_broker.base.errors import KafkaError
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
-from tests.support.cluster import DEFAULT_TIMINGS, REPLICATED, Cluster, free_ports
+from tests.support.cluster import DEFAULT_TIMINGS, REPLICATED, Cluster
+from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
 
 
