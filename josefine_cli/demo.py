@@ -26,11 +26,13 @@ from rich.console import Console
 
 from josefine_cli import demo_check, demo_flights, demo_produce
 from josefine_cli.errors import UserError
+from josefine_cli.extras import DEMO, need
 from josefine_cli.waiting import waits
 
-ROOT = Path(__file__).resolve().parents[1]
-PIPELINE = ROOT / "conf" / "pipelines" / "flights.yaml"
-BROKER_CONFIG = ROOT / "conf" / "broker.yaml"
+CONF = Path(__file__).with_name("conf")
+"""The files of conf/: in the source tree by a link, in an installed package by themselves."""
+PIPELINE = CONF / "pipelines" / "flights.yaml"
+BROKER_CONFIG = CONF / "broker.yaml"
 MARKER = ".josefine-demo"
 TOPIC = "flights"
 PARTITIONS = 4
@@ -51,11 +53,12 @@ def demo(
         False, "--keep", help="Go on with the last run's topic and tables: publish the year again."
     ),
     directory: Path = typer.Option(
-        ROOT / ".demo", "--dir", help="Where the broker's data, checkpoints and tables go."
+        Path(".demo"), "--dir", help="Where the broker's data, checkpoints and tables go."
     ),
     as_json: bool = typer.Option(False, "--json", help="Print the outcome as one JSON object."),
 ) -> None:
     """Publish 336,776 flights, run the pipeline, check both Delta tables against the input."""
+    need("the demo", *DEMO)
     signal.signal(signal.SIGTERM, _terminate)
     directory = directory.resolve()
     with _claimed(directory, keep):

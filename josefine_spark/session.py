@@ -82,7 +82,12 @@ def session(
     `master` defaults to `local[*]` unless `conf` or spark-submit names one. Raises SessionError.
     """
     prepare_environment()
-    from pyspark.sql import SparkSession
+    try:
+        from pyspark.sql import SparkSession
+    except ModuleNotFoundError as error:
+        raise SessionError(
+            f"'{error.name}' is not installed: pip install 'josefine[spark]'"
+        ) from error
 
     running = SparkSession.getActiveSession()
     if running is not None:

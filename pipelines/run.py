@@ -203,12 +203,8 @@ class _Run:
 
 def start_session(pipeline: Pipeline) -> SparkSession:
     """The Spark session that the file asks for. Raises SetupError."""
-    try:
-        from josefine_spark.session import SessionError, session
-    except ImportError as error:
-        raise SetupError(
-            f"PySpark cannot be loaded ({error}): install josefine with its `spark` extra"
-        ) from error
+    from josefine_spark.session import SessionError, session
+
     with tempfile.TemporaryFile() as said:
         try:
             with _stderr_to(said.fileno()):

