@@ -30,6 +30,7 @@ from josefine_broker.config import BrokerConfig
 from josefine_broker.core.changes import At, RegisterBroker
 from josefine_broker.core.controller import Heartbeat
 from josefine_broker.core.door import Speech, why_not_payload
+from josefine_broker.core.features import raft_format
 from josefine_broker.core.image import Address, MetadataImage
 from josefine_broker.handlers.blocks import apply_block, replace_image
 from josefine_broker.handlers.context import Context
@@ -342,6 +343,7 @@ class Membership:
             if self._image is None or ctx.image.brokers is not self._image.brokers:
                 self.peers.learn_from_image()
             self._image = ctx.image
+            self.raft_host.speak(raft_format(ctx.image.features))
             self._hooks.on_image()
 
     def _send_beat(self, beat: Heartbeat, enrolment: Enrolment) -> None:

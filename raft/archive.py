@@ -3,20 +3,27 @@
 The snapshot is whole and in memory, because any follower may need it at any time. See `tail.py`.
 """
 
-from raft.ids import BlockId
+from raft.ids import BlockId, Term
 from raft.state import Snapshot
 from raft.tail import Tail
 
-__all__ = ["Archive", "Incoming"]
+__all__ = ["Archive", "Incoming", "Source"]
+
+Source = tuple[Term, BlockId, int | None]
+"""Whose snapshot: the leader's term, its last block, its checksum."""
 
 
 class Incoming:
-    """A snapshot on its way to us, ending at block `last`: the chunks so far."""
+    """A snapshot on its way to us: the chunks so far, all of one leader's.
 
-    __slots__ = ("data", "last")
+    Two leaders may have a snapshot of the same block in different bytes, as two versions of a host
+    write it: so the term, which has one leader, is part of what names it.
+    """
 
-    def __init__(self, last: BlockId) -> None:
-        self.last = last
+    __slots__ = ("data", "source")
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
         self.data = bytearray()
 
 

@@ -1,7 +1,8 @@
 """The bytes of a message: a versioned envelope, then the fields of its kind. Big endian.
 
 Rules: `encode` and `decode` are inverse for every message; `decode` raises CorruptBlock for
-anything else, of whatever length, and never reads past the end. A change of layout raises VERSION.
+anything else, of whatever length, and never reads past the end. A message is of the version that
+first had its layout; a change makes a new kind of the next version, and the old one is still read.
 The transport delimits messages and keeps them whole.
 """
 
@@ -30,7 +31,8 @@ from raft.messages import (
 
 __all__ = ["VERSION", "decode", "encode"]
 
-VERSION = 1
+VERSION = 2
+"""The newest. What only it knows is sent only to who understands it: `Config.format`."""
 
 _ENVELOPE = struct.Struct(">BBQQQH")  # version, kind, sender, to, term, cluster id length
 _FLAG = struct.Struct(">B")
@@ -155,6 +157,15 @@ def _id(name: str) -> _Field:
     return name, _put_id, _get_id
 
 
+_CHUNK = (
+    _id("last"),
+    ("members", _put_members, _get_members),
+    _number("offset"),
+    ("data", _put_bytes, _get_bytes),
+    _flag("done"),
+    _number("round"),
+)
+
 _KINDS: dict[int, tuple[type[Message], tuple[_Field, ...]]] = {
     1: (VoteRequest, (_id("head"), _flag("pre"), _flag("forced"))),
     2: (VoteAnswer, (_flag("pre"), _flag("granted"))),
@@ -163,17 +174,7 @@ _KINDS: dict[int, tuple[type[Message], tuple[_Field, ...]]] = {
         (_id("parent"), ("blocks", _put_blocks, _get_blocks), _id("commit"), _number("round")),
     ),
     4: (AppendAnswer, (_flag("accepted"), _id("last"), _id("hint"), _number("round"))),
-    5: (
-        SnapshotChunk,
-        (
-            _id("last"),
-            ("members", _put_members, _get_members),
-            _number("offset"),
-            ("data", _put_bytes, _get_bytes),
-            _flag("done"),
-            _number("round"),
-        ),
-    ),
+    5: (SnapshotChunk, _CHUNK),
     6: (SnapshotAnswer, (_id("last"), _number("next_offset"), _flag("done"), _number("round"))),
     7: (Propose, (_number("number"), ("payload", _put_bytes, _get_bytes))),
     8: (
@@ -183,18 +184,24 @@ _KINDS: dict[int, tuple[type[Message], tuple[_Field, ...]]] = {
     9: (TakeOver, ()),
     10: (ReadRequest, (_number("number"),)),
     11: (ReadAnswer, (_number("number"), _id("commit"))),
+    12: (SnapshotChunk, (*_CHUNK, _number("checksum"))),
 }
 """Number on the wire → message and its fields in order. A number is never used again."""
 
 _NUMBERS = {kind: number for number, (kind, _) in _KINDS.items()}
+_CHUNK_WITHOUT_CHECKSUM = 5
+_VERSIONS = {12: 2}
+"""Number → the version that first had it, where that is not 1."""
 
 
 def encode(message: Message) -> bytes:
     """The bytes of a message."""
     number = _NUMBERS[type(message)]
-    cluster_id = message.cluster_id.encode()
+    if isinstance(message, SnapshotChunk) and message.checksum is None:
+        number = _CHUNK_WITHOUT_CHECKSUM
+    version, cluster_id = _VERSIONS.get(number, 1), message.cluster_id.encode()
     head = _ENVELOPE.pack(
-        VERSION, number, message.sender, message.to, message.term, len(cluster_id)
+        version, number, message.sender, message.to, message.term, len(cluster_id)
     )
     fields = _KINDS[number][1]
     return b"".join((head, cluster_id, *(put(getattr(message, name)) for name, put, _ in fields)))
@@ -204,10 +211,10 @@ def decode(data: bytes) -> Message:
     """The message that these bytes are. Raises CorruptBlock."""
     reader = _Reader(data)
     version, number, sender, to, term, cluster_id_length = reader.fields(_ENVELOPE)
-    if version != VERSION:
-        raise CorruptBlock(f"a message of version {version}; this code speaks {VERSION}")
-    if number not in _KINDS:
-        raise CorruptBlock(f"a message of unknown kind {number}")
+    if not 1 <= version <= VERSION:
+        raise CorruptBlock(f"a message of version {version}; this code speaks 1 to {VERSION}")
+    if number not in _KINDS or version != _VERSIONS.get(number, 1):
+        raise CorruptBlock(f"a message of unknown kind {number} in version {version}")
     try:
         cluster_id = reader.take(cluster_id_length).decode()
     except UnicodeDecodeError as error:

@@ -4,7 +4,10 @@ from dataclasses import dataclass
 
 from raft.ids import NodeId
 
-__all__ = ["Config"]
+__all__ = ["FORMAT_MAX", "Config"]
+
+FORMAT_MAX = 2
+"""The newest format of messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +19,10 @@ class Config:
     """Who forms the cluster when nobody has data yet. Empty: this node only joins, never forms."""
     cluster_id: str = ""
     """What the birth block will say if this node makes it; afterwards the chain's own is used."""
+
+    format: int = FORMAT_MAX
+    """Of messages that this node sends, until `Node.speak`: all nodes must understand it. 1 has no
+    checksum over a snapshot that is sent in chunks. Every format up to the newest is read."""
 
     heartbeat_ms: int = 100
     election_timeout_ms: int = 1000
@@ -52,5 +59,7 @@ class Config:
             raise ValueError(f"node_id {self.node_id} must not be negative")
         if self.heartbeat_ms <= 0 or self.election_timeout_ms < 2 * self.heartbeat_ms:
             raise ValueError("election_timeout_ms must be at least twice heartbeat_ms, both > 0")
+        if not 1 <= self.format <= FORMAT_MAX:
+            raise ValueError(f"format {self.format} is not one of 1 to {FORMAT_MAX}")
         if self.initial_voters and self.node_id in self.initial_voters and not self.cluster_id:
             raise ValueError("a node that may form a cluster needs a cluster_id to give it")

@@ -74,6 +74,8 @@ class Core:
     ) -> None:
         state = recovered.state if recovered else State()
         self.config = config
+        self.format = config.format
+        """Of the messages that we send: what everybody understands."""
         self.now_ms = now_ms
         self.archive = Archive(
             recovered.snapshot if recovered else None,

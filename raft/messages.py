@@ -82,7 +82,7 @@ class AppendAnswer(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotChunk(Message):
-    """A piece, from byte `offset`, of the snapshot that ends at block `last`."""
+    """A piece, from byte `offset`, of the leader's snapshot that ends at block `last`."""
 
     last: BlockId
     members: Members
@@ -90,6 +90,8 @@ class SnapshotChunk(Message):
     data: bytes
     done: bool
     round: int
+    checksum: int | None = None
+    """Of the whole snapshot (`state.snapshot_checksum`); None from who speaks format 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

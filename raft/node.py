@@ -16,7 +16,7 @@ from typing import Any
 from raft import election, forwarding, plausible, replication, snapshots
 from raft.block import BlockKind
 from raft.chain import Chain
-from raft.config import Config
+from raft.config import FORMAT_MAX, Config
 from raft.core import Core
 from raft.errors import CorruptBlock, Refused
 from raft.ids import BlockId, NodeId
@@ -207,6 +207,12 @@ class Node:
         core.advance_clock(now_ms)
         if core.leader == peer and core.leading is None:
             core.candidacy.lose_leader(now_ms)
+
+    def speak(self, format_: int) -> None:
+        """All nodes understand messages of this format from now on; a later one is sent as what it
+        knows, and there is no way back."""
+        core = self._core
+        core.format = max(core.format, min(format_, FORMAT_MAX))
 
     def forget_progress(self, learner: NodeId) -> None:
         """A learner came back without its data: what it acknowledged counts no more.

@@ -35,6 +35,7 @@ class Progress:
         "round",
         "since_round",
         "snapshot",
+        "snapshot_checksum",
         "snapshot_offset",
         "snapshot_round",
     )
@@ -53,6 +54,7 @@ class Progress:
         """Answers to earlier rounds are from a life that the follower has forgotten."""
         self.answered_ms = now_ms
         self.snapshot: Snapshot | None = None
+        self.snapshot_checksum = 0
         self.snapshot_offset = 0
         self.snapshot_round = 0
         """The leader's round when the offset last moved."""

@@ -1,7 +1,8 @@
 """Snapshots in chunks, for a follower whose next block is below the leader's root (section 7).
 
 One chunk at a time is on its way to a follower; each also counts as a heartbeat. A snapshot once
-begun is sent to its end, even when the leader has made a newer one meanwhile.
+begun is sent to its end, even when the leader has made a newer one meanwhile. Chunks of two leaders
+are never put together: with a new term it begins anew, and the whole has a checksum.
 """
 
 from raft.archive import Incoming
@@ -10,9 +11,12 @@ from raft.errors import Refused
 from raft.ids import BlockId, Height, NodeId
 from raft.messages import SnapshotAnswer, SnapshotChunk
 from raft.progress import Flow, Progress
-from raft.state import Snapshot
+from raft.state import Snapshot, snapshot_checksum
 
 __all__ = ["begin_snapshot", "compact", "on_snapshot_chunk", "send_chunk"]
+
+CHECKSUMS = 2
+"""The format of messages that first had them."""
 
 
 def compact(core: Core, data: bytes, last: BlockId) -> None:
@@ -40,6 +44,7 @@ def begin_snapshot(core: Core, progress: Progress) -> None:
     assert core.archive.snapshot is not None, "a root above genesis has a snapshot"
     progress.flow = Flow.SNAPSHOT
     progress.snapshot = core.archive.snapshot
+    progress.snapshot_checksum = snapshot_checksum(core.archive.snapshot)
     progress.snapshot_offset = 0
     progress.snapshot_round = 0
     progress.probe_out = False
@@ -61,6 +66,7 @@ def send_chunk(core: Core, leading: Leading, peer: NodeId, progress: Progress) -
         data=data,
         done=offset + len(data) == len(snapshot.data),
         round=leading.round,
+        checksum=progress.snapshot_checksum if core.format >= CHECKSUMS else None,
     )
     progress.probe_out = True
 
@@ -75,14 +81,15 @@ def on_snapshot_chunk(core: Core, message: SnapshotChunk) -> None:
         core.archive.incoming = None
         _answer(core, message, next_offset=0, done=True)
         return
-    if core.archive.incoming is None or core.archive.incoming.last != message.last:
-        core.archive.incoming = Incoming(message.last)
+    source = (message.term, message.last, message.checksum)
+    if core.archive.incoming is None or core.archive.incoming.source != source:
+        core.archive.incoming = Incoming(source)
     data = core.archive.incoming.data
     if message.offset == len(data):
         data += message.data
         if message.done:
-            _install(core, message, bytes(data))
-            _answer(core, message, next_offset=0, done=True)
+            done = _install(core, message, bytes(data))
+            _answer(core, message, next_offset=0, done=done)
             return
     _answer(core, message, next_offset=len(data), done=False)
 
@@ -98,16 +105,20 @@ def _answer(core: Core, message: SnapshotChunk, *, next_offset: int, done: bool)
     )
 
 
-def _install(core: Core, message: SnapshotChunk, data: bytes) -> None:
-    """Start anew from the snapshot: what we had conflicts with it or ends before it."""
+def _install(core: Core, message: SnapshotChunk, data: bytes) -> bool:
+    """Start anew from the snapshot: what we had conflicts with it or ends before it. Only if it is
+    the one that the leader has; else it is to be sent again."""
     snapshot = Snapshot(
         last=message.last, cluster_id=message.cluster_id, members=message.members, data=data
     )
+    core.archive.incoming = None
+    if message.checksum not in (None, snapshot_checksum(snapshot)):
+        return False
     # The store forgets by itself what lies at or below the new root.
     dropped = [block.id for block in core.chain if block.id.height > snapshot.last.height]
-    core.archive.incoming = None
     core.archive.snapshot = snapshot
     core.archive.tail.clear()
     core.start_anew(snapshot)
     core.requests.proposals.snapshot_came(snapshot.last)
     core.outbox.install(snapshot, dropped)
+    return True

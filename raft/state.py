@@ -1,12 +1,13 @@
 """What a node hands to its store and gets back from it: values, no behaviour."""
 
+import zlib
 from dataclasses import dataclass
 
 from raft.block import Block
 from raft.ids import GENESIS, BlockId, NodeId, Term
-from raft.members import Members
+from raft.members import Members, encode_members
 
-__all__ = ["Batch", "Recovered", "Snapshot", "State"]
+__all__ = ["Batch", "Recovered", "Snapshot", "State", "snapshot_checksum"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,12 @@ class Snapshot:
     cluster_id: str
     members: Members
     data: bytes
+
+
+def snapshot_checksum(snapshot: Snapshot) -> int:
+    """Over all of it: block, cluster, members and data."""
+    said = b"%d:%d" % snapshot.last + encode_members(snapshot.members, snapshot.cluster_id)
+    return zlib.crc32(snapshot.data, zlib.crc32(said))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

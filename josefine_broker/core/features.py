@@ -20,7 +20,7 @@ A broker without this discipline finds a block it does not understand and stops 
 skipping it would fork the image.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.core.changes import FeatureLevel
@@ -29,8 +29,14 @@ from josefine_broker.core.image import BrokerEntry, FeatureRange
 JOSEFINE_VERSION = "josefine.version"
 """Formats of blocks, snapshots and messages between brokers, as one number."""
 
-SUPPORTED: tuple[FeatureRange, ...] = (FeatureRange(JOSEFINE_VERSION, 1, 1),)
-"""What this code understands."""
+SUPPORTED: tuple[FeatureRange, ...] = (FeatureRange(JOSEFINE_VERSION, 1, 2),)
+"""What this code understands. Level 2: messages of raft of format 2, in which a snapshot that is
+sent in chunks has a checksum."""
+
+
+def raft_format(features: Mapping[str, int]) -> int:
+    """Of raft's messages, at the levels that the cluster has finalized."""
+    return 2 if features.get(JOSEFINE_VERSION, 0) >= 2 else 1
 
 
 def understands(features: Iterable[FeatureRange], name: str, level: int) -> bool:

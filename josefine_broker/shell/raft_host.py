@@ -125,6 +125,7 @@ class RaftHost:
             node_id=NodeId(node_id),
             initial_voters=tuple(NodeId(voter) for voter in voters),
             cluster_id=cluster_id,
+            format=1,
             heartbeat_ms=timings.heartbeat_ms,
             election_timeout_ms=timings.election_timeout_ms,
         )
@@ -228,6 +229,11 @@ class RaftHost:
         assert self._node is not None, "start() first"
         self._node.forget_progress(NodeId(learner))
         self._wake.set()
+
+    def speak(self, format_: int) -> None:
+        """Every node understands messages of this format; before, the first one is sent."""
+        if self._node is not None:
+            self._node.speak(format_)
 
     def peer_gone(self, peer: int) -> None:
         """Nobody listens at its port any more: if it leads, another one is elected at once."""

@@ -16,6 +16,7 @@ from kafka.admin import KafkaAdminClient
 from kafka.errors import InvalidUpdateVersionError
 
 from josefine_broker.base.errors import ErrorCode
+from josefine_broker.core.features import SUPPORTED
 from tests.support.cluster import Cluster
 from tests.support.waiting import wait_until
 
@@ -131,12 +132,14 @@ def test_quorum_is_described(admin: KafkaAdminClient, cluster: Cluster) -> None:
 
 def test_features_are_described_and_not_raised_beyond_the_code(admin: KafkaAdminClient) -> None:
     told = admin.describe_features()["josefine.version"]
-    assert (told["supported"], told["finalized"]) == ((1, 1), (1, 1))
+    (known,) = SUPPORTED
+    newest = known.max_level
+    assert (told["supported"], told["finalized"]) == ((known.min_level, newest), (newest, newest))
     assert told["finalized_epoch"] > 0
 
-    assert admin.update_features({"josefine.version": 1}) == {"josefine.version": "OK"}
+    assert admin.update_features({"josefine.version": newest}) == {"josefine.version": "OK"}
     with pytest.raises(InvalidUpdateVersionError):
-        admin.update_features({"josefine.version": 2})
+        admin.update_features({"josefine.version": newest + 1})
 
 
 def test_brokers_and_controller_are_described(

@@ -45,6 +45,11 @@ class Faults:
     birth_broken: float = 0.0
     """This share of leaders without a committed birth is cut off or crashes on the way to it."""
 
+    snapshot_of_all: float = 0.0
+    """At this share of snapshots all that have applied as much make theirs of the same block."""
+    sender_breaks_per_second: float = 0.0
+    """The leader crashes, or is cut off, while it sends a snapshot."""
+
 
 CALM = Faults()
 
@@ -66,6 +71,8 @@ STRENGTH_MAX = {
     "gone_told": 1.0,
     "gone_wrongly_told_per_second": 1.0,
     "birth_broken": 1.0,
+    "snapshot_of_all": 1.0,
+    "sender_breaks_per_second": 3.0,
 }
 
 COUNTED = (
@@ -88,6 +95,8 @@ COUNTED = (
     "fault while a membership change was under way",
     "snapshot transfer",
     "fault while a snapshot was under way",
+    "sender of a snapshot broken",
+    "snapshot of another leader, same block",
     "leadership transfer",
     "leader said to be gone",
     "leader wrongly said to be gone",

@@ -104,12 +104,19 @@ class Machine:
         self.digest = zlib.crc32(block.payload, zlib.crc32(b"%d:%d" % block.id, self.digest))
 
     def snapshot(self) -> bytes:
-        """The state, and so much more that it takes a while to send."""
-        return json.dumps([self.applied, self.digest, _ballast(self.digest)]).encode()
+        """The state, and so much more that it takes a while to send. The bytes of two machines with
+        one state differ, as those of two versions of a program may."""
+        maker = f"{self.id}.{self.life}"
+        said = [self.applied, self.digest, maker, _ballast(self.digest, maker)]
+        return json.dumps(said).encode()
 
     def install(self, data: bytes) -> None:
-        self.applied, self.digest, ballast = json.loads(data)
-        assert ballast == _ballast(self.digest), f"node {self.id} got a damaged snapshot"
+        try:
+            self.applied, self.digest, maker, ballast = json.loads(data)
+        except ValueError as error:
+            raise AssertionError(f"node {self.id} got a damaged snapshot") from error
+        is_whole = ballast == _ballast(self.digest, maker)
+        assert is_whole, f"node {self.id} got a damaged snapshot"
 
     def is_receiving_snapshot(self) -> bool:
         return self.node is not None and self.node._core.archive.incoming is not None
@@ -122,5 +129,5 @@ class Machine:
         return core.history.height > core.chain.commit.height
 
 
-def _ballast(digest: int) -> str:
-    return 2 * hashlib.sha512(b"%d" % digest).hexdigest()
+def _ballast(digest: int, maker: str) -> str:
+    return 2 * hashlib.sha512(f"{digest} {maker}".encode()).hexdigest()

@@ -186,6 +186,12 @@ MUTANTS = [
         new="if True:",
     ),
     Mutant(
+        breaks="chunks of two leaders' snapshots are not put together",
+        function=on_snapshot_chunk,
+        old="core.archive.incoming.source != source:",
+        new="core.archive.incoming.source[1] != message.last:",
+    ),
+    Mutant(
         breaks="a leader's own copy counts when it is durable",
         function=advance_commit,
         old="chain.id_at(Height(own + 1)) not in unsynced",

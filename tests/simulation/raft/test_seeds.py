@@ -25,7 +25,13 @@ REGRESSIONS = tuple(
     (seed, 5) for seed in (100947, 102679, 103240, 103816, 104300, 104830, 105905, 406153)
 )
 """(seed, nodes) that once found a fault in the simulator as it was before the faults NEW_SINCE."""
-NEW_SINCE = {"gone_told": 0.0, "gone_wrongly_told_per_second": 0.0, "birth_broken": 0.0}
+NEW_SINCE = {
+    "gone_told": 0.0,
+    "gone_wrongly_told_per_second": 0.0,
+    "birth_broken": 0.0,
+    "snapshot_of_all": 0.0,
+    "sender_breaks_per_second": 0.0,
+}
 
 HAPPENS_MIN = 30
 """How often each fault must have hit in all these lives together."""

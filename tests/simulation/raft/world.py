@@ -36,10 +36,12 @@ class World(Cluster):
         self.faults = faults
         self.network = Network(Random(self.rng.random()), self.met)
         # Of their own: lives from before these faults came stay as they were.
-        self._gone_rng, self._birth_rng = Random(seed + 1), Random(seed + 2)
+        self._gone_rng, self._late_rng = Random(seed + 1), Random(seed + 2)
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._queued = 0
         self._sent_count = 0
+        self._chunks_from: dict[NodeId, NodeId] = {}
+        """Who sent each machine the last chunk of a snapshot."""
         ids = [NodeId(number) for number in range(1, nodes + 1)]
         # Sometimes the last ones have to be taken in by an operator.
         joiners = self.rng.randrange(nodes // 2) if self.rng.random() < 0.2 and nodes > 3 else 0
@@ -57,6 +59,7 @@ class World(Cluster):
             node_id=id_,
             initial_voters=tuple(founders) if id_ in founders else (),
             cluster_id=f"proposed by {id_}",
+            format=self._late_rng.choice((1, 2)),
             heartbeat_ms=50,
             election_timeout_ms=300,
             append_bytes_max=200,
@@ -135,9 +138,18 @@ class World(Cluster):
             return
         self.note(f"{message.sender}>{message.to} {type(message).__name__} {message.term}")
         if type(message) is SnapshotChunk:
-            self.met["snapshot chunk"] += 1
+            self._count_chunk(machine, message)
         node.step(message, machine.now_ms(self.now_ms))
         self.pump(machine)
+
+    def _count_chunk(self, machine: Machine, chunk: SnapshotChunk) -> None:
+        self.met["snapshot chunk"] += 1
+        assert machine.node is not None
+        here = machine.node._core.archive.incoming
+        if here is not None and here.source[1] == chunk.last and here.data:
+            sender = self._chunks_from.get(machine.id)
+            self.met["snapshot of another leader, same block"] += sender != chunk.sender
+        self._chunks_from[machine.id] = chunk.sender
 
     def pump(self, machine: Machine) -> None:
         super().pump(machine)
@@ -176,7 +188,7 @@ class World(Cluster):
 
     def _maybe_break_birth(self, machine: Machine) -> None:
         """It has just made the block that names the cluster, and has not synced it yet."""
-        rng = self._birth_rng
+        rng = self._late_rng
         if rng.random() >= self.faults.birth_broken:
             return
         self.met["birth broken"] += 1
@@ -243,6 +255,7 @@ class World(Cluster):
             self._break_links(victim, ids)
         if self._gone_rng.random() < faults.gone_wrongly_told_per_second * FAULT_MS / 1000:
             self._tell_wrongly()
+        self._break_sender()
         machine = self.machines[victim]
         if machine.node is None:
             if self.chance(faults.restart_per_second):
@@ -280,12 +293,33 @@ class World(Cluster):
         idle = self.rng.choice(awake)
         if idle.busy is None and self.chance(faults.snapshot_per_second):
             assert idle.node is not None
-            self.met["snapshot made"] += 1
-            idle.node.compact(idle.snapshot())
-            self.pump(idle)
+            for each in self._making_snapshots(idle):
+                assert each.node is not None
+                self.met["snapshot made"] += 1
+                each.node.compact(each.snapshot())
+                self.pump(each)
         machine = self.leader()
         if machine is not None and machine.paused_until_ms <= self.now_ms:
             self._ask_leader(machine)
+
+    def _making_snapshots(self, first: Machine) -> list[Machine]:
+        if self._late_rng.random() >= self.faults.snapshot_of_all:
+            return [first]
+        idle = [machine for machine in self._awake() if machine.busy is None]
+        return [machine for machine in idle if machine.applied == first.applied]
+
+    def _break_sender(self) -> None:
+        """What it has sent of its snapshot is there, the rest comes from another leader."""
+        leader = self.leader()
+        if leader is None or not any(machine.is_receiving_snapshot() for machine in self.up()):
+            return
+        rng = self._late_rng
+        if rng.random() < self.faults.sender_breaks_per_second * FAULT_MS / 1000:
+            self.met["sender of a snapshot broken"] += 1
+            if rng.random() < 0.5:
+                self.crash(leader.id)
+            else:
+                self.network.split([leader.id], [id_ for id_ in self.machines if id_ != leader.id])
 
     def _ask_leader(self, machine: Machine) -> None:
         faults, node = self.faults, machine.node

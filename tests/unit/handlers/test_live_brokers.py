@@ -8,6 +8,7 @@ import pytest
 
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.core.changes import CreateTopic, Decision, PartitionState, UnregisterBroker
+from josefine_broker.core.features import SUPPORTED
 from josefine_broker.core.image import NO_LEADER, PartitionEntry
 from josefine_broker.handlers.context import BrokerSettings
 from josefine_broker.handlers.topics import LISTED_MS
@@ -270,9 +271,9 @@ def test_features_are_told_to_every_client() -> None:
     answer = world.ask(18, api_versions.ApiVersionsRequest())
 
     assert [(f.name, f.min_version, f.max_version) for f in answer.supported_features] == [
-        ("josefine.version", 1, 1)
+        (each.name, each.min_level, each.max_level) for each in SUPPORTED
     ]
     assert [
         (f.name, f.min_version_level, f.max_version_level) for f in answer.finalized_features
-    ] == [("josefine.version", 1, 1)]
+    ] == [(each.name, each.max_level, each.max_level) for each in SUPPORTED]
     assert answer.finalized_features_epoch == 1, "the block that set them"

@@ -212,7 +212,8 @@ def test_level_is_raised_when_every_broker_understands_it() -> None:
 def test_rolling_upgrade_raises_the_level_last_and_shuts_old_code_out() -> None:
     """Old brokers, then mixed ones, then new ones; then the level; then no old one any more."""
     world = World(brokers=2)
-    old, new = (FeatureRange(JOSEFINE_VERSION, 1, top) for top in (1, 2))
+    at = level(world)
+    old, new = (FeatureRange(JOSEFINE_VERSION, 1, top) for top in (at, at + 1))
 
     def restart(broker_id: int, known: FeatureRange) -> ErrorCode:
         before = world.ctx.image.brokers[broker_id].epoch
@@ -227,13 +228,13 @@ def test_rolling_upgrade_raises_the_level_last_and_shuts_old_code_out() -> None:
         is_in = world.ctx.image.brokers[broker_id].epoch > before
         return ErrorCode.none if is_in else ErrorCode.unsupported_version
 
-    assert update(world, 2).error_code == BAD_LEVEL
+    assert update(world, at + 1).error_code == BAD_LEVEL
     assert restart(1, new) == ErrorCode.none
-    assert update(world, 2).error_code == BAD_LEVEL, "broker 2 runs the old code"
+    assert update(world, at + 1).error_code == BAD_LEVEL, "broker 2 runs the old code"
     assert restart(1, old) == ErrorCode.none, "nothing was written that it could not read"
     assert restart(1, new) == restart(2, new) == ErrorCode.none
 
-    assert update(world, 2).error_code == ErrorCode.none
+    assert update(world, at + 1).error_code == ErrorCode.none
 
     assert restart(2, old) == ErrorCode.unsupported_version
     assert restart(2, new) == ErrorCode.none

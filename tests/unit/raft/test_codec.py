@@ -1,6 +1,6 @@
 """Messages and their bytes: inverse, and nothing else is understood."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 from hypothesis import given
@@ -54,6 +54,7 @@ BY_NAME = {
     "members": st.builds(Members, voters=node_sets, learners=node_sets),
     "data": payloads,
     "payload": payloads,
+    "checksum": st.none() | st.integers(0, 2**32 - 1),
 } | dict.fromkeys(["pre", "forced", "granted", "accepted", "done"], st.booleans())
 KINDS = [
     VoteRequest, VoteAnswer, Append, AppendAnswer, SnapshotChunk, SnapshotAnswer,
@@ -96,7 +97,25 @@ def test_garbage_is_refused(data: bytes) -> None:
 def test_another_version_and_an_unknown_kind_are_refused_by_name() -> None:
     good = encode(TakeOver(sender=NodeId(1), to=NodeId(2), term=Term(3), cluster_id="c"))
 
-    with pytest.raises(CorruptBlock, match=f"version 9; this code speaks {VERSION}"):
+    with pytest.raises(CorruptBlock, match=f"version 9; this code speaks 1 to {VERSION}"):
         decode(b"\x09" + good[1:])
     with pytest.raises(CorruptBlock, match="unknown kind 77"):
         decode(good[:1] + b"\x4d" + good[2:])
+
+
+def test_a_chunk_without_a_checksum_has_the_bytes_that_older_code_reads() -> None:
+    """Written by the code before there was one."""
+    old = bytes.fromhex(
+        "0105000000000000000100000000000000020000000000000003000163000000000000000300"
+        "0000000000000500000002000000000000000100000000000000020000000000000000000000"
+        "04000000057374617465010000000000000007"
+    )
+    chunk = decode(old)
+
+    assert isinstance(chunk, SnapshotChunk)
+    assert (chunk.data, chunk.checksum) == (b"state", None)
+    assert encode(chunk) == old
+    with_checksum = encode(replace(chunk, checksum=7))
+    assert with_checksum[0] == 2, "older code refuses it by its version"
+    with pytest.raises(CorruptBlock, match="unknown kind 12 in version 1"):
+        decode(b"\x01" + with_checksum[1:])
