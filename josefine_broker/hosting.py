@@ -8,7 +8,7 @@ high watermark from its checkpoint, as far as the log still goes.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 from uuid import UUID
 
@@ -41,7 +41,11 @@ class _Recovered(NamedTuple):
 class Hosting:
     """Implements `handlers.context.LogsPort` over the log manager."""
 
-    def __init__(self, manager: LogManager, clock: Clock) -> None:
+    def __init__(
+        self, manager: LogManager, clock: Clock, on_opened: Callable[[], None] = lambda: None
+    ) -> None:
+        """`on_opened` is called for each log, on the thread that opens it."""
+        self._on_opened = on_opened
         self._manager = manager
         self._clock = clock
         self._high_watermarks = HighWatermarks(manager.files)
@@ -103,6 +107,7 @@ class Hosting:
             on_batch=on_batch,
         )
         epochs = _recovered_epochs(partition_log, epoch_starts)
+        self._on_opened()
         return _Recovered(topic_id, partition_log, producers, epochs)
 
     def remove_strays(self, keep: Collection[tuple[str, int]]) -> None:

@@ -44,6 +44,7 @@ from josefine_broker.observe import health_checks, register_cluster_metrics, reg
 from josefine_broker.observe_cluster import chain_view, cluster_view
 from josefine_broker.shell.admin_http import AdminServer
 from josefine_broker.shell.clock import RealClock
+from josefine_broker.shell.collector import Freezer
 from josefine_broker.shell.connection import Host
 from josefine_broker.shell.data_dir import (
     DataDirLock,
@@ -182,7 +183,7 @@ class Node:
         manager = LogManager(
             files, schedule=flusher.submit, close_threads=CLOSE_THREADS, boot_id=_boot_id()
         )
-        hosting = Hosting(manager, self._clock)
+        hosting = Hosting(manager, self._clock, Freezer().opened)
         self._undo.push_async_callback(self._close_logs, flusher, hosting)
         return manager, hosting
 

@@ -15,7 +15,7 @@ that was killed has lost nothing of what it wrote while the machine runs on.
 
 import json
 import struct
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -91,6 +91,8 @@ class LogManager:
         """Directories made, and how many of them the last sync of the root was for."""
         self._root = Lock()
         names = files.list("")
+        self._directories = set(names)
+        """Of partitions, among others: a new one is known to have none without a look."""
         self.first_start = not any(self._is_partition(name) for name in names)
         marker = self._take_marker()
         self.clean_shutdown = marker is not None or self.first_start
@@ -228,7 +230,7 @@ class LogManager:
     ) -> PartitionLog:
         """As `open_log`, on any thread: to be adopted, or abandoned."""
         directory = str(topic_partition)
-        names = self._files.list(directory)
+        names = self._files.list(directory) if directory in self._directories else []
         known = self._identity(directory) if names else None
         if names and (known is None or known.topic_id != topic_id):
             self._remove(directory)
@@ -259,13 +261,7 @@ class LogManager:
         config: LogConfig,
     ) -> PartitionLog:
         """A new log. Thousands may be made in one go on the event loop: not one system call."""
-        fields = {
-            "version": FORMAT_VERSION,
-            "topic": topic_partition.topic,
-            "partition": topic_partition.partition,
-            "topic_id": str(topic_id),
-        }
-        make = _Once(partial(self._make, directory, fields))
+        make = _Once(partial(self._make, directory, topic_partition, topic_id))
         report = RecoveryReport(
             directory=directory,
             clean_shutdown=self.clean_shutdown,
@@ -278,9 +274,16 @@ class LogManager:
             self._files, directory, config, [segment], report, state, self._schedule
         )
 
-    def _make(self, directory: str, fields: Mapping[str, object]) -> None:
+    def _make(self, directory: str, topic_partition: TopicPartition, topic_id: TopicId) -> None:
         """The directory of a new log, and whose it is. Raises OSError."""
+        fields = {
+            "version": FORMAT_VERSION,
+            "topic": topic_partition.topic,
+            "partition": topic_partition.partition,
+            "topic_id": str(topic_id),
+        }
         self._files.make_directory(directory)
+        self._directories.add(directory)
         with self._root:
             self._made += 1
         file = self._files.open(f"{directory}/{NEW_PARTITION_FILE}", create=True)
@@ -331,12 +334,13 @@ class LogManager:
         if log is not None:
             log.abandon()
         directory = str(topic_partition)
-        if self._files.list(directory):
+        if directory in self._directories and self._files.list(directory):
             self._remove(directory)
 
     def _remove(self, directory: str) -> None:
         """A power cut may bring it back: then it is of an older topic, or of none, and goes."""
         self._deleted += 1
+        self._directories.discard(directory)
         deleted = f"{DELETED_PREFIX}{self._deleted}"
         self._files.rename(directory, deleted, durable=False)
         self._schedule(lambda: self._remove_tree(deleted))

@@ -11,6 +11,7 @@ SIGBUS at an I/O error or a truncation under a reader; keeping the tail holds wh
 small batches. Neither pays: the client is what saturates the second core.
 """
 
+import errno
 from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import NamedTuple
@@ -145,7 +146,11 @@ class Segment:
             is_new = self._make is not None
             if self._make is not None:
                 self._make()
-            self._file = self._files.open(self.stem + LOG_SUFFIX, create=is_new)
+            file = self._files.open(self.stem + LOG_SUFFIX, create=is_new)
+            if is_new and file.size():
+                file.close()
+                raise FileExistsError(errno.EEXIST, f"{self.stem} of a new log has content")
+            self._file = file
             self._make = None
         return self._file
 

@@ -19,6 +19,7 @@ from josefine_broker.core.group_offsets import CommittedOffset
 from josefine_broker.core.image import OFFSETS_TOPIC
 from josefine_broker.handlers.blocks import reconcile, retry_unopened, to_be_hosted
 from josefine_broker.handlers.groups import coordinator_of, forget_missing_topics, store_offsets
+from tests.simulation.memory_files import MemoryFiles
 from tests.unit.handlers.world import ELSEWHERE, TERM, World, batch_of, values_in
 
 ORDERS = CreateTopic(name="orders", topic_id=UUID(int=1), replicas=((1,),))
@@ -100,9 +101,9 @@ IDENTITY = "orders-0/partition.json"
 
 def damaged() -> World:
     """One that cannot open the first partition of "orders"."""
-    world = World()
-    world.files.open(IDENTITY, create=True)
-    return world
+    files = MemoryFiles()
+    files.open(IDENTITY, create=True)
+    return World(files=files)
 
 
 def test_damaged_log_leaves_its_partition_unserved_until_a_restart_finds_it_mended() -> None:
