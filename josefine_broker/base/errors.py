@@ -7,7 +7,7 @@ derives from BaseException so that no loop swallows it; the state it guards must
 
 from josefine_broker.base.schemas import ErrorCode
 
-__all__ = ["CorruptData", "ErrorCode", "Fatal", "KafkaError"]
+__all__ = ["CorruptData", "ErrorCode", "ExpandsTooFarError", "Fatal", "KafkaError"]
 
 
 class KafkaError(Exception):
@@ -24,6 +24,10 @@ class KafkaError(Exception):
 
 class CorruptData(Exception):
     """Bytes that fail their checksum, length or format; the message says where and what."""
+
+
+class ExpandsTooFarError(CorruptData):
+    """Compressed records that would become larger than the reader allows; nothing else is wrong."""
 
 
 class Fatal(BaseException):

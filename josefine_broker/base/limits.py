@@ -18,5 +18,9 @@ PARTITIONS_PER_TOPIC_MAX = 10_000
 DECOMPRESSED_BYTES_MAX = 512 * 1024 * 1024
 """Records of one batch, decompressed: five times the largest frame; a bomb must not fill memory."""
 
+LOOKUP_BYTES_MAX = 64 * 1024 * 1024
+"""Records of one batch, decompressed by the broker to find a timestamp: 64 times Kafka's default of
+the largest batch, a quarter of a second of a worker's time. One that is larger is refused."""
+
 DISK_FREE_BYTES_MIN = 64 * 1024 * 1024
 """Default of `broker.disk_free_bytes_min`: room for the metadata and indexes to be written."""

@@ -64,6 +64,10 @@ class ParkedRequests:
     def __len__(self) -> int:
         return len(self._waiting)
 
+    def __contains__(self, parked: Parked) -> bool:
+        """Whether somebody still waits for it. On any thread."""
+        return parked in self._waiting
+
     def park(self, parked: Parked, keys: Iterable[Hashable]) -> None:
         """Hold `parked` until one of `keys` is woken or its deadline passes."""
         assert not parked.done

@@ -7,7 +7,7 @@ Rules: one `Context` per broker, on one thread. `image` is replaced, never chang
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
@@ -29,6 +29,7 @@ from josefine_broker.core.topic_config import TopicSettings
 from josefine_broker.records.batch import BatchHeader
 
 Buffer = bytes | bytearray | memoryview
+T = TypeVar("T")
 
 
 class LogPort(Protocol):
@@ -62,12 +63,9 @@ class LogPort(Protocol):
         """Whole batches from the one holding `offset`, below `end_offset`."""
         ...
 
-    def find_by_timestamp(self, timestamp_ms: int) -> tuple[int, int, int] | None:
-        """(offset, timestamp_ms, leader_epoch) of the first record not older, or None."""
-        ...
-
-    def max_timestamp(self) -> tuple[int, int] | None:
-        """(offset, timestamp_ms) of the record with the largest timestamp, or None."""
+    def timestamp_search(self, timestamp_ms: int | None) -> "SearchPort | None":
+        """For the first record not older, or (None) the first of the newest ones; None: there is
+        no such record, as far as can be told without a look at records."""
         ...
 
     def delete_before(self, offset: int) -> None: ...
@@ -85,6 +83,43 @@ class LogPort(Protocol):
     ) -> None:
         """The newest producer snapshot, then each batch header behind it."""
         ...
+
+
+class SearchPort(Protocol):
+    """A lookup that reads records: to be run beside the broker's thread."""
+
+    def run(self, breathe: Callable[[], None]) -> tuple[int, int, int] | None:
+        """(offset, timestamp_ms, leader_epoch), or None. Calls `breathe` every millisecond or so.
+
+        Raises KafkaError, also what `breathe` raises."""
+        ...
+
+
+class WorkPort(Protocol):
+    """Long work, beside the broker's thread."""
+
+    def __call__(
+        self,
+        job: Callable[[Callable[[], None]], T],
+        is_wanted: Callable[[], bool],
+        done: Callable[[T | None], None],
+        /,
+    ) -> None:
+        """`job` runs elsewhere, with the `breathe` it is to call: that lets others run, and raises
+        KafkaError when nobody wants the work any more. `done` comes later, or at once, on the
+        broker's thread; with None where the job failed on an error of its own.
+
+        Raises KafkaError when too much work is waiting."""
+        ...
+
+
+def work_at_once(
+    job: Callable[[Callable[[], None]], T],
+    is_wanted: Callable[[], bool],
+    done: Callable[[T | None], None],
+) -> None:
+    """In line: for tests and the simulator."""
+    done(job(lambda: None))
 
 
 class LogsPort(Protocol):
@@ -260,6 +295,8 @@ class Context:
     """None: nothing is known of it (a handler without a Raft beside it)."""
     why_no_controller: Callable[[], str] = str
     """Why nobody decides now, as a sentence; empty while somebody leads."""
+    work: WorkPort = work_at_once
+    """Where what takes longer than a few milliseconds is done."""
     forward: ForwardPort | None = None
     """None: this broker reaches no other."""
     partitions: dict[tuple[str, int], HostedPartition] = field(default_factory=dict)

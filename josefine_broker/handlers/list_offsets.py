@@ -3,11 +3,18 @@
 Special timestamps: -1 latest (the high watermark; the last stable offset for read_committed), -2
 earliest, -3 the record with the largest timestamp (KIP-734, since v7), -4 earliest local (KIP-405,
 since v8: all storage is local), -5 latest tiered (KIP-1005, since v9: there is none, so -1).
+
+Rules: what needs a look at records is done beside the broker's thread, one request's partitions one
+after another, and answered when all are; then it is looked at again who leads, and where the log
+begins. A batch whose records would expand too far is MESSAGE_TOO_LARGE: clients do not repeat that.
 """
 
+from collections.abc import Callable
+
 from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.core.parked import Parked
 from josefine_broker.core.partition import Partition
-from josefine_broker.handlers.context import Context, HostedPartition, RequestInfo
+from josefine_broker.handlers.context import Context, HostedPartition, RequestInfo, SearchPort
 from josefine_broker.wire.entities import list_offsets as e
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
@@ -15,20 +22,43 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4,
 SINCE_VERSION = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 READ_COMMITTED = 1
 NOT_FOUND = (-1, -1, -1)
+Found = tuple[int, int, int] | None
+"""(offset, timestamp_ms, leader_epoch) of a record, or that there is none."""
+
+LOOKUP_TIMEOUT_MS = 30_000
+"""How long a client's lookups may take: its own default patience with a request."""
+ATTEMPTS_MAX = 3
+"""Of one search: retention and other leaders do not change a log more often meanwhile."""
 
 
-def handle(ctx: Context, info: RequestInfo, request: e.ListOffsetsRequest) -> e.ListOffsetsResponse:
+def handle(ctx: Context, info: RequestInfo, request: e.ListOffsetsRequest) -> object:
     """One offset per partition named; errors are per partition."""
-    topics = tuple(
-        e.ListOffsetsTopicResponse(
-            name=topic.name,
-            partitions=tuple(
-                _answer(ctx, info, request, topic.name, part) for part in topic.partitions
-            ),
-        )
+    version = info.header.api_version
+    lookups = [
+        [
+            Lookup(ctx, topic.name, part, request.isolation_level, version)
+            for part in topic.partitions
+        ]
         for topic in request.topics
-    )
-    return e.ListOffsetsResponse(topics=topics)
+    ]
+
+    def build() -> e.ListOffsetsResponse:
+        topics = tuple(
+            e.ListOffsetsTopicResponse(
+                name=topic.name, partitions=tuple(each.result for each in parts if each.result)
+            )
+            for topic, parts in zip(request.topics, lookups, strict=True)
+        )
+        return e.ListOffsetsResponse(topics=topics)
+
+    waiting = [each for parts in lookups for each in parts if not each.begin()]
+    if not waiting:
+        return build()
+    deadline_ms = ctx.clock.monotonic_ms() + LOOKUP_TIMEOUT_MS
+    token = AwaitLookups(ctx, waiting, deadline_ms, build)
+    ctx.parked.park(token, ())
+    token.work()
+    return token.response if token.done else token
 
 
 def refuse(request: e.ListOffsetsRequest, error: KafkaError) -> e.ListOffsetsResponse:
@@ -42,58 +72,164 @@ def refuse(request: e.ListOffsetsRequest, error: KafkaError) -> e.ListOffsetsRes
     return e.ListOffsetsResponse(topics=topics)
 
 
-def _answer(
-    ctx: Context,
-    info: RequestInfo,
-    request: e.ListOffsetsRequest,
-    topic: str,
-    part: e.ListOffsetsPartition,
-) -> e.ListOffsetsPartitionResponse:
-    try:
-        hosted = ctx.hosted(topic, part.partition_index)
-        hosted.partition.check_serves(part.current_leader_epoch)
-        if part.timestamp < 0:
-            since = SINCE_VERSION.get(part.timestamp)
-            if since is None or info.header.api_version < since:
-                raise KafkaError(ErrorCode.unsupported_version, f"timestamp {part.timestamp}")
-        offset, timestamp, epoch = _find(
-            hosted, part.timestamp, request.isolation_level, info.header.api_version
+class Lookup:
+    """One partition's: decided when it has a `result`, else its `search` is to be run."""
+
+    __slots__ = ("_attempts", "_ctx", "_isolation", "_part", "_topic", "_version", "hosted",
+                 "leader_epoch", "result", "search")  # fmt: skip
+
+    def __init__(
+        self, ctx: Context, topic: str, part: e.ListOffsetsPartition, isolation: int, version: int
+    ) -> None:
+        self._ctx, self._topic, self._part = ctx, topic, part
+        self._isolation, self._version = isolation, version
+        self._attempts = 0
+        self.hosted: HostedPartition | None = None
+        self.leader_epoch = -1
+        """Under which the search began."""
+        self.search: SearchPort | None = None
+        self.result: e.ListOffsetsPartitionResponse | None = None
+
+    def begin(self) -> bool:
+        """Decide what can be without a look at records; whether that was enough."""
+        part = self._part
+        self._attempts += 1
+        try:
+            self.hosted = self._ctx.hosted(self._topic, part.partition_index)
+            partition = self.hosted.partition
+            partition.check_serves(part.current_leader_epoch)
+            if part.timestamp < 0:
+                since = SINCE_VERSION.get(part.timestamp)
+                if since is None or self._version < since:
+                    raise KafkaError(ErrorCode.unsupported_version, f"timestamp {part.timestamp}")
+            if part.timestamp == MAX_TIMESTAMP or part.timestamp >= 0:
+                wanted = None if part.timestamp == MAX_TIMESTAMP else part.timestamp
+                self.leader_epoch = partition.leader_epoch
+                self.search = self.hosted.log.timestamp_search(wanted)
+                if self.search is not None:
+                    return False
+                self._answer(self._found(self.hosted, None))
+            else:
+                self._answer(self._at_an_end(self.hosted))
+        except KafkaError as error:
+            self.fail(error)
+        return True
+
+    def settle(self, found: Found | KafkaError) -> bool:
+        """The search is over; whether that decides. Else it failed beside a log that was cut or
+        shortened meanwhile, and is to be run again."""
+        hosted, self.search = self.hosted, None
+        try:
+            if self._ctx.partitions.get((self._topic, self._part.partition_index)) is not hosted:
+                raise KafkaError(ErrorCode.not_leader_or_follower, "the replica moved meanwhile")
+            assert hosted is not None
+            hosted.partition.check_serves(self.leader_epoch)
+            is_gone = isinstance(found, tuple) and found[0] < hosted.log.log_start_offset
+            if (is_gone or isinstance(found, KafkaError)) and self._attempts < ATTEMPTS_MAX:
+                return self.begin()
+            if isinstance(found, KafkaError):
+                raise found
+            self._answer(self._found(hosted, found))
+        except KafkaError as error:
+            self.fail(error)
+        return True
+
+    def fail(self, error: KafkaError) -> None:
+        self.result = _failed(self._part, error)
+
+    def _answer(self, found: tuple[int, int, int]) -> None:
+        offset, timestamp_ms, leader_epoch = found
+        self.result = e.ListOffsetsPartitionResponse(
+            partition_index=self._part.partition_index,
+            timestamp=timestamp_ms,
+            offset=offset,
+            leader_epoch=leader_epoch,
         )
-    except KafkaError as error:
-        return _failed(part, error)
-    return e.ListOffsetsPartitionResponse(
-        partition_index=part.partition_index, timestamp=timestamp, offset=offset, leader_epoch=epoch
-    )
 
-
-def _find(
-    hosted: HostedPartition, timestamp_ms: int, isolation: int, version: int
-) -> tuple[int, int, int]:
-    """(offset, timestamp or -1, leader epoch or -1). Raises KafkaError."""
-    partition, log = hosted.partition, hosted.log
-    end = partition.high_watermark
-    if isolation == READ_COMMITTED:
-        end = min(end, partition.last_stable_offset)
-    if timestamp_ms == LATEST:
-        _check_end_known(partition, version)
-        return end, -1, partition.leader_epoch
-    if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
-        start = log.log_start_offset
-        return start, -1, partition.epochs.epoch_of(start)
-    if timestamp_ms == LATEST_TIERED:
-        return NOT_FOUND
-    if timestamp_ms == MAX_TIMESTAMP:
-        newest = log.max_timestamp()
-        if newest is None or newest[0] >= end:
-            _check_end_known(partition, version)
+    def _found(self, hosted: HostedPartition, found: Found) -> tuple[int, int, int]:
+        """Raises KafkaError."""
+        if found is None or found[0] >= self._end(hosted.partition):
+            _check_end_known(hosted.partition, self._version)
             return NOT_FOUND
-        offset, found_ms = newest
-        return offset, found_ms, partition.epochs.epoch_of(offset)
-    found = log.find_by_timestamp(timestamp_ms)
-    if found is None or found[0] >= end:
-        _check_end_known(partition, version)
+        return found
+
+    def _at_an_end(self, hosted: HostedPartition) -> tuple[int, int, int]:
+        """(offset, timestamp or -1, leader epoch or -1). Raises KafkaError."""
+        partition, timestamp_ms = hosted.partition, self._part.timestamp
+        if timestamp_ms == LATEST:
+            _check_end_known(partition, self._version)
+            return self._end(partition), -1, partition.leader_epoch
+        if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
+            start = hosted.log.log_start_offset
+            return start, -1, partition.epochs.epoch_of(start)
+        assert timestamp_ms == LATEST_TIERED
         return NOT_FOUND
-    return found
+
+    def _end(self, partition: Partition) -> int:
+        if self._isolation == READ_COMMITTED:
+            return min(partition.high_watermark, partition.last_stable_offset)
+        return partition.high_watermark
+
+
+class AwaitLookups(Parked):
+    """The lookups of one request, done one after another beside the broker's thread."""
+
+    __slots__ = ("_build", "_ctx", "_waiting")
+
+    def __init__(
+        self,
+        ctx: Context,
+        waiting: list[Lookup],
+        deadline_ms: int,
+        build: Callable[[], object],
+    ) -> None:
+        super().__init__(deadline_ms)
+        self._ctx = ctx
+        self._waiting = waiting
+        self._build = build
+
+    def work(self) -> None:
+        """Have every search run that is to be. The token is parked."""
+        searches = [each.search for each in self._waiting if each.search is not None]
+        try:
+            self._ctx.work(
+                lambda breathe: [_run(search, breathe) for search in searches],
+                lambda: self in self._ctx.parked,
+                self._searched,
+            )
+        except KafkaError as error:
+            self._end(error)
+
+    def _searched(self, results: list[Found | KafkaError] | None) -> None:
+        if self not in self._ctx.parked:
+            return  # the deadline passed, or the client is gone
+        if results is None:
+            self._end(KafkaError(ErrorCode.unknown_server_error, "the lookup failed"))
+            return
+        pairs = zip(self._waiting, results, strict=True)
+        self._waiting = [each for each, result in pairs if not each.settle(result)]
+        if self._waiting:
+            self.work()
+        else:
+            self._ctx.parked.forget(self)
+            self.complete(self._build())
+
+    def _end(self, error: KafkaError) -> None:
+        self._ctx.parked.forget(self)
+        for each in self._waiting:
+            each.fail(error)
+        self.complete(self._build())
+
+    def expire(self, now_ms: int) -> None:
+        self._end(KafkaError(ErrorCode.request_timed_out, "the records were not read in time"))
+
+
+def _run(search: SearchPort, breathe: Callable[[], None]) -> Found | KafkaError:
+    """Beside the broker's thread."""
+    try:
+        return search.run(breathe)
+    except KafkaError as error:
+        return error
 
 
 def _check_end_known(partition: Partition, version: int) -> None:

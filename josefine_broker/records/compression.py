@@ -4,17 +4,19 @@ Decompression is bounded: a few bytes must not become gigabytes of memory. Snapp
 xerial framing that Java clients write, and read both framed and raw (librdkafka writes it raw).
 """
 
+import zlib
+from collections.abc import Iterator
 from enum import IntEnum
 from struct import Struct
 from types import ModuleType
 
 import cramjam
 
-from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
+from josefine_broker.base.errors import CorruptData, ErrorCode, ExpandsTooFarError, KafkaError
 from josefine_broker.base.limits import DECOMPRESSED_BYTES_MAX
 from josefine_broker.records.crc import Buffer
 
-__all__ = ["Compression", "compress", "decompress"]
+__all__ = ["Compression", "compress", "decompress", "decompress_in_pieces"]
 
 
 class Compression(IntEnum):
@@ -38,6 +40,9 @@ _LEVELS: dict[int, int] = {Compression.GZIP: 6, Compression.LZ4: 1, Compression.
 _XERIAL_HEADER = b"\x82SNAPPY\x00" + b"\x00\x00\x00\x01" * 2
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _INT32 = Struct(">i")
+_GZIP_WINDOW = 16 + zlib.MAX_WBITS
+"""zlib's way to ask for gzip's head and tail."""
+_PIECE_BYTES = 64 * 1024
 _FIRST_GUESS_BYTES_MIN = 64 * 1024
 _OUTPUT_FULL = "failed to write whole buffer"
 """Rust's message when a decoder's output slice is too short: the only error worth a larger one."""
@@ -66,6 +71,49 @@ def decompress(codec: int, data: Buffer, *, bytes_max: int = DECOMPRESSED_BYTES_
         raise CorruptData(f"{Compression(codec).name.lower()} data: {error}") from error
 
 
+def decompress_in_pieces(codec: int, data: Buffer, *, bytes_max: int) -> Iterator[Buffer]:
+    """The same bytes piece by piece, for who looks at few of them: of gzip 64 KiB at a time, of
+    snappy in Java's framing a block. The other codecs are decoded whole: their decoder cannot stop
+    half way, and `bytes_max` bounds its output.
+
+    Raises CorruptData, and ExpandsTooFarError where more than `bytes_max` would come out, both not
+    before the piece that it is true of.
+    """
+    if codec == Compression.GZIP:
+        yield from _gzip_pieces(data, bytes_max)
+    elif codec == Compression.SNAPPY:
+        try:
+            yield from _snappy_pieces(memoryview(data), bytes_max)
+        except cramjam.DecompressionError as error:
+            raise CorruptData(f"snappy data: {error}") from error
+    else:
+        yield decompress(codec, data, bytes_max=bytes_max)
+
+
+def _gzip_pieces(data: Buffer, bytes_max: int) -> Iterator[Buffer]:
+    """Of every member: gzip files may be joined."""
+    rest, room = bytes(data), bytes_max
+    while rest:
+        decoder = zlib.decompressobj(_GZIP_WINDOW)
+        while not decoder.eof:
+            try:
+                piece = decoder.decompress(rest, min(_PIECE_BYTES, room + 1))
+            except zlib.error as error:
+                raise CorruptData(f"gzip data: {error}") from error
+            rest = decoder.unconsumed_tail
+            if not piece and not rest and not decoder.eof:
+                raise CorruptData("gzip data: it is cut")
+            room -= len(piece)
+            if room < 0:
+                raise _expands_past(bytes_max)
+            yield piece
+        rest = decoder.unused_data
+
+
+def _expands_past(bytes_max: int) -> ExpandsTooFarError:
+    return ExpandsTooFarError(f"compressed records exceed {bytes_max} bytes")
+
+
 def _stream(codec: int) -> ModuleType:
     stream = _STREAMS.get(codec)
     if stream is None:
@@ -87,7 +135,7 @@ def _decompress_stream(stream: ModuleType, data: Buffer, bytes_max: int) -> Buff
             if str(error) != _OUTPUT_FULL:
                 raise
             if guess == bytes_max:
-                raise CorruptData(f"compressed records exceed {bytes_max} bytes") from error
+                raise _expands_past(bytes_max) from error
             guess = min(bytes_max, 4 * guess)
         else:
             return memoryview(output)[:size]
@@ -111,9 +159,14 @@ def _compress_xerial(data: memoryview) -> bytes:
 
 
 def _decompress_snappy(data: memoryview, bytes_max: int) -> Buffer:
+    parts = list(_snappy_pieces(data, bytes_max))
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _snappy_pieces(data: memoryview, bytes_max: int) -> Iterator[Buffer]:
     if data[:8] != _XERIAL_HEADER[:8]:
-        return _decompress_snappy_block(data, bytes_max, bytes_max)
-    parts: list[Buffer] = []
+        yield _decompress_snappy_block(data, bytes_max, bytes_max)
+        return
     pos, room = len(_XERIAL_HEADER), bytes_max
     while pos < len(data):
         if len(data) - pos < _INT32.size:
@@ -123,16 +176,15 @@ def _decompress_snappy(data: memoryview, bytes_max: int) -> Buffer:
         if not 0 <= size <= len(data) - pos:
             raise CorruptData(f"snappy data: a block of {size} bytes, {len(data) - pos} are there")
         block = _decompress_snappy_block(data[pos : pos + size], room, bytes_max)
-        parts.append(block)
+        yield block
         room -= len(block)
         pos += size
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _decompress_snappy_block(data: memoryview, room: int, bytes_max: int) -> Buffer:
     size = cramjam.snappy.decompress_raw_len(data)
     if size > room:
-        raise CorruptData(f"compressed records exceed {bytes_max} bytes")
+        raise _expands_past(bytes_max)
     output = bytearray(size)
     cramjam.snappy.decompress_raw_into(data, output)
     return output

@@ -17,7 +17,7 @@ from josefine_broker.records.builder import Record
 from josefine_broker.records.compression import decompress
 from josefine_broker.records.crc import Buffer
 
-__all__ = ["Record", "read_records"]
+__all__ = ["Record", "read_records", "read_varint"]
 
 _NO_HEADERS: tuple[tuple[str, bytes | None], ...] = ()
 
@@ -36,7 +36,7 @@ def read_records(batch: Buffer) -> Iterator[Record]:
     pos = 0
     try:
         for _ in range(header.record_count):
-            size, pos = _varint(body, pos)
+            size, pos = read_varint(body, pos)
             end = pos + size
             if size < 0 or end > len(body):
                 raise CorruptData(f"record of {size} bytes, {len(body) - pos} are there")
@@ -50,11 +50,11 @@ def read_records(batch: Buffer) -> Iterator[Record]:
 
 
 def _record(body: bytes, pos: int, end: int, base_offset: int, base_timestamp_ms: int) -> Record:
-    timestamp_delta, pos = _varint(body, pos + 1)
-    offset_delta, pos = _varint(body, pos)
+    timestamp_delta, pos = read_varint(body, pos + 1)
+    offset_delta, pos = read_varint(body, pos)
     key, pos = _bytes(body, pos, end)
     value, pos = _bytes(body, pos, end)
-    count, pos = _varint(body, pos)
+    count, pos = read_varint(body, pos)
     headers, pos = _headers(body, pos, end, count) if count else (_NO_HEADERS, pos)
     if pos != end:
         raise CorruptData(f"record of offset delta {offset_delta} is {end - pos} bytes too long")
@@ -79,7 +79,7 @@ def _headers(
 
 
 def _bytes(body: bytes, pos: int, end: int) -> tuple[bytes | None, int]:
-    size, pos = _varint(body, pos)
+    size, pos = read_varint(body, pos)
     if size == -1:
         return None, pos
     if size < 0 or size > end - pos:
@@ -87,7 +87,7 @@ def _bytes(body: bytes, pos: int, end: int) -> tuple[bytes | None, int]:
     return body[pos : pos + size], pos + size
 
 
-def _varint(body: bytes, pos: int) -> tuple[int, int]:
+def read_varint(body: Buffer, pos: int) -> tuple[int, int]:
     """A zig-zag varint; IndexError past the end of `body`."""
     byte = body[pos]
     pos += 1

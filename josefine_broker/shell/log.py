@@ -32,8 +32,9 @@ from josefine_broker.records.crc import Buffer
 from josefine_broker.shell.flusher import Job, run_now
 from josefine_broker.shell.log_state import LogState
 from josefine_broker.shell.log_sync import LogSync, storage_error
+from josefine_broker.shell.lookup import TimestampSearch, search
 from josefine_broker.shell.recovery import RecoveryReport, recover, reindex, replay
-from josefine_broker.shell.segment import FoundRecord, Segment
+from josefine_broker.shell.segment import Segment
 from josefine_broker.shell.verify import VerifyReport, verify_segments
 
 WARM_SEGMENTS_MAX = 2
@@ -260,31 +261,10 @@ class PartitionLog:
                 break
         return []
 
-    def find_by_timestamp(self, timestamp_ms: int) -> FoundRecord | None:
-        """The first record, by offset, that is at or past `timestamp_ms`; None when none is."""
-        start = self._log_start_offset
-        for segment in self._segments:
-            if segment.max_timestamp_ms < timestamp_ms:
-                continue
-            found = self._looked_up(
-                segment, lambda segment: segment.find_timestamp(timestamp_ms, start)
-            )
-            if found is not None:
-                return found
-        return None
-
-    def max_timestamp(self) -> tuple[int, int] | None:
-        """(offset, timestamp_ms) of the first record with the largest timestamp (KIP-734); None
-        when no record has one."""
-        start = self._log_start_offset
-        best: FoundRecord | None = None
-        for segment in self._segments:
-            if best is not None and segment.max_timestamp_ms <= best.timestamp_ms:
-                continue
-            found = self._looked_up(segment, lambda segment: segment.newest_record(start))
-            if found is not None and (best is None or found.timestamp_ms > best.timestamp_ms):
-                best = found
-        return None if best is None else (best.offset, best.timestamp_ms)
+    def timestamp_search(self, timestamp_ms: int | None) -> TimestampSearch | None:
+        """How the first record at or past `timestamp_ms` is found, beside this log's thread; None
+        for the newest one. Nothing: there is no such record."""
+        return search(self._files, self._segments, self._log_start_offset, timestamp_ms)
 
     def _looked_up(self, segment: Segment, lookup: Callable[[Segment], _T]) -> _T:
         """Do a lookup; a damaged index is rebuilt once. Raises KafkaError."""

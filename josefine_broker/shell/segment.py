@@ -2,7 +2,7 @@
 
 Rules: bytes are the batches as Kafka stores them, back to back; an append is one write; a read is
 one `pread` of whole batches, found by the index and at most one index interval of batch headers.
-Nothing is done per record, but for a lookup by timestamp, which decodes the one batch it ends in.
+Nothing is done per record; lookups by timestamp are `shell/lookup.py`.
 
 Why `pread` (measured, 2 cores, loopback socket, CPU seconds of the sender per GB, 256 KiB-4 MiB):
 pread 0.24-0.31 (2.1 GB/s), mmap slices 0.16-0.22 (2.1-2.9 GB/s), the same bytes kept in memory
@@ -14,7 +14,6 @@ small batches. Neither pays: the client is what saturates the second core.
 import errno
 from collections.abc import Callable, Iterator
 from struct import Struct
-from typing import NamedTuple
 
 from josefine_broker.base.errors import CorruptData
 from josefine_broker.base.ports import File, Files
@@ -30,7 +29,6 @@ from josefine_broker.records.batch import (
     parse_header,
 )
 from josefine_broker.records.crc import Buffer, crc32c
-from josefine_broker.records.reader import read_records
 from josefine_broker.shell.index import (
     SegmentSummary,
     SparseIndex,
@@ -55,14 +53,6 @@ HINTS_MAX = 16
 
 _PEEK = Struct(">qi11xi")
 """Base offset, batch length, last offset delta: what a walk over headers needs."""
-
-
-class FoundRecord(NamedTuple):
-    """A record found by its timestamp."""
-
-    offset: int
-    timestamp_ms: int
-    leader_epoch: int
 
 
 def stem_of(directory: str, base_offset: int) -> str:
@@ -166,6 +156,11 @@ class Segment:
             if index is None:
                 raise CorruptData(f"{self.stem}: its index is damaged")
             self._index = index
+        return self._index
+
+    @property
+    def index_in_memory(self) -> SparseIndex | None:
+        """None: it is in its files only."""
         return self._index
 
     def summary(self) -> SegmentSummary:
@@ -311,34 +306,6 @@ class Segment:
             self._hints.clear()
         self._hints[offset] = position
 
-    def find_timestamp(self, timestamp_ms: int, offset_min: int) -> FoundRecord | None:
-        """The first record at or past `offset_min` that is at or past `timestamp_ms`."""
-        if timestamp_ms > self.max_timestamp_ms:
-            return None
-        position = max(self.index().position_of_timestamp(timestamp_ms), self._seek(offset_min))
-        for _, header, batch in self.batches(position):
-            if header.max_timestamp_ms < timestamp_ms or header.last_offset < offset_min:
-                continue
-            found = _find_in_batch(header, batch, timestamp_ms, offset_min)
-            if found is not None:
-                return found
-        return None
-
-    def newest_record(self, offset_min: int) -> FoundRecord | None:
-        """The first record at or past `offset_min` with the largest timestamp of those."""
-        if self.end_offset <= offset_min or self.max_timestamp_ms == NO_TIMESTAMP_MS:
-            return None
-        if self.max_timestamp_offset >= offset_min:
-            return self.find_timestamp(self.max_timestamp_ms, offset_min)
-        # The log start is within this segment: what was deleted must not count.
-        newest_ms = NO_TIMESTAMP_MS
-        for _, header, batch in self.batches(self._seek(offset_min)):
-            if header.base_offset >= offset_min:
-                newest_ms = max(newest_ms, header.max_timestamp_ms)
-            else:
-                newest_ms = max(newest_ms, _newest_in_batch(header, batch, offset_min))
-        return None if newest_ms < 0 else self.find_timestamp(newest_ms, offset_min)
-
     def batches(self, position: int = 0) -> Iterator[tuple[int, BatchHeader, memoryview]]:
         return walk_batches(self.file(), position, self.size_bytes)
 
@@ -382,29 +349,6 @@ class Segment:
         self.close()
         remove_index(self._files, self.stem)
         self._files.remove(self.stem + LOG_SUFFIX)
-
-
-def _find_in_batch(
-    header: BatchHeader, batch: memoryview, timestamp_ms: int, offset_min: int
-) -> FoundRecord | None:
-    try:
-        for record in read_records(batch):
-            if record.timestamp_ms >= timestamp_ms and record.offset >= offset_min:
-                return FoundRecord(record.offset, record.timestamp_ms, header.leader_epoch)
-    except CorruptData:
-        # The checksum is right, so a client wrote records nobody can decode. The batch's own
-        # bounds are still a true answer: no record before it is that new.
-        offset = max(header.base_offset, offset_min)
-        return FoundRecord(offset, header.max_timestamp_ms, header.leader_epoch)
-    return None
-
-
-def _newest_in_batch(header: BatchHeader, batch: memoryview, offset_min: int) -> int:
-    """Largest timestamp among the batch's records at or past `offset_min`."""
-    try:
-        return max(r.timestamp_ms for r in read_records(batch) if r.offset >= offset_min)
-    except (CorruptData, ValueError):
-        return header.max_timestamp_ms
 
 
 def walk_batches(

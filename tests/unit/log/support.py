@@ -9,6 +9,7 @@ from josefine_broker.records.builder import Record, build_batch
 from josefine_broker.records.reader import read_records
 from josefine_broker.shell.flusher import Job, run_now
 from josefine_broker.shell.log import PartitionLog
+from josefine_broker.shell.lookup import FoundRecord
 
 DIRECTORY = "orders-0"
 NOW_MS = 1_700_000_000_000
@@ -66,6 +67,18 @@ def read_all(log: PartitionLog, *, bytes_max: int = 64 * 1024) -> list[tuple[int
                         found.append((record.offset, record.value))
                 offset = header.end_offset
     return found
+
+
+def find_by_timestamp(log: PartitionLog, timestamp_ms: int) -> FoundRecord | None:
+    search = log.timestamp_search(timestamp_ms)
+    return None if search is None else search.run(lambda: None)
+
+
+def max_timestamp(log: PartitionLog) -> tuple[int, int] | None:
+    """(offset, timestamp_ms) of the newest record."""
+    search = log.timestamp_search(None)
+    found = None if search is None else search.run(lambda: None)
+    return None if found is None else found[:2]
 
 
 def log_file(name: str = "00000000000000000000.log") -> str:

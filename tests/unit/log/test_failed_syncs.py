@@ -9,7 +9,7 @@ from josefine_broker.core.log_config import LogConfig
 from josefine_broker.shell.flusher import Job
 from josefine_broker.shell.log import PartitionLog
 from tests.simulation.memory_files import SECTOR_BYTES, MemoryFile, MemoryFiles
-from tests.unit.log.support import NOW_MS, append, log_file, open_log, read_all
+from tests.unit.log.support import NOW_MS, append, log_file, max_timestamp, open_log, read_all
 
 SYNCED = LogConfig(flush_messages=1)
 BATCH_BYTES = 61 + 12
@@ -36,7 +36,7 @@ def test_log_ends_where_it_did_before_a_batch_whose_sync_failed() -> None:
     assert (log.log_end_offset, log.size_bytes) == (1, size)
     assert len(files.names[log_file()].data) == size
     assert read_all(log) == [(0, b"kept")]
-    assert log.max_timestamp() == (0, NOW_MS)
+    assert max_timestamp(log) == (0, NOW_MS)
     assert log.verify().problems == ()
     again = open_log(files, SYNCED)
     assert read_all(again) == [(0, b"kept")]

@@ -8,7 +8,15 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.core.log_config import LogConfig
 from josefine_broker.shell.flusher import Job
 from tests.simulation.memory_files import MemoryFile, MemoryFiles
-from tests.unit.log.support import DIRECTORY, NOW_MS, append, log_file, open_log, read_all
+from tests.unit.log.support import (
+    DIRECTORY,
+    NOW_MS,
+    append,
+    find_by_timestamp,
+    log_file,
+    open_log,
+    read_all,
+)
 
 
 def used(files: MemoryFiles) -> int:
@@ -205,7 +213,7 @@ def test_log_that_could_not_begin_anew_has_failed_and_stays_whole_enough_to_say_
         lambda: log.truncate_to(1),
         lambda: log.roll(),
         lambda: log.flush(),
-        lambda: log.find_by_timestamp(NOW_MS),
+        lambda: find_by_timestamp(log, NOW_MS),
     ):
         with pytest.raises(KafkaError) as caught:
             call()

@@ -14,7 +14,7 @@ from josefine_broker.shell.flusher import Job
 from josefine_broker.shell.log import PartitionLog
 from josefine_broker.shell.log_manager import LogManager
 from tests.simulation.memory_files import MemoryFiles
-from tests.unit.log.support import NOW_MS, append, read_all
+from tests.unit.log.support import NOW_MS, append, find_by_timestamp, max_timestamp, read_all
 
 FIRST_ID = TopicId(UUID(int=1))
 SECOND_ID = TopicId(UUID(int=2))
@@ -141,7 +141,7 @@ def test_new_logs_cost_nothing_until_they_are_written_to() -> None:
     log = open_one(manager)
 
     assert log.read(0, 100) == []
-    assert log.find_by_timestamp(0) is log.max_timestamp() is None
+    assert find_by_timestamp(log, 0) is max_timestamp(log) is None
     log.flush()
     assert log.verify().problems == ()
     assert log.apply_retention(NOW_MS, 0) == 0

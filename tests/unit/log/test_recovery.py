@@ -10,7 +10,16 @@ from josefine_broker.records.batch import BatchHeader
 from josefine_broker.shell.flusher import Job
 from josefine_broker.shell.log import PartitionLog
 from tests.simulation.memory_files import MemoryFiles
-from tests.unit.log.support import DIRECTORY, NOW_MS, append, log_file, open_log, read_all
+from tests.unit.log.support import (
+    DIRECTORY,
+    NOW_MS,
+    append,
+    find_by_timestamp,
+    log_file,
+    max_timestamp,
+    open_log,
+    read_all,
+)
 
 SMALL = LogConfig(segment_bytes=600, index_interval_bytes=100)
 
@@ -60,7 +69,7 @@ def test_batches_larger_than_a_read_are_recovered_and_cut_like_any_other() -> No
 
     again = open_log(files)
     assert read_all(again) == whole
-    assert again.max_timestamp() == (5, NOW_MS + len(large[-1]))
+    assert max_timestamp(again) == (5, NOW_MS + len(large[-1]))
 
     for size in (log.size_bytes - 1, log.size_bytes - len(large[-1]), log.size_bytes - 3_900_060):
         del files.names[log_file()].data[size:]
@@ -145,7 +154,7 @@ def test_index_that_is_not_right_is_rebuilt(suffix: str, harm: str, clean: bool)
     """Checklist row 32."""
     files = MemoryFiles()
     log = filled(files)
-    before, timestamp = read_all(log), log.find_by_timestamp(NOW_MS)
+    before, timestamp = read_all(log), find_by_timestamp(log, NOW_MS)
     log.close()
     indexes = sorted(path for path in files.names if path.endswith(suffix))
     for at, path in enumerate(indexes):
@@ -164,7 +173,7 @@ def test_index_that_is_not_right_is_rebuilt(suffix: str, harm: str, clean: bool)
     again = open_log(files, SMALL, clean=clean)
 
     assert read_all(again, bytes_max=100) == before
-    assert again.find_by_timestamp(NOW_MS) == timestamp
+    assert find_by_timestamp(again, NOW_MS) == timestamp
     assert again.verify().problems == ()
     again.close()
     assert open_log(files, SMALL, clean=True).recovery_report.line is None
@@ -385,7 +394,7 @@ def test_index_from_before_a_truncation_is_not_used_for_a_log_of_the_same_length
 
     again = open_log(files)
 
-    assert again.max_timestamp() == (3, 501)
+    assert max_timestamp(again) == (3, 501)
     assert again.verify().problems == ()
 
 

@@ -8,7 +8,7 @@ from josefine_broker.records.batch import parse_header, stamp, stamp_log_append_
 from josefine_broker.records.builder import Record, build_batch
 from josefine_broker.shell.log import PartitionLog
 from tests.simulation.memory_files import MemoryFiles
-from tests.unit.log.support import append, open_log
+from tests.unit.log.support import append, find_by_timestamp, max_timestamp, open_log
 
 
 @settings(max_examples=150, deadline=None)
@@ -48,11 +48,11 @@ def test_lookup_by_timestamp_equals_a_look_at_every_record(
         expected = next(
             ((at, ts) for at, ts in enumerate(times) if at >= start and ts >= wanted), None
         )
-        found = log.find_by_timestamp(wanted)
+        found = find_by_timestamp(log, wanted)
         assert (found and found[:2]) == expected
     left = times[start:]
     newest = (start + left.index(max(left)), max(left)) if left else None
-    assert log.max_timestamp() == newest
+    assert max_timestamp(log) == newest
 
 
 def stamped(log: PartitionLog, append_time_ms: int) -> None:
@@ -67,11 +67,11 @@ def test_log_append_time_is_the_time_of_every_record_of_the_batch() -> None:
     stamped(log, 1000)
     stamped(log, 2000)
 
-    found = log.find_by_timestamp(1001)
+    found = find_by_timestamp(log, 1001)
 
     assert found is not None
     assert (found.offset, found.timestamp_ms) == (2, 2000)
-    assert log.max_timestamp() == (2, 2000)
+    assert max_timestamp(log) == (2, 2000)
 
 
 def test_found_record_names_its_leader_epoch() -> None:
@@ -79,7 +79,7 @@ def test_found_record_names_its_leader_epoch() -> None:
     append(log, [b"a"], timestamps_ms=[1], leader_epoch=3)
     append(log, [b"b"], timestamps_ms=[2], leader_epoch=7)
 
-    found = log.find_by_timestamp(2)
+    found = find_by_timestamp(log, 2)
 
     assert found is not None
     assert found.leader_epoch == 7
@@ -88,8 +88,8 @@ def test_found_record_names_its_leader_epoch() -> None:
 def test_empty_log_has_no_timestamps() -> None:
     log = open_log(MemoryFiles())
 
-    assert log.find_by_timestamp(0) is None
-    assert log.max_timestamp() is None
+    assert find_by_timestamp(log, 0) is None
+    assert max_timestamp(log) is None
 
 
 def test_records_nobody_can_decode_are_found_by_their_batch() -> None:
@@ -100,7 +100,7 @@ def test_records_nobody_can_decode_are_found_by_their_batch() -> None:
     header = stamp_log_append_time(batch, 0, 10)
     log.append(memoryview(batch), header, 0)
 
-    found = log.find_by_timestamp(5)
+    found = find_by_timestamp(log, 5)
 
     assert parse_header(batch).compression == 4
     assert found is not None
