@@ -64,6 +64,7 @@ from josefine_broker.shell.metrics import Metrics
 from josefine_broker.shell.replicator import Replicator
 from josefine_broker.shell.server import Bound, Server, bind
 from josefine_broker.shell.ticker import Duty, Ticker
+from josefine_broker.shell.worker import Worker
 from josefine_broker.storage_watch import look_at_storage
 
 log = logging.getLogger(__name__)
@@ -122,6 +123,7 @@ class Node:
         admin_bound = None if admin is None else self._bind("admin", *admin)
         manager, hosting = self._open_logs()
         ctx = self._context(hosting)
+        self._start_worker(ctx)
         ticker = self._start_ticker(ctx, hosting)
         membership = await self._start_membership(ctx, raft_bound, ticker, say)
         server = self._server_of(ctx, ticker)
@@ -203,6 +205,11 @@ class Node:
             settings=broker_settings(self.config),
             data_directory=str(self.config.broker.data_dir.absolute()),
         )
+
+    def _start_worker(self, ctx: Context) -> None:
+        worker = Worker(self._failed)
+        self._undo.push_async_callback(worker.stop)
+        ctx.work = worker.submit
 
     def _start_ticker(self, ctx: Context, hosting: Hosting) -> Ticker:
         ticker = Ticker(self._clock, ctx.parked, self._duties(ctx, hosting), self._failed)

@@ -110,7 +110,8 @@ def load_groups(ctx: Context, tp: TopicPartition, hosted: HostedPartition) -> No
             data = memoryview(buffer)
             for pos, header in iter_batches(data):
                 if not header.is_control:
-                    for record in read_records(data[pos : pos + header.size_bytes]):
+                    batch = data[pos : pos + header.size_bytes]
+                    for record in read_records(batch, bytes_max=OFFSETS_BYTES_MAX):
                         ctx.groups.replay(record.key, record.value)
                 offset = header.end_offset
     shorten_offsets_log(ctx, tp, hosted)

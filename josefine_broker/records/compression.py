@@ -136,6 +136,7 @@ def _decompress_stream(stream: ModuleType, data: Buffer, bytes_max: int) -> Buff
                 raise
             if guess == bytes_max:
                 raise _expands_past(bytes_max) from error
+            del output
             guess = min(bytes_max, 4 * guess)
         else:
             return memoryview(output)[:size]

@@ -7,6 +7,7 @@ Every length is checked against the bytes that are there: bad input raises Corru
 from collections.abc import Iterator
 
 from josefine_broker.base.errors import CorruptData
+from josefine_broker.base.limits import DECOMPRESSED_BYTES_MAX
 from josefine_broker.records.batch import (
     HEADER_BYTES,
     LOG_APPEND_TIME,
@@ -22,15 +23,17 @@ __all__ = ["Record", "read_records", "read_varint"]
 _NO_HEADERS: tuple[tuple[str, bytes | None], ...] = ()
 
 
-def read_records(batch: Buffer) -> Iterator[Record]:
+def read_records(batch: Buffer, *, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
     """The records of the one batch that starts `batch` (bytes behind it are ignored).
 
     Offsets and timestamps are absolute; control batches are read like any other. The checksum is
-    not verified here: `records.batch.verify` does. Raises CorruptData.
+    not verified here: `records.batch.verify` does. Raises CorruptData, also past `bytes_max` of
+    decompressed records.
     """
     header = parse_header(batch)
     check_shape(batch, 0, header)
-    data = decompress(header.compression, memoryview(batch)[HEADER_BYTES : header.size_bytes])
+    packed = memoryview(batch)[HEADER_BYTES : header.size_bytes]
+    data = decompress(header.compression, packed, bytes_max=bytes_max)
     fixed_ms = header.max_timestamp_ms if header.timestamp_type == LOG_APPEND_TIME else None
     body = bytes(data)
     pos = 0

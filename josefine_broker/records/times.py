@@ -46,6 +46,7 @@ def record_times(batch: Buffer, *, bytes_max: int) -> Iterator[tuple[int, int]]:
             raise CorruptData(f"batch at offset {base_offset}: a record is cut") from error
         if pos > end:
             raise CorruptData(f"batch at offset {base_offset}: a record of {size} bytes")
+        yield base_offset + offset_delta, base_ms + timestamp_delta
         while end > len(data):
             end -= len(data)
             more = next(pieces, None)
@@ -53,7 +54,6 @@ def record_times(batch: Buffer, *, bytes_max: int) -> Iterator[tuple[int, int]]:
                 raise CorruptData(f"batch at offset {base_offset}: {end} bytes are missing")
             data = more
         pos = end
-        yield base_offset + offset_delta, base_ms + timestamp_delta
 
 
 def _pieces(codec: int, body: memoryview, bytes_max: int) -> Iterator[Buffer]:

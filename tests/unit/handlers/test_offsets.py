@@ -1,10 +1,13 @@
 """ListOffsets, DeleteRecords, OffsetForLeaderEpoch."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from josefine_broker.base.errors import ErrorCode
+from josefine_broker.base.limits import LOOKUP_BYTES_MAX
+from josefine_broker.handlers.list_offsets import LOOKUP_TIMEOUT_MS
 from josefine_broker.records.builder import Record, build_batch
 from josefine_broker.wire.entities import delete_records, list_offsets, offset_for_leader_epoch
 from tests.unit.handlers.world import World, batch_of, values_in
@@ -167,3 +170,104 @@ def test_leader_epoch_ends_at_the_high_watermark(world: World) -> None:
     assert (answer.leader_epoch, answer.end_offset) == (0, 6)
     assert (epoch_end(world, 4).leader_epoch, epoch_end(world, 4).end_offset) == (-1, -1)
     assert epoch_end(world, 0, current=3).error_code == ErrorCode.unknown_leader_epoch
+
+
+class Later:
+    """Work that is done when the test says so."""
+
+    def __init__(self, world: World) -> None:
+        self.jobs: list[Callable[[], None]] = []
+        world.ctx.work = self
+
+    def __call__(
+        self,
+        job: Callable[[Callable[[], None]], Any],
+        is_wanted: Callable[[], bool],
+        done: Callable[[Any], None],
+    ) -> None:
+        def run() -> None:
+            done(job(lambda: None) if is_wanted() else None)
+
+        self.jobs.append(run)
+
+    def run(self) -> None:
+        self.jobs.pop(0)()
+
+
+def asked(world: World, timestamp: int) -> Any:
+    part = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    topic = list_offsets.ListOffsetsTopic(name="orders", partitions=(part,))
+    return world.ask(2, list_offsets.ListOffsetsRequest(replica_id=-1, topics=(topic,)))
+
+
+def answered(token: Any) -> tuple[int, int]:
+    assert token.done
+    part = token.response.topics[0].partitions[0]
+    return part.error_code, part.offset
+
+
+def test_records_are_looked_at_beside_the_loop(world: World) -> None:
+    """What needs no look at them is answered at once."""
+    later = Later(world)
+
+    assert asked(world, -1).topics[0].partitions[0].offset == 6
+    assert asked(world, 500).topics[0].partitions[0].offset == -1
+    assert later.jobs == []
+    waiting = [asked(world, 260), asked(world, -3)]
+    assert len(later.jobs) == 2
+    assert not any(each.done for each in waiting)
+    later.run()
+    later.run()
+
+    assert [answered(each) for each in waiting] == [(0, 1), (0, 3)]
+    assert len(world.ctx.parked) == 0
+
+
+def test_lookup_whose_client_is_gone_or_whose_time_is_over_is_not_done(world: World) -> None:
+    later = Later(world)
+    gone, late = asked(world, 260), asked(world, 260)
+
+    world.ctx.parked.forget(gone)
+    world.advance(LOOKUP_TIMEOUT_MS)
+    assert answered(late) == (ErrorCode.request_timed_out, -1)
+    later.run()
+    later.run()
+
+    assert not gone.done
+
+
+def test_records_deleted_while_they_were_looked_for_are_not_found(world: World) -> None:
+    later = Later(world)
+    token = asked(world, 260)
+    delete_before(world, 3)
+
+    later.run()
+    assert not token.done, "looked for once more"
+    later.run()
+
+    assert answered(token) == (0, 3)
+
+
+def test_replica_that_no_longer_leads_does_not_answer_a_lookup() -> None:
+    world = World(brokers=2)
+    world.create(partitions=1)
+    world.produce(batch_of(b"a", timestamp_ms=5))
+    later = Later(world)
+    token = asked(world, 1)
+    world.delete("orders")
+    world.create()
+
+    later.run()
+
+    assert answered(token) == (ErrorCode.not_leader_or_follower, -1)
+
+
+def test_batch_that_expands_too_far_is_refused_for_good(world: World) -> None:
+    value = bytes(LOOKUP_BYTES_MAX)
+    world.produce(bytes(build_batch([Record(None, value, (), 500), Record(None, b"", (), 600)],
+                                    compression=1)))  # fmt: skip
+
+    found = listed(world, 550)
+
+    assert found.error_code == ErrorCode.message_too_large
+    assert listed(world, 260).offset == 1
