@@ -42,6 +42,8 @@ def health_checks(
     def metadata() -> Check:
         if raft_host.failure is not None:
             return Check(ok=False, detail=f"raft stopped: {raft_host.failure}")
+        if raft_host.lacks_room:
+            return Check(ok=False, detail=f"waits: {raft_host.lacks_room}")
         status = raft_host.status()
         if status.leader is None:
             why = membership.why_no_controller()

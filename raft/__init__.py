@@ -9,6 +9,7 @@ from raft.errors import (
     InvariantBroken,
     Refused,
     StoreFailed,
+    StoreFull,
     WrongCluster,
 )
 from raft.files import MemoryFiles
@@ -52,6 +53,7 @@ __all__ = [
     "State",
     "Status",
     "StoreFailed",
+    "StoreFull",
     "Term",
     "WrongCluster",
 ]

@@ -10,18 +10,21 @@ Rules:
   memory only.
 - A segment is synced before its successor is created. Segments go from the oldest end only, once
   no live block is left in them; a mostly dead one has its live blocks copied to the end first.
-- After a failed write or sync nothing is known about the disk: the store refuses all further work.
+- A write that finds no room is cut back, and StoreFull says that nothing has changed: a full disk
+  passes. After any other failed write, or a failed sync, nothing is known about the disk: the store
+  refuses all further work.
 """
 
+import errno
 import fcntl
 import os
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from raft.block import Block
-from raft.errors import CorruptStore, StoreFailed
+from raft.errors import CorruptStore, StoreFailed, StoreFull
 from raft.files import File, Files
 from raft.ids import GENESIS, BlockId, NodeId
 from raft.segment import (
@@ -46,6 +49,7 @@ SEGMENT_BYTES = 16 * 1024 * 1024
 LIVE_SHARE_MIN = 0.5
 """The oldest segment is copied forward when less than this share of its blocks is still live."""
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _TEMPORARY = ".tmp"
 _SEGMENT = ".seg"
 _SNAPSHOT = ".snap"
@@ -161,12 +165,13 @@ class BlockFile:
         return store, store._recover()
 
     def append(self, batch: Batch) -> None:
-        """Write one batch, atomically and not yet durably. Raises StoreFailed."""
+        """Write one batch, atomically and not yet durably. Raises StoreFailed, StoreFull."""
         self._guard()
         try:
-            if batch.snapshot is not None:
-                self._write_snapshot(batch.snapshot)
-            self._append_frame(batch)
+            with self._room_needed():
+                if batch.snapshot is not None:
+                    self._write_snapshot(batch.snapshot)
+                self._append_frame(batch)
             if batch.state.root != self._state.root:
                 self._forget_below(batch.state.root)
                 self._old_snapshots.append(_snapshot_name(self._state.root))
@@ -204,6 +209,16 @@ class BlockFile:
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self._segments)
 
+    @contextmanager
+    def _room_needed(self) -> Iterator[None]:
+        """What is written in here is found whole or not at all: without room it is tried again."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            raise StoreFull(f"no room for the block file: {error}") from error
+
     def _guard(self) -> None:
         if self._failed is not None:
             raise StoreFailed(f"the block file takes no more work: {self._failed}")
@@ -226,11 +241,20 @@ class BlockFile:
             sequence=self._sequence,
             synced=segment.synced,
         )
-        self._file.append(data)
+        self._append_whole(self._file, data, segment.size)
         segment.size += len(data)
         self._sequence += 1
         self._unsynced = True
         self._note_blocks(segment, batch.blocks)
+
+    def _append_whole(self, file: File, data: bytes, size: int) -> None:
+        """At the end of a file of that size, which it has again where there was no room."""
+        try:
+            file.append(data)
+        except OSError as error:
+            if error.errno in _NO_ROOM:
+                file.truncate(size)
+            raise
 
     def _sync_and_mark(self, file: File) -> None:
         """The mark is not synced itself: it outlives a killed process, mostly a loss of power too,
@@ -239,9 +263,10 @@ class BlockFile:
         self._unsynced = False
         segment = self._segments[-1]
         mark = encode_mark(number=segment.number, position=segment.size, sequence=self._sequence)
-        file.append(mark)
-        segment.synced = segment.size
-        segment.size += len(mark)
+        segment.synced = segment.size  # the next frame says it as well
+        with suppress(StoreFull), self._room_needed():
+            self._append_whole(file, mark, segment.size)
+            segment.size += len(mark)
 
     def _note_blocks(self, segment: _Segment, blocks: Iterable[Block]) -> None:
         for block in blocks:
@@ -255,17 +280,31 @@ class BlockFile:
     def _roll(self) -> None:
         number = self._segments[-1].number + 1 if self._segments else 1
         if self._file is not None:
-            self._file.sync()
+            self._sync_full(self._file)
             self._file.close()
             self._file = None
         segment = _Segment(number)
         file = self._files.open(segment.name)
+        try:
+            file.truncate(0)  # there may be a part of a header, from when there was no room
+            file.append(encode_header(self._node_id, number, self._sequence))
+            # By itself, so that no later page of this file can outlive a lost header.
+            file.sync()
+            self._files.sync_names()
+        except OSError:
+            file.close()
+            raise
         self._file = file
-        file.append(encode_header(self._node_id, number, self._sequence))
-        # By itself, so that no later page of this file can outlive a lost header.
-        file.sync()
-        self._files.sync_names()
         self._segments.append(segment)
+
+    def _sync_full(self, file: File) -> None:
+        """Of a segment that others follow. Raises StoreFailed: a sync that found no room has lost
+        what it was to write."""
+        try:
+            file.sync()
+        except OSError as error:
+            raise self._fail(error) from error
+        self._unsynced = False
 
     def _write_snapshot(self, snapshot: Snapshot) -> None:
         name = _snapshot_name(snapshot.last)
@@ -296,7 +335,9 @@ class BlockFile:
         if oldest is self._segments[-1]:
             return
         if 0 < oldest.live < LIVE_SHARE_MIN * oldest.written:
-            self._append_frame(Batch(state=self._state, blocks=tuple(self._live_blocks(oldest))))
+            copy = Batch(state=self._state, blocks=tuple(self._live_blocks(oldest)))
+            with suppress(StoreFull), self._room_needed():  # else at the next append
+                self._append_frame(copy)
         if self._segments[0].live:
             return
         # The frames that made these segments needless must outlive them.

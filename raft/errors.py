@@ -11,6 +11,7 @@ __all__ = [
     "InvariantBroken",
     "Refused",
     "StoreFailed",
+    "StoreFull",
     "WrongCluster",
 ]
 
@@ -29,6 +30,10 @@ class CorruptStore(Exception):
 
 class StoreFailed(Exception):
     """A write or sync failed: what is durable is unknown, so the store refuses all further work."""
+
+
+class StoreFull(Exception):
+    """There is no room for this batch: nothing has changed, the same call may be made again."""
 
 
 class Refused(Exception):

@@ -2,9 +2,10 @@
 
 The twin forgets at a crash what was not synced, as a disk may: bytes past the last `sync` of a
 file, and names since the last `sync_names`. It can also stop the world before the n-th operation,
-so that a test crashes between any two of them.
+so that a test crashes between any two of them, and be full from the n-th that needs room on.
 """
 
+import errno
 from collections.abc import Callable
 from typing import Protocol
 
@@ -61,6 +62,11 @@ class _MemoryFile:
 
     def append(self, data: bytes) -> None:
         self._files.operation()
+        try:
+            self._files.grow()
+        except OSError:
+            self.data += data[: len(data) // 2]
+            raise
         self.data += data
 
     def sync(self) -> None:
@@ -84,12 +90,20 @@ class MemoryFiles:
         self._synced_names: dict[str, _MemoryFile] = {}
         self.operations = 0
         self.crash_at: int | None = None
+        self.growths = 0
+        self.full_at: int | None = None
 
     def operation(self) -> None:
         """Count one operation; stop before it when it is the chosen one."""
         if self.operations == self.crash_at:
             raise Crash
         self.operations += 1
+
+    def grow(self) -> None:
+        """Count an operation that needs room; there is none from the chosen one on."""
+        if self.full_at is not None and self.growths >= self.full_at:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.growths += 1
 
     def names(self) -> list[str]:
         return sorted(self._names)
@@ -99,6 +113,8 @@ class MemoryFiles:
 
     def open(self, name: str) -> File:
         self.operation()
+        if name not in self._names:
+            self.grow()
         return self._names.setdefault(name, _MemoryFile(self))
 
     def rename(self, old: str, new: str) -> None:

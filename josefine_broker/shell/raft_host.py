@@ -3,11 +3,13 @@
 Rules (the order is that of raft/README.md): one task owns the node's work; every write and fsync
 runs in one thread, in order, so that the event loop never waits for a disk; a committed block is
 applied on the event loop, in order, once; a proposal's token ends after its block is applied; a
-message leaves after the batch it depends on is durable. When the store fails, or a rule of Raft is
-broken, the host stops for good: every open token ends UNKNOWN and `failure` says why.
+message leaves after the batch it depends on is durable. On a full disk all of it waits for room,
+as for a slow disk. When the store fails, or a rule of Raft is broken, the host stops for good:
+every open token ends UNKNOWN and `failure` says why.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,8 +20,10 @@ from typing import NamedTuple
 
 from josefine_broker.base.errors import Fatal
 from josefine_broker.base.ports import Clock
+from josefine_broker.shell.lasting import Lasting
 from raft import (
     GENESIS,
+    Batch,
     Block,
     BlockFile,
     BlockId,
@@ -38,13 +42,19 @@ from raft import (
     Result,
     Role,
     Status,
+    StoreFull,
 )
 from raft.codec import decode, encode
 from raft.messages import Propose
 
+log = logging.getLogger(__name__)
+
 __all__ = ["KnownBlock", "ProposalToken", "RaftHost", "RaftTimings", "Result"]
 
 WhyNot = Callable[[int, bytes | None], str | None]
+
+ROOM_CHECK_MS = 100
+"""How often a write is made again that found no room."""
 
 DEAD_KEPT = 200
 """Blocks of dead branches that are remembered for people after the chain has let go of them."""
@@ -150,6 +160,8 @@ class RaftHost:
         self._stopping = False
         self.failure: BaseException | None = None
         """Why the host stopped by itself."""
+        self.lacks_room = ""
+        """Why nothing can be written just now; empty while all is well."""
         self.on_failure: Callable[[BaseException], None] | None = None
         self.terms_seen = 0
         """Elections that this node took part in or heard of, for the metrics."""
@@ -179,7 +191,10 @@ class RaftHost:
                     await self._progressed.wait()
         except TimeoutError as error:
             await self.stop()
-            raise TimeoutError(f"the recovered chain was not applied in {timeout_ms} ms") from error
+            why = f": {self.lacks_room}" if self.lacks_room else ""
+            raise TimeoutError(
+                f"the recovered chain was not applied in {timeout_ms} ms{why}"
+            ) from error
         if self.failure is not None:
             await self.stop()
             raise self.failure
@@ -359,7 +374,8 @@ class RaftHost:
         apply_first = bool(ready.committed or ready.outcomes)
         if batch is not None:
             write = store.append if apply_first else store.persist
-            await loop.run_in_executor(self._disk, write, batch)
+            if not await self._write(write, batch):
+                return
         self._apply(ready)
         if apply_first and batch is not None and batch.must_sync:
             await loop.run_in_executor(self._disk, store.sync)
@@ -371,6 +387,24 @@ class RaftHost:
             self._on_progress()
         if self._take_snapshot is not None and self._is_snapshot_due(node.status()):
             node.compact(self._take_snapshot())
+
+    async def _write(self, write: Callable[[Batch], None], batch: Batch) -> bool:
+        """Once there is room for it; False when the host must end before there is."""
+        loop = asyncio.get_running_loop()
+        lack = Lasting(log, "no room for metadata", directory=self._data_dir)
+        while True:
+            try:
+                await loop.run_in_executor(self._disk, write, batch)
+            except StoreFull as error:
+                self.lacks_room = str(error)
+                lack.goes_on(self._clock.monotonic_ms(), self.lacks_room)
+            else:
+                self.lacks_room = ""
+                lack.end(self._clock.monotonic_ms(), "room for metadata again")
+                return True
+            if self._must_end():
+                return False
+            await asyncio.sleep(ROOM_CHECK_MS / 1000)
 
     def _is_snapshot_due(self, status: Status) -> bool:
         return (

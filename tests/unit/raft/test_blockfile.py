@@ -3,6 +3,7 @@
 Every test but the locking one runs on the in-memory files, whose crash forgets what was not synced.
 """
 
+import errno
 import struct
 import zlib
 from collections.abc import Iterator
@@ -332,7 +333,7 @@ def test_a_mostly_dead_segment_is_copied_forward_and_removed() -> None:
 # -- failing disks
 
 
-class FullDisk(MemoryFiles):
+class FailingDisk(MemoryFiles):
     """Writes half of what is asked and fails, once told to."""
 
     def __init__(self) -> None:
@@ -344,7 +345,7 @@ class FullDisk(MemoryFiles):
 
 
 class _FullFile:
-    def __init__(self, disk: FullDisk, file: File) -> None:
+    def __init__(self, disk: FailingDisk, file: File) -> None:
         self._disk = disk
         self._file = file
         self.sync = file.sync
@@ -354,17 +355,17 @@ class _FullFile:
     def append(self, data: bytes) -> None:
         if self._disk.full:
             self._file.append(data[: len(data) // 2])
-            raise OSError(28, "No space left on device")
+            raise OSError(errno.EIO, "Input/output error")
         self._file.append(data)
 
 
 def test_after_a_failed_write_the_store_takes_no_more_work() -> None:
-    files = FullDisk()
+    files = FailingDisk()
     writer = Writer(files)
     writer.extend(2)
     good = writer.state
     files.full = True
-    with pytest.raises(StoreFailed, match="No space left"):
+    with pytest.raises(StoreFailed, match="Input/output error"):
         writer.extend(2)
     files.full = False
 

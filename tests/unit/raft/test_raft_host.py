@@ -14,7 +14,17 @@ from typing import Any
 import pytest
 
 from josefine_broker.shell.raft_host import ProposalToken, RaftHost, RaftTimings, Result
-from raft import Batch, Block, BlockFile, CorruptStore, DiskFiles, NodeId, Refused, Role
+from raft import (
+    Batch,
+    Block,
+    BlockFile,
+    CorruptStore,
+    DiskFiles,
+    NodeId,
+    Refused,
+    Role,
+    StoreFull,
+)
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -135,6 +145,60 @@ def test_a_failing_store_stops_the_host_and_says_why(tmp_path: Path) -> None:
         assert "No space left" in str(host.failure)
         assert failures == [host.failure]
         await host.stop()
+
+    asyncio.run(main())
+
+
+class FullDisk:
+    """Stands before a store whose disk is full, until there is room."""
+
+    def __init__(self, host: RaftHost) -> None:
+        self.is_full = True
+        store: Any = host._store
+        self._append = store.append
+        store.append = self.append
+
+    def append(self, batch: Batch) -> None:
+        if self.is_full:
+            raise StoreFull("no room for the block file: No space left on device")
+        self._append(batch)
+
+
+async def until_it_lacks_room(host: RaftHost) -> None:
+    lacks = lambda: "No space left" in host.lacks_room  # noqa: E731
+    await asyncio.to_thread(wait_until, lacks, 10, "a host that waits for room")
+
+
+def test_a_full_disk_holds_the_host_up_and_ends_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        host = make_host(tmp_path)
+        await host.start()
+        disk = FullDisk(host)
+        proposal = propose(host, b"a", timeout_ms=60_000)
+        await until_it_lacks_room(host)
+        assert not proposal.done()
+
+        disk.is_full = False
+
+        assert (await asyncio.wait_for(proposal, timeout=10)).result is Result.COMMITTED
+        assert (host.failure, host.lacks_room) == (None, "")
+        await host.stop()
+
+    asyncio.run(main())
+
+
+def test_a_host_on_a_full_disk_stops(tmp_path: Path) -> None:
+    async def main() -> None:
+        host = make_host(tmp_path)
+        await host.start()
+        FullDisk(host)
+        proposal = propose(host, b"a", timeout_ms=60_000)
+        await until_it_lacks_room(host)
+
+        await asyncio.wait_for(host.stop(), timeout=10)
+
+        assert (await proposal).result is Result.UNKNOWN
+        assert host.failure is None
 
     asyncio.run(main())
 
