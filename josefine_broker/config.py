@@ -93,7 +93,13 @@ class NetworkSection(Section):
     """Bounds of connections."""
 
     connections_max: Count = Field(
-        default=2_000, description="Open client connections; a further one is closed at once."
+        default=2_000,
+        description="Open client connections; past that the one that was idle for longest gives way"
+        " to a newcomer, and where none is idle the newcomer is refused.",
+    )
+    connections_per_address_max: Count | None = Field(
+        default=1_000,
+        description="The same for the connections of one client address; null: no such limit.",
     )
     frame_bytes_max: Annotated[Bytes, Field(ge=1_024, le=2**31 - 1)] = Field(
         default=FRAME_BYTES_MAX, description="Largest request; a longer one closes its connection."

@@ -285,6 +285,7 @@ class Node:
         return Server(
             host,
             connections_max=self.descriptors.connections,
+            per_address_max=network.connections_per_address_max,
             idle_timeout_ms=network.idle_timeout_ms,
         )
 

@@ -98,6 +98,11 @@ def register_metrics(metrics: Metrics, ctx: Context, logs: LogManager, server: S
     for name in ctx.counters.__slots__:
         metrics.counter(name, f"Data path: {name.replace('_', ' ')}.", one(_counter(ctx, name)))
     metrics.gauge("connections", "Open client connections.", one(lambda: server.connection_count))
+    metrics.counter(
+        "accept_pauses",
+        "So often there was no file descriptor for a new client.",
+        one(lambda: server.accept_pauses),
+    )
     metrics.gauge("parked_requests", "Requests that wait.", one(lambda: len(ctx.parked)))
     metrics.gauge("topics", "Topics of the cluster.", one(lambda: len(ctx.image.topics)))
     metrics.gauge("logs", "Open partition logs.", one(lambda: len(logs)))

@@ -169,6 +169,11 @@ class Connection(asyncio.BufferedProtocol):
         return self._peer.address
 
     @property
+    def host(self) -> str:
+        """The client's machine: its address without the port."""
+        return self._peer.address.rpartition(":")[0]
+
+    @property
     def waits(self) -> bool:
         """True while a request that was begun has no answer yet."""
         return bool(self._pending)

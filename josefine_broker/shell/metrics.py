@@ -54,8 +54,10 @@ class ConnectionStats:
         "closed_idle",
         "closed_malformed",
         "closed_unsupported",
+        "gave_way",
         "handler_failures",
         "opened",
+        "refused_address",
         "refused_full",
     )
 
@@ -68,6 +70,8 @@ class ConnectionStats:
         self.closed_unsupported = 0
         self.handler_failures = 0
         self.refused_full = 0
+        self.refused_address = 0
+        self.gave_way = 0
 
 
 class Metrics:

@@ -17,6 +17,7 @@ from random import Random
 
 from josefine_broker.config_values import HostPort, parse_host_port
 from josefine_broker.core.door import STRANGER_FRAME_BYTES_MAX
+from josefine_broker.shell.acceptor import Acceptor
 from josefine_broker.shell.address_book import AddressBook
 from josefine_broker.shell.raft_connection import Connection, PeerError, TransportStats
 from josefine_broker.shell.raft_frames import (
@@ -84,7 +85,7 @@ class RaftTransport:
         self._queue_bytes_max = queue_bytes_max
         self._links: dict[int, Link] = {}
         self._inbound: set[Connection] = set()
-        self._server: asyncio.Server | None = None
+        self._acceptor: Acceptor | None = None
         self._strangers: dict[Connection, None] = {}
         """Of the inbound ones, the oldest first."""
         self._told: set[str] = set()
@@ -95,13 +96,13 @@ class RaftTransport:
 
     async def start(self, bound: Bound) -> None:
         """Begin to accept. Raises OSError."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._accept, sock=bound.socket)
+        self._acceptor = Acceptor(bound.name, bound.socket, self._accept)
+        self._acceptor.start()
 
     async def stop(self) -> None:
         """Close everything; what is queued is dropped."""
-        if self._server is not None:
-            self._server.close()
+        if self._acceptor is not None:
+            self._acceptor.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

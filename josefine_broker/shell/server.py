@@ -1,5 +1,6 @@
 """The listeners and the set of open connections: binding, accepting, idle sweep, draining.
 
+Who is let in when there is no room, and who gives way, is decided in core/room.py.
 Binding comes before serving (`bind_listeners`), so that a port is known, and a taken one reported,
 before any data is touched; a bound socket that does not listen yet refuses its clients.
 """
@@ -10,15 +11,17 @@ import asyncio
 import errno
 import logging
 import socket
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
+from josefine_broker.core.room import Room
+from josefine_broker.shell.acceptor import Acceptor
 from josefine_broker.shell.connection import Connection, Host
+from josefine_broker.shell.rationed import Rationed
 
 log = logging.getLogger(__name__)
-
-ACCEPT_BACKLOG = 1_024
-"""Connections that wait for accept: a restart must survive all its clients coming at once."""
 
 DRAIN_POLL_SECONDS = 0.005
 
@@ -70,54 +73,65 @@ def _bind_error(name: str, host: str, port: int, error: OSError) -> BindError:
 class Server:
     """All listeners of a broker and their connections. Mutated on the event loop only."""
 
-    def __init__(self, host: Host, *, connections_max: int, idle_timeout_ms: int) -> None:
+    def __init__(
+        self,
+        host: Host,
+        *,
+        connections_max: int,
+        per_address_max: int | None = None,
+        idle_timeout_ms: int,
+    ) -> None:
         self._host = host
-        self._connections_max = connections_max
         self._idle_timeout_ms = idle_timeout_ms
-        self._listeners: list[asyncio.Server] = []
-        self._connections: set[Connection] = set()
+        self._listeners: list[Acceptor] = []
+        self._room = Room[Connection](total_max=connections_max, per_address_max=per_address_max)
+        self._log_refused = Rationed(log, "connection refused", time.monotonic, logging.WARNING)
+        self._log_way = Rationed(
+            log, "idle connection closed for a newcomer", time.monotonic, logging.INFO
+        )
+        self._log_idle = Rationed(log, "idle connection closed", time.monotonic, logging.INFO)
 
     @property
     def connection_count(self) -> int:
-        return len(self._connections)
+        return len(self._room)
 
     @property
     def is_listening(self) -> bool:
-        return bool(self._listeners) and all(s.is_serving() for s in self._listeners)
+        return bool(self._listeners) and all(each.is_open for each in self._listeners)
 
     async def start(self, bound: Iterable[Bound]) -> None:
         """Begin to accept. Raises BindError when another process listens on the same port."""
-        loop = asyncio.get_running_loop()
         for listener in bound:
+            make = partial(Connection, self._host, listener.name, self._opened, self._closed)
+            acceptor = Acceptor(listener.name, listener.socket, make)
             try:
-                server = await loop.create_server(
-                    lambda name=listener.name: Connection(  # type: ignore[misc]
-                        self._host, name, self._opened, self._closed
-                    ),
-                    sock=listener.socket,
-                    backlog=ACCEPT_BACKLOG,
-                )
+                acceptor.start()
             except OSError as error:
                 raise _bind_error(listener.name, listener.host, listener.port, error) from None
-            self._listeners.append(server)
+            self._listeners.append(acceptor)
+
+    @property
+    def accept_pauses(self) -> int:
+        """So often there was no descriptor for a newcomer."""
+        return sum(each.pauses for each in self._listeners)
 
     async def stop(self, timeout_s: float) -> int:
         """Stop accepting, answer what is in flight, close; the number of requests left unanswered
         at the deadline is returned."""
         for listener in self._listeners:
             listener.close()
-        for connection in list(self._connections):
+        for connection in self._room.occupants():
             connection.drain()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
-        while loop.time() < deadline and any(c.waits for c in self._connections):
+        while loop.time() < deadline and any(c.waits for c in self._room.occupants()):
             await asyncio.sleep(DRAIN_POLL_SECONDS)
-        unanswered = sum(c.waits for c in self._connections)
-        for connection in list(self._connections):
+        unanswered = sum(c.waits for c in self._room.occupants())
+        for connection in self._room.occupants():
             connection.close()
-        while loop.time() < deadline and self._connections:
+        while loop.time() < deadline and len(self._room):
             await asyncio.sleep(DRAIN_POLL_SECONDS)
-        for connection in list(self._connections):  # clients that do not read their last answers
+        for connection in self._room.occupants():  # clients that do not read their last answers
             connection.abort()
         return unanswered
 
@@ -126,29 +140,27 @@ class Server:
 
         Aborted, not closed: one that does not read its answers would never finish closing.
         """
-        for connection in list(self._connections):
-            if connection.received != connection.received_before or connection.waits:
-                connection.received_before = connection.received
-                connection.idle_since_ms = now_ms
-            elif now_ms - connection.idle_since_ms < self._idle_timeout_ms:
-                continue
-            elif connection.abort():
+        for connection in self._room.idle_for(self._idle_timeout_ms, now_ms):
+            if connection.abort():
                 self._host.stats.closed_idle += 1
-                log.info("idle connection closed", extra={"client": connection.address})
+                self._log_idle.tell(client=connection.address)
 
     def _opened(self, connection: Connection) -> bool:
-        if len(self._connections) >= self._connections_max:
-            self._host.stats.refused_full += 1
-            log.warning(
-                "connection refused",
-                extra={"client": connection.address, "connections": len(self._connections)},
-            )
+        stats, now_ms = self._host.stats, self._host.monotonic_ms()
+        verdict = self._room.make_room(connection.host, now_ms)
+        if verdict.refusal:
+            stats.refused_full += not verdict.is_address_full
+            stats.refused_address += verdict.is_address_full
+            self._log_refused.tell(client=connection.address, reason=verdict.refusal)
             return False
-        self._host.stats.opened += 1
-        connection.idle_since_ms = self._host.monotonic_ms()
-        self._connections.add(connection)
+        if verdict.gives_way is not None:
+            stats.gave_way += 1
+            self._log_way.tell(client=verdict.gives_way.address, newcomer=connection.address)
+            verdict.gives_way.abort()
+        stats.opened += 1
+        self._room.enter(connection, now_ms)
         return True
 
     def _closed(self, connection: Connection) -> None:
         self._host.stats.bytes_in += connection.received
-        self._connections.discard(connection)
+        self._room.leave(connection)

@@ -34,7 +34,7 @@ def test_every_kind_of_frame_that_peers_send_has_its_row() -> None:
     assert set(LISTENS) == set(Speech)
 
 
-@pytest.mark.parametrize(("standing", "speech"), itertools.product(Standing, Speech))
+@pytest.mark.parametrize(("standing", "speech"), list(itertools.product(Standing, Speech)))
 def test_strangers_may_only_ask_who_there_is_and_to_be_let_in(
     standing: Standing, speech: Speech
 ) -> None:

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from josefine_broker.core.room import LOOK_EVERY_MS
 from josefine_broker.shell.server import BindError, bind
 from tests.unit.shell.serving import groups_answer, serving, until
 from tests.unit.shell.test_connection import Holding, echo, on_uvloop
@@ -27,6 +28,37 @@ def test_a_connection_past_the_limit_is_closed_and_counted() -> None:
             assert await again.answer() == (1, "free again")
 
     on_uvloop(scenario)
+
+
+def test_idle_connections_give_way_and_newcomers_that_find_none_are_one_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        async with serving(echo, connections_max=20) as server:
+            idle = [await server.connect() for _ in range(20)]
+            await until(lambda: server.server.connection_count == 20, "full")
+            for _ in range(30):  # the others came just now, too
+                assert await (await server.connect()).closed()
+            assert server.metrics.connections.refused_full == 30
+
+            for each in server.server._room.occupants():
+                each.idle_since_ms -= 2_000
+            look_ms = server.clock.monotonic_ms() + LOOK_EVERY_MS
+            await until(lambda: server.clock.monotonic_ms() > look_ms, "the next look")
+            newcomers = [await server.connect() for _ in range(10)]
+            for number, each in enumerate(newcomers):
+                each.ask(number, "let in")
+                assert await each.answer() == (number, "let in")
+
+            assert server.metrics.connections.gave_way == 10
+            for each in idle[:10]:
+                assert await each.closed()
+            assert server.server.connection_count == 20
+
+    on_uvloop(scenario)
+    said = [each for each in caplog.records if each.getMessage() == "connection refused"]
+    assert len(said) == 1
+    assert said[0].__dict__["reason"] == "there are 20 connections, and none is idle"
 
 
 def test_an_idle_connection_is_closed_and_a_waiting_one_is_not() -> None:

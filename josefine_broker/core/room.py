@@ -1,0 +1,135 @@
+"""Who may connect when there is no room: limits in total and per address, and who gives way.
+
+Rules: a newcomer is let in while there is room. Where there is none, the connection that has been
+idle for longest, with no request under way, gives way to it; of the newcomer's own address when
+that is at its limit, so that nobody pushes others out from one machine. Whoever was active within
+the last second stays, else clients that all come at once would push each other out for ever.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+IDLE_MS_MIN = 1_000
+LOOK_EVERY_MS = 100
+"""A look at all connections costs a fraction of a millisecond: not at each newcomer of a flood."""
+
+
+class Occupant(Protocol):
+    """A connection, as far as it matters here."""
+
+    received: int
+    received_before: int
+    idle_since_ms: int
+
+    @property
+    def waits(self) -> bool: ...
+
+    @property
+    def host(self) -> str: ...
+
+
+Guest = TypeVar("Guest", bound=Occupant)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict(Generic[Guest]):
+    """What becomes of a newcomer."""
+
+    refusal: str = ""
+    """Why it is not let in."""
+    is_address_full: bool = False
+    gives_way: Guest | None = None
+    """Who is to be closed for it."""
+
+
+class Room(Generic[Guest]):
+    """Mutable: who is in. `make_room`, then `enter`; `leave`."""
+
+    def __init__(self, *, total_max: int, per_address_max: int | None) -> None:
+        self._total_max = total_max
+        self._per_address_max = per_address_max
+        self._all: dict[Guest, None] = {}
+        self._by_host: dict[str, dict[Guest, None]] = {}
+        self._idle: dict[str, tuple[int, deque[Guest]]] = {}
+        """Host (empty: all) → when it was looked, and who was idle then, the longest first."""
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def occupants(self) -> list[Guest]:
+        return list(self._all)
+
+    def make_room(self, host: str, now_ms: int) -> Verdict[Guest]:
+        """For a newcomer from `host`. Who gives way has left already."""
+        of_host = self._by_host.get(host, {})
+        is_address_full = (
+            self._per_address_max is not None and len(of_host) >= self._per_address_max
+        )
+        if not is_address_full and len(self._all) < self._total_max:
+            return Verdict()
+        among, key = (of_host, host) if is_address_full else (self._all, "")
+        idle = self._longest_idle(among, key, now_ms)
+        if idle is not None:
+            self.leave(idle)
+            return Verdict(is_address_full=is_address_full, gives_way=idle)
+        whose = f"{host} has" if is_address_full else "there are"
+        refusal = f"{whose} {len(among)} connections, and none is idle"
+        return Verdict(refusal, is_address_full)
+
+    def enter(self, occupant: Guest, now_ms: int) -> None:
+        occupant.idle_since_ms = now_ms
+        self._all[occupant] = None
+        self._by_host.setdefault(occupant.host, {})[occupant] = None
+
+    def leave(self, occupant: Guest) -> None:
+        """It is closed; nothing happens for one that has left."""
+        if occupant not in self._all:
+            return
+        del self._all[occupant]
+        of_host = self._by_host[occupant.host]
+        del of_host[occupant]
+        if not of_host:
+            del self._by_host[occupant.host]
+            self._idle.pop(occupant.host, None)
+
+    def idle_for(self, timeout_ms: int, now_ms: int) -> list[Guest]:
+        """Who has sent nothing for so long, and waits for nothing."""
+        return [
+            each
+            for each in self._all
+            if not _is_active(each, now_ms) and now_ms - each.idle_since_ms >= timeout_ms
+        ]
+
+    def _longest_idle(self, among: Collection[Guest], key: str, now_ms: int) -> Guest | None:
+        looked_ms, queue = self._idle.get(key, (now_ms - LOOK_EVERY_MS, deque()))
+        found = self._next_idle(queue, now_ms)
+        if found is None and now_ms - looked_ms >= LOOK_EVERY_MS:
+            idle = [each for each in among if not _is_active(each, now_ms)]
+            queue = deque(sorted(idle, key=lambda each: each.idle_since_ms))
+            self._idle[key] = now_ms, queue
+            found = self._next_idle(queue, now_ms)
+        return found
+
+    def _next_idle(self, queue: deque[Guest], now_ms: int) -> Guest | None:
+        while queue:
+            first = queue.popleft()
+            if first not in self._all or _is_active(first, now_ms):
+                continue
+            if now_ms - first.idle_since_ms < IDLE_MS_MIN:
+                queue.clear()
+                return None
+            return first
+        return None
+
+
+def _is_active(occupant: Occupant, now_ms: int) -> bool:
+    """Has it sent anything since the last look, or does it wait for an answer?"""
+    if occupant.received == occupant.received_before and not occupant.waits:
+        return False
+    occupant.received_before = occupant.received
+    occupant.idle_since_ms = now_ms
+    return True

@@ -1,0 +1,102 @@
+"""Accepts connections on one listening socket, and waits when the process has no descriptors left.
+
+uvloop then accepts and hangs up without a word, asyncio logs each time and sleeps. Here newcomers
+wait in the backlog until a descriptor is free again, and it is said once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+
+ACCEPT_BACKLOG = 1_024
+"""Connections that wait for accept: a restart must survive all its clients coming at once."""
+ACCEPTS_PER_TURN = 64
+"""Then the event loop gets to serve those that are connected."""
+RETRY_SECONDS = 0.1
+NOTHING_LEFT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class Acceptor:
+    """`start`, `close`. On one event loop; it owns the socket from then on."""
+
+    def __init__(
+        self, name: str, listening: socket.socket, make: Callable[[], asyncio.BaseProtocol]
+    ) -> None:
+        """`make` gives each connection its protocol."""
+        self.pauses = 0
+        """So often there was no descriptor left."""
+        self._name = name
+        self._socket = listening
+        self._make = make
+        self._retry: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_open = False
+
+    @property
+    def is_open(self) -> bool:
+        return self._is_open
+
+    def start(self) -> None:
+        """Begin to accept. Raises OSError when another process listens on the same port."""
+        self._socket.listen(ACCEPT_BACKLOG)
+        self._socket.setblocking(False)
+        self._is_open = True
+        asyncio.get_running_loop().add_reader(self._socket, self._accept_some)
+
+    def close(self) -> None:
+        """Accept no more; what was accepted goes on."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        asyncio.get_running_loop().remove_reader(self._socket)
+        if self._retry is not None:
+            self._retry.cancel()
+        self._socket.close()
+
+    def _accept_some(self) -> None:
+        for _ in range(ACCEPTS_PER_TURN):
+            try:
+                connection, _ = self._socket.accept()
+            except (BlockingIOError, InterruptedError):
+                self._go_on()
+                return
+            except OSError as error:
+                if error.errno in NOTHING_LEFT:
+                    self._pause(error)
+                    return
+                continue  # this one is gone already (accept(2): treat such errors as "try again")
+            connection.setblocking(False)
+            task = asyncio.get_running_loop().create_task(self._connect(connection))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        self._go_on()
+
+    async def _connect(self, connection: socket.socket) -> None:
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(self._make, connection)
+        except OSError:
+            connection.close()
+
+    def _pause(self, error: OSError) -> None:
+        loop = asyncio.get_running_loop()
+        if self._retry is None:
+            self.pauses += 1
+            loop.remove_reader(self._socket)
+            log.warning(
+                "no connection accepted for now", extra={"listener": self._name, "reason": error}
+            )
+        self._retry = loop.call_later(RETRY_SECONDS, self._accept_some)
+
+    def _go_on(self) -> None:
+        """There was a descriptor, or nobody waits for one any more."""
+        if self._retry is None:
+            return
+        self._retry = None
+        asyncio.get_running_loop().add_reader(self._socket, self._accept_some)
+        log.info("connections accepted again", extra={"listener": self._name})
