@@ -39,7 +39,7 @@ from josefine_cli.cluster_where import (
     admin_urls,
 )
 from josefine_cli.errors import EXIT_FAILURE, UsageError
-from josefine_cli.output import note, plural, print_json, print_table
+from josefine_cli.output import is_terminal, note, plural, print_json, print_table
 
 app = typer.Typer(
     help="Run a local cluster; look at any cluster, move its partitions, grow and shrink it.",
@@ -349,10 +349,10 @@ def chain(
     if as_json:
         print_json(body)
         return
-    is_terminal = sys.stdout.isatty()
-    width = shutil.get_terminal_size().columns if is_terminal else None
+    is_shown = is_terminal(sys.stdout)
+    width = shutil.get_terminal_size().columns if is_shown else None
     can_unicode = (getattr(sys.stdout, "encoding", "") or "").lower().startswith("utf")
-    colour = is_terminal and "NO_COLOR" not in os.environ
+    colour = is_shown and "NO_COLOR" not in os.environ
     for line in draw(body, UNICODE if can_unicode and not ascii_only else ASCII, width):
         print(_painted(line.text, line.state) if colour else line.text)
 

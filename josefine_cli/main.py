@@ -15,8 +15,22 @@ from josefine_cli import errors
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0, 1 (failure), 2 (usage) or a signal's 128 + n."""
+    _fill_closed_streams()
     code = run(sys.argv[1:] if arguments is None else arguments)
     sys.exit(_after_flushing(code))
+
+
+def _fill_closed_streams() -> None:
+    """Whoever started this may have closed some of the three: no socket or file shall get their
+    numbers, and what is said on a closed stderr goes nowhere, not to stdout. A verb that needs the
+    input or the output says that it is closed: `sys.stdin` and `sys.stdout` stay None."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stderr is None:  # typeshed does not know
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -12,7 +12,7 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import IO, Any
 
 from josefine_broker.client.io_blocking import BlockingClient, Policy
 from josefine_cli.errors import UsageError
@@ -22,6 +22,8 @@ DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 BOOTSTRAP_HELP = "Broker addresses, host:port[,host:port …]."
 JSON_HELP = "Print JSON for scripts."
 
+TABLE_WIDTH_MAX = 10_000
+"""Columns are as wide as what they hold; nothing is cut before this."""
 PATIENCE = Policy(bootstrap_timeout_ms=2_000, unknown_topic_timeout_ms=500)
 """A person waits; a wrong address should be told at once, a broker just starting still be found."""
 
@@ -56,6 +58,11 @@ def note(text: str) -> None:
     print(text, file=sys.stderr)
 
 
+def is_terminal(stream: IO[Any] | None) -> bool:
+    """Whether a person is there; a stream is None when whoever started this closed it."""
+    return stream is not None and stream.isatty()
+
+
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str = "") -> None:
     """A table for people; numbers to the right."""
     from rich.console import Console
@@ -66,15 +73,11 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: st
     shown = [list(row) for row in rows]
     for number, column in enumerate(columns):
         is_number = bool(shown) and all(isinstance(row[number], int) for row in shown)
-        table.add_column(
-            column, justify="right" if is_number else "left", overflow="fold", no_wrap=is_number
-        )
+        table.add_column(column, justify="right" if is_number else "left", no_wrap=True)
     for row in shown:
         table.add_row(*(Text(f"{v:,}" if isinstance(v, int) else str(v)) for v in row))
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = 200
-    console.print(table)
+    # A row is a line, whatever is there to show it: a name that is broken cannot be copied.
+    Console(highlight=False, width=TABLE_WIDTH_MAX).print(table)
 
 
 def plural(count: int, noun: str, ending: str = "s") -> str:

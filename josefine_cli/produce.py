@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import io
 import json
 import os
 import sys
@@ -31,6 +32,7 @@ from josefine_cli.errors import EXIT_SIGNAL, UsageError, UserError
 from josefine_cli.lines import lines_and_pauses
 from josefine_cli.output import (
     connect,
+    is_terminal,
     note,
     plural,
     print_json,
@@ -215,13 +217,15 @@ class _Source:
         self._file = None if file is None or str(file) == "-" else file
         self.name = str(self._file) if self._file else "stdin"
         self.size_bytes: int | None = None
-        self.stream: BinaryIO = sys.stdin.buffer
+        if self._file is None and sys.stdin is None:  # typeshed does not know
+            raise UserError("stdin is closed: name an input file")
+        self.stream: BinaryIO = sys.stdin.buffer if self._file is None else io.BytesIO()
 
     def __enter__(self) -> _Source:
         if self._file is not None:
             self.stream = self._file.open("rb")
             self.size_bytes = os.fstat(self.stream.fileno()).st_size
-        elif sys.stdin.isatty():
+        elif is_terminal(sys.stdin):
             note("one record per line; Ctrl-D ends the input")
         return self
 
@@ -246,7 +250,7 @@ def _read(stream: BinaryIO, parse: Callable[[bytes], Input], stop: int) -> Itera
 
 def _with_progress(items: Iterable[Input | None], source: _Source) -> Iterator[Input | None]:
     """On a terminal, a progress bar of the file (or a count of stdin) on stderr."""
-    if not sys.stderr.isatty() or source.stream.isatty():
+    if not is_terminal(sys.stderr) or source.stream.isatty():
         yield from items
         return
     from rich.console import Console

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from josefine_broker.base.durations import FORMS, duration_ms
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.admin import BROKER_DEFAULT
@@ -23,6 +24,7 @@ from josefine_cli.errors import UsageError
 from josefine_cli.output import (
     JSON_HELP,
     connect,
+    is_terminal,
     note,
     plural,
     print_json,
@@ -39,9 +41,10 @@ app = typer.Typer(
 AsJson = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
 Name = Annotated[str, typer.Argument(help="The topic.")]
 Names = Annotated[list[str], typer.Argument(help="One or more topics.")]
+CONFIG_HELP = f"A topic configuration; repeatable. Times (.ms) also like {FORMS}."
 Config = Annotated[
     list[str] | None,
-    typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic configuration; repeatable."),
+    typer.Option("--config", "-c", metavar="KEY=VALUE", help=CONFIG_HELP),
 ]
 
 
@@ -197,7 +200,7 @@ def _tell_deleted(deleted: list[str], as_json: bool) -> None:
 
 
 def _ask_to_delete(names: list[str]) -> None:
-    if not sys.stdin.isatty():
+    if not is_terminal(sys.stdin):
         raise UsageError("deleting without a terminal to ask on needs --yes")
     typer.confirm(f"Delete {', '.join(names)} and all records?", abort=True, err=True)
 
@@ -208,8 +211,14 @@ def _parse_configs(pairs: list[str] | None) -> dict[str, str]:
         key, separator, value = pair.partition("=")
         if not separator or not key.strip():
             raise UsageError(f"--config '{pair}' is not KEY=VALUE")
-        configs[key.strip()] = value.strip()
+        configs[key.strip()] = _in_ms(key.strip(), value.strip())
     return configs
+
+
+def _in_ms(key: str, value: str) -> str:
+    """Kafka's times are numbers of milliseconds; people write 7d."""
+    found = duration_ms(value) if key.endswith(".ms") else None
+    return value if found is None else str(found)
 
 
 def _note_compaction(name: str, configs: Mapping[str, str | None]) -> None:

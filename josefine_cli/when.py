@@ -1,7 +1,7 @@
 """Where a read begins and ends, as people write it: offsets, words, times, ages.
 
 `earliest` · `latest` · `42` (that offset) · `-5` (five before the end) · `-10m` (ten minutes ago;
-s, m, h, d, w) · `2013-01-01`, `2013-01-01T05:00:00Z` (UTC unless it names another zone).
+ms, s, m, h, d, w) · `2013-01-01`, `2013-01-01T05:00:00Z` (UTC unless it names another zone).
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from josefine_broker.base.durations import duration_ms
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient
 from josefine_cli.errors import UsageError
 
-UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 FORMS = "earliest, latest, an offset, -N (before the end), an age like -10m, or an ISO time"
 
-_AGE = re.compile(r"-(\d+)([smhdw])")
 _OFFSET = re.compile(r"-?\d+")
 
 
@@ -45,9 +44,9 @@ def parse_place(text: str, option: str, now_ms: int) -> Place:
     word = text.strip().lower()
     if word in ("earliest", "latest"):
         return AtTime(EARLIEST if word == "earliest" else LATEST)
-    age = _AGE.fullmatch(word)
-    if age:
-        return AtTime(max(0, now_ms - int(age[1]) * UNIT_MS[age[2]]))
+    age_ms = duration_ms(word[1:]) if word.startswith("-") else None
+    if age_ms is not None:
+        return AtTime(max(0, now_ms - age_ms))
     if _OFFSET.fullmatch(word):
         return AtOffset(int(word))
     try:
