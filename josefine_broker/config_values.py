@@ -11,6 +11,8 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
+from josefine_broker.base.durations import FORMS, duration_ms
+
 TIMEOUT_MS_MIN = 5
 """A timeout below this is a unit mistake (seconds for milliseconds), not a wish."""
 
@@ -139,6 +141,11 @@ def _parse_voters(value: object) -> tuple[Voter, ...]:
     for id_ in ids:
         if ids.count(id_) > 1:
             raise ValueError(f"voter {id_} is listed twice")
+    at: dict[HostPort, int] = {}
+    for voter in voters:
+        other = at.setdefault(voter.address, voter.id)
+        if other != voter.id:
+            raise ValueError(f"voters {other} and {voter.id} have the same address {voter.address}")
     return voters
 
 
@@ -153,6 +160,18 @@ def _items(value: object, what: str) -> list[object]:
     if not isinstance(value, list | tuple):
         raise ValueError(f"must be a list of {what}, got {value!r}")
     return list(value)
+
+
+def _parse_ms(value: object) -> object:
+    """A number as it is, `7d` as its milliseconds; ValueError names the unit for other texts."""
+    if not isinstance(value, str):
+        return value
+    found = duration_ms(value)
+    if found is None:
+        raise ValueError(
+            f"must be a whole number of milliseconds, or a time like {FORMS}, got {value!r}"
+        )
+    return found
 
 
 def unit(name: str) -> dict[str, Any]:
@@ -178,7 +197,11 @@ Addresses = Annotated[
     PlainSerializer(lambda items: [str(item) for item in items], return_type=list[str]),
 ]
 NodeId = Annotated[int, Field(strict=True, ge=1, le=2**31 - 1)]
-TimeoutMs = Annotated[int, Field(strict=True, ge=TIMEOUT_MS_MIN, json_schema_extra=unit("ms"))]
+TimeoutMs = Annotated[
+    int,
+    BeforeValidator(_parse_ms),
+    Field(strict=True, ge=TIMEOUT_MS_MIN, json_schema_extra=unit("ms")),
+]
 Count = Annotated[int, Field(strict=True, ge=1)]
 Bytes = Annotated[int, Field(strict=True, ge=1, json_schema_extra=unit("bytes"))]
 Flag = Annotated[bool, Field(strict=True)]

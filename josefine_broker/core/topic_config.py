@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import Any
 
+from josefine_broker.base.durations import duration_ms
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.core.log_config import LogConfig, TimestampType
 
@@ -20,6 +21,8 @@ INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 HOUR_MS = 3600 * 1000
 
+_UNITS = {"ms": " of milliseconds", "bytes": " of bytes"}
+"""By the last part of a configuration's name."""
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 
 
@@ -62,16 +65,24 @@ class ConfigKey:
     store: Callable[[TopicSettings, Any], TopicSettings]
 
 
-def _number(low: int, high: int) -> Callable[[str], int]:
+def _number(name: str, low: int, high: int) -> Callable[[str], int]:
+    """Kafka's numbers are of milliseconds or bytes as their names say, and have no unit."""
+
     def parse(text: str) -> int:
         if not _INTEGER.fullmatch(text):
-            raise ValueError("must be a whole number")
+            raise ValueError(_no_number(name, text))
         value = int(text)
         if not low <= value <= high:
             raise ValueError(f"must be from {low} to {high}")
         return value
 
     return parse
+
+
+def _no_number(name: str, text: str) -> str:
+    unit = _UNITS.get(name.rpartition(".")[2], "")
+    found = duration_ms(text) if unit == _UNITS["ms"] else None
+    return f"must be a whole number{unit}" + ("" if found is None else f": {text} is {found}")
 
 
 def _choice(*allowed: str) -> Callable[[str], str]:
@@ -118,7 +129,7 @@ def _log_key(
         changed: dict[str, Any] = {attribute: None if value == none else value}
         return replace(settings, log=replace(settings.log, **changed))
 
-    parse = _number(low, high)
+    parse = _number(name, low, high)
     return ConfigKey(
         name=name,
         broker_name=broker_name,
@@ -138,7 +149,7 @@ def _settings_key(
         broker_name=broker_name,
         type=kind,
         meaning=meaning,
-        parse=_number(0 if kind is ConfigType.LONG else 1, high),
+        parse=_number(name, 0 if kind is ConfigType.LONG else 1, high),
         show=lambda settings: str(getattr(settings, attribute)),
         store=lambda settings, value: replace(settings, **{attribute: value}),
     )

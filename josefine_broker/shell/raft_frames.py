@@ -176,6 +176,10 @@ def refusal(own: Hello, other: Hello) -> str | None:
             f" broker {own.node_id} to cluster {own.cluster_id}"
         )
     if other.node_id == own.node_id:
+        if other.address and other.address == own.address:  # it dialed itself
+            if other.to in (0, own.node_id):
+                return f"this is broker {own.node_id} itself"
+            return f"the address of broker {other.to} leads to broker {own.node_id} itself"
         return f"two brokers have the id {own.node_id}"
     if other.to not in (0, own.node_id):
         return f"this is broker {own.node_id}, not broker {other.to}"

@@ -21,7 +21,7 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_a_topic_is_created_described_altered_and_deleted(bootstrap: str) -> None:
     made = josefine(bootstrap, "topics", "create", "life", "-p", "3", "-c", "retention.ms=1000000")
     altered = josefine(
-        bootstrap, "topics", "alter", "life", "-p", "5", "-c", "segment.ms=70000",
+        bootstrap, "topics", "alter", "life", "-p", "5", "-c", "segment.ms=70s",
         "--reset-config", "retention.ms",
     )  # fmt: skip
     described = json.loads(josefine(bootstrap, "topics", "describe", "life", "--json").out)

@@ -112,3 +112,19 @@ def test_unclean_elections_are_off_unless_the_topic_says_so(text: str, value: bo
     assert resolve(check_configs([(name, text)]), DEFAULTS).unclean_leader_election is value
     with pytest.raises(KafkaError):
         check_config(name, "yes")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("retention.ms", "7d", "must be a whole number of milliseconds: 7d is 604800000"),
+        ("message.timestamp.after.max.ms", "soon", "must be a whole number of milliseconds"),
+        ("segment.bytes", "1GB", "must be a whole number of bytes"),
+        ("min.insync.replicas", "7d", "must be a whole number"),
+    ],
+)
+def test_refusal_of_a_number_names_its_unit(name: str, value: str, sentence: str) -> None:
+    with pytest.raises(KafkaError) as caught:
+        check_config(name, value)
+
+    assert caught.value.message == f"'{name}' cannot be '{value}': {sentence}"

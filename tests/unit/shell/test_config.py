@@ -131,6 +131,32 @@ def test_invalid_value_is_refused_with_its_line_and_key(
     assert expected in message
 
 
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [("7d", 604_800_000), ("500ms", 500), ("12h", 43_200_000), ("1w", 604_800_000), ("1000", 1000)],
+)
+def test_times_may_have_a_unit(tmp_path: Path, text: str, ms: int) -> None:
+    in_file = load_config(written(tmp_path, f"log:\n  retention_ms: {text}\n"), {})
+    in_environment = load_config(None, {"JOSEFINE__LOG__RETENTION_MS": text})
+
+    assert in_file.log.retention_ms == in_environment.log.retention_ms == ms
+
+
+def test_text_that_is_no_time_is_refused_with_the_unit(tmp_path: Path) -> None:
+    for key in ("log.retention_ms", "raft.election_timeout_ms"):
+        section, name = key.split(".")
+        message = refusal(tmp_path, f"{section}:\n  {name}: soon\n")
+        assert f"{key}: must be a whole number of milliseconds, or a time like 500ms" in message
+        assert message.endswith("got 'soon'")
+
+
+def test_voters_that_share_an_address_are_named(tmp_path: Path) -> None:
+    """Else each of them dials itself, and is told that there are two of it."""
+    text = "raft:\n  voters: ['1@a:9093', '2@b:9093', '3@a:9093']\n"
+
+    assert "voters 1 and 3 have the same address a:9093" in refusal(tmp_path, text)
+
+
 def test_advertised_listener_must_be_bound_and_dialable(tmp_path: Path) -> None:
     text = "broker:\n  advertised_listeners: ['OUTSIDE://broker.example:9092']\n"
     assert "names 'OUTSIDE', which is not in broker.listeners" in refusal(tmp_path, text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -47,7 +48,9 @@ def test_frames_flow_after_the_greeting_in_any_pieces() -> None:
     ("dialer", "reason"),
     [
         (hello(1, cluster="other"), "broker 1 belongs to cluster other, broker 2 to cluster c"),
-        (hello(2), "two brokers have the id 2"),
+        (replace(hello(2), address="elsewhere:1"), "two brokers have the id 2"),
+        (hello(2, to=3), "the address of broker 3 leads to broker 2 itself"),
+        (hello(2), "this is broker 2 itself"),
         (hello(1, to=3), "this is broker 2, not broker 3"),
         (
             hello(1, version_min=2, version=3),
