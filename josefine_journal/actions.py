@@ -1,0 +1,192 @@
+"""The header `journal.action`: what one record does to its journal, as JSON.
+
+Field-compatible with kafka-journal; `expectedSeqNr` is ours, and others ignore it. Rules: absent
+optionals are left out; fields that are not known are ignored; an unknown kind of action is None,
+for a later version may have more; everything else that does not fit is a JournalError.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from josefine_journal.errors import JournalError
+from josefine_journal.events import JsonObject, SeqNr, check_seq_nr
+from josefine_journal.json_text import compact, parse_object
+
+ACTION_HEADER = "journal.action"
+
+
+class PayloadType(Enum):
+    """How an append's value is encoded."""
+
+    JSON = "json"
+    BINARY = "binary"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeqRange:
+    """First and last sequence number of an append, both inclusive."""
+
+    first: SeqNr
+    last: SeqNr
+
+    def __post_init__(self) -> None:
+        check_seq_nr(self.first)
+        check_seq_nr(self.last)
+        if self.last < self.first:
+            raise ValueError(f"a range from {self.first} to {self.last}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Append:
+    """The record's value holds these events."""
+
+    range: SeqRange
+    payload_type: PayloadType
+    origin: str | None = None
+    version: str | None = None
+    metadata: JsonObject | None = None
+    """The header's `metadata.data`. An append from before there was metadata has none either."""
+    expected_seq_nr: int | None = None
+    """The journal's last sequence number that the writer knew, 0: none; None: it did not ask."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delete:
+    """The events up to and with `to` that are there now are gone."""
+
+    to: SeqNr
+    origin: str | None = None
+    version: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """Nothing: a place in the log that a reader can wait for."""
+
+    id: str
+    origin: str | None = None
+    version: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purge:
+    """The journal is gone, its sequence number with it."""
+
+    origin: str | None = None
+    version: str | None = None
+
+
+Action = Append | Delete | Mark | Purge
+
+
+def encode_action(action: Action) -> bytes:
+    """The header's value. Raises JournalError for metadata that is no JSON."""
+    match action:
+        case Append():
+            kind, fields = "append", _append_fields(action)
+        case Delete():
+            kind, fields = "delete", {"to": action.to, **_origin_fields(action)}
+        case Mark():
+            kind, fields = "mark", {"id": action.id, **_origin_fields(action)}
+        case Purge():
+            kind, fields = "purge", _origin_fields(action)
+    return compact({kind: fields}).encode()
+
+
+def _append_fields(action: Append) -> dict[str, Any]:
+    fields: dict[str, Any] = {"range": {"from": action.range.first, "to": action.range.last}}
+    fields |= _origin_fields(action)
+    fields["payloadType"] = action.payload_type.value
+    fields["metadata"] = {} if action.metadata is None else {"data": action.metadata}
+    if action.expected_seq_nr is not None:
+        fields["expectedSeqNr"] = action.expected_seq_nr
+    return fields
+
+
+def _origin_fields(action: Action) -> dict[str, Any]:
+    named = {"origin": action.origin, "version": action.version}
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def decode_action(header: bytes) -> Action | None:
+    """The reverse; None for a kind of action that is not known here. Raises JournalError."""
+    kinds = parse_object(header, ACTION_HEADER)
+    for kind, decode in _DECODERS.items():
+        if kind in kinds:
+            fields = kinds[kind]
+            if not isinstance(fields, dict):
+                raise JournalError(f"{ACTION_HEADER}: {kind} is {json.dumps(fields)[:80]}")
+            try:
+                return decode(fields)
+            except KeyError as error:
+                raise JournalError(f"{ACTION_HEADER}: {kind} has no {error}") from error
+            except (TypeError, ValueError) as error:
+                raise JournalError(f"{ACTION_HEADER}: {kind}: {error}") from error
+    return None
+
+
+def _decode_append(fields: Mapping[str, Any]) -> Append:
+    metadata = fields.get("metadata") or {}
+    expected = fields.get("expectedSeqNr")
+    return Append(
+        range=SeqRange(first=_seq_nr(fields["range"]["from"]), last=_seq_nr(fields["range"]["to"])),
+        payload_type=PayloadType(fields["payloadType"]),
+        origin=_text(fields, "origin"),
+        version=_text(fields, "version"),
+        metadata=_object(metadata, "data"),
+        expected_seq_nr=None if expected is None else _integer(expected),
+    )
+
+
+def _decode_delete(fields: Mapping[str, Any]) -> Delete:
+    origin, version = _text(fields, "origin"), _text(fields, "version")
+    return Delete(to=_seq_nr(fields["to"]), origin=origin, version=version)
+
+
+def _decode_mark(fields: Mapping[str, Any]) -> Mark:
+    if not isinstance(fields["id"], str):
+        raise TypeError(f"its id is {fields['id']!r}")
+    return Mark(id=fields["id"], origin=_text(fields, "origin"), version=_text(fields, "version"))
+
+
+def _decode_purge(fields: Mapping[str, Any]) -> Purge:
+    return Purge(origin=_text(fields, "origin"), version=_text(fields, "version"))
+
+
+_DECODERS: dict[str, Callable[[Mapping[str, Any]], Action]] = {
+    "append": _decode_append,
+    "delete": _decode_delete,
+    "mark": _decode_mark,
+    "purge": _decode_purge,
+}
+
+
+def _integer(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{value!r} is no whole number")
+    return value
+
+
+def _seq_nr(value: object) -> SeqNr:
+    number = _integer(value)
+    check_seq_nr(number)
+    return SeqNr(number)
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str | None:
+    value = fields.get(name)
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{name} is {value!r}")
+    return value
+
+
+def _object(fields: Mapping[str, Any], name: str) -> JsonObject | None:
+    if not isinstance(fields, dict):
+        raise TypeError(f"metadata is {fields!r}")
+    value = fields.get(name)
+    if value is not None and not isinstance(value, dict):
+        raise TypeError(f"metadata.{name} is {value!r}")
+    return value

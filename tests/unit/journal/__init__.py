@@ -1,0 +1,1 @@
+"""The journal's encoding and folds."""
