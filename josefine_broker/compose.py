@@ -50,6 +50,7 @@ def broker_settings(config: BrokerConfig) -> BrokerSettings:
     defaults = config.topic_defaults
     return BrokerSettings(
         auto_create_topics=config.broker.auto_create_topics,
+        partitions_max=config.broker.partitions_max,
         default_partitions=defaults.partitions,
         default_replication_factor=defaults.replication_factor,
         topic_defaults=TopicSettings(

@@ -18,6 +18,7 @@ from josefine_broker.base.limits import (
     CONNECTION_IN_FLIGHT_MAX,
     DISK_FREE_BYTES_MIN,
     FRAME_BYTES_MAX,
+    PARTITIONS_PER_BROKER_MAX,
 )
 from josefine_broker.config_source import ConfigError, KeyPath, Source, read_source
 from josefine_broker.config_values import (
@@ -82,6 +83,11 @@ class IdentitySection(Section):
         default=DISK_FREE_BYTES_MIN,
         description="Free space below which this broker takes no records, leads nothing that"
         " another could and fails /health, so that metadata and indexes can still be written.",
+    )
+    partitions_max: Count = Field(
+        default=PARTITIONS_PER_BROKER_MAX,
+        description="Partitions that a broker hosts; what would give one more of them is refused"
+        " (POLICY_VIOLATION). The file of the broker that is asked decides.",
     )
     auto_create_topics: Flag = Field(
         default=True,

@@ -13,7 +13,10 @@ TOPIC_NAME_CHARS_MAX = 249
 """Kafka's rule: a directory name `topic-partition` must fit a file system's 255 bytes."""
 
 PARTITIONS_PER_TOPIC_MAX = 10_000
-"""One CreateTopics must not be able to open unbounded files."""
+"""What a client of a topic must be told of at once stays within a megabyte or two."""
+
+PARTITIONS_PER_BROKER_MAX = 25_000
+"""Default of `broker.partitions_max`: 20,000 are measured (`bench scale`), 5 KB of memory each."""
 
 DECOMPRESSED_BYTES_MAX = 512 * 1024 * 1024
 """Records of one batch, decompressed: five times the largest frame; a bomb must not fill memory."""

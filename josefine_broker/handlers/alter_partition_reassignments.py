@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.core.changes import ReassignItem, ReassignPartitions
+from josefine_broker.core.partition_limit import PartitionLimit
 from josefine_broker.core.proposals import Proposal
 from josefine_broker.core.reassignment import check_target, retarget
 from josefine_broker.handlers.context import Context, RequestInfo
@@ -52,6 +53,7 @@ def _wishes(ctx: Context, request: e.AlterPartitionReassignmentsRequest) -> list
         (topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
     )
     wishes = []
+    limit = ctx.partition_limit()
     for topic in request.topics:
         for wanted in topic.partitions:
             index = wanted.partition_index
@@ -61,13 +63,20 @@ def _wishes(ctx: Context, request: e.AlterPartitionReassignmentsRequest) -> list
                         ErrorCode.invalid_request, "the partition is named more than once"
                     )
                 keeps_count = not request.allow_replication_factor_change
-                wishes.append(_wish(ctx, topic.name, wanted, keeps_count=keeps_count))
+                wishes.append(_wish(ctx, topic.name, wanted, limit, keeps_count=keeps_count))
             except KafkaError as error:
                 wishes.append(_Wish(topic.name, index, error))
     return wishes
 
 
-def _wish(ctx: Context, name: str, wanted: e.ReassignablePartition, *, keeps_count: bool) -> _Wish:
+def _wish(
+    ctx: Context,
+    name: str,
+    wanted: e.ReassignablePartition,
+    limit: PartitionLimit,
+    *,
+    keeps_count: bool,
+) -> _Wish:
     index, target = wanted.partition_index, wanted.replicas
     entry = ctx.image.partition(name, index)
     if entry is None:
@@ -79,6 +88,7 @@ def _wish(ctx: Context, name: str, wanted: e.ReassignablePartition, *, keeps_cou
                 ErrorCode.invalid_replication_factor,
                 f"the partition has {len(entry.target)} replicas and would have {len(target)}",
             )
+        limit.take([[each for each in target if each not in entry.replicas]])
     moving = retarget(entry, target)
     item = ReassignItem(ctx.image.topics[name].topic_id, index, target)
     return _Wish(name, index, item, moving.target)

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
+from josefine_broker.base.limits import PARTITIONS_PER_BROKER_MAX
 from josefine_broker.base.ports import Clock
 from josefine_broker.core.changes import Change
 from josefine_broker.core.fetch_session import FetchSessions, Rng
@@ -20,6 +21,7 @@ from josefine_broker.core.image import MetadataImage
 from josefine_broker.core.log_config import LogConfig
 from josefine_broker.core.parked import Parked, ParkedRequests
 from josefine_broker.core.partition import Partition
+from josefine_broker.core.partition_limit import PartitionLimit
 from josefine_broker.core.producer_ids import ProducerIds
 from josefine_broker.core.proposals import AwaitProposals, Proposal, Proposals
 from josefine_broker.core.refusals import EarlyRefusals
@@ -234,6 +236,8 @@ class BrokerSettings:
     whose 50 partitions are for clusters larger than this broker is for."""
 
     auto_create_topics: bool = True
+    partitions_max: int = PARTITIONS_PER_BROKER_MAX
+    """That a broker hosts."""
     default_partitions: int = 1
     default_replication_factor: int = 1
     topic_defaults: TopicSettings = field(default_factory=TopicSettings)
@@ -340,6 +344,10 @@ class Context:
         if entry is None or entry.incarnation != self.incarnation:
             return -1
         return entry.epoch
+
+    def partition_limit(self) -> PartitionLimit:
+        """For the new partitions of one request."""
+        return PartitionLimit(self.image, self.settings.partitions_max)
 
     def propose(self, change: Change, deadline_ms: int) -> Proposal:
         """Hand a metadata change to Raft; `deadline_ms` is absolute and monotonic."""

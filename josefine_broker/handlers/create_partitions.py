@@ -5,6 +5,7 @@ from collections import Counter
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.core.changes import CreatePartitions, Replicas
 from josefine_broker.core.image import TopicEntry
+from josefine_broker.core.partition_limit import PartitionLimit
 from josefine_broker.core.placement import Racks, check_assignment, place, place_of
 from josefine_broker.core.proposals import Proposal
 from josefine_broker.handlers.context import Context, RequestInfo
@@ -18,11 +19,12 @@ def handle(ctx: Context, info: RequestInfo, request: e.CreatePartitionsRequest) 
     times = Counter(topic.name for topic in request.topics)
     errors: dict[str, KafkaError] = {}
     proposals: dict[str, Proposal] = {}
+    limit = ctx.partition_limit()
     for topic in request.topics:
         try:
             if times[topic.name] > 1:
                 raise KafkaError(ErrorCode.invalid_request, "the topic is named more than once")
-            change = _change(ctx, topic)
+            change = _change(ctx, topic, limit)
             if not request.validate_only:
                 proposals[topic.name] = ctx.propose(change, deadline_ms)
         except KafkaError as error:
@@ -44,7 +46,9 @@ def refuse(request: e.CreatePartitionsRequest, error: KafkaError) -> e.CreatePar
     return e.CreatePartitionsResponse(results=results)
 
 
-def _change(ctx: Context, wanted: e.CreatePartitionsTopic) -> CreatePartitions:
+def _change(
+    ctx: Context, wanted: e.CreatePartitionsTopic, limit: PartitionLimit
+) -> CreatePartitions:
     topic = ctx.image.topics.get(wanted.name)
     if topic is None:
         raise KafkaError(ErrorCode.unknown_topic_or_partition, f"no topic '{wanted.name}'")
@@ -58,6 +62,7 @@ def _change(ctx: Context, wanted: e.CreatePartitionsTopic) -> CreatePartitions:
         )
     live = live_racks(ctx)
     replicas = _replicas(ctx, live, topic, wanted)
+    limit.take(replicas)
     return CreatePartitions(
         topic_id=topic.topic_id,
         first_partition=have,

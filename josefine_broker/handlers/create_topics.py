@@ -10,6 +10,7 @@ from collections import Counter
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.core.changes import CreateTopic
+from josefine_broker.core.partition_limit import PartitionLimit
 from josefine_broker.core.proposals import Proposal
 from josefine_broker.core.topic_config import resolve, shown
 from josefine_broker.handlers.context import Context, RequestInfo
@@ -24,11 +25,12 @@ def handle(ctx: Context, info: RequestInfo, request: e.CreateTopicsRequest) -> o
     times = Counter(topic.name for topic in request.topics)
     changes: dict[str, CreateTopic] = {}
     errors: dict[str, KafkaError] = {}
+    limit = ctx.partition_limit()
     for topic in request.topics:
         try:
             if times[topic.name] > 1:
                 raise KafkaError(ErrorCode.invalid_request, "the topic is named more than once")
-            changes[topic.name] = _change(ctx, topic)
+            changes[topic.name] = _change(ctx, topic, limit)
         except KafkaError as error:
             errors[topic.name] = error
     proposals: dict[str, Proposal] = {}
@@ -56,7 +58,7 @@ def refuse(request: e.CreateTopicsRequest, error: KafkaError) -> e.CreateTopicsR
     return e.CreateTopicsResponse(topics=topics)
 
 
-def _change(ctx: Context, topic: e.CreatableTopic) -> CreateTopic:
+def _change(ctx: Context, topic: e.CreatableTopic, limit: PartitionLimit) -> CreateTopic:
     check_not_internal(topic.name)
     assignment = {each.partition_index: each.broker_ids for each in topic.assignments}
     if len(assignment) != len(topic.assignments):
@@ -64,6 +66,7 @@ def _change(ctx: Context, topic: e.CreatableTopic) -> CreateTopic:
     return new_topic(
         ctx,
         topic.name,
+        limit,
         partitions=topic.num_partitions,
         replication_factor=topic.replication_factor,
         assignment=assignment,

@@ -53,6 +53,7 @@ def _create_missing(
     if not (request.allow_auto_topic_creation and ctx.settings.auto_create_topics):
         return {}
     proposals: dict[str, Proposal] = {}
+    limit = ctx.partition_limit()
     for topic in request.topics or ():
         name = topic.name
         known = name is None or name in ctx.image.topics or name in proposals
@@ -60,7 +61,7 @@ def _create_missing(
             continue
         assert name is not None
         try:
-            proposals[name] = ctx.propose(new_topic(ctx, name), deadline_ms)
+            proposals[name] = ctx.propose(new_topic(ctx, name, limit), deadline_ms)
         except KafkaError as error:
             refused[name] = error
     return proposals

@@ -17,6 +17,7 @@ from josefine_broker.core.image import (
     Endpoint,
     MetadataImage,
 )
+from josefine_broker.core.partition_limit import PartitionLimit
 from josefine_broker.core.placement import check_assignment, place
 from josefine_broker.core.proposals import Proposal
 from josefine_broker.core.topic_config import check_configs
@@ -62,6 +63,7 @@ def check_not_internal(name: str) -> None:
 def new_topic(
     ctx: Context,
     name: str,
+    limit: PartitionLimit,
     *,
     partitions: int = -1,
     replication_factor: int = -1,
@@ -91,6 +93,7 @@ def new_topic(
             settings.default_replication_factor if replication_factor == -1 else replication_factor,
             start=ctx.rng.getrandbits(16),
         )
+    limit.take(replicas)
     topic_id = UUID(int=ctx.rng.getrandbits(128), version=4)
     return CreateTopic(
         name=name,
@@ -118,6 +121,7 @@ def propose_offsets_topic(ctx: Context, deadline_ms: int) -> list[Proposal]:
     change = new_topic(
         ctx,
         OFFSETS_TOPIC,
+        ctx.partition_limit(),
         partitions=ctx.settings.offsets_partitions,
         config=OFFSETS_TOPIC_CONFIG,
     )
