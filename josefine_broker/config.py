@@ -7,6 +7,7 @@ last in a name (`_ms`, `_bytes`); `null` means "no limit" or "derived", as the m
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,6 +35,7 @@ from josefine_broker.config_values import (
     TimeoutMs,
     Voter,
     Voters,
+    overlap,
 )
 
 __all__ = ["BrokerConfig", "ConfigError", "HostPort", "Listener", "Voter", "load_config"]
@@ -355,6 +357,19 @@ class BrokerConfig(Section):
             raise ValueError(
                 f"broker.inter_broker_listener {inter_broker!r} is not in broker.listeners"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _ports_are_apart(self) -> BrokerConfig:
+        """Both would be bound, and the second fail when it begins to listen, or be found there by
+        the wrong kind of peer."""
+        bound = [(f"broker.listeners {each}", each.address) for each in self.broker.listeners]
+        bound.append((f"raft.listener {self.raft.listener}", self.raft.listener))
+        if self.admin.address is not None:
+            bound.append((f"admin.address {self.admin.address}", self.admin.address))
+        for (one, address), (other, other_address) in itertools.combinations(bound, 2):
+            if overlap(address, other_address):
+                raise ValueError(f"{one} and {other} cannot share port {address.port}")
         return self
 
     @model_validator(mode="after")

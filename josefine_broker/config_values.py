@@ -19,6 +19,12 @@ TIMEOUT_MS_MIN = 5
 _HOST = re.compile(
     r"^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*\.?$"
 )
+NOT_SERVED = frozenset(
+    ("SSL", "TLS", "MTLS", "SASL", "GSSAPI", "KERBEROS", "SCRAM", "OAUTHBEARER", "HTTP", "HTTPS")
+)
+"""Protocols that the name of a listener may promise. Every listener is plaintext: a client that
+asked for encryption must not be served without it."""
+
 _LISTENER_NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_-]*$")
 
 
@@ -100,6 +106,16 @@ def parse_host_port(value: object) -> HostPort:
     return HostPort(host, int(port_text))
 
 
+def overlap(one: HostPort, other: HostPort) -> bool:
+    """Could both not be listened on at a time? Names are not resolved, but for localhost."""
+    if one.port != other.port or one.port == 0:
+        return False
+    hosts = {"127.0.0.1" if each.host == "localhost" else each.host for each in (one, other)}
+    if len(hosts) == 1 or "::" in hosts:  # that one takes IPv4 too
+        return True
+    return "0.0.0.0" in hosts and not any(":" in host for host in hosts)
+
+
 def parse_listener(value: object) -> Listener:
     """`NAME://host:port`; ValueError names what is wrong."""
     if isinstance(value, Listener):
@@ -109,6 +125,11 @@ def parse_listener(value: object) -> Listener:
     name, _, address = value.partition("://")
     if not _LISTENER_NAME.match(name):
         raise ValueError(f"listener name {name!r} in {value!r} must be letters, digits, _ and -")
+    promised = NOT_SERVED.intersection(re.split("[_-]", name.upper()))
+    if promised:
+        raise ValueError(
+            f"{value!r} asks for {min(promised)}, which is not served: every listener is plaintext"
+        )
     host, port = parse_host_port(address)
     return Listener(name, host, port)
 

@@ -17,6 +17,7 @@ from josefine_broker.config import (
     key_paths,
     load_config,
 )
+from josefine_broker.config_values import parse_listener
 
 
 def written(tmp_path: Path, text: str, name: str = "broker.yaml") -> Path:
@@ -155,6 +156,81 @@ def test_voters_that_share_an_address_are_named(tmp_path: Path) -> None:
     text = "raft:\n  voters: ['1@a:9093', '2@b:9093', '3@a:9093']\n"
 
     assert "voters 1 and 3 have the same address a:9093" in refusal(tmp_path, text)
+
+
+@pytest.mark.parametrize("key", ["listeners", "advertised_listeners"])
+@pytest.mark.parametrize(
+    ("listener", "promise"),
+    [
+        ("SSL://a:1", "SSL"),
+        ("ssl://a:1", "SSL"),
+        ("SASL_PLAINTEXT://a:1", "SASL"),
+        ("SASL_SSL://a:1", "SASL"),
+        ("TLS-EXTERNAL://a:1", "TLS"),
+        ("http://a:1", "HTTP"),
+    ],
+)
+def test_listener_that_promises_what_is_not_served_is_refused(
+    tmp_path: Path, key: str, listener: str, promise: str
+) -> None:
+    """It was served in plaintext."""
+    message = refusal(tmp_path, f"broker:\n  {key}: ['{listener}']\n")
+
+    assert f"broker.yaml:2: broker.{key}: '{listener}' asks for {promise}," in message
+    assert "every listener is plaintext" in message
+
+
+def test_listener_names_that_promise_nothing_are_names() -> None:
+    for name in ("PLAINTEXT", "PLAINTEXT_OUTSIDE", "internal", "SSLIP", "CLASSLESS"):
+        assert parse_listener(f"{name}://a:1").name == name
+
+
+@pytest.mark.parametrize(
+    ("text", "one", "other"),
+    [
+        (
+            "broker: {listeners: ['P://127.0.0.1:7']}\nraft: {listener: '127.0.0.1:7'}",
+            "broker.listeners P://127.0.0.1:7",
+            "raft.listener 127.0.0.1:7",
+        ),
+        (
+            "broker: {listeners: ['P://0.0.0.0:7']}\nadmin: {address: '127.0.0.1:7'}",
+            "broker.listeners P://0.0.0.0:7",
+            "admin.address 127.0.0.1:7",
+        ),
+        (
+            "raft: {listener: 'localhost:7'}\nadmin: {address: '127.0.0.1:7'}",
+            "raft.listener localhost:7",
+            "admin.address 127.0.0.1:7",
+        ),
+        (
+            "broker: {listeners: ['A://[::]:7', 'B://10.0.0.1:7']}",
+            "broker.listeners A://[::]:7",
+            "broker.listeners B://10.0.0.1:7",
+        ),
+    ],
+)
+def test_two_listeners_on_one_port_are_refused(
+    tmp_path: Path, text: str, one: str, other: str
+) -> None:
+    message = refusal(tmp_path, text + "\n")
+
+    assert f"{one} and {other} cannot share port 7" in message
+
+
+@pytest.mark.parametrize(
+    "listeners",
+    [
+        ["A://127.0.0.1:0", "B://127.0.0.1:0"],
+        ["A://127.0.0.1:7", "B://127.0.0.2:7"],
+        ["A://0.0.0.0:7", "B://[::1]:7"],
+        ["A://0.0.0.0:7", "B://0.0.0.0:8"],
+    ],
+)
+def test_listeners_that_do_not_meet_are_fine(listeners: list[str]) -> None:
+    loaded = load_config(None, {}, {"broker.listeners": listeners})
+
+    assert [str(each) for each in loaded.broker.listeners] == listeners
 
 
 def test_advertised_listener_must_be_bound_and_dialable(tmp_path: Path) -> None:
