@@ -37,6 +37,7 @@ class Chaos:
             return
         world, faults, rng = self._world, self._world.faults, self._rng
         self._end_full_disks()
+        world.strangers.act(faults.stranger_per_second, EVERY_MS)
         victim = rng.choice(world.broker_ids)
         if self._chance(faults.connection_break_per_second):
             world.network.break_one()

@@ -52,6 +52,9 @@ class Faults:
     birth_broken: float = 0.0
     """In this share of lives the first leader of Raft is killed when it has the block that names
     the cluster on disk, and has sent it to nobody."""
+    stranger_per_second: float = 0.0
+    """Somebody sends a frame to a raft listener that it may not send: no member, or a member in the
+    name of another. It must be refused, and change nothing."""
 
 
 CALM = Faults()
@@ -76,6 +79,7 @@ STRENGTH_MAX = {
     "clock_skew": 0.2,
     "reckless": 0.3,
     "birth_broken": 0.4,
+    "stranger_per_second": 3.0,
 }
 
 COUNTED = (
@@ -104,6 +108,7 @@ COUNTED = (
     "clock rate skewed",
     "wall clock jumped",
     "birth broken",
+    "stranger's frame refused",
     "controller changed",
     "change proposed again",
     "raft leadership handed over",

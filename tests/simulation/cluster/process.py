@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from josefine_broker.core.changes import At, RegisterBroker
 from josefine_broker.core.controller import ControllerConfig, Heartbeat, HeartbeatAnswer
+from josefine_broker.core.door import Roster, Speech, why_not
 from josefine_broker.core.image import Endpoint, MetadataImage
 from josefine_broker.core.replica_fetch import FetchLimits
 from josefine_broker.handlers.context import BrokerSettings, Context, new_context
@@ -99,6 +100,16 @@ class Process:
         self.enrolment = Enrolment(
             self.ctx, register, heartbeat_ms=HEARTBEAT_MS, proposal_timeout_ms=1_000
         )
+
+    def door(self, peer: int, speech: Speech, speaks_for: int) -> str | None:
+        """Why a frame is not taken: the real door, and whom this broker knows."""
+        roster = Roster(
+            own_id=self.machine.id,
+            members=self.raft.node._core.members.all,
+            registered=self.ctx.image.brokers,
+            vouched=(),
+        )
+        return why_not(roster, peer, speech, speaks_for)
 
     def propose(self, payload: bytes, deadline_ms: int) -> object:
         """`handlers.context.RaftPort`; the host comes after the context that it applies to."""
@@ -329,6 +340,8 @@ class Process:
 
 def _hear(beat: Heartbeat, process: Process) -> None:
     """A heartbeat arrived at who may be the controller."""
+    refusal = process.door(beat.broker_id, Speech.HEARTBEAT, beat.broker_id)
+    assert refusal is None, refusal
     answer = process.controlling.heard(beat)
     world = process.world
     deliver = partial(world.to_broker, beat.broker_id, partial(_answered, beat, answer))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.core.changes import At
+from josefine_broker.core.door import Speech, why_not_payload
 from josefine_broker.core.image import MetadataImage
 from josefine_broker.core.membership import MemberChange
 from josefine_broker.core.proposals import may_propose_again
@@ -32,6 +33,7 @@ from raft import (
     Role,
 )
 from raft.codec import decode, encode
+from raft.messages import Propose
 
 if TYPE_CHECKING:
     from tests.simulation.cluster.process import Process
@@ -116,9 +118,19 @@ class RaftHost:
         """All brokers are voters from the beginning: there is never one."""
         raise AssertionError(f"the controller wants other members: {change}")
 
-    def step(self, message: Message) -> None:
+    def step(self, peer: int, message: Message) -> None:
+        """A frame of a broker of the cluster: the door lets every one of them in."""
+        refusal = self.refusal(peer, message)
+        assert refusal is None, f"{self._process.machine.id} refused {message}: {refusal}"
         self._process.gone.discard(message.sender)
         self.node.step(message, self._process.clock.monotonic_ms())
+
+    def refusal(self, peer: int, message: Message) -> str | None:
+        """As `membership.py` asks the door."""
+        refusal = self._process.door(peer, Speech.RAFT, message.sender)
+        if refusal is None and isinstance(message, Propose):
+            refusal = why_not_payload(message.payload)
+        return refusal
 
     @property
     def leads(self) -> bool:
@@ -184,8 +196,12 @@ class RaftHost:
         if self._sent % WIRE_EVERY == 0:
             message = decode(encode(message))
         world = self._process.world
-        deliver = partial(world.to_broker, message.to, lambda process: process.raft.step(message))
-        world.network.datagram(self._process.machine.id, message.to, deliver)
+        world.strangers.overhear(message)
+        sender = self._process.machine.id
+        deliver = partial(
+            world.to_broker, message.to, lambda process: process.raft.step(sender, message)
+        )
+        world.network.datagram(sender, message.to, deliver)
 
     def _look(self) -> None:
         """Tell the controller's part when role, term, leader or the own term's commit changed."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from josefine_broker.base.errors import Fatal
-from josefine_broker.core import apply, elections
+from josefine_broker.core import apply, door, elections
 from josefine_broker.core.partition import Partition
 from josefine_broker.core.refusals import EarlyRefusals, Refusals
 from josefine_broker.core.replication import Followers
@@ -76,7 +76,22 @@ def get(property_: Any) -> Callable[..., Any]:
     return property_.fget  # type: ignore[no-any-return]
 
 
+STRANGERS = {"stranger_per_second": 9.0}
 MUTANTS = [
+    Mutant(
+        breaks="a frame speaks for the broker that greeted, and for no other",
+        function=door.why_not,
+        old="speaks_for not in (None, peer)",
+        new="False",
+        faults=STRANGERS,
+    ),
+    Mutant(
+        breaks="who is no member and was not invited is not listened to",
+        function=door.Roster.standing,
+        old="return Standing.STRANGER\n",
+        new="return Standing.INVITED\n",
+        faults=STRANGERS,
+    ),
     Mutant(
         breaks="acks=all waits for the high watermark",
         function=committing._settle,

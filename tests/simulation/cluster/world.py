@@ -26,6 +26,7 @@ from tests.simulation.cluster.process import Process
 from tests.simulation.cluster.producers import make_producers
 from tests.simulation.cluster.producing import ProducingClient
 from tests.simulation.cluster.scheduler import Scheduler
+from tests.simulation.cluster.strangers import Strangers
 from tests.simulation.cluster.view import Ack, Batch, Key, View, batches_of
 
 __all__ = ["World"]
@@ -56,6 +57,7 @@ class World:
         self._sights: dict[int, dict[tuple[str, int], Sight]] = {}
         self._timing = Random(self.rng.random())
         self._birth_chance = Random(seed + 2).random()
+        self.strangers = Strangers(self, Random(seed + 3))
         self.broker_ids = tuple(range(1, brokers + 1))
         self.machines = {id_: self._make_machine(id_) for id_ in self.broker_ids}
         self.clients = range(CLIENT_NODES, CLIENT_NODES + PRODUCERS + CONSUMERS + 1)
