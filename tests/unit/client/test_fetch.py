@@ -91,6 +91,18 @@ def test_a_passing_error_of_all_is_retried_until_the_deadline() -> None:
     assert 1_000 < driver.paused_ms <= 2_000
 
 
+def test_a_final_error_of_one_ends_the_fetch_though_others_may_pass() -> None:
+    """It would be asked for again, for as long as the others fail."""
+    refused = wire.FetchResponse(error_code=ErrorCode.cluster_authorization_failed.value)
+    driver = cluster(lambda c: unreachable() if c.node == 1 else refused)
+
+    with pytest.raises(KafkaError) as raised:
+        run(driver, {T0: 0, T1: 0})
+
+    assert raised.value.code is ErrorCode.cluster_authorization_failed
+    assert driver.paused_ms == 0
+
+
 def test_advance_steps_over_whole_batches_and_stays_before_a_cut_one() -> None:
     positions = Positions()
     positions.assign(T0, 5)

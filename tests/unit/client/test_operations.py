@@ -168,6 +168,30 @@ def test_a_partition_that_a_response_leaves_out_is_an_error() -> None:
     outcomes = driver.run(lambda t, d: produce.produce(driver.session, {T0: BATCH}, -1, t, d))
 
     assert outcomes[T0].error is not None
+    assert outcomes[T0].error.code is ErrorCode.unknown_server_error
+    assert driver.paused_ms == 0, "nothing says that it would be there the next time"
+
+
+def test_asking_about_a_topic_does_not_make_it() -> None:
+    """A slip in a name would else leave a topic behind, with the broker's defaults."""
+    driver = Driver(lambda c: metadata({"t": [1]}) if is_metadata(c) else listed(c))
+
+    list_latest(driver, T0)
+    driver.run(lambda t, d: operations.metadata(driver.session, ("t",), t, d))
+
+    asked = [call.request for call in driver.calls if is_metadata(call)]
+    assert [request.allow_auto_topic_creation for request in asked] == [False, False]
+
+
+def test_topics_that_are_gone_are_forgotten_when_all_are_asked_for() -> None:
+    there = {"t": [1], "u": [1]}
+    driver = Driver(lambda c: metadata(there))
+    driver.run(lambda t, d: operations.metadata(driver.session, None, t, d))
+
+    del there["u"]
+    driver.run(lambda t, d: operations.metadata(driver.session, None, t, d))
+
+    assert list(driver.session.cluster.topics) == ["t"]
 
 
 def test_topics_are_created_by_the_controller() -> None:

@@ -57,6 +57,14 @@ def test_unclean_election_takes_the_first_live_replica_as_the_only_one_in_sync()
     assert told(settle(entry, brokers(2, 3), UNSAFE)) == (2, (2,), (), 4)
 
 
+def test_unclean_election_leaves_nobody_eligible() -> None:
+    """Who had every committed record before has records now that the new leader has not."""
+    entry = partition((1, 2, 3), leader=NO_LEADER, isr=(2,), elr=(3,))
+    rules = ElectionRules(min_insync_replicas=2, unclean_allowed=True)
+
+    assert told(settle(entry, brokers(1), rules)) == (1, (1,), (), 4)
+
+
 def test_unclean_election_is_the_last_resort() -> None:
     entry = partition((1, 2, 3), isr=(1, 3))
 

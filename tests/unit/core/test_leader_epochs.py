@@ -1,5 +1,7 @@
 """Leader epochs and where they ended (KIP-101, KIP-279)."""
 
+import struct
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -125,9 +127,18 @@ def test_damaged_checkpoint_is_corrupt(data: bytes) -> None:
         LeaderEpochs.from_bytes(data)
 
 
-def test_checkpoint_that_does_not_grow_is_corrupt() -> None:
-    good = LeaderEpochs([(1, 10), (2, 20)]).to_bytes(21)
-    swapped = good[:6] + good[18:30] + good[6:18]
+@pytest.mark.parametrize(
+    "starts", [((2, 20), (1, 10)), ((1, 10), (1, 20)), ((1, 10), (2, 10)), ((1, 20), (2, 10))]
+)
+def test_checkpoint_that_does_not_grow_in_both_is_corrupt(starts: tuple[tuple[int, int]]) -> None:
+    data = struct.pack(">hi", 1, 2) + b"".join(struct.pack(">iq", *start) for start in starts)
 
     with pytest.raises(CorruptData, match="does not grow"):
-        LeaderEpochs.from_bytes(swapped)
+        LeaderEpochs.from_bytes(data)
+
+
+def test_checkpoint_leaves_out_the_epoch_that_wrote_nothing_yet() -> None:
+    epochs = LeaderEpochs([(1, 10), (2, 20)])
+
+    assert LeaderEpochs.from_bytes(epochs.to_bytes(20)).starts == ((1, 10),)
+    assert LeaderEpochs.from_bytes(epochs.to_bytes(21)).starts == ((1, 10), (2, 20))

@@ -6,6 +6,7 @@ import pytest
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.core.elections import Liveness
+from josefine_broker.core.image import NO_LEADER
 from josefine_broker.core.reassignment import complete, retarget
 from tests.unit.core.images import broker, partition
 
@@ -92,6 +93,23 @@ def test_eligible_replica_is_kept_until_the_move_is_complete() -> None:
     moving = partition((3, 1, 2), leader=1, isr=(1,), elr=(3,), adding=(3,), removing=(2,))
 
     assert retarget(moving, (1, 4)).removing == (3, 2)
+
+
+def test_move_that_is_complete_without_a_leader_names_one_of_the_target() -> None:
+    moving = partition((3, 4, 1), leader=NO_LEADER, isr=(4, 3), adding=(3, 4), removing=(1,))
+
+    done = complete(moving, ALL)
+
+    assert (done.leader, done.leader_epoch, done.replicas) == (3, 4, (3, 4))
+
+
+def test_eligible_replica_that_goes_is_eligible_no_more() -> None:
+    """Else a broker without the partition could be named its leader when the last member dies."""
+    moving = replace(partition((1, 2, 3), isr=(1,), removing=(2, 3)), elr=(2, 3))
+
+    done = complete(moving, ALL, 2)
+
+    assert (done.replicas, done.isr, done.elr) == ((1,), (1,), ())
 
 
 def test_move_is_not_complete_while_too_few_of_the_target_are_in_sync() -> None:

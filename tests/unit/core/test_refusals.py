@@ -104,6 +104,18 @@ def test_batch_held_back_is_waited_for_when_the_refused_one_came_by_replication(
     assert [asked(partition, n) for n in range(3)] == [ErrorCode.none] * 3
 
 
+def test_gap_behind_refused_batches_that_are_all_here_is_out_of_order() -> None:
+    """Nothing that was refused is missing: the producer skipped one."""
+    partition = opened()
+    assert asked(partition, 1) is NOT_LEADER
+    for sequence in range(3):
+        partition.copied(batch(sequence)._replace(base_offset=sequence, leader_epoch=0), 0)
+    partition.lead(entry(1, (1, 2)), 3, 0)
+
+    assert asked(partition, 4) is OUT_OF_ORDER
+    assert not partition.refusals
+
+
 def test_gap_that_no_refusal_explains_is_out_of_order() -> None:
     partition = opened()
     assert asked(partition, 1) is NOT_LEADER

@@ -76,6 +76,54 @@ def test_broker_that_is_not_live_does_not_join() -> None:
     assert wanted(followers, 10) is None
 
 
+def test_new_process_of_a_replica_that_was_about_to_join_begins_again() -> None:
+    """KIP-903: what the process before it had is no word of what this one has."""
+    followers = Followers(ENTRY, 0)
+    fetch(followers, 2, 10, 10)
+    followers.fetched(3, 10, 0, 10, 0, may_join=True, broker_epoch=5)
+    assert wanted(followers, 10) == (1, 2, 3)
+
+    followers.fetched(3, 2, 0, 10, 0, may_join=True, broker_epoch=6)
+
+    assert wanted(followers, 10) is None
+    assert followers.committed_end(10) == 10, "nobody waits for it"
+    followers.fetched(3, 10, 0, 10, 0, may_join=True, broker_epoch=6)
+    assert followers.joined((1, 2, 3)) == ((3, 6),)
+
+
+def test_new_process_does_not_keep_the_pace_of_the_one_before() -> None:
+    """KIP-903: what that one was told the leader has, this one did not ask for."""
+    followers = Followers(ENTRY, 0)
+    followers.fetched(3, 4, 0, 10, 0, may_join=True, broker_epoch=5)
+    fetch(followers, 2, 12, 12)
+
+    followers.fetched(3, 10, 0, 12, 5, may_join=True, broker_epoch=6)
+
+    assert followers.committed_end(12) == 12, "nobody waits for it yet"
+
+
+def test_member_that_the_controller_added_after_a_long_absence_is_not_behind_at_once() -> None:
+    followers = Followers(ENTRY, 0)
+    fetch(followers, 2, 10, 10, 90_000)
+    followers.fetched(3, 10, 0, 10, 1_000, may_join=False)
+    fetch(followers, 2, 12, 12, 90_000)
+
+    followers.update(replace(ENTRY, partition_epoch=8, isr=(1, 2, 3)), 90_000)
+
+    assert wanted(followers, 12, 90_000 + LAG_MS) is None
+    assert wanted(followers, 12, 90_001 + LAG_MS) == (1, 2)
+
+
+def test_leader_that_waits_for_nobody_is_not_met_with_silence() -> None:
+    """It alone is in sync: no follower's silence says that others have another leader."""
+    alone = Followers(replace(ENTRY, isr=(1,)), 0)
+    followers = Followers(ENTRY, 100)
+
+    assert not alone.are_silent(1_000)
+    assert followers.are_silent(101)
+    assert not followers.are_silent(100)
+
+
 def test_member_of_a_proposal_counts_until_the_answer_is_known() -> None:
     """The maximal ISR: the block may be committed although nobody has told us."""
     followers = Followers(ENTRY, 0)
