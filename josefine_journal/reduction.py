@@ -1,0 +1,80 @@
+"""What of one journal's actions the store has to do: the rules of replication, for any writer.
+
+Rules (one journal, in the order of the log): marks are nothing; an append whose writer expected
+another last sequence number than was there is refused, by every reader alike; what stands before a
+purge is nothing; of deletes in a row the furthest is enough; of the appends that a later delete
+covers whole only the last before it is kept, for it has the journal's sequence number and metadata.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from josefine_journal.actions import Action, Append, Delete, Mark, Purge
+from josefine_journal.events import SeqNr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """An action and its place in the log."""
+
+    offset: int
+    action: Action
+
+
+def accepted(actions: Iterable[Placed], pointer: SeqNr | None) -> list[Placed]:
+    """Without the appends whose expectation is not met; `pointer`: the journal's before them."""
+    taken = []
+    last = 0 if pointer is None else pointer
+    for placed in actions:
+        match placed.action:
+            case Append(range=numbers, expected_seq_nr=expected):
+                if expected is not None and expected != last:
+                    continue
+                last = max(last, numbers.last)
+            case Purge():
+                last = 0
+            case _:
+                pass
+        taken.append(placed)
+    return taken
+
+
+def reduced(actions: Iterable[Placed]) -> list[Placed]:
+    """The least of accepted actions that leaves the store as all of them would."""
+    kept: list[Placed] = []
+    for placed in actions:
+        match placed.action:
+            case Mark():
+                continue
+            case Purge():
+                kept = [placed]
+            case Delete(to=to):
+                kept = [*_behind_delete(kept, to), placed]
+                kept = _one_delete(kept)
+            case Append():
+                kept.append(placed)
+    return kept
+
+
+def _behind_delete(kept: list[Placed], to: SeqNr) -> list[Placed]:
+    """Without the appends that are covered whole, but for the last of all."""
+    appends = [each for each in kept if isinstance(each.action, Append)]
+    last = appends[-1] if appends else None
+    return [each for each in kept if each is last or not _is_covered(each.action, to)]
+
+
+def _is_covered(action: Action, to: SeqNr) -> bool:
+    return isinstance(action, Append) and action.range.last <= to
+
+
+def _one_delete(kept: list[Placed]) -> list[Placed]:
+    """Of deletes with nothing between them, the furthest: the later one where both reach as far."""
+    result: list[Placed] = []
+    for placed in kept:
+        before = result[-1].action if result else None
+        if isinstance(placed.action, Delete) and isinstance(before, Delete):
+            if placed.action.to < before.to:
+                continue
+            result.pop()
+        result.append(placed)
+    return result
