@@ -136,7 +136,7 @@ def test_a_cluster_begins_with_the_configured_voters_or_alone_or_is_joined() -> 
 
 
 def _of_voters(*voters: int) -> dict[str, object]:
-    return {"broker.data_dir": "d", "raft.voters": [f"{each}@h:9093" for each in voters]}
+    return {"broker.data_dir": "d", "raft.voters": [f"{each}@h{each}:9093" for each in voters]}
 
 
 def _image(*brokers: int, unregistered: tuple[int, ...] = ()) -> MetadataImage:
