@@ -3,12 +3,20 @@
 Rules: recovery replays a log's batch headers into its producers' state, so a retry is recognized
 after a crash too; the leader epochs come from their checkpoint and from the batches themselves, the
 high watermark from its checkpoint, as far as the log still goes.
+
+Logs are recovered before the broker registers, as Kafka loads them, for the registration says what
+may be believed of each (`core/log_completeness.py`). It is judged by the disk alone, not by an
+image that may be behind: by recovery, by the high watermarks last stored, and by the directories. A
+partition without a directory is missing if it had records when those were stored, else empty.
+Nothing is made anew, and no high watermark stored, before the registration is in the image; and a
+log that turns out worse later than was said is not hosted: a restart says it.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
@@ -16,15 +24,20 @@ from josefine_broker.base.errors import CorruptData
 from josefine_broker.base.ids import TopicId, TopicPartition
 from josefine_broker.base.ports import Clock
 from josefine_broker.core.leader_epochs import LeaderEpochs
+from josefine_broker.core.log_completeness import Completeness, LogClaims
 from josefine_broker.core.log_config import LogConfig
 from josefine_broker.core.partition import Partition
 from josefine_broker.core.producers import ProducerState
 from josefine_broker.core.topic_config import TopicSettings
 from josefine_broker.handlers.context import HostedPartition
 from josefine_broker.records.batch import BatchHeader
-from josefine_broker.shell.high_watermarks import HighWatermarks
+from josefine_broker.shell.high_watermarks import HighWatermarks, Key
 from josefine_broker.shell.log import PartitionLog
 from josefine_broker.shell.log_manager import LogManager
+
+NEW_STORED_MS = 1_000
+"""A partition first written to is named among the high watermarks within about this time: before,
+the loss of its directory would be taken for one that never was made."""
 
 log = logging.getLogger(__name__)
 
@@ -53,16 +66,66 @@ class Hosting:
         self._ids: dict[TopicPartition, UUID] = {}
         self._prepared: dict[TopicPartition, _Recovered] = {}
         self._epochs_due: dict[TopicPartition, PartitionLog] = {}
+        self._claims = LogClaims()
+        self._kept: dict[Key, int] = {}
+        """High watermarks of partitions that could not be opened."""
+        self._is_followed = False
+        """The image knows this process, and its partitions are open."""
+        self._made = 0
+        """Directories made when the high watermarks were last stored,"""
+        self._stored_ms = 0
+        """and when that was."""
 
-    def prepare(self, wanted: Iterable[tuple[TopicPartition, UUID, TopicSettings]]) -> None:
+    def prepare(self, wanted: Iterable[tuple[TopicPartition, UUID, TopicSettings]]) -> LogClaims:
         """Recover the logs that are going to be opened, on a thread of the caller's: after a crash
-        it may read gigabytes. What cannot be is told by `open`.
+        it may read gigabytes. Returns what may be believed of each log on this disk; what cannot be
+        opened is told by `open`. Raises OSError when the data directory cannot be listed.
         """
+        logs: dict[Key, Completeness] = {}
+        names = set()
         for tp, topic_id, settings in wanted:
-            try:
-                self._prepared[tp] = self._recover(tp, topic_id, settings.log)
-            except (CorruptData, OSError):
-                continue
+            names.add(str(tp))
+            found = self._prepare(tp, topic_id, settings)
+            if found is not None:
+                logs[topic_id, tp.partition] = found
+        found_beside, has_hollow = self._manager.found_beside(names)
+        for found_partition in found_beside:
+            # The image does not know it yet: it was not looked at.
+            index = found_partition.topic_partition.partition
+            logs[found_partition.topic_id, index] = Completeness.UNSYNCED
+        is_explained = has_hollow and self._manager.may_lack_unsynced
+        gone = Completeness.UNSYNCED if is_explained else Completeness.MISSING
+        for key in self._high_watermarks:
+            logs.setdefault(key, gone)
+        default = Completeness.COMPLETE if self._high_watermarks.is_there else Completeness.MISSING
+        logs = {key: each for key, each in logs.items() if each is not default}
+        self._claims = LogClaims(default=default, logs=logs)
+        return self._claims
+
+    def _prepare(
+        self, tp: TopicPartition, topic_id: UUID, settings: TopicSettings
+    ) -> Completeness | None:
+        """Recover one log; what may be believed of it, None where there is none."""
+        try:
+            if not self._manager.is_there(tp, TopicId(topic_id)):
+                is_hollow = self._manager.may_lack_unsynced and self._manager.has_directory(tp)
+                return Completeness.UNSYNCED if is_hollow else None
+            recovered = self._prepared[tp] = self._recover(tp, topic_id, settings.log)
+        except CorruptData:
+            return Completeness.UNREADABLE
+        except OSError:
+            return Completeness.UNSYNCED
+        return self._judged(recovered, tp.partition)
+
+    def _judged(self, recovered: _Recovered, index: int) -> Completeness:
+        """What recovery says, and the high watermark last stored. Where what was not synced may be
+        gone there is no other reason to be looked for."""
+        found = recovered.log.recovery_report.completeness
+        if recovered.log.log_end_offset < self._high_watermarks.get(recovered.topic_id, index):
+            found = found.or_worse(Completeness.SHORTENED)
+        if found is not Completeness.COMPLETE and self._manager.may_lack_unsynced:
+            return Completeness.UNSYNCED
+        return found
 
     @property
     def prepared(self) -> int:
@@ -74,18 +137,40 @@ class Hosting:
         if recovered is not None and recovered.topic_id != topic_id:
             recovered.log.abandon()
             recovered = None
+        key = (topic_id, tp.partition)
         if recovered is None:
-            recovered = self._recover(tp, topic_id, settings.log)
+            if key in self._high_watermarks:
+                self._kept[key] = self._high_watermarks.get(*key)
+            recovered = self._recover_late(tp, topic_id, settings)
+            self._kept.pop(key, None)
         _, partition_log, producers, epochs = recovered
+        if partition_log.recovery_report.completeness is not Completeness.COMPLETE:
+            partition_log.state.forget_completeness()  # the image has it
         partition_log.config = settings.log
         partition_log.snapshot_source = lambda: self._snapshot(tp)
         self._manager.adopt(tp, partition_log)
-        known = self._high_watermarks.get(topic_id, tp.partition)
+        known = self._high_watermarks.get(*key)
         start, end = partition_log.log_start_offset, partition_log.log_end_offset
         partition = Partition(producers, epochs, min(max(known, start), end))
         self._hosted[tp] = (partition, partition_log)
         self._ids[tp] = topic_id
         return HostedPartition(topic_id, partition, partition_log, settings)
+
+    def _recover_late(
+        self, tp: TopicPartition, topic_id: UUID, settings: TopicSettings
+    ) -> _Recovered:
+        """A log that was not there, or could not be opened, when this process registered. Raises
+        CorruptData, OSError."""
+        recovered = self._recover(tp, topic_id, settings.log)
+        found = self._judged(recovered, tp.partition)
+        claimed = self._claims.of((topic_id, tp.partition))
+        if not found.may_lead and found.rank > claimed.rank:
+            recovered.log.abandon()
+            raise CorruptData(
+                f"{tp} is {found.value}, which this broker did not know when it registered: "
+                "restart it"
+            )
+        return recovered
 
     def _recover(self, tp: TopicPartition, topic_id: UUID, config: LogConfig) -> _Recovered:
         """Raises CorruptData, OSError."""
@@ -115,6 +200,8 @@ class Hosting:
         for recovered in self._prepared.values():
             recovered.log.abandon()
         self._prepared.clear()
+        self._is_followed = True
+        self.checkpoint_high_watermarks()
         removed = self._manager.remove_strays({TopicPartition(*each) for each in keep})
         if removed:
             log.info("partitions removed that are not hosted any more", extra={"count": removed})
@@ -159,14 +246,20 @@ class Hosting:
 
     def checkpoint_high_watermarks(self) -> None:
         """Periodic: where the replicas stand, for the next start after a crash."""
+        if not self._is_followed:
+            return  # what the process before stored is all that is known
+        self._made = self._manager.directories_made
+        self._stored_ms = self._clock.monotonic_ms()
         job = self._high_watermarks.due(self._current_high_watermarks())
         if job is not None:
-            self._manager.schedule(job)
+            self._manager.schedule(partial(_try_to_store, job))
 
     def _current_high_watermarks(self) -> dict[tuple[UUID, int], int]:
-        return {
+        """Of those that have a directory for sure: an empty log has none before its first write."""
+        return self._kept | {
             (self._ids[tp], tp.partition): partition.high_watermark
-            for tp, (partition, _) in self._hosted.items()
+            for tp, (partition, partition_log) in self._hosted.items()
+            if partition_log.log_end_offset > 0
         }
 
     def expire_producers(self) -> None:
@@ -177,6 +270,9 @@ class Hosting:
 
     def flush_due(self) -> None:
         self._manager.flush_due(self._clock.now_ms())
+        is_behind = self._made < self._manager.directories_made
+        if is_behind and self._clock.monotonic_ms() >= self._stored_ms + NEW_STORED_MS:
+            self.checkpoint_high_watermarks()
 
     def apply_retention(self) -> None:
         removed = self._manager.apply_retention(self._clock.now_ms(), self._high_watermark)
@@ -185,9 +281,10 @@ class Hosting:
 
     def close(self, broker_epoch: int) -> None:
         """Sync and close every log with its producers' state. Raises OSError."""
-        job = self._high_watermarks.due(self._current_high_watermarks())
-        if job is not None:
-            job()
+        if self._is_followed:
+            job = self._high_watermarks.due(self._current_high_watermarks())
+            if job is not None:
+                job()
         self._manager.close(self._snapshot, broker_epoch)
         self._hosted.clear()
 
@@ -198,6 +295,14 @@ class Hosting:
         """The producers' state, with the epochs so far kept: a replay begins behind both."""
         self._keep_epochs(tp)
         return self._hosted[tp][0].producers.snapshot()
+
+
+def _try_to_store(job: Callable[[], None]) -> None:
+    """A full disk costs nothing here: the next time is soon."""
+    try:
+        job()
+    except OSError as error:
+        log.warning("high watermarks not stored", extra={"reason": error})
 
 
 def _recovered_epochs(partition_log: PartitionLog, seen: list[tuple[int, int]]) -> LeaderEpochs:

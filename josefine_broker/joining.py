@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from josefine_broker.base.errors import KafkaError
@@ -128,7 +128,9 @@ class Joining:
         """Goes on while `is_wanted`, or ends with why the cluster will not take this broker."""
         self._transport = transport
         self._broker_id = registration.broker_id
-        self._body = encode_change(registration, Origin(registration.broker_id, 0))
+        # Without an image it does not know whether the cluster understands more; it has no logs.
+        plain = replace(registration, logs=None)
+        self._body = encode_change(plain, Origin(registration.broker_id, 0))
         self._seeds = seeds
         self._is_wanted = is_wanted
         self._is_member = is_member

@@ -31,6 +31,7 @@ from josefine_broker.compose import (
 from josefine_broker.config import BrokerConfig, HostPort
 from josefine_broker.core.descriptors import Shares
 from josefine_broker.core.image import MetadataImage
+from josefine_broker.core.log_completeness import Completeness, LogClaims
 from josefine_broker.handlers.blocks import retry_unopened, to_be_hosted
 from josefine_broker.handlers.context import Context, new_context
 from josefine_broker.handlers.errors import error_response
@@ -129,11 +130,15 @@ class Node:
         server = self._server_of(ctx, ticker)
         await self._start_admin(ctx, manager, membership, server, admin_bound)
         register = registration(self.config, bound, socket.gethostname(), _url(admin_bound))
-        register = replace(
-            register, clean=manager.has_everything, previous_epoch=manager.previous_epoch
-        )
         # Not on the loop that has to answer the other brokers: after a crash this reads the data.
-        await asyncio.to_thread(hosting.prepare, to_be_hosted(ctx))
+        claims = await asyncio.to_thread(hosting.prepare, to_be_hosted(ctx))
+        _say_doubts(ctx, claims, say)
+        register = replace(
+            register,
+            clean=manager.has_everything and claims.are_complete,
+            logs=claims,
+            previous_epoch=manager.previous_epoch,
+        )
         await membership.enrol(register, say)
         manager.mark_running(ctx.broker_epoch)
         _say_recovered(manager, say)
@@ -389,6 +394,14 @@ def _say_recovered(manager: LogManager, say: Say) -> None:
         say(f"unclean shutdown: {len(manager)} partitions checked")
     for line in manager.recovery_lines:
         say(f"recovered {line}")
+
+
+def _say_doubts(ctx: Context, claims: LogClaims, say: Say) -> None:
+    """What this broker does not believe of its own logs."""
+    for tp, topic_id, _ in to_be_hosted(ctx):
+        found = claims.of((topic_id, tp.partition))
+        if found is not Completeness.COMPLETE:
+            say(f"in doubt: {tp} is {found.value}: it counts again once it has copied its leader")
 
 
 def _disk_job_failed(error: BaseException) -> None:

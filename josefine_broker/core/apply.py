@@ -2,9 +2,11 @@
 
 Rules: it checks and sets values, it never elects or places. A change that no longer fits (two
 creations of one name raced) raises KafkaError, on every broker alike, and the image stays; single
-entries of a Decision or an AlterIsr that no longer fit are skipped. The one effect no block spells
-out: a registration ends every leadership of the incarnation before, so that no leader epoch is ever
-shared by two processes, of which the first may have written what the second has lost.
+entries of a Decision or an AlterIsr that no longer fit are skipped. Two effects no block spells
+out. A registration ends every leadership of the incarnation before, so that no leader epoch is ever
+shared by two processes, of which the first may have written what the second has lost. And a doubt
+about a replica's log, which a registration brings, stays until that replica was seen to have caught
+up, or leads.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -33,14 +35,17 @@ from josefine_broker.core.changes import (
     SetFeatures,
     UnregisterBroker,
 )
+from josefine_broker.core.elections import is_clean
 from josefine_broker.core.features import check_level, understands
 from josefine_broker.core.image import (
     NO_LEADER,
     BrokerEntry,
+    Doubt,
     MetadataImage,
     PartitionEntry,
     TopicEntry,
 )
+from josefine_broker.core.log_completeness import Completeness, LogClaims
 from josefine_broker.core.reassignment import check_target, retarget
 
 MIN_INSYNC = "min.insync.replicas"
@@ -98,14 +103,15 @@ def _register(image: MetadataImage, change: RegisterBroker, at: At) -> MetadataI
             f"broker {broker_id} has registered since, now its epoch is {epoch}",
         )
     _check_features(image, change)
-    unclean = known is not None and not (change.clean and change.previous_epoch == known.epoch)
+    claims = _claims(image, change, known)
+    is_clean_disk = known is None or (change.clean and change.previous_epoch == known.epoch)
     broker = BrokerEntry(
         broker_id=broker_id,
         endpoints=change.endpoints,
         rack=change.rack,
         epoch=at.height,
         incarnation=change.incarnation,
-        unclean=unclean,
+        unclean=claims is None and not is_clean_disk,
         raft=change.raft,
         admin=change.admin,
         features=change.features,
@@ -119,7 +125,20 @@ def _register(image: MetadataImage, change: RegisterBroker, at: At) -> MetadataI
         brokers={**image.brokers, broker_id: broker},
         unregistered=image.unregistered - {broker_id},
     )
-    return _end_leaderships(image, broker_id)
+    return _end_leaderships(image, broker_id, claims or LogClaims())
+
+
+def _claims(
+    image: MetadataImage, change: RegisterBroker, known: BrokerEntry | None
+) -> LogClaims | None:
+    """What is to be believed of each of its logs; None: only the whole broker is judged."""
+    if known is None or not image.keeps_doubts:
+        return None
+    if change.logs is not None:
+        is_the_same_disk = change.previous_epoch == known.epoch
+        return change.logs if is_the_same_disk else change.logs.at_best(Completeness.UNSYNCED)
+    # Without an image it has lost its metadata, and who knows what else with it.
+    return LogClaims(default=Completeness.MISSING) if change.known_epoch is None else None
 
 
 def _check_features(image: MetadataImage, change: RegisterBroker) -> None:
@@ -144,27 +163,45 @@ def _set_features(image: MetadataImage, levels: tuple[FeatureLevel, ...], at: At
         check_level(image.brokers.values(), wanted)
         features[name] = level
     features = {name: level for name, level in features.items() if level}
-    return replace(image, features=features, features_epoch=at.height)
+    raised = replace(image, features=features, features_epoch=at.height)
+    if raised.keeps_doubts and not image.keeps_doubts:
+        # Which elections before were unclean nobody noted: each may have been.
+        return _each_partition(
+            raised, lambda _, __, entry: replace(entry, unclean_epoch=entry.leader_epoch)
+        )
+    return raised
 
 
-def _end_leaderships(image: MetadataImage, broker_id: int) -> MetadataImage:
-    def ended(entry: PartitionEntry) -> PartitionEntry:
-        if entry.leader != broker_id:
+def _end_leaderships(image: MetadataImage, broker_id: int, claims: LogClaims) -> MetadataImage:
+    """A new process of that broker leads nothing, and its logs are what it says they are."""
+
+    def ended(topic_id: UUID, index: int, entry: PartitionEntry) -> PartitionEntry:
+        if broker_id not in entry.replicas:
+            return entry
+        doubts = _doubts(entry, broker_id, claims.of((topic_id, index)))
+        leads = entry.leader == broker_id
+        if not leads and doubts == entry.doubts:
             return entry
         return replace(
             entry,
-            leader=NO_LEADER,
-            leader_epoch=entry.leader_epoch + 1,
+            leader=NO_LEADER if leads else entry.leader,
+            leader_epoch=entry.leader_epoch + leads,
             partition_epoch=entry.partition_epoch + 1,
+            doubts=doubts,
         )
 
-    return _with_topics(
-        image,
-        (
-            _with_partitions(t, [ended(each) for each in t.partitions])
-            for t in image.topics.values()
-        ),
-    )
+    return _each_partition(image, ended)
+
+
+def _doubts(entry: PartitionEntry, broker_id: int, claim: Completeness) -> tuple[Doubt, ...]:
+    """The entry's doubts with what a new process says of its log. What a loss of power may have
+    taken from a replica that counts nowhere is no news: it fetches before it does."""
+    found = claim.after(entry.completeness_of(broker_id))
+    others = tuple(each for each in entry.doubts if each.broker_id != broker_id)
+    counts = broker_id in entry.isr or broker_id in entry.elr
+    if found is Completeness.COMPLETE or (found.may_lead and not counts):
+        return others
+    return tuple(sorted((*others, Doubt(broker_id, found)), key=lambda each: each.broker_id))
 
 
 def check_unregister(image: MetadataImage, broker_id: int) -> None:
@@ -225,9 +262,28 @@ def _decision(image: MetadataImage, change: Decision, at: At) -> MetadataImage:
             adding=state.adding,
             removing=state.removing,
             elr=state.elr,
+            doubts=_doubts_left(entry, state),
+            unclean_epoch=_unclean_epoch(image, entry, state),
         )
 
     return _with_items(image, change.partitions, decided)
+
+
+def _doubts_left(entry: PartitionEntry, state: PartitionState) -> tuple[Doubt, ...]:
+    """A leader's log is by definition the partition's; the others in doubt have yet to copy it."""
+    return tuple(
+        each
+        for each in entry.doubts
+        if each.broker_id in state.replicas and each.broker_id != state.leader
+    )
+
+
+def _unclean_epoch(image: MetadataImage, entry: PartitionEntry, state: PartitionState) -> int:
+    is_new = state.leader != NO_LEADER and state.leader_epoch > entry.leader_epoch
+    if not image.keeps_doubts or not is_new:
+        return entry.unclean_epoch
+    unclean = frozenset(key for key, broker in image.brokers.items() if broker.unclean)
+    return entry.unclean_epoch if is_clean(entry, state.leader, unclean) else state.leader_epoch
 
 
 def _decision_fits(image: MetadataImage, entry: PartitionEntry, state: PartitionState) -> bool:
@@ -250,7 +306,14 @@ def _alter_isr(image: MetadataImage, change: AlterIsr) -> MetadataImage:
     def altered(entry: PartitionEntry, item: IsrItem) -> PartitionEntry:
         if not _isr_fits(image, change.broker_id, entry, item):
             return entry
-        return replace(entry, isr=item.isr, elr=item.elr, partition_epoch=entry.partition_epoch + 1)
+        joined = {each for each in item.isr if each not in entry.isr}
+        return replace(
+            entry,
+            isr=item.isr,
+            elr=item.elr,
+            partition_epoch=entry.partition_epoch + 1,
+            doubts=tuple(each for each in entry.doubts if each.broker_id not in joined),
+        )
 
     return _with_items(image, change.items, altered)
 
@@ -371,6 +434,21 @@ def _with_topics(image: MetadataImage, topics: Iterable[TopicEntry]) -> Metadata
     """Topics that are the same object stay out of it: an untouched image is returned as it is."""
     changed = {topic.name: topic for topic in topics if topic is not image.topics[topic.name]}
     return replace(image, topics={**image.topics, **changed}) if changed else image
+
+
+def _each_partition(
+    image: MetadataImage, make: Callable[[UUID, int, PartitionEntry], PartitionEntry]
+) -> MetadataImage:
+    return _with_topics(
+        image,
+        (
+            _with_partitions(
+                topic,
+                [make(topic.topic_id, index, each) for index, each in enumerate(topic.partitions)],
+            )
+            for topic in image.topics.values()
+        ),
+    )
 
 
 def _with_partitions(topic: TopicEntry, partitions: Sequence[PartitionEntry]) -> TopicEntry:

@@ -31,21 +31,24 @@ from josefine_broker.core.changes import (
     UnregisterBroker,
 )
 from josefine_broker.core.image import (
+    COMPLETENESS_LEVEL,
     Address,
     Endpoint,
     FeatureRange,
     canonical_json,
     read_json,
 )
+from josefine_broker.core.log_completeness import Completeness, LogClaims
 
-CHANGE_VERSION = 1
+CHANGE_VERSIONS = (1, COMPLETENESS_LEVEL)
+"""Version 2 is written for a registration that speaks of each log, and for nothing else."""
 
 
 def encode_change(change: Change, origin: Origin) -> bytes:
     """The Raft payload of a change."""
     kind = _KIND_OF[type(change)]
     plain = {
-        "version": CHANGE_VERSION,
+        "version": CHANGE_VERSIONS[isinstance(change, RegisterBroker) and change.logs is not None],
         "kind": kind.name,
         "origin": list(origin),
         "change": kind.to_plain(change),
@@ -57,8 +60,8 @@ def decode_change(payload: bytes | memoryview) -> tuple[Change, Origin]:
     """Raises CorruptData for bytes that are no change, or one of a newer broker's."""
     plain = read_json(payload, "metadata change")
     version, name = plain.get("version"), plain.get("kind")
-    if version != CHANGE_VERSION:
-        raise CorruptData(f"metadata change of version {version}, known is {CHANGE_VERSION}")
+    if version not in CHANGE_VERSIONS:
+        raise CorruptData(f"metadata change of version {version}, known are {CHANGE_VERSIONS}")
     kind = _KINDS.get(str(name))
     if kind is None:
         raise CorruptData(f"metadata change of unknown kind {name!r}")
@@ -84,8 +87,29 @@ def _pairs(plain: list[list[str]]) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, value in plain)
 
 
+def _claims_plain(claims: LogClaims) -> dict[str, Any]:
+    """By topic and value, since they may be thousands."""
+    logs: dict[str, dict[str, list[int]]] = {}
+    for (topic_id, index), found in claims.logs.items():
+        logs.setdefault(topic_id.hex, {}).setdefault(found.value, []).append(index)
+    return {"default": claims.default.value, "logs": logs}
+
+
+def _claims(p: dict[str, Any]) -> LogClaims:
+    return LogClaims(
+        default=Completeness(p["default"]),
+        logs={
+            (UUID(topic_id), index): Completeness(value)
+            for topic_id, found in p["logs"].items()
+            for value, indexes in found.items()
+            for index in indexes
+        },
+    )
+
+
 def _register_plain(c: RegisterBroker) -> dict[str, Any]:
-    return {
+    logs = {} if c.logs is None else {"logs": _claims_plain(c.logs)}
+    return logs | {
         "broker": c.broker_id,
         "incarnation": c.incarnation,
         "endpoints": c.endpoints,
@@ -109,6 +133,7 @@ def _register_change(p: dict[str, Any]) -> RegisterBroker:
         admin=p["admin"],
         features=tuple(FeatureRange(*each) for each in p["features"]),
         clean=p["clean"],
+        logs=_claims(p["logs"]) if "logs" in p else None,
         previous_epoch=p["previous_epoch"],
         known_epoch=p["known_epoch"],
     )

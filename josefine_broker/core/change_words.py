@@ -1,5 +1,6 @@
 """A metadata change as one line for people: what `/cluster/chain` says. Decides nothing."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -21,6 +22,7 @@ from josefine_broker.core.changes import (
     UnregisterBroker,
 )
 from josefine_broker.core.image import NO_LEADER
+from josefine_broker.core.log_completeness import Completeness
 
 PARTS_MAX = 4
 """Partitions or brokers named in a line; the rest is counted."""
@@ -55,8 +57,18 @@ def _partition(item: PartitionState | IsrItem | ReassignItem, names: Names) -> s
 
 def _register(change: RegisterBroker, _: Names) -> str:
     where = str(change.endpoints[0].port) if change.endpoints else "no listener"
-    after = "" if change.clean else ", not closed cleanly"
-    return f"register broker {change.broker_id} (port {where}{after})"
+    return f"register broker {change.broker_id} (port {where}{_found(change)})"
+
+
+def _found(change: RegisterBroker) -> str:
+    """What it says of its logs."""
+    if change.logs is None:
+        return "" if change.clean else ", not closed cleanly"
+    counts = Counter(each.value for each in change.logs.logs.values())
+    told = [f", {_count(count, 'log')} {value}" for value, count in sorted(counts.items())]
+    if change.logs.default is not Completeness.COMPLETE:
+        told.append(f", others {change.logs.default.value}")
+    return "".join(told)
 
 
 def _unregister(change: UnregisterBroker, _: Names) -> str:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from josefine_broker.core.image import Address, Endpoint, FeatureRange, PartitionEntry
+from josefine_broker.core.log_completeness import LogClaims
 
 Replicas = tuple[tuple[int, ...], ...]
 """Broker ids per partition; the first is the preferred leader."""
@@ -34,7 +35,8 @@ class At(NamedTuple):
 class RegisterBroker:
     """A broker started: a new incarnation, fenced until the controller hears it.
 
-    `clean`: its data directory was closed by the incarnation of `previous_epoch` (-1: by none).
+    `previous_epoch` is that of the incarnation that left the data directory, if all that it wrote
+    is there (-1: that is not so, or not known).
     """
 
     broker_id: int
@@ -45,6 +47,9 @@ class RegisterBroker:
     admin: str | None = None
     features: tuple[FeatureRange, ...] = ()
     clean: bool = True
+    """All that may be said of its logs below COMPLETENESS_LEVEL: each is complete."""
+    logs: LogClaims | None = None
+    """What may be believed of each log; None below that level, or proposed without an image."""
     previous_epoch: int = -1
     known_epoch: int | None = None
     """Epoch of this broker, -1 for none, where it was proposed: refused when another process has

@@ -6,9 +6,11 @@ Rules:
 - a replica that left an ISR below `min.insync.replicas` joins the ELR: from then on the high
   watermark stands still, so the replica has every committed record. An ISR that is large enough
   empties the ELR;
-- a replica that may have lost records leaves ISR and ELR before anybody is elected;
-- while nobody else is known to have every committed record, the last members stay in the ISR, dead
-  or alive.
+- a replica that may have lost records leaves ISR and ELR before anybody is elected, if another
+  member has them. Where none has, those that lost their power with everybody else lead as ever; a
+  log that is known to lack records, or is not there, leads only by an unclean election;
+- while nobody leads that has every committed record, the last members stay in the ISR, dead or
+  alive, in doubt or not.
 """
 
 from collections.abc import Collection, Mapping
@@ -17,6 +19,7 @@ from enum import Enum
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.core.image import NO_LEADER, BrokerEntry, PartitionEntry
+from josefine_broker.core.log_completeness import Completeness
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,43 +55,80 @@ def settle(entry: PartitionEntry, brokers: Liveness, rules: ElectionRules) -> Pa
     """The entry with the ISR, ELR and leader that these brokers leave it; itself when nothing
     changes. The leader epoch grows when the leader changes; the partition epoch is the applier's.
     """
-    if entry.leader in entry.isr and brokers.live.issuperset(entry.isr) and not brokers.unclean:
+    in_doubt = brokers.unclean or entry.doubts
+    if entry.leader in entry.isr and brokers.live.issuperset(entry.isr) and not in_doubt:
         return entry
     members = _Members(entry, brokers, rules)
-    isr = members.isr
-    if entry.leader in isr and entry.leader in brokers.heard:
+    isr, trusted = members.isr, members.trusted
+    if entry.leader in isr and entry.leader in brokers.heard and entry.leader in trusted:
         return members.led_by(entry.leader, isr)
-    leader = first(entry.replicas, brokers.live.intersection(isr))
+    leader = first(entry.replicas, brokers.live & trusted.intersection(isr))
     if leader != NO_LEADER:
         return members.led_by(leader, isr)
-    leader = first(entry.replicas, brokers.live.intersection(members.elr))
+    leader = first(entry.replicas, brokers.live & trusted.intersection(members.elr))
     if leader != NO_LEADER:
         return members.led_by(leader, (leader,))
     if rules.unclean_allowed:
-        leader = first(entry.replicas, brokers.live)
+        leader = _least_doubted(entry, brokers)
         if leader != NO_LEADER:
             return led_by(entry, leader, (leader,), ())
-    return members.led_by(NO_LEADER, isr)
+    return members.led_by_nobody()
 
 
 class _Members:
     """Who of a partition's ISR and ELR is left."""
 
-    __slots__ = ("_entry", "_rules", "complete", "elr", "isr")
+    __slots__ = ("_entry", "_rules", "elr", "isr", "trusted")
 
     def __init__(self, entry: PartitionEntry, brokers: Liveness, rules: ElectionRules) -> None:
         self._entry = entry
         self._rules = rules
-        complete = [*entry.isr, *entry.elr]
-        self.complete = frozenset(complete) - brokers.unclean or frozenset(complete)
-        """Those known to have every committed record; all, when all came back unclean."""
-        isr = tuple(each for each in entry.isr if each in self.complete)
-        self.isr = _kept(isr, brokers.live, brokers.heard)
-        self.elr = tuple(each for each in entry.elr if each in self.complete)
+        self.trusted = trusted(entry, brokers.unclean)
+        counted = self.trusted or frozenset((*entry.isr, *entry.elr))
+        """Nobody is trusted: then nobody leads, and the members are remembered."""
+        isr = tuple(each for each in entry.isr if each in counted)
+        self.isr = _kept(isr, brokers.live, brokers.heard) if self.trusted else isr
+        self.elr = tuple(each for each in entry.elr if each in counted)
 
     def led_by(self, leader: int, isr: tuple[int, ...]) -> PartitionEntry:
-        elr = eligible(self._entry, isr, self._rules.min_insync_replicas, self.complete)
+        elr = eligible(self._entry, isr, self._rules.min_insync_replicas, self.trusted or None)
         return led_by(self._entry, leader, isr, elr)
+
+    def led_by_nobody(self) -> PartitionEntry:
+        """Replicas in doubt are remembered beside the others: those may turn out to be no better,
+        when they come back."""
+        entry = self._entry
+        in_doubt = {each.broker_id for each in entry.doubts}
+        isr = tuple(each for each in entry.isr if each in self.isr or each in in_doubt)
+        known = (self.trusted or {*entry.isr, *entry.elr}) | in_doubt
+        elr = eligible(entry, isr, self._rules.min_insync_replicas, known)
+        return led_by(entry, NO_LEADER, isr, elr)
+
+
+def trusted(entry: PartitionEntry, unclean: frozenset[int] = frozenset()) -> frozenset[int]:
+    """Of ISR and ELR those that are believed to have every committed record. If there are none,
+    those that lost only what a loss of power takes; else nobody. `unclean`: whole brokers of them.
+    """
+    members = {*entry.isr, *entry.elr}
+    if not entry.doubts:
+        return frozenset(members - unclean or members)
+    known = {each: entry.completeness_of(each) for each in members}
+    complete = (key for key, each in known.items() if each is Completeness.COMPLETE)
+    may_lead = (key for key, each in known.items() if each.may_lead)
+    return frozenset(complete) - unclean or frozenset(may_lead)
+
+
+def is_clean(entry: PartitionEntry, leader: int, unclean: frozenset[int]) -> bool:
+    """Whether this leader is believed to have every record that was committed in `entry`."""
+    is_member = leader in entry.isr or leader in entry.elr
+    is_complete = entry.completeness_of(leader) is Completeness.COMPLETE
+    return is_member and is_complete and leader not in unclean
+
+
+def _least_doubted(entry: PartitionEntry, brokers: Liveness) -> int:
+    """For an unclean election: a log that is known to lack records comes last."""
+    live = [each for each in entry.replicas if each in brokers.live]
+    return min(live, key=lambda each: entry.completeness_of(each).rank, default=NO_LEADER)
 
 
 def eligible(
@@ -113,7 +153,8 @@ def eligible(
 def prefer(entry: PartitionEntry, brokers: Liveness) -> PartitionEntry:
     """Led by its first replica, if that is in sync and live."""
     preferred = entry.replicas[0]
-    if preferred not in entry.isr or preferred not in brokers.live:
+    is_sound = preferred in trusted(entry, brokers.unclean)
+    if preferred not in entry.isr or preferred not in brokers.live or not is_sound:
         return entry
     return led_by(entry, preferred, entry.isr, entry.elr)
 

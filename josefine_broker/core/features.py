@@ -16,6 +16,14 @@ How a second version of anything comes (a change, a field of the image, a messag
 6. The code after next may drop version 1 (`SUPPORTED` (2, 3)): it joins clusters at 2 and above,
    and starts from a snapshot that was written at 2.
 
+The levels so far:
+
+1. Everything at the beginning.
+2. A registration says of each log what may be believed of it (`log_completeness.py`), partitions
+   keep it, and they know their last unclean election. At level 1 a broker with any log in doubt
+   registers as one that was not closed, which brokers of before understand. And: messages of raft
+   of format 2, in which a snapshot that is sent in chunks has a checksum.
+
 A broker without this discipline finds a block it does not understand and stops (`apply_block`):
 skipping it would fork the image.
 """
@@ -24,14 +32,11 @@ from collections.abc import Iterable, Mapping
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.core.changes import FeatureLevel
+from josefine_broker.core.image import JOSEFINE_VERSION as JOSEFINE_VERSION
 from josefine_broker.core.image import BrokerEntry, FeatureRange
 
-JOSEFINE_VERSION = "josefine.version"
-"""Formats of blocks, snapshots and messages between brokers, as one number."""
-
 SUPPORTED: tuple[FeatureRange, ...] = (FeatureRange(JOSEFINE_VERSION, 1, 2),)
-"""What this code understands. Level 2: messages of raft of format 2, in which a snapshot that is
-sent in chunks has a checksum."""
+"""What this code understands."""
 
 
 def raft_format(features: Mapping[str, int]) -> int:

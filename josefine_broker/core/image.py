@@ -13,8 +13,15 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from josefine_broker.base.errors import CorruptData
+from josefine_broker.core.log_completeness import Completeness
 
-IMAGE_VERSION = 1
+IMAGE_VERSIONS = (1, 2)
+"""Version 2 knows what is believed of single logs; it is written from that level on."""
+
+JOSEFINE_VERSION = "josefine.version"
+"""Formats of blocks, snapshots and messages between brokers, as one number: see `features.py`."""
+COMPLETENESS_LEVEL = 2
+"""From here on registrations speak of each log; below, of the whole broker."""
 
 OFFSETS_TOPIC = "__consumer_offsets"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC})
@@ -45,6 +52,13 @@ class FeatureRange(NamedTuple):
     max_level: int
 
 
+class Doubt(NamedTuple):
+    """A replica that is not believed to have every committed record, until it has fetched again."""
+
+    broker_id: int
+    completeness: Completeness
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerEntry:
     """A registered broker: one incarnation (one process) of it."""
@@ -62,7 +76,8 @@ class BrokerEntry:
     """It asked to stop: its leaderships move away, it joins no ISR."""
     unclean: bool = False
     """Its data directory was not closed: it may lack records it confirmed (KIP-966), until the
-    controller has taken it out of every ISR that has another member."""
+    controller has taken it out of every ISR that has another member. Below COMPLETENESS_LEVEL; from
+    there on each partition has its `doubts`."""
     raft: Address | None = None
     admin: str | None = None
     """URL of its health and metrics."""
@@ -93,6 +108,18 @@ class PartitionEntry:
     elr: tuple[int, ...] = ()
     """Eligible leader replicas (KIP-966): they left an ISR below `min.insync.replicas`, when
     nothing was confirmed any more, so they have every committed record."""
+    doubts: tuple[Doubt, ...] = ()
+    """Replicas that lost records, or may have, since they last were in sync."""
+    unclean_epoch: int = -1
+    """The last leader epoch whose leader was not believed to have every committed record: there
+    followers may have to cut what was committed. -1: none."""
+
+    def completeness_of(self, broker_id: int) -> Completeness:
+        """What is believed of that replica, were it in sync."""
+        for doubt in self.doubts:
+            if doubt.broker_id == broker_id:
+                return doubt.completeness
+        return Completeness.COMPLETE
 
     @property
     def is_reassigning(self) -> bool:
@@ -138,6 +165,11 @@ class MetadataImage:
     unregistered: frozenset[int] = frozenset()
     """Brokers removed by command: they leave Raft too, and may register again."""
 
+    @property
+    def keeps_doubts(self) -> bool:
+        """Whether registrations speak of each log here, not only of the whole broker."""
+        return self.features.get(JOSEFINE_VERSION, 0) >= COMPLETENESS_LEVEL
+
     def is_live(self, broker_id: int) -> bool:
         """Registered, heard by the controller, not about to stop."""
         broker = self.brokers.get(broker_id)
@@ -159,7 +191,7 @@ class MetadataImage:
     def to_bytes(self) -> bytes:
         """Canonical bytes: the Raft snapshot, and what `digest` is taken of."""
         plain = {
-            "version": IMAGE_VERSION,
+            "version": IMAGE_VERSIONS[self.keeps_doubts],
             "cluster_id": self.cluster_id,
             "brokers": [broker_to_plain(self.brokers[key]) for key in sorted(self.brokers)],
             "topics": [topic_to_plain(self.topics[name]) for name in sorted(self.topics)],
@@ -176,9 +208,9 @@ class MetadataImage:
     @classmethod
     def from_bytes(cls, data: bytes) -> "MetadataImage":
         plain = read_json(data, "metadata image")
-        if plain.get("version") != IMAGE_VERSION:
+        if plain.get("version") not in IMAGE_VERSIONS:
             raise CorruptData(
-                f"metadata image of version {plain.get('version')}, known is {IMAGE_VERSION}"
+                f"metadata image of version {plain.get('version')}, known are {IMAGE_VERSIONS}"
             )
         try:
             topics = {each["name"]: topic_from_plain(each) for each in plain["topics"]}
@@ -275,15 +307,21 @@ def partition_to_plain(entry: PartitionEntry) -> list[Any]:
         entry.replicas,
         entry.isr,
     ]
-    if entry.adding or entry.removing or entry.elr:
+    judged = bool(entry.doubts) or entry.unclean_epoch >= 0
+    if entry.adding or entry.removing or entry.elr or judged:
         plain += [entry.adding, entry.removing, entry.elr]
+    if judged:
+        doubts = [[each.broker_id, each.completeness.value] for each in entry.doubts]
+        plain += [doubts, entry.unclean_epoch]
     return plain
 
 
 def partition_from_plain(plain: list[Any]) -> PartitionEntry:
     """The partition of `partition_to_plain`. Raises TypeError, ValueError."""
-    leader, leader_epoch, partition_epoch, *lists = plain
+    leader, leader_epoch, partition_epoch, *more = plain
+    lists, judged = more[:5], more[5:]
     replicas, isr, adding, removing, elr = map(tuple, lists if len(lists) > 2 else [*lists, *_NONE])
+    doubts, unclean_epoch = judged or ((), -1)
     return PartitionEntry(
         leader=leader,
         leader_epoch=leader_epoch,
@@ -293,6 +331,8 @@ def partition_from_plain(plain: list[Any]) -> PartitionEntry:
         adding=adding,
         removing=removing,
         elr=elr,
+        doubts=tuple(Doubt(broker_id, Completeness(value)) for broker_id, value in doubts),
+        unclean_epoch=unclean_epoch,
     )
 
 

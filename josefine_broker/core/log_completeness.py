@@ -71,6 +71,11 @@ class LogClaims:
     def of(self, key: LogKey) -> Completeness:
         return self.logs.get(key, self.default)
 
+    def at_best(self, limit: Completeness) -> "LogClaims":
+        """Nothing is believed to be better than that."""
+        logs = {key: each.or_worse(limit) for key, each in self.logs.items()}
+        return LogClaims(default=self.default.or_worse(limit), logs=logs)
+
     @property
     def are_complete(self) -> bool:
         """Nothing is in doubt."""

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.core.elections import Liveness, first, led_by
+from josefine_broker.core.elections import Liveness, first, led_by, trusted
 from josefine_broker.core.image import NO_LEADER, PartitionEntry
 
 
@@ -62,7 +62,7 @@ def complete(
         return entry
     leader = entry.leader
     if leader in entry.removing or leader == NO_LEADER:
-        leader = first(target, brokers.live.intersection(isr))
+        leader = first(target, brokers.live & trusted(entry, brokers.unclean).intersection(isr))
     if not isr or leader == NO_LEADER:
         return entry
     elr = tuple(each for each in entry.elr if each not in entry.removing)

@@ -159,7 +159,11 @@ class Enrolment:
         self._due_ms = now_ms + RETRY_MS
         deadline_ms = now_ms + self._proposal_timeout_ms
         known = ctx.image.brokers.get(ctx.broker_id)
-        change = replace(self._registration, known_epoch=-1 if known is None else known.epoch)
+        change = replace(
+            self._registration,
+            logs=self._registration.logs if ctx.image.keeps_doubts else None,
+            known_epoch=-1 if known is None else known.epoch,
+        )
         try:
             self._proposal = ctx.propose(change, deadline_ms)
         except KafkaError:

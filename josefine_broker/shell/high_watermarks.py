@@ -1,12 +1,15 @@
 """The high watermarks of all replicas in one file, for the start after a crash.
 
 Rules: a stale value is harmless (a leader passes it when its followers fetch, a follower when its
-leader answers), a value past the log is cut by the reader; so a damaged file is as good as none.
-The file has a version and a checksum and is replaced atomically.
+leader answers). A value past the log's end says that the log lost records, and a partition that is
+named here, and has no directory, that it is missing: only logs with records are named, and the file
+is renamed into the directory that theirs are in, so it is never durable before they are. Without
+the file nobody can tell a log that was lost from one that never was written to, so it is made once
+there is a broker. The file has a version and a checksum and is replaced atomically.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from struct import Struct
 from uuid import UUID
 
@@ -30,8 +33,12 @@ class HighWatermarks:
         self._files = files
         self._stored = b""
         self._known: dict[Key, int] = {}
+        self.is_there = False
+        """The file could be read when this process began, or was written since."""
         try:
-            self._stored = read_checked(files, FILE, KIND, VERSION) or b""
+            stored = read_checked(files, FILE, KIND, VERSION)
+            self.is_there = stored is not None
+            self._stored = stored or b""
             self._known = {
                 (UUID(bytes=topic_id), index): offset
                 for topic_id, index, offset in _ENTRY.iter_unpack(
@@ -45,6 +52,13 @@ class HighWatermarks:
         """That of one partition when it was last stored, 0 when it was not."""
         return self._known.get((topic_id, index), 0)
 
+    def __iter__(self) -> Iterator[Key]:
+        """The partitions that were here when it was last stored."""
+        return iter(self._known)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._known
+
     def due(self, current: Mapping[Key, int]) -> Callable[[], None] | None:
         """The job that stores `current`; None when the file says it already."""
         self._known = dict(current)
@@ -52,7 +66,7 @@ class HighWatermarks:
             _ENTRY.pack(topic_id.bytes, index, offset)
             for (topic_id, index), offset in current.items()
         )
-        if payload == self._stored:
+        if payload == self._stored and self.is_there:
             return None
         return lambda: self._store(payload)
 
@@ -60,3 +74,4 @@ class HighWatermarks:
         """Raises OSError."""
         write_checked(self._files, FILE, KIND, VERSION, payload)
         self._stored = payload
+        self.is_there = True

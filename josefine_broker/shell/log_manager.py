@@ -136,6 +136,11 @@ class LogManager:
         cleanly, or was killed and the machine ran on."""
         return self.clean_shutdown or self.previous_epoch != NO_EPOCH
 
+    @property
+    def may_lack_unsynced(self) -> bool:
+        """The machine went down, or nobody knows: what was not synced need not be here."""
+        return not self.has_everything
+
     def mark_running(self, broker_epoch: int) -> None:
         """This process serves under that epoch. Raises OSError."""
         payload = _MARKER.pack(broker_epoch) + self._boot_id.encode()
@@ -151,6 +156,27 @@ class LogManager:
         """Every partition on disk. Raises CorruptData naming a `partition.json` that is damaged."""
         every = [self._identity(name) for name in self._files.list("") if self._is_partition(name)]
         return [each for each in every if each is not None]
+
+    def found_beside(self, names: Collection[str]) -> tuple[list[FoundPartition], bool]:
+        """Partitions in other directories than these, and whether there are some that do not say
+        whose they are."""
+        found = []
+        for name in self._files.list(""):
+            if name not in names and name.rpartition("-")[2].isdigit():
+                try:
+                    found.append(self._identity(name))
+                except CorruptData:
+                    found.append(None)
+        known = [each for each in found if each is not None]
+        return known, len(known) < len(found)
+
+    @property
+    def directories_made(self) -> int:
+        """By this process so far: of logs that were first written to."""
+        return self._made
+
+    def has_directory(self, topic_partition: TopicPartition) -> bool:
+        return bool(self._files.list(str(topic_partition)))
 
     def _identity(self, directory: str) -> FoundPartition | None:
         """Whose directory it is; None: nobody's that promised anything. Raises CorruptData."""
@@ -212,6 +238,14 @@ class LogManager:
         )
         self.adopt(topic_partition, log)
         return log
+
+    def is_there(self, topic_partition: TopicPartition, topic_id: TopicId) -> bool:
+        """Whether the directory is there and says that it is of this very partition.
+
+        Raises CorruptData."""
+        directory = str(topic_partition)
+        known = self._identity(directory) if self._files.list(directory) else None
+        return known is not None and known.topic_id == topic_id
 
     def adopt(self, topic_partition: TopicPartition, log: PartitionLog) -> None:
         """A log of `recover_log` is one of the broker's from now on."""

@@ -117,6 +117,8 @@ def recover(
         for segment in segments:
             segment.delete()
         segments = [Segment.create(files, directory, log_start_offset)]
+        if not is_new:  # else the next power cut may take it, and leave one that follows it
+            files.sync_directory(directory)
     if segments[0].base_offset > max(log_start_offset, tally.synced.start):
         tally.note(Completeness.MISSING)  # the log start is stored before its segments go
     report = RecoveryReport(

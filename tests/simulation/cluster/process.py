@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 from josefine_broker.core.changes import At, RegisterBroker
 from josefine_broker.core.controller import ControllerConfig, Heartbeat, HeartbeatAnswer
 from josefine_broker.core.door import Roster, Speech, why_not
+from josefine_broker.core.features import SUPPORTED
 from josefine_broker.core.image import Endpoint, MetadataImage
 from josefine_broker.core.replica_fetch import FetchLimits
+from josefine_broker.handlers.blocks import to_be_hosted
 from josefine_broker.handlers.context import BrokerSettings, Context, new_context
 from josefine_broker.handlers.controlling import Controlling, RaftView
 from josefine_broker.handlers.enrolling import Enrolment, Place
@@ -24,6 +26,7 @@ from josefine_broker.handlers.replication import check_isrs, isr_check_ms
 from josefine_broker.hosting import Hosting
 from josefine_broker.shell.log_manager import LogManager
 from josefine_broker.storage_watch import failed_logs
+from tests.simulation.cluster.damage import lose_directory
 from tests.simulation.cluster.links import Link
 from tests.simulation.cluster.machine import Clock, Machine
 from tests.simulation.cluster.network import Caller, Connection
@@ -72,6 +75,8 @@ class Process:
         self.touches_links = True
         self._touches_raft = True
         self._touches_control = True
+        self._is_mending = False
+        self.enrolment: Enrolment
         manager = LogManager(
             machine.disk.files, schedule=machine.disk.submit, boot_id=f"boot {machine.boots}"
         )
@@ -90,16 +95,6 @@ class Process:
         self.server = Server(self)
         self.raft = RaftHost(self, world.broker_ids)
         self.controlling = Controlling(self.ctx, CONTROLLER, self.raft.change_members)
-        register = RegisterBroker(
-            broker_id=machine.id,
-            incarnation=f"{machine.id}-{machine.life}",
-            endpoints=(Endpoint(LISTENER, f"host{machine.id}", 9092),),
-            clean=manager.has_everything,
-            previous_epoch=manager.previous_epoch,
-        )
-        self.enrolment = Enrolment(
-            self.ctx, register, heartbeat_ms=HEARTBEAT_MS, proposal_timeout_ms=1_000
-        )
 
     def door(self, peer: int, speech: Speech, speaks_for: int) -> str | None:
         """Why a frame is not taken: the real door, and whom this broker knows."""
@@ -116,7 +111,24 @@ class Process:
         return self.raft.propose(payload, deadline_ms)
 
     def start(self) -> None:
-        """Begin to work."""
+        """Apply what is known to be committed, recover the logs, and begin to work."""
+        self.raft.pump()
+        machine, manager = self.machine, self._manager
+        claims = self.hosting.prepare(to_be_hosted(self.ctx))
+        register = RegisterBroker(
+            broker_id=machine.id,
+            incarnation=f"{machine.id}-{machine.life}",
+            endpoints=(Endpoint(LISTENER, f"host{machine.id}", 9092),),
+            features=SUPPORTED,
+            clean=manager.has_everything and claims.are_complete,
+            logs=claims,
+            previous_epoch=manager.previous_epoch,
+        )
+        self.enrolment = Enrolment(
+            self.ctx, register, heartbeat_ms=HEARTBEAT_MS, proposal_timeout_ms=1_000
+        )
+        for found in claims.logs.values():
+            self.world.met[f"log {found.value}"] += 1
         self.every_ms(isr_check_ms(self.ctx), self._duties)
         self.raft_event(lambda: None)
 
@@ -252,10 +264,21 @@ class Process:
             self.world.met["log not written any more"] += 1
             self.after_ms(500, self._restart)
         ctx.storage_trouble = trouble
+        damaged = [tp for tp, each in ctx.unopened.items() if each.is_damaged]
+        if damaged and not self._is_mending:
+            self._is_mending = True
+            self.after_ms(500, partial(self._mend, damaged))
 
     def _restart(self) -> None:
         """An operator sees the broker's health, and restarts it."""
         self.world.scheduler.at(1, partial(self.world.failed, self))
+
+    def _mend(self, damaged: list[tuple[str, int]]) -> None:
+        """An operator sees what could not be opened, and removes it: others have the records."""
+        for topic, index in damaged:
+            self.world.met["damaged log removed"] += 1
+            lose_directory(self.machine.disk.files, f"{topic}-{index}")
+        self._restart()
 
     def _duties(self) -> None:
         self._look_at_storage()

@@ -125,7 +125,9 @@ class World:
         if machine.life > 1:
             self.met["restart"] += 1
             self.met[f"restart, {'clean' if process.was_clean else 'unclean'}"] += 1
-        self.scheduler.note(f"start {process.ctx.incarnation} clean {process.was_clean}")
+            if not process.was_clean:  # a failed sync may have taken as much as a loss of power
+                self.view.lose_power(id_)
+        self.scheduler.note(f"start {id_}-{machine.life} clean {process.was_clean}")
         machine.process = self.view.processes[id_] = process
         self._sights[id_] = {}
         process.start()

@@ -38,6 +38,7 @@ from josefine_broker.core.image import (
     FeatureRange,
     MetadataImage,
 )
+from josefine_broker.core.log_completeness import Completeness, LogClaims
 
 TERM = 1
 NOW = At(TERM, 100)
@@ -68,6 +69,14 @@ changes = st.one_of(
         admin=st.none() | st.just("http://h:3"),
         features=st.just(()) | st.just((FeatureRange("f", 1, 2),)),
         clean=st.booleans(),
+        logs=st.none()
+        | st.builds(
+            LogClaims,
+            default=st.sampled_from(Completeness),
+            logs=st.dictionaries(
+                st.tuples(ids, st.integers(0, 3)), st.sampled_from(Completeness), max_size=3
+            ),
+        ),
         previous_epoch=st.integers(-1, 3),
     ),
     st.builds(UnregisterBroker, broker_id=st.integers(1, 7)),

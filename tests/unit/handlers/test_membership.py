@@ -211,9 +211,9 @@ def test_level_is_raised_when_every_broker_understands_it() -> None:
 
 def test_rolling_upgrade_raises_the_level_last_and_shuts_old_code_out() -> None:
     """Old brokers, then mixed ones, then new ones; then the level; then no old one any more."""
-    world = World(brokers=2)
-    at = level(world)
+    at = level(World())
     old, new = (FeatureRange(JOSEFINE_VERSION, 1, top) for top in (at, at + 1))
+    world = World(brokers=2, features=(old,))
 
     def restart(broker_id: int, known: FeatureRange) -> ErrorCode:
         before = world.ctx.image.brokers[broker_id].epoch

@@ -19,7 +19,7 @@ from josefine_broker.core.changes import (
     RegisterBroker,
 )
 from josefine_broker.core.features import SUPPORTED
-from josefine_broker.core.image import Endpoint, MetadataImage
+from josefine_broker.core.image import Endpoint, FeatureRange, MetadataImage
 from josefine_broker.core.parked import Parked
 from josefine_broker.handlers.blocks import apply_block, reconcile
 from josefine_broker.handlers.context import BrokerSettings, Context, RequestInfo, new_context
@@ -103,11 +103,14 @@ class World:
         settings: BrokerSettings | None = None,
         *,
         brokers: int = 1,
+        features: tuple[FeatureRange, ...] = SUPPORTED,
         files: MemoryFiles | None = None,
         history: list[bytes] | None = None,
         reconciled: bool = True,
     ) -> None:
         self.settings = settings or BrokerSettings(auto_create_topics=False)
+        self.features = features
+        """What brokers understand that are started here."""
         self.files = files or MemoryFiles()
         self.height = 0
         self.clock = ManualClock()
@@ -159,7 +162,7 @@ class World:
             incarnation=name,
             endpoints=(at,),
             rack=rack,
-            features=SUPPORTED,
+            features=self.features,
         )
         self.propose(register)
         self.fence(broker_id, fenced=False)
