@@ -7,6 +7,7 @@ comparison until something sorts it, on every broker at once.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from functools import cache
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -17,7 +18,8 @@ TEXT_CHARS_MAX = 32_767
 
 
 def is_typed(value: object, hint: Any) -> bool:
-    """Is it what `hint` says: an int, str, bool, UUID, None, a tuple, a dataclass, a union?"""
+    """Is it what `hint` says: an int, str, bool, UUID, None, a tuple, a mapping, a dataclass, a
+    union?"""
     if hint is int:
         return type(value) is int and -INT_MAX <= value < INT_MAX
     if hint is str:
@@ -27,6 +29,11 @@ def is_typed(value: object, hint: Any) -> bool:
         return any(is_typed(value, each) for each in get_args(hint))
     if origin is tuple:
         return isinstance(value, tuple) and _items_typed(value, get_args(hint))
+    if origin is Mapping:
+        keys, values = get_args(hint)
+        return isinstance(value, Mapping) and all(
+            is_typed(key, keys) and is_typed(each, values) for key, each in value.items()
+        )
     if hint is type(None):
         return value is None
     if not isinstance(value, hint):
