@@ -33,7 +33,9 @@ __all__ = ["TERM_JUMP_MAX", "why_not"]
 TERM_JUMP_MAX = 1 << 24
 """Terms that a member may have missed: at the default timeouts 24 days of nothing but elections."""
 NUMBER_MAX = 1 << 62
-"""Heights, node ids and bytes of a snapshot end here; whoever says more counts nothing."""
+"""Heights and node ids end here; whoever says more counts nothing."""
+SNAPSHOT_BYTES_MAX = 1 << 30
+"""A state machine of a gigabyte does not belong into a chain; a follower must not collect more."""
 
 
 def why_not(core: Core, message: Message) -> str | None:
@@ -150,7 +152,7 @@ def _snapshot_chunk(core: Core, message: SnapshotChunk) -> str | None:
     end = message.offset + len(message.data)
     wrong = _of_its_time(message, (last,)) or _second_leader(core, message)
     wrong = wrong or _no_members(message.members)
-    if not wrong and (last.height < 1 or end > NUMBER_MAX):
+    if not wrong and (last.height < 1 or end > SNAPSHOT_BYTES_MAX):
         wrong = f"a snapshot of {last} with {end} bytes"
     if wrong or message.term < core.term:
         return wrong

@@ -25,7 +25,7 @@ from raft.messages import (
     VoteAnswer,
     VoteRequest,
 )
-from raft.plausible import NUMBER_MAX, TERM_JUMP_MAX
+from raft.plausible import NUMBER_MAX, SNAPSHOT_BYTES_MAX, TERM_JUMP_MAX
 from tests.unit.raft.test_node_among_others import ALL, ME, PEER, THIRD, One, run_of
 
 VOTERS = Members(voters=frozenset(ALL))
@@ -152,7 +152,7 @@ CASES: dict[str, tuple[Callable[[], One], tuple[type[Message], dict[str, Any]], 
     ),
     "snapshot without voters": (follower, chunk(members=Members()), "without a voter"),
     "snapshot of nothing": (follower, chunk(last=GENESIS), "a snapshot of 0:0"),
-    "snapshot without end": (follower, chunk(offset=NUMBER_MAX), "a snapshot of 1:9 with"),
+    "snapshot without end": (follower, chunk(offset=SNAPSHOT_BYTES_MAX), "a snapshot of 1:9 with"),
     "snapshot of another block than the committed": (
         follower,
         chunk(last=BlockId(Term(0), Height(2))),
