@@ -12,7 +12,7 @@ import pytest
 from josefine_broker.base.errors import KafkaError
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from josefine_broker.client.session import Policy
-from tests.support.cluster import REPLICATED
+from tests.support.cluster import DEFAULT_TIMINGS, REPLICATED
 from tests.support.namespaces import CLIENT, KAFKA_PORT, Lab, NamespaceCluster
 from tests.support.waiting import wait_until
 from tests.support.workload import Workload, check, read_back
@@ -127,14 +127,20 @@ def test_leader_that_reaches_nobody_but_hears_everybody_is_replaced(
     _check(cluster, load)
 
 
-def test_slow_network_only_slows(cluster: NamespaceCluster) -> None:
-    with _loaded(cluster) as load:
-        for id_ in cluster.voters:
-            cluster.lab.delay(id_, DELAY_MS)
-        load.wait_acknowledged(200)
-        reached_s = cluster.lab.inside(CLIENT, lambda: _connect_s(cluster.lab.address(1)))
-        assert reached_s >= DELAY_MS / 1_000
-    _check(cluster, load)
+def test_slow_network_only_slows(tmp_path: Path) -> None:
+    """With the default timings: the fast ones are for quiet networks, and this one is slow."""
+    with (
+        Lab(1, 2, 3) as lab,
+        NamespaceCluster(tmp_path, lab, timings=DEFAULT_TIMINGS, **REPLICATED) as cluster,
+    ):
+        lab.inside(CLIENT, lambda: _create(cluster))
+        with _loaded(cluster) as load:
+            for id_ in cluster.voters:
+                lab.delay(id_, DELAY_MS)
+            load.wait_acknowledged(200)
+            reached_s = lab.inside(CLIENT, lambda: _connect_s(lab.address(1)))
+            assert reached_s >= DELAY_MS / 1_000
+        _check(cluster, load)
 
 
 def _connect_s(address: str) -> float:
