@@ -1,13 +1,18 @@
-"""For all tests: how several processes share them, and the figures that tests tell at the end."""
+"""For all tests: how several processes share them, the figures that tests tell at the end, and
+Hypothesis without its limits of time, which measure a busy machine and not our code."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from tests.scheduler import Scheduler
+
+settings.register_profile("no clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("no clock")
 
 
 @pytest.hookimpl(optionalhook=True)
