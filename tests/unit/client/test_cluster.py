@@ -14,6 +14,7 @@ from tests.unit.client.driver import metadata, unknown_topic
     ("text", "addresses"),
     [
         ("host:1", [Address("host", 1)]),
+        ("host:65535", [Address("host", 65535)]),
         (" a:1 , b:2,", [Address("a", 1), Address("b", 2)]),
         ("[::1]:9092", [Address("::1", 9092)]),
     ],
@@ -22,7 +23,7 @@ def test_bootstrap_lists_are_read(text: str, addresses: list[Address]) -> None:
     assert list(parse_bootstrap(text)) == addresses
 
 
-@pytest.mark.parametrize("text", ["", ",", "host", "host:", ":1", "host:x", "host:0", "host:70000"])
+@pytest.mark.parametrize("text", ["", ",", "host", "host:", ":1", "host:x", "host:0", "host:65536"])
 def test_a_bootstrap_that_is_no_address_is_refused_with_the_form_expected(text: str) -> None:
     with pytest.raises(ValueError, match="expected host:port"):
         parse_bootstrap(text)

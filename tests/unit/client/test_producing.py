@@ -15,6 +15,7 @@ from josefine_broker.client.groups import ProducerIdentity
 from josefine_broker.client.partitioner import murmur2, partition_for_key
 from josefine_broker.client.producing import SEQUENCE_MASK, Accumulator
 from josefine_broker.records.batch import parse_header
+from josefine_broker.records.builder import RECORD_OVERHEAD_BYTES_MAX, RecordBatchBuilder
 from josefine_broker.records.reader import read_records
 
 T0, T1 = (TopicPartition("t", p) for p in range(2))
@@ -118,6 +119,50 @@ def test_a_failed_batch_ends_the_producer() -> None:
         acc.raise_error()
 
 
+def test_the_first_error_is_the_one_that_is_told() -> None:
+    """What fails after it may only be its consequence."""
+    acc = accumulator()
+    for tp in (T0, T1):
+        acc.append(tp, None, b"v", (), 5)
+    acc.seal_all()
+    acc.take()
+
+    acc.settle(T0, -1, KafkaError(ErrorCode.message_too_large, "too large"))
+    acc.settle(T1, -1, KafkaError(ErrorCode.out_of_order_sequence_number, "a gap"))
+
+    with pytest.raises(KafkaError, match="too large"):
+        acc.raise_error()
+
+
+def test_an_offset_that_the_broker_did_not_tell_is_not_taken_for_the_first_one() -> None:
+    """A batch that was there already has none (DUPLICATE_SEQUENCE_NUMBER)."""
+    acc = accumulator()
+    for base_offset in (-1, 103):
+        for _ in range(3):
+            acc.append(T0, None, b"v", (), 5)
+        acc.seal_all()
+        acc.take()
+        acc.settle(T0, base_offset, None)
+
+    done = acc.delivered[T0]
+
+    assert (done.record_count, done.first_offset, done.last_offset) == (6, 103, 105)
+
+
+@pytest.mark.parametrize(("spare_bytes", "batches"), [(0, 1), (-1, 2)])
+def test_a_record_that_fits_to_the_byte_is_in_the_batch(spare_bytes: int, batches: int) -> None:
+    first = RecordBatchBuilder()
+    first.append(None, b"x" * 300, (), 5)
+    value_bytes = 200
+    room = first.size_bytes + RECORD_OVERHEAD_BYTES_MAX + value_bytes
+    acc = accumulator(batch_bytes_max=room + spare_bytes)
+
+    acc.append(T0, None, b"x" * 300, (), 5)
+    acc.append(T0, None, b"y" * value_bytes, (), 5)
+
+    assert len(drain(acc)[T0]) == batches
+
+
 def test_what_was_delivered_is_counted_with_its_offsets() -> None:
     acc = accumulator()
     for base_offset in (100, 103):
@@ -159,11 +204,11 @@ def test_a_key_goes_to_its_own_partition_and_keyless_records_fill_one_batch_at_a
 
     assert by_key == {partition_for_key(b"foobar", 12)}
     assert acc.choose_partition("t", None, 12) == first
-    acc.seal_all()
-    chosen = {acc.choose_partition("t", None, 12)}
+    chosen = set()
     for _ in range(20):
-        acc._sticky.clear()
+        drain(acc)
         chosen.add(acc.choose_partition("t", None, 12))
+        acc.append(TopicPartition("t", max(chosen)), None, b"v", (), 5)
     assert len(chosen) > 1
 
 

@@ -47,6 +47,17 @@ def test_retention_by_size_keeps_at_least_the_asked_bytes() -> None:
     assert log.log_start_offset == 6
 
 
+def test_retention_by_size_removes_a_segment_when_exactly_the_asked_bytes_stay() -> None:
+    """As in Kafka."""
+    log = hourly(MemoryFiles(), LogConfig(retention_ms=None))
+    segment_bytes = log.size_bytes // 10
+    log.config = LogConfig(retention_ms=None, retention_bytes=4 * segment_bytes)
+
+    log.apply_retention(NOW_MS, log.log_end_offset)
+
+    assert log.size_bytes == 4 * segment_bytes
+
+
 def test_retention_stops_at_the_high_watermark() -> None:
     """Checklist row 38."""
     log = hourly(MemoryFiles(), LogConfig(retention_ms=1))
