@@ -144,15 +144,21 @@ def other_cluster(config: BrokerConfig, members: Collection[int], image: Metadat
     )
 
 
-def stored_voters(config: BrokerConfig, voters: Collection[int]) -> str:
-    """Whom a broker without a leader waits for, and whether its file lets one expect that."""
+def stored_voters(
+    config: BrokerConfig, voters: Collection[int], trouble_with: Callable[[int], str]
+) -> str:
+    """Whom a broker without a leader waits for, why it does not reach them, and whether its file
+    lets one expect that."""
     waits = f"waiting for a majority of the voters {_ids(voters)}"
+    known = [(each, trouble_with(each)) for each in sorted(voters)]
+    unreached = "; ".join(f"broker {each} at {trouble}" for each, trouble in known if trouble)
+    why = f" ({unreached})" if unreached else ""
     if set(voters) > {config.broker.id} == set(initial_voters(config)):
         return (
             f"{waits} of the cluster in {config.broker.data_dir} to elect a leader; "
-            "the configuration (raft.voters) names only this broker"
+            f"the configuration (raft.voters) names only this broker{why}"
         )
-    return f"{waits} to elect a leader"
+    return f"{waits} to elect a leader{why}"
 
 
 def waits_for_controller(leader: int, storage_trouble: str) -> str:

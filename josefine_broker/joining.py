@@ -136,6 +136,8 @@ class Joining:
         self._is_member = is_member
         self._on_refused = on_refused
         self._task: asyncio.Task[None] | None = None
+        self.trouble = ""
+        """Why nobody took this broker in, the last time that it asked."""
 
     def begin(self) -> None:
         """Start to ask, if that was not done before."""
@@ -159,8 +161,10 @@ class Joining:
                 self._on_refused(str(error))
                 return
             except (PeerError, FrameError) as error:
+                self.trouble = str(error)
                 trouble.goes_on(int(loop.time() * 1_000), str(error))
             else:
+                self.trouble = ""
                 trouble.end(int(loop.time() * 1_000), "was answered")
             await asyncio.sleep(JOIN_RETRY_SECONDS)
 

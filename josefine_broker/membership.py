@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -198,7 +199,8 @@ class Membership:
         )
         self._joining = self._new_joining(registration, self._enrolment)
         loop = asyncio.get_running_loop()
-        notice_at, said = loop.time() + WAIT_NOTICE_SECONDS, ""
+        notice_at = loop.time() + WAIT_NOTICE_SECONDS
+        said: set[str] = set()
         while not self._stopped:
             self._step()
             place = self._enrolment.place
@@ -213,8 +215,9 @@ class Membership:
             except TimeoutError:
                 notice_at += WAIT_NOTICE_SECONDS
                 waits = self.describe_wait()
-                if waits.partition(":")[0] != said:  # the rest are figures
-                    said = waits.partition(":")[0]
+                kind = re.sub("[0-9]+", "", waits)  # other figures are no news
+                if kind not in said:
+                    said.add(kind)
                     say(waits)
 
     def _new_joining(self, registration: RegisterBroker, enrolment: Enrolment) -> Joining:
@@ -275,8 +278,9 @@ class Membership:
             return waits_for_controller(status.leader, self._ctx.storage_trouble)
         if not self._is_member():
             seeds = ", ".join(str(each) for each in self._config.raft.seeds)
-            return f"waiting for a cluster to join at {seeds}"
-        return stored_voters(self._config, status.members.voters)
+            trouble = "" if self._joining is None else self._joining.trouble
+            return f"waiting for a cluster to join at {seeds}{f' ({trouble})' if trouble else ''}"
+        return stored_voters(self._config, status.members.voters, self.transport.trouble_with)
 
     def why_no_controller(self) -> str:
         """As a sentence, with the voters that this broker reaches; empty: there is one."""

@@ -351,9 +351,10 @@ class LocalCluster:
             return
         voters = [each["id"] for each in view["raft"]["voters"]]
         absent = [each for each in voters if each in self.brokers and each not in self.running]
+        waits = str(view["waits_for"]).partition(" (")[0]  # what follows names the same brokers
         if absent and 2 * (len(voters) - len(absent)) <= len(voters):
             raise UserError(
-                f"broker {id_} runs and does not serve yet, {view['waits_for']}: "
+                f"broker {id_} runs and does not serve yet, {waits}: "
                 f"{_named(absent)} not running, {command_for('up', self.directory)} starts all"
             )
 

@@ -44,6 +44,8 @@ class Link:
         """`dial` raises PeerError; `on_refused` hears of each round in which nobody listened."""
         self.is_refused = False
         """At the last attempt nobody listened at any of the peer's addresses."""
+        self.trouble = ""
+        """Why the last attempt failed, with the address heard of last; empty while connected."""
         self._node_id = node_id
         self._addresses = addresses
         self._dial = dial
@@ -99,7 +101,7 @@ class Link:
 
     async def _dial_all(self) -> bool:
         """Is there a connection, at any of the peer's addresses?"""
-        refusals = []
+        refusals, trouble = [], ""
         for address in self._addresses():
             try:
                 connection = await self._dial(address)
@@ -107,12 +109,13 @@ class Link:
                 self._stats.dials_failed += 1
                 log.debug("raft dial failed", extra={"peer": self._node_id, "reason": error})
                 refusals.append(error.is_refused)
+                trouble = trouble or str(error)
                 continue
-            self.is_refused = False
+            self.is_refused, self.trouble = False, ""
             connection.on_resume = self._flush
             self._connection = connection
             return True
-        self.is_refused = bool(refusals) and all(refusals)
+        self.is_refused, self.trouble = bool(refusals) and all(refusals), trouble
         if self.is_refused:
             self._on_refused()
         return False

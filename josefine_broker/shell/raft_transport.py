@@ -155,6 +155,11 @@ class RaftTransport:
                 return each.session.peer.address
         return ""
 
+    def trouble_with(self, to: int) -> str:
+        """Why this peer cannot be reached, address first; empty: it can, or nobody tried."""
+        link = self._links.get(to)
+        return "" if link is None else link.trouble
+
     def is_connected(self, to: int) -> bool:
         link = self._links.get(to)
         return link is not None and link.is_connected

@@ -184,10 +184,19 @@ def test_list_of_voters_may_be_older_than_the_cluster(
 def test_broker_that_waits_for_voters_its_file_does_not_name_says_so(
     overrides: dict[str, object], voters: tuple[int, ...], is_surprising: bool
 ) -> None:
-    said = stored_voters(load_config(None, {}, {"broker.data_dir": "d"} | overrides), voters)
+    config = load_config(None, {}, {"broker.data_dir": "d"} | overrides)
+    said = stored_voters(config, voters, lambda broker_id: "")
 
     assert said.startswith(f"waiting for a majority of the voters {', '.join(map(str, voters))} ")
     assert ("cluster in d" in said and "names only this broker" in said) == is_surprising
+
+
+def test_voter_that_cannot_be_reached_is_named_with_the_reason() -> None:
+    trouble = {2: "two:9192: Name or service not known", 3: ""}
+
+    said = stored_voters(load_config(None, {}), (1, 2, 3), lambda each: trouble.get(each, ""))
+
+    assert said.endswith("(broker 2 at two:9192: Name or service not known)")
 
 
 @pytest.mark.parametrize(

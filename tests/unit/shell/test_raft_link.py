@@ -35,7 +35,7 @@ class Network:
 
     async def _dial(self, address: HostPort) -> Connection:
         self.dialed.append(address)
-        error = PeerError("no answer")
+        error = PeerError(f"{address}: no answer")
         error.is_refused = address in self.refusing
         raise error
 
@@ -64,6 +64,15 @@ def test_peer_is_refused_when_nobody_listens_at_any_address(
 
     assert network.link.is_refused == is_refused
     assert (network.told >= 2) == is_refused
+
+
+def test_link_knows_why_its_peer_is_not_reached() -> None:
+    network = Network()
+    assert network.link.trouble == ""
+
+    asyncio.run(network.run(network.reach_rounds(1)))
+
+    assert network.link.trouble == f"{NEW}: no answer"
 
 
 def test_every_round_tries_all_addresses_in_their_order() -> None:

@@ -81,6 +81,30 @@ def test_frames_arrive_in_order_and_the_dialed_one_learns_the_way_back() -> None
     run(scenario)
 
 
+def test_name_that_means_nothing_is_the_trouble_with_its_peer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    known = socket.getaddrinfo
+
+    def resolve(host: str, *rest: object, **more: object) -> object:
+        if host == "two":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return known(host, *rest, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+
+    async def scenario() -> None:
+        one = await End(1).start()
+        one.transport.book.learn(2, HostPort("two", 9192))
+        assert one.transport.trouble_with(2) == ""
+        one.transport.send(2, Kind.RAFT, b"a")
+        await wait_until_async(lambda: bool(one.transport.trouble_with(2)), 10, "a dial")
+        assert one.transport.trouble_with(2) == "two:9192: Name or service not known"
+        await one.transport.stop()
+
+    run(scenario)
+
+
 def test_peer_that_comes_back_is_dialed_again() -> None:
     async def scenario() -> None:
         one, two = await End(1).start(), await End(2).start()
