@@ -15,7 +15,7 @@ log that turns out worse later than was said is not hosted: a restart says it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
 from uuid import UUID
@@ -28,6 +28,7 @@ from josefine_broker.core.log_completeness import Completeness, LogClaims
 from josefine_broker.core.log_config import LogConfig
 from josefine_broker.core.partition import Partition
 from josefine_broker.core.producers import ProducerState
+from josefine_broker.core.rounds import steps
 from josefine_broker.core.topic_config import TopicSettings
 from josefine_broker.handlers.context import HostedPartition
 from josefine_broker.records.batch import BatchHeader
@@ -207,7 +208,7 @@ class Hosting:
             log.info("partitions removed that are not hosted any more", extra={"count": removed})
 
     def configure(self, tp: TopicPartition, config: LogConfig) -> None:
-        self._hosted[tp][1].config = config
+        self._manager.configure(tp, config)
 
     def delete(self, tp: TopicPartition) -> None:
         self._hosted.pop(tp, None)
@@ -262,11 +263,13 @@ class Hosting:
             if partition_log.log_end_offset > 0
         }
 
-    def expire_producers(self) -> None:
-        """Forget producers silent for a day (KIP-854)."""
+    def expire_producers(self) -> Iterator[object]:
+        """Periodic, in steps: forget producers silent for a day (KIP-854)."""
         now_ms = self._clock.now_ms()
-        for partition, _ in self._hosted.values():
-            partition.producers.expire(now_ms)
+        for each in steps(self._hosted):
+            if each is not None:
+                each[1][0].producers.expire(now_ms)
+            yield each
 
     def flush_due(self) -> None:
         self._manager.flush_due(self._clock.now_ms())
@@ -274,8 +277,12 @@ class Hosting:
         if is_behind and self._clock.monotonic_ms() >= self._stored_ms + NEW_STORED_MS:
             self.checkpoint_high_watermarks()
 
-    def apply_retention(self) -> None:
-        removed = self._manager.apply_retention(self._clock.now_ms(), self._high_watermark)
+    def apply_retention(self) -> Iterator[object]:
+        """Periodic, in steps."""
+        removed = 0
+        for count in self._manager.apply_retention(self._clock.now_ms(), self._high_watermark):
+            removed += count
+            yield None
         if removed:
             log.info("segments expired", extra={"segments": removed})
 

@@ -37,7 +37,7 @@ from josefine_broker.handlers.context import Context, new_context
 from josefine_broker.handlers.errors import error_response
 from josefine_broker.handlers.following import hear
 from josefine_broker.handlers.forwarding import FORWARDED_CLIENT_ID
-from josefine_broker.handlers.replication import check_isrs, isr_check_ms
+from josefine_broker.handlers.replication import isr_check_ms, isr_steps
 from josefine_broker.handlers.table import API_VERSIONS, APIS
 from josefine_broker.hosting import Hosting
 from josefine_broker.membership import Hooks, Membership
@@ -66,7 +66,7 @@ from josefine_broker.shell.replicator import Replicator
 from josefine_broker.shell.server import Bound, Server, bind
 from josefine_broker.shell.ticker import Duty, Ticker
 from josefine_broker.shell.worker import Worker
-from josefine_broker.storage_watch import look_at_storage
+from josefine_broker.storage_watch import FailedLogs, look_at_storage
 
 log = logging.getLogger(__name__)
 
@@ -300,15 +300,15 @@ class Node:
         await server.start(bound)
 
     def _duties(self, ctx: Context, hosting: Hosting) -> tuple[Duty, ...]:
-        broker = self.config.broker
+        broker, failed = self.config.broker, FailedLogs()
         idle_ms = max(1, self.config.network.idle_timeout_ms // IDLE_CHECKS_PER_TIMEOUT)
         return (
             Duty("flush", FLUSH_CHECK_MS, hosting.flush_due),
             Duty("retention", self.config.log.retention_check_interval_ms, hosting.apply_retention),
             Duty("high watermarks", HIGH_WATERMARK_CHECK_MS, hosting.checkpoint_high_watermarks),
-            Duty("storage", STORAGE_CHECK_MS, lambda: look_at_storage(ctx, broker)),
+            Duty("storage", STORAGE_CHECK_MS, lambda: look_at_storage(ctx, broker, failed)),
             Duty("unopened", RETRY_UNOPENED_MS, lambda: retry_unopened(ctx)),
-            Duty("in-sync replicas", isr_check_ms(ctx), lambda: check_isrs(ctx)),
+            Duty("in-sync replicas", isr_check_ms(ctx), lambda: isr_steps(ctx)),
             Duty("producers", PRODUCER_EXPIRY_CHECK_MS, hosting.expire_producers),
             Duty("idle connections", idle_ms, self._close_idle),
         )

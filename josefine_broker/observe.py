@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from josefine_broker.compose import leaving
 from josefine_broker.config import IdentitySection
@@ -89,11 +89,12 @@ def check_disk(ctx: Context, config: IdentitySection) -> Check:
 def register_metrics(metrics: Metrics, ctx: Context, logs: LogManager, server: Server) -> None:
     """Everything is read when `/metrics` is asked, from the counters the data path keeps."""
 
-    def per_partition(read: Callable[[tuple[str, int]], float]) -> Callable[[], list[Sample]]:
-        return lambda: [
-            ({"topic": topic, "partition": str(index)}, read((topic, index)))
-            for topic, index in ctx.partitions
-        ]
+    def per_partition(read: Callable[[tuple[str, int]], float]) -> Callable[[], Iterator[Sample]]:
+        return lambda: (
+            ({"topic": tp[0], "partition": str(tp[1])}, read(tp))
+            for tp in list(ctx.partitions)
+            if tp in ctx.partitions
+        )
 
     for name in ctx.counters.__slots__:
         metrics.counter(name, f"Data path: {name.replace('_', ' ')}.", one(_counter(ctx, name)))

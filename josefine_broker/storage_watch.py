@@ -8,6 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from josefine_broker.config import IdentitySection
+from josefine_broker.core.rounds import Rounds
 from josefine_broker.handlers.context import Context
 
 log = logging.getLogger(__name__)
@@ -17,13 +18,31 @@ ENOUGH_AGAIN = 1.25
 """Times the reserve must be free before records are taken again: no flapping at the edge."""
 
 
-def look_at_storage(ctx: Context, config: IdentitySection) -> None:
+class FailedLogs:
+    """Which hosted logs cannot be written, as far as was looked: all in turn (`core/rounds.py`)."""
+
+    def __init__(self) -> None:
+        self._rounds = Rounds[tuple[str, int]]()
+        self._failed: dict[tuple[str, int], None] = {}
+
+    def look(self, ctx: Context) -> list[tuple[str, int]]:
+        """Look on."""
+        for tp in (*self._failed, *self._rounds.next(ctx.partitions)):
+            hosted = ctx.partitions.get(tp)
+            if hosted is not None and hosted.log.failure:
+                self._failed[tp] = None
+            else:
+                self._failed.pop(tp, None)
+        return list(self._failed)
+
+
+def look_at_storage(ctx: Context, config: IdentitySection, logs: FailedLogs) -> None:
     """Periodic: is there space, and can every log be written?"""
     free = free_bytes(config.data_dir)
     ctx.disk_full = free < needed_bytes(ctx, config)
     trouble = f"{free} bytes free, broker.disk_free_bytes_min is {config.disk_free_bytes_min}"
     if not ctx.disk_full:
-        trouble = failed_logs(ctx)
+        trouble = _told(ctx, logs.look(ctx))
     if bool(trouble) != bool(ctx.storage_trouble):
         log.warning("storage", extra={"trouble": trouble or "over"})
     ctx.storage_trouble = trouble
@@ -43,8 +62,12 @@ def needed_bytes(ctx: Context, config: IdentitySection) -> int:
 def failed_logs(ctx: Context) -> str:
     """The partitions here that the disk does not let be opened or written, as a sentence; empty:
     none. It takes the others' logs next, so their leaderships go, too."""
-    failed = [tp for tp, unopened in ctx.unopened.items() if not unopened.is_damaged]
-    failed += [tp for tp, each in ctx.partitions.items() if each.log.failure]
+    return _told(ctx, [tp for tp, each in ctx.partitions.items() if each.log.failure])
+
+
+def _told(ctx: Context, failed: list[tuple[str, int]]) -> str:
+    unopened = [tp for tp, each in ctx.unopened.items() if not each.is_damaged]
+    failed = unopened + failed
     return f"storage failed: {named(failed)}" if failed else ""
 
 

@@ -5,7 +5,7 @@ ISR changes are proposed to the controller's log (AlterIsr), one proposal at a t
 partition that is due; what came of each is read in the image, which moved or did not.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from uuid import UUID
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
@@ -14,6 +14,7 @@ from josefine_broker.core.changes import AlterIsr, IsrItem
 from josefine_broker.core.elections import eligible
 from josefine_broker.core.image import NO_LEADER, PartitionEntry
 from josefine_broker.core.proposals import Proposal
+from josefine_broker.core.rounds import steps
 from josefine_broker.handlers.context import Context, HostedPartition
 
 PROPOSAL_TIMEOUT_MS = 10_000
@@ -112,12 +113,22 @@ def brokers_changed(ctx: Context) -> None:
 
 
 def check_isrs(ctx: Context) -> None:
+    """`isr_steps` in one go."""
+    for _ in isr_steps(ctx):
+        pass
+
+
+def isr_steps(ctx: Context) -> Iterator[object]:
     """Periodic: propose to take out who is behind for too long, and again what was refused; see
     which partitions are stranded here."""
     now_ms = ctx.clock.monotonic_ms()
     silent_since_ms = now_ms - SILENT_WAITS * ctx.settings.replica_fetch.wait_ms
     moved = []
-    for tp, hosted in ctx.partitions.items():
+    for each in steps(ctx.partitions):
+        if each is None:
+            yield None
+            continue
+        tp, hosted = each
         partition = hosted.partition
         if partition.followers is None or partition.is_alone:
             continue

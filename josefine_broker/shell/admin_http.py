@@ -7,6 +7,7 @@ person and an orchestrator read the same page. A page is JSON; a query that make
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -81,9 +82,11 @@ class AdminServer:
         return web.json_response(body, status=200 if healthy else 503)
 
     async def _exposition(self, _request: web.Request) -> web.Response:
-        return web.Response(
-            body=self._metrics.exposition(), headers={"Content-Type": CONTENT_TYPE_LATEST}
-        )
+        scrape = self._metrics.scrape()
+        for _ in scrape.steps():
+            await asyncio.sleep(0)
+        body = await asyncio.to_thread(scrape.text)
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 async def _answer(page: Page, request: web.Request) -> web.Response:

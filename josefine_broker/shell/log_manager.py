@@ -15,7 +15,7 @@ that was killed has lost nothing of what it wrote while the machine runs on.
 
 import json
 import struct
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -26,6 +26,7 @@ from josefine_broker.base.errors import CorruptData, KafkaError
 from josefine_broker.base.ids import TopicId, TopicPartition
 from josefine_broker.base.ports import Files
 from josefine_broker.core.log_config import LogConfig
+from josefine_broker.core.rounds import Rounds, steps
 from josefine_broker.records.batch import BatchHeader
 from josefine_broker.shell.files import read_checked, write_checked
 from josefine_broker.shell.flusher import Job, run_now
@@ -86,6 +87,9 @@ class LogManager:
         self.files = self._files = files
         self.schedule = self._schedule = schedule
         self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._flushed: dict[TopicPartition, PartitionLog] = {}
+        """Those that `flush.messages` or `flush.ms` is set for."""
+        self._rounds = Rounds[TopicPartition]()
         self._deleted = 0
         self._made = self._made_durable = 0
         """Directories made, and how many of them the last sync of the root was for."""
@@ -251,6 +255,7 @@ class LogManager:
         """A log of `recover_log` is one of the broker's from now on."""
         assert topic_partition not in self._logs, f"{topic_partition} is open"
         self._logs[topic_partition] = log
+        self.configure(topic_partition, log.config)
 
     def recover_log(
         self,
@@ -364,6 +369,7 @@ class LogManager:
 
     def delete(self, topic_partition: TopicPartition) -> None:
         """Remove a partition from disk, open or not; nothing happens when it is not there."""
+        self._flushed.pop(topic_partition, None)
         log = self._logs.pop(topic_partition, None)
         if log is not None:
             log.abandon()
@@ -404,20 +410,34 @@ class LogManager:
 
     def flush_due(self, now_ms: int) -> int:
         """Schedule the flushes that `flush.ms` asks for; how many."""
-        if self._is_marked and any(log.failure for log in self._logs.values()):
+        if self._is_marked and self._has_failed(self._rounds.next(self._logs)):
             self._unmark()
-        return sum(log.flush_if_due(now_ms) for log in self._logs.values())
+        return sum(log.flush_if_due(now_ms) for log in self._flushed.values())
 
-    def apply_retention(self, now_ms: int, high_watermark: Callable[[TopicPartition], int]) -> int:
-        """Remove expired segments of every log; how many went. A log that cannot is skipped: its
-        `failure`, or its next append, says why."""
-        removed = 0
-        for topic_partition, log in self._logs.items():
-            try:
-                removed += log.apply_retention(now_ms, high_watermark(topic_partition))
-            except KafkaError:
-                continue
-        return removed
+    def _has_failed(self, some: Iterable[TopicPartition]) -> bool:
+        return any(each in self._logs and self._logs[each].failure for each in some)
+
+    def configure(self, topic_partition: TopicPartition, config: LogConfig) -> None:
+        """From now on this holds of an open log."""
+        log = self._logs[topic_partition]
+        log.config = config
+        if config.flush_ms is None and config.flush_messages is None:
+            self._flushed.pop(topic_partition, None)
+        else:
+            self._flushed[topic_partition] = log
+
+    def apply_retention(
+        self, now_ms: int, high_watermark: Callable[[TopicPartition], int]
+    ) -> Iterator[int]:
+        """Remove expired segments of every log, in steps; how many went in each. A log that cannot
+        is skipped: its `failure`, or its next append, says why."""
+        for each in steps(self._logs):
+            if each is not None:
+                topic_partition, log = each
+                try:
+                    yield log.apply_retention(now_ms, high_watermark(topic_partition))
+                except KafkaError:
+                    continue
 
     def close(
         self,
@@ -435,6 +455,7 @@ class LogManager:
             for topic_partition, log in self._logs.items()
         ]
         self._logs.clear()
+        self._flushed.clear()
         if self._close_threads > 1:
             with ThreadPoolExecutor(self._close_threads) as pool:
                 outcomes = list(pool.map(lambda closing: closing(), closings))

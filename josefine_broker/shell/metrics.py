@@ -1,12 +1,14 @@
 """Counters of the broker: plain integers on the data path, turned into Prometheus on a scrape.
 
 Nothing here runs per record. A request costs two clock readings, three additions and a bit length;
-the Prometheus client library is only touched by `exposition()`.
+the Prometheus client library is only touched by a scrape. What is to be read is read on the event
+loop in steps, for each partition has its own; the text, a third of a second of work for 20,000 of
+them, can be made on any thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -19,6 +21,9 @@ from prometheus_client.registry import Collector
 
 LATENCY_BUCKETS = 36
 """Powers of two of nanoseconds: the last bucket begins at 34 s, past any request's deadline."""
+
+SAMPLES_PER_STEP = 500
+"""About a millisecond."""
 
 Sample = tuple[dict[str, str], float]
 SampleSource = Callable[[], Iterable[Sample]]
@@ -94,29 +99,19 @@ class Metrics:
         """The same for a value that only grows."""
         self._read[name] = (CounterMetricFamily, meaning, source)
 
-    def exposition(self) -> bytes:
-        """The text of `/metrics`."""
-        registry = CollectorRegistry()
-        registry.register(_Reader(self))
-        return generate_latest(registry)
+    def scrape(self) -> Scrape:
+        """To be read in steps, and then made into the text of `/metrics`."""
+        return Scrape([*self.request_families(), *self.connection_families()], self._read)
 
-    def families(self) -> Iterator[Metric]:
-        yield from self._request_families()
+    def connection_families(self) -> Iterator[Metric]:
         stats = self.connections
         for name in stats.__slots__:
             meaning = f"Connections: {name.replace('_', ' ')}."
             yield CounterMetricFamily(
                 f"josefine_connection_{name}", meaning, value=getattr(stats, name)
             )
-        for name, (kind, meaning, source) in sorted(self._read.items()):
-            samples = list(source())
-            labels = list(samples[0][0]) if samples else []
-            family = kind(f"josefine_{name}", meaning, labels=labels)
-            for sample_labels, sample in samples:
-                family.add_metric([sample_labels[label] for label in labels], sample)
-            yield family
 
-    def _request_families(self) -> Iterator[Metric]:
+    def request_families(self) -> Iterator[Metric]:
         errors = CounterMetricFamily(
             "josefine_request_errors", "Requests refused as a whole.", labels=["api"]
         )
@@ -137,11 +132,48 @@ class Metrics:
         yield seconds
 
 
+class Scrape:
+    """The values of one moment, or nearly so."""
+
+    def __init__(
+        self, families: list[Metric], sources: Mapping[str, tuple[_Family, str, SampleSource]]
+    ) -> None:
+        self._families = families
+        self._sources = sources
+        self._samples: dict[str, list[Sample]] = {}
+
+    def steps(self) -> Iterator[None]:
+        """Read everything; others may run in between."""
+        for name, (_, _, source) in sorted(self._sources.items()):
+            samples = self._samples[name] = []
+            for sample in source():
+                samples.append(sample)
+                if len(samples) % SAMPLES_PER_STEP == 0:
+                    yield None
+            yield None
+
+    def text(self) -> bytes:
+        """Of what was read; on any thread."""
+        registry = CollectorRegistry()
+        registry.register(_Reader(self.families))
+        return generate_latest(registry)
+
+    def families(self) -> Iterator[Metric]:
+        yield from self._families
+        for name, samples in self._samples.items():
+            kind, meaning, _ = self._sources[name]
+            labels = list(samples[0][0]) if samples else []
+            family = kind(f"josefine_{name}", meaning, labels=labels)
+            for sample_labels, sample in samples:
+                family.add_metric([sample_labels[label] for label in labels], sample)
+            yield family
+
+
 class _Reader(Collector):
     """Adapter: the Prometheus library asks it for the families of one scrape."""
 
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
+    def __init__(self, families: Callable[[], Iterable[Metric]]) -> None:
+        self._families = families
 
     def collect(self) -> Iterable[Metric]:
-        return self._metrics.families()
+        return self._families()

@@ -1,14 +1,16 @@
 """Time for everything that waits: one timer for the parked requests, one for each periodic duty.
 
 The parked timer is armed for the earliest deadline only, so an idle broker does not wake up. A
-periodic duty that fails is logged and runs again; `Fatal` goes to the node, which stops.
+periodic duty that fails is logged and runs again; `Fatal` goes to the node, which stops. A duty may
+be an iterator, which is a long walk with places where others may run: it is left there once it has
+taken `STEP_MS`, and gone on with a moment later.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from josefine_broker.base.errors import Fatal
@@ -18,14 +20,21 @@ from josefine_broker.shell.alarm import Alarm
 
 log = logging.getLogger(__name__)
 
+STEP_MS = 3
+PAUSE_SECONDS = 0.01
+"""Between two steps: a duty takes a quarter of the loop's time at most."""
+
+Work = Iterator[object] | None
+
 
 @dataclass(frozen=True, slots=True)
 class Duty:
-    """Something done every `interval_ms`, on the event loop: it must be short."""
+    """Something done every `interval_ms`, on the event loop: it must be short, or an iterator of
+    short steps, which may be lengthened by `interval_ms`."""
 
     name: str
     interval_ms: int
-    run: Callable[[], None]
+    run: Callable[[], Work]
 
 
 class Ticker:
@@ -69,8 +78,11 @@ class Ticker:
             self._alarm.set(deadline_ms)
 
     def _expire(self) -> None:
-        self._guarded("parked requests", lambda: self._parked.tick(self._clock.monotonic_ms()))
+        self._guarded("parked requests", self._tick)
         self.arm()
+
+    def _tick(self) -> None:
+        self._parked.tick(self._clock.monotonic_ms())
 
     def _schedule(self, duty: Duty) -> None:
         loop = asyncio.get_running_loop()
@@ -78,16 +90,33 @@ class Ticker:
             duty.interval_ms / 1_000, self._perform, duty
         )
 
-    def _perform(self, duty: Duty) -> None:
-        self._guarded(duty.name, duty.run)
-        if self._running:
+    def _perform(self, duty: Duty, begun: Work = None) -> None:
+        left = self._guarded(duty.name, lambda: self._advance(duty, begun))
+        if not self._running:
+            return
+        if left is None:
             self._schedule(duty)
-            self.arm()
+        else:
+            loop = asyncio.get_running_loop()
+            self._duty_timers[duty.name] = loop.call_later(PAUSE_SECONDS, self._perform, duty, left)
+        self.arm()
 
-    def _guarded(self, name: str, run: Callable[[], None]) -> None:
+    def _advance(self, duty: Duty, begun: Work) -> Work:
+        """What is left of it."""
+        work = duty.run() if begun is None else begun
+        if work is None:
+            return None
+        until_ms = self._clock.monotonic_ms() + STEP_MS
+        for _ in work:
+            if self._clock.monotonic_ms() >= until_ms:
+                return work
+        return None
+
+    def _guarded(self, name: str, run: Callable[[], Work]) -> Work:
         try:
-            run()
+            return run()
         except Fatal as error:
             self._on_fatal(error)
         except Exception:
             log.exception("duty failed", extra={"duty": name})
+        return None

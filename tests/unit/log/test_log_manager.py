@@ -342,7 +342,7 @@ def test_log_that_failed_says_why_and_does_not_hinder_the_others() -> None:
     files.failing_sync = False
     files.remove_tree(broken.directory)
 
-    manager.apply_retention(NOW_MS + 1000, lambda tp: 1)
+    list(manager.apply_retention(NOW_MS + 1000, lambda tp: 1))
 
     assert sound.log_start_offset == 1
     assert broken.failure.startswith(str(TP))

@@ -8,7 +8,10 @@ from josefine_broker.shell.metrics import LATENCY_BUCKETS, Metrics
 
 
 def samples(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    text = metrics.exposition().decode()
+    scrape = metrics.scrape()
+    for _ in scrape.steps():
+        pass
+    text = scrape.text().decode()
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text)

@@ -43,10 +43,11 @@ def test_disk_that_was_full_is_well_again_when_records_are_taken_again(
     free: dict[str, int], tmp_path: Path
 ) -> None:
     ctx, config = World().ctx, reserve(GIB, tmp_path)
+    logs = storage_watch.FailedLogs()
     seen = []
     for left in (GIB, GIB - 1, GIB, GIB * 5 // 4 - 1, GIB * 5 // 4, GIB):
         free["bytes"] = left
-        storage_watch.look_at_storage(ctx, config)
+        storage_watch.look_at_storage(ctx, config, logs)
         assert observe.check_disk(ctx, config).ok is not ctx.disk_full
         seen.append(ctx.disk_full)
 
@@ -60,7 +61,7 @@ def test_failed_log_is_trouble_with_a_name(tmp_path: Path) -> None:
     with pytest.raises(KafkaError, match="not begun anew"):
         world.ctx.partitions["orders", 0].log.restart_at(5)
 
-    storage_watch.look_at_storage(world.ctx, reserve(1, tmp_path))
+    storage_watch.look_at_storage(world.ctx, reserve(1, tmp_path), storage_watch.FailedLogs())
 
     assert world.ctx.storage_trouble == "storage failed: orders-0"
 
@@ -76,7 +77,7 @@ def test_damaged_log_is_told_and_no_reason_to_hand_over_the_others(tmp_path: Pat
     world.files.remove("orders-0/00000000000000000000.log")
 
     again = World(world.settings, files=world.files, history=world.raft.committed)
-    storage_watch.look_at_storage(again.ctx, reserve(1, tmp_path))
+    storage_watch.look_at_storage(again.ctx, reserve(1, tmp_path), storage_watch.FailedLogs())
 
     assert again.produce(topic="another").error_code == 0
     assert again.ctx.storage_trouble == ""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 
 import pytest
 
 from josefine_broker.base.errors import Fatal
 from josefine_broker.core.parked import ParkedRequests
 from josefine_broker.shell.clock import RealClock
-from josefine_broker.shell.ticker import Duty, Ticker
+from josefine_broker.shell.ticker import STEP_MS, Duty, Ticker
 from tests.unit.shell.serving import Held, until
 from tests.unit.shell.test_connection import on_uvloop
 
@@ -68,3 +69,51 @@ def test_a_broken_invariant_of_a_duty_reaches_the_node() -> None:
 
     on_uvloop(scenario)
     assert str(fatal[0]) == "wrong"
+
+
+def test_a_long_duty_is_done_in_steps_and_others_run_in_between() -> None:
+    """20,000 partitions are many for one look."""
+    order: list[str] = []
+    clock = RealClock()
+
+    def long() -> Iterator[None]:
+        for at in range(5):
+            until_ms = clock.monotonic_ms() + STEP_MS
+            while clock.monotonic_ms() < until_ms:
+                pass
+            order.append(f"step {at}")
+            yield None
+
+    async def scenario() -> None:
+        duties = (Duty("long", 1, long), Duty("short", 1, lambda: order.append("other")))
+        ticker = Ticker(clock, ParkedRequests(), duties, lambda error: None)
+        ticker.start()
+        await until(lambda: order.count("step 4") >= 2, "done twice")
+        ticker.stop()
+
+    on_uvloop(scenario)
+    steps = [each for each in order if each != "other"]
+    assert steps[:10] == [f"step {at}" for at in range(5)] * 2
+    between = "".join("." if each == "other" else "s" for each in order)
+    assert "ss" not in between
+
+
+def test_a_step_that_fails_ends_its_round_and_the_duty_runs_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    runs: list[int] = []
+
+    def run() -> Iterator[None]:
+        runs.append(1)
+        yield None
+        raise OSError("disk is full")
+
+    async def scenario() -> None:
+        ticker = Ticker(RealClock(), ParkedRequests(), (Duty("d", 1, run),), lambda error: None)
+        ticker.start()
+        await until(lambda: len(runs) >= 3, "three runs")
+        ticker.stop()
+
+    with caplog.at_level(logging.ERROR):
+        on_uvloop(scenario)
+    assert {record.getMessage() for record in caplog.records} == {"duty failed"}
