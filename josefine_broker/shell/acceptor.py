@@ -26,9 +26,14 @@ class Acceptor:
     """`start`, `close`. On one event loop; it owns the socket from then on."""
 
     def __init__(
-        self, name: str, listening: socket.socket, make: Callable[[], asyncio.BaseProtocol]
+        self,
+        name: str,
+        listening: socket.socket,
+        make: Callable[[], asyncio.BaseProtocol],
+        *,
+        open_max: int | None = None,
     ) -> None:
-        """`make` gives each connection its protocol."""
+        """`make` gives each connection its protocol. Past `open_max` the oldest one gives way."""
         self.pauses = 0
         """So often there was no descriptor left."""
         self._name = name
@@ -37,6 +42,9 @@ class Acceptor:
         self._retry: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_open = False
+        self._open_max = open_max
+        self._open: dict[asyncio.BaseTransport, None] = {}
+        """The oldest first; kept where there is a limit."""
 
     @property
     def is_open(self) -> bool:
@@ -79,9 +87,23 @@ class Acceptor:
 
     async def _connect(self, connection: socket.socket) -> None:
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(self._make, connection)
+            loop = asyncio.get_running_loop()
+            transport, _ = await loop.connect_accepted_socket(self._make, connection)
         except OSError:
             connection.close()
+            return
+        if self._open_max is not None:
+            self._keep(transport, self._open_max)
+
+    def _keep(self, transport: asyncio.Transport, open_max: int) -> None:
+        self._open[transport] = None
+        if len(self._open) > open_max:
+            for each in [each for each in self._open if each.is_closing()]:
+                del self._open[each]
+        if len(self._open) > open_max:
+            oldest = next(iter(self._open))
+            del self._open[oldest]
+            oldest.close()
 
     def _pause(self, error: OSError) -> None:
         loop = asyncio.get_running_loop()

@@ -3,6 +3,7 @@ questions, changes nothing.
 
 `/health` is 200 only while every check passes, 503 otherwise; the body names each check, so that a
 person and an orchestrator read the same page. A page is JSON; a query that makes no sense is 400.
+Whoever opens connections here and stays silent takes no descriptors from the data.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ from typing import Any
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from josefine_broker.shell.acceptor import Acceptor
 from josefine_broker.shell.metrics import Metrics
 
+CONNECTIONS_MAX = 64
+"""People, a scraper, an orchestrator's probes; the oldest gives way."""
 STOP_SECONDS = 0.5
 """How long a scrape under way may hold up a shutdown."""
 
@@ -51,6 +55,7 @@ class AdminServer:
         self._identity = identity
         self._pages = pages or {}
         self._runner: web.AppRunner | None = None
+        self._acceptor: Acceptor | None = None
 
     async def start(self, bound: socket.socket) -> None:
         app = web.Application()
@@ -62,9 +67,13 @@ class AdminServer:
             app, access_log=None, handle_signals=False, shutdown_timeout=STOP_SECONDS
         )
         await self._runner.setup()
-        await web.SockSite(self._runner, bound).start()
+        assert self._runner.server is not None
+        self._acceptor = Acceptor("admin", bound, self._runner.server, open_max=CONNECTIONS_MAX)
+        self._acceptor.start()
 
     async def stop(self) -> None:
+        if self._acceptor is not None:
+            self._acceptor.close()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,11 +28,14 @@ from josefine_broker.shell.dispatch import (
     Waiting,
 )
 from josefine_broker.shell.metrics import ConnectionStats
+from josefine_broker.shell.rationed import Rationed
 from josefine_broker.wire.apis import FETCH
 from josefine_broker.wire.frames import ChunkPool, FrameBuffer
 
 log = logging.getLogger(__name__)
 
+CLOSED_LINES = 10
+"""Lines a minute about connections that were closed for what they sent; the rest is counted."""
 SEND_BUFFERS_MAX = 64
 """Answers of one read are sent together, but not more buffers than this are held back: large
 fetch answers must reach the transport, whose bound then stops the serving."""
@@ -62,6 +66,12 @@ class Host:
     monotonic_ms: Callable[[], int]
     chunks: ChunkPool = field(default_factory=ChunkPool)
     """Receive memory that connections have done with, for the next one that needs it."""
+    log_closed: Rationed = field(
+        default_factory=lambda: Rationed(
+            log, "connection closed", time.monotonic, logging.WARNING, lines=CLOSED_LINES
+        )
+    )
+    """Whoever sends noise on one connection does so on many."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -303,8 +313,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._closed:
             return
         self._send()
-        log.warning(
-            "connection closed",
-            extra={"client": self._peer.address, "listener": self._listener, "reason": reason},
+        self._host.log_closed.tell(
+            client=self._peer.address, listener=self._listener, reason=reason
         )
         self.close()

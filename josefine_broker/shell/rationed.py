@@ -1,4 +1,4 @@
-"""A warning that strangers can cause is told once a minute at most, with how often it happened.
+"""A line that strangers can cause is told a few times a minute at most, with how often it happened.
 
 Whoever can make a broker write a line per connection can fill its disk, and hides what matters.
 """
@@ -15,22 +15,33 @@ class Rationed:
     """One kind of event. `tell` at each; what happened meanwhile is counted into the next line."""
 
     def __init__(
-        self, log: logging.Logger, message: str, seconds: Callable[[], float], level: int
+        self,
+        log: logging.Logger,
+        message: str,
+        seconds: Callable[[], float],
+        level: int,
+        *,
+        lines: int = 1,
     ) -> None:
-        """`seconds` is a clock that does not go back."""
+        """`seconds` is a clock that does not go back; `lines` are told in a minute."""
         self._log = log
         self._message = message
         self._seconds = seconds
         self._level = level
-        self._due_s: float | None = None
+        self._lines = lines
+        self._left = lines
+        self._due_s = seconds()
         self._untold = 0
 
     def tell(self, **fields: object) -> None:
         """It happened. The fields told are those of the one that is told."""
         self._untold += 1
         now_s = self._seconds()
-        if self._due_s is not None and now_s < self._due_s:
+        if now_s >= self._due_s:
+            self._due_s = now_s + EVERY_SECONDS
+            self._left = self._lines
+        if not self._left:
             return
-        self._due_s = now_s + EVERY_SECONDS
+        self._left -= 1
         times, self._untold = self._untold, 0
         self._log.log(self._level, self._message, extra={**fields, "times": times})

@@ -105,3 +105,24 @@ def test_a_client_that_gave_up_meanwhile_leaves_the_listener_working() -> None:
         acceptor.close()
 
     both_loops(scenario)
+
+
+def test_the_oldest_connection_gives_way_where_there_is_a_limit() -> None:
+    async def scenario() -> None:
+        scarce = listening()
+        acceptor = Acceptor("admin", scarce, Echo, open_max=3)
+        acceptor.start()
+        address = scarce.getsockname()
+        silent = []
+        for _ in range(4):
+            silent.append(await asyncio.open_connection(*address))
+            assert await asks(address[1]) == b"served"
+
+        assert await silent[0][0].read() == b""
+        silent[3][1].write(b"x")
+        assert await silent[3][0].readexactly(1) == b"x"
+        for _, writer in silent:
+            writer.close()
+        acceptor.close()
+
+    both_loops(scenario)
