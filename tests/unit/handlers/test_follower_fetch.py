@@ -1,4 +1,4 @@
-"""What a follower's fetch is told by its leader, and to which follower a consumer is sent."""
+"""What a follower's fetch is told by its leader, and where consumers read, wait and are sent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from josefine_broker.base.errors import ErrorCode
 from josefine_broker.core.changes import BrokerState, Decision
 from josefine_broker.core.parked import Parked
 from josefine_broker.wire.fetch import FetchPartitionResponse
-from tests.unit.handlers.replicas import FETCH, FETCH_VERSION, Replicas
+from tests.unit.handlers.replicas import FETCH, FETCH_VERSION, Replicas, fetched
 from tests.unit.handlers.world import TERM, fetch_request
 
 
@@ -131,3 +131,18 @@ def test_a_consumer_is_sent_to_the_follower_of_its_rack_that_is_furthest() -> No
     cluster.propose(Decision(controller_term=TERM, reason="test", brokers=(fenced,)))
     assert cluster.entry().isr == (1, 2, 3)
     assert cluster.fetch(1, 1, rack="there").preferred_read_replica == 2
+
+
+@pytest.mark.parametrize(("version", "is_told"), [(10, True), (12, False)])
+def test_consumer_that_waits_is_told_when_the_leader_goes_unless_it_may_read_from_followers(
+    cluster: Replicas, version: int, is_told: bool
+) -> None:
+    """KIP-392, since version 11; an older one would wait for records that others get."""
+    waiting = cluster.fetch(1, 2, max_wait_ms=60_000, version=version)
+    assert not waiting.done
+
+    cluster.lead(2)
+
+    assert waiting.done is is_told
+    if is_told:
+        assert fetched(waiting).error_code == ErrorCode.not_leader_or_follower

@@ -10,6 +10,7 @@ from josefine_broker.base.limits import LOOKUP_BYTES_MAX
 from josefine_broker.handlers.list_offsets import LOOKUP_TIMEOUT_MS
 from josefine_broker.records.builder import Record, build_batch
 from josefine_broker.wire.entities import delete_records, list_offsets, offset_for_leader_epoch
+from tests.unit.handlers.replicas import Replicas
 from tests.unit.handlers.world import World, batch_of, values_in
 
 
@@ -271,3 +272,61 @@ def test_batch_that_expands_too_far_is_refused_for_good(world: World) -> None:
 
     assert found.error_code == ErrorCode.message_too_large
     assert listed(world, 260).offset == 1
+
+
+def listed_at(cluster: Replicas, timestamp: int) -> Any:
+    e = list_offsets
+    partition = e.ListOffsetsPartition(
+        partition_index=0, timestamp=timestamp, current_leader_epoch=-1
+    )
+    topic = e.ListOffsetsTopic(name="orders", partitions=(partition,))
+    request = e.ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=(topic,))
+    return cluster.ask(1, 2, request, 9).topics[0].partitions[0]
+
+
+def test_record_that_is_not_committed_is_not_the_one_with_the_largest_timestamp() -> None:
+    """It may go with its leader, and another get its offset."""
+    cluster = Replicas(2)
+    cluster.create(replicas=((1, 2),))
+    cluster.run()
+    cluster.produce(1, b"a", acks=1)
+
+    assert listed_at(cluster, -3).offset == -1
+    cluster.run()
+    assert listed_at(cluster, -3).offset == 0
+
+
+def test_earliest_offset_comes_with_the_epoch_that_wrote_it() -> None:
+    """KIP-320: a reader that names the latest one instead would never notice a truncation."""
+    cluster = Replicas(2)
+    cluster.create(replicas=((1, 2),))
+    cluster.run()
+    cluster.produce(1, b"a")
+    cluster.run()
+
+    cluster.lead(1)
+    cluster.run()
+
+    assert [
+        (listed_at(cluster, t).offset, listed_at(cluster, t).leader_epoch) for t in (-2, -1)
+    ] == [
+        (0, 0),
+        (1, 1),
+    ]
+
+
+def test_latest_epoch_ends_at_the_log_end_committed_or_not() -> None:
+    """KIP-320: the watermark of a new leader may be behind what a client has read of the old one;
+    told that, it would take its position for truncated."""
+    e = offset_for_leader_epoch
+    cluster = Replicas(2)
+    cluster.create(replicas=((1, 2),))
+    cluster.run()
+    cluster.produce(1, b"a", acks=1)
+    partition = e.OffsetForLeaderPartition(partition=0, current_leader_epoch=0, leader_epoch=0)
+    topic = e.OffsetForLeaderTopic(topic="orders", partitions=(partition,))
+
+    answer = cluster.ask(1, 23, e.OffsetForLeaderEpochRequest(topics=(topic,)))
+
+    assert cluster.high_watermark(1) == 0
+    assert answer.topics[0].partitions[0].end_offset == 1

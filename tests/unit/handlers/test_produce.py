@@ -116,6 +116,44 @@ def test_batch_above_max_message_bytes_is_refused() -> None:
     assert world.produce(batch_of(b"x")).error_code == 0
 
 
+def test_batch_of_exactly_max_message_bytes_is_stored() -> None:
+    batch = batch_of(b"x" * 100)
+    world = World()
+    world.create(max_message_bytes=str(len(batch)))
+
+    assert world.produce(batch).error_code == ErrorCode.none
+    assert world.produce(batch_of(b"x" * 101)).error_code == ErrorCode.message_too_large
+
+
+def test_refusal_that_another_leader_does_not_explain_names_none(world: World) -> None:
+    """KIP-951: a client that is told of a leader goes there with the same batch."""
+    refused = world.produce(batch_of(b"x") + b"more")
+
+    assert refused.error_code == ErrorCode.invalid_record
+    assert (refused.leader_id, refused.leader_epoch) == (-1, -1)
+
+
+def test_batch_behind_one_that_a_full_disk_refused_waits_for_it(world: World) -> None:
+    """No gap of the producer's: the first will come again."""
+    world.ctx.disk_full = True
+    assert world.produce(idempotent(0, b"a")).error_code == ErrorCode.kafka_storage_error
+    world.ctx.disk_full = False
+
+    assert world.produce(idempotent(1, b"b")).error_code == ErrorCode.kafka_storage_error
+    assert world.produce(idempotent(0, b"a")).error_code == ErrorCode.none
+    assert world.produce(idempotent(1, b"b")).error_code == ErrorCode.none
+
+
+def test_record_without_a_timestamp_is_not_behind_the_clock() -> None:
+    """-1 is no time of 1969."""
+    world = World()
+    world.create(message_timestamp_before_max_ms="1000")
+
+    answer = world.produce(batch_of(b"a", timestamp_ms=-1))
+
+    assert answer.error_code == ErrorCode.none
+
+
 def test_unknown_topic_partition_and_id_have_their_own_errors(world: World) -> None:
     unknown = ErrorCode.unknown_topic_or_partition
     assert world.produce(topic="nope").error_code == unknown
