@@ -49,6 +49,12 @@ class Faults:
     """At this share of snapshots all that have applied as much make theirs of the same block."""
     sender_breaks_per_second: float = 0.0
     """The leader crashes, or is cut off, while it sends a snapshot."""
+    more_changes_per_second: float = 0.0
+    """As `member_change_per_second`: members come and go all the time."""
+    change_broken: float = 0.0
+    """This share of changes of members leaves its leader alone with it: cut off, or crashed."""
+    change_hasty: float = 0.0
+    """This share of new leaders is asked for other members before they committed anything."""
 
 
 CALM = Faults()
@@ -72,7 +78,10 @@ STRENGTH_MAX = {
     "gone_wrongly_told_per_second": 1.0,
     "birth_broken": 1.0,
     "snapshot_of_all": 1.0,
-    "sender_breaks_per_second": 3.0,
+    "sender_breaks_per_second": 8.0,
+    "more_changes_per_second": 4.0,
+    "change_broken": 0.4,
+    "change_hasty": 1.0,
 }
 
 COUNTED = (
@@ -93,6 +102,8 @@ COUNTED = (
     "clock rate skewed",
     "membership change",
     "fault while a membership change was under way",
+    "leader alone with a membership change",
+    "membership change asked of a new leader",
     "snapshot transfer",
     "fault while a snapshot was under way",
     "sender of a snapshot broken",

@@ -32,7 +32,7 @@ from raft.replication import (
 )
 from raft.segment import _encode_state
 from raft.sent import Sent
-from raft.snapshots import on_snapshot_chunk
+from raft.snapshots import compact, on_snapshot_chunk
 
 __all__ = ["MUTANTS", "Mutant"]
 
@@ -48,6 +48,8 @@ class Mutant:
     scenario: str = ""
     """The text scenario that catches it; else random lives do."""
     checker: str = ""
+    seed: int = 0
+    """Where the search begins: a life that noticed, when it was last looked for."""
 
 
 def get(property_: Any) -> Callable[..., Any]:
@@ -190,6 +192,7 @@ MUTANTS = [
         function=on_snapshot_chunk,
         old="core.archive.incoming.source != source:",
         new="core.archive.incoming.source[1] != message.last:",
+        seed=40,
     ),
     Mutant(
         breaks="a leader's own copy counts when it is durable",
@@ -250,6 +253,28 @@ MUTANTS = [
         old="len(members.voters ^ core.members.voters) > 1",
         new="False",
         scenario="members_add_and_remove",
+    ),
+    Mutant(
+        breaks="a leader commits a block of its own term before it changes members",
+        function=Node.change_members,
+        old="core.history.height > commit.height or commit.term != core.term",
+        new="core.history.height > commit.height",
+        checker="changes_intersect",
+        seed=21,
+    ),
+    Mutant(
+        breaks="a follower goes by the members that the blocks say",
+        function=core_rules.Core.follow,
+        old="self.history.follow(block)",
+        new="block.kind is BlockKind.CONFIG or self.history.follow(block)",
+        checker="members_follow_the_chain",
+    ),
+    Mutant(
+        breaks="a snapshot has the members of the block that it ends at",
+        function=compact,
+        old="core.history.at(last.height)",
+        new="core.members, core.cluster_id",
+        checker="members_follow_the_chain",
     ),
     Mutant(
         breaks="a change of members is forgotten with its branch",
@@ -354,6 +379,7 @@ MUTANTS = [
         old="block_id.height <= core.outbox.applied.height",
         new="block_id.height <= core.chain.commit.height",
         checker="answers_are_true",
+        seed=94,
     ),
     Mutant(
         breaks="a proposal that waits is sent to the next leader",
@@ -409,5 +435,6 @@ MUTANTS = [
         function=on_snapshot_chunk,
         old="done = message.last.height <= core.chain.commit.height",
         new="done = False",
+        seed=69,
     ),
 ]

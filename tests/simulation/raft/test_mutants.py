@@ -27,7 +27,7 @@ def who_complains(mutant: Mutant) -> str | None:
             (path,) = (path for path in SCENARIOS if path.stem == mutant.scenario)
             text = path.read_text()
             return "trace" if play(text) != text else None
-        for seed in range(SEEDS_MAX):
+        for seed in range(mutant.seed, mutant.seed + SEEDS_MAX):
             simulate(seed, for_ms=6_000)
     except BROKEN as error:
         return checker_in(error) or "library"

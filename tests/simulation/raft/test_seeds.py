@@ -31,6 +31,9 @@ NEW_SINCE = {
     "birth_broken": 0.0,
     "snapshot_of_all": 0.0,
     "sender_breaks_per_second": 0.0,
+    "more_changes_per_second": 0.0,
+    "change_broken": 0.0,
+    "change_hasty": 0.0,
 }
 
 HAPPENS_MIN = 30

@@ -182,9 +182,14 @@ class World(Cluster):
 
     def _count_change(self, machine: Machine, facts: Facts, before: Facts | None) -> None:
         super()._count_change(machine, facts, before)
-        became = facts[0] is Role.LEADER and (before is None or before[0] is not Role.LEADER)
-        if became and facts[3].height == 0:
+        if facts[0] is not Role.LEADER or (before is not None and before[0] is Role.LEADER):
+            return
+        if facts[3].height == 0:
             self._maybe_break_birth(machine)
+        elif self._late_rng.random() < self.faults.change_hasty:
+            self.met["membership change asked of a new leader"] += 1
+            life = machine.life
+            self._at(self._late_rng.randrange(5), lambda: self._ask_hastily(machine, life))
 
     def _maybe_break_birth(self, machine: Machine) -> None:
         """It has just made the block that names the cluster, and has not synced it yet."""
@@ -192,11 +197,21 @@ class World(Cluster):
         if rng.random() >= self.faults.birth_broken:
             return
         self.met["birth broken"] += 1
-        if rng.random() < 0.5:
+        self._leave_alone(machine)
+
+    def _leave_alone(self, machine: Machine) -> None:
+        """With the block that it has just made."""
+        if self._late_rng.random() < 0.5:
             others = [id_ for id_ in self.machines if id_ != machine.id]
             self.network.split([machine.id], others)
         else:  # before it is synced, or before it is sent
-            machine.disk.crash_at = machine.disk.operations + rng.randrange(3)
+            machine.disk.crash_at = machine.disk.operations + self._late_rng.randrange(3)
+
+    def _ask_hastily(self, machine: Machine, life: int) -> None:
+        if machine.node is None or machine.life != life or self.now_ms < machine.paused_until_ms:
+            return
+        self._change_members(machine, self._late_rng)
+        self.pump(machine)
 
     # -- what hosts are told of each other
 
@@ -329,20 +344,33 @@ class World(Cluster):
             if self.chance(faults.transfer_per_second):
                 node.transfer_leadership(self.rng.choice(list(self.machines)), now_ms)
                 self.met["leadership transfer"] += 1
-            if self.chance(faults.member_change_per_second):
-                node.change_members(self._other_members(machine), now_ms, now_ms + 2000)
-                self.met["membership change"] += 1
         except Refused:
             pass
+        if self.chance(faults.member_change_per_second):
+            self._change_members(machine, self.rng)
+        if self._late_rng.random() < faults.more_changes_per_second * FAULT_MS / 1000:
+            self._change_members(machine, self._late_rng)
         self.pump(machine)
 
-    def _other_members(self, machine: Machine) -> Members:
+    def _change_members(self, machine: Machine, rng: Random) -> None:
+        assert machine.node is not None
+        wanted, now_ms = self._other_members(machine, rng), machine.now_ms(self.now_ms)
+        try:
+            machine.node.change_members(wanted, now_ms, now_ms + 2000)
+        except Refused:
+            return
+        self.met["membership change"] += 1
+        if self._late_rng.random() < self.faults.change_broken:
+            self.met["leader alone with a membership change"] += 1
+            self._leave_alone(machine)
+
+    def _other_members(self, machine: Machine, rng: Random) -> Members:
         """One machine becomes a voter, a learner, or is out."""
         assert machine.node is not None
         members = machine.node.status().members
-        one = frozenset({self.rng.choice(list(self.machines))})
+        one = frozenset({rng.choice(list(self.machines))})
         voters, learners = members.voters - one, members.learners - one
-        kind = self.rng.random()
+        kind = rng.random()
         if one <= members.voters:  # out of three, one goes altogether
             return Members(voters=voters, learners=learners if kind < 0.3 else learners | one)
         if kind < 0.7:
