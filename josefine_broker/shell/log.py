@@ -15,7 +15,6 @@ there whether the log still has what it was scheduled for.
 
 from __future__ import annotations
 
-import errno
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,17 +30,14 @@ from josefine_broker.records.batch import LENGTH_OVERHEAD_BYTES, BatchHeader
 from josefine_broker.records.crc import Buffer
 from josefine_broker.shell.flusher import Job, run_now
 from josefine_broker.shell.log_state import LogState
-from josefine_broker.shell.log_sync import LogSync, storage_error
+from josefine_broker.shell.log_sync import PASSING, LogSync, storage_error
 from josefine_broker.shell.lookup import TimestampSearch, search
 from josefine_broker.shell.recovery import RecoveryReport, recover, reindex, replay
-from josefine_broker.shell.segment import Segment
+from josefine_broker.shell.segment import Segment, stem_of
 from josefine_broker.shell.verify import VerifyReport, verify_segments
 
 WARM_SEGMENTS_MAX = 2
 """Sealed segments of one log that keep their file descriptor and index between reads."""
-
-PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-"""Why a log could not be made that the next append may make."""
 
 _STAMP = Struct(">qii")
 _T = TypeVar("_T")
@@ -215,7 +211,7 @@ class PartitionLog:
         try:
             self._sync.sync(self._segments[-1], self.log_end_offset)
         except OSError as error:
-            raise storage_error(self._sync.failure) from error
+            raise storage_error(self._sync.failure or str(error)) from error
         self._sync.flushed()
 
     def flush_if_due(self, now_ms: int) -> bool:
@@ -393,19 +389,31 @@ class PartitionLog:
             self.restart_at(end_offset)
 
     def restart_at(self, offset: int) -> None:
-        """Empty the log; its start and end become `offset`. Raises KafkaError."""
+        """Empty the log; its start and end become `offset`. Raises KafkaError.
+
+        What a full disk has no room for is made by the next append.
+        """
         with self._cutting("not begun anew", min(offset, self._log_start_offset)):
-            self.state.settle()
-            self._sync.sealing.clear()
+            self._sync.began_anew()
             self._warm.clear()
             for segment in reversed(self._segments):
                 segment.delete()
-            # Until there is a new one the old ones stay: their files are gone, so reads fail.
-            self._segments = [Segment.create(self._files, self.directory, offset)]
-            self._base_offsets = [offset]
-            self._log_start_offset = offset
-            self.state.store_log_start_offset(offset)
-            self.state.remove_snapshots_past(offset)
+        begin = partial(self._begin_at, offset)
+        first = Segment.create_later(self._files, self.directory, begin, offset)
+        self._segments, self._base_offsets = [first], [offset]
+        self._log_start_offset = offset
+        try:
+            first.file()
+        except OSError as error:
+            if error.errno not in PASSING:
+                self._sync.fail("not begun anew", error)
+                raise storage_error(self._sync.failure) from error
+
+    def _begin_at(self, offset: int) -> None:
+        """Before the first segment of a log begun anew is made. Raises OSError."""
+        self.state.store_log_start_offset(offset)
+        self.state.remove_snapshots_past(offset)
+        Segment(self._files, stem_of(self.directory, offset), offset).delete()  # a left-over
 
     @contextmanager
     def _cutting(self, what: str, at: int) -> Iterator[None]:

@@ -13,6 +13,7 @@ by the next start: a directory put back from an older copy names an older epoch 
 that was killed has lost nothing of what it wrote while the machine runs on.
 """
 
+import errno
 import json
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -343,6 +344,8 @@ class LogManager:
         file = self._files.open(f"{directory}/{NEW_PARTITION_FILE}")
         try:
             file.sync()
+        except OSError as error:  # for want of room too, it has lost what it was to write
+            raise OSError(errno.EIO, f"sync failed: {error}") from error
         finally:
             file.close()
         with self._root:  # one sync is for all directories made before it
@@ -380,9 +383,9 @@ class LogManager:
     def _remove(self, directory: str) -> None:
         """A power cut may bring it back: then it is of an older topic, or of none, and goes."""
         self._deleted += 1
-        self._directories.discard(directory)
         deleted = f"{DELETED_PREFIX}{self._deleted}"
         self._files.rename(directory, deleted, durable=False)
+        self._directories.discard(directory)
         self._schedule(lambda: self._remove_tree(deleted))
 
     def _remove_tree(self, deleted: str) -> None:

@@ -9,6 +9,8 @@ anything (fsyncgate, 2018). Nobody is told that a sync worked which was not made
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from threading import Lock
 
@@ -18,6 +20,9 @@ from josefine_broker.core.log_config import LogConfig
 from josefine_broker.shell.log_state import LogState
 from josefine_broker.shell.segment import Segment
 
+PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""Why something could not be made that may be made later: nothing was lost by it."""
+
 storage_error = partial(KafkaError, ErrorCode.kafka_storage_error)
 
 
@@ -25,8 +30,8 @@ class LogSync:
     """What of one log is not durable yet. The only mutable state shared with the flusher."""
 
     __slots__ = (
-        "_directory", "_directory_dirty", "_files", "_first_unflushed_ms", "_state", "_unflushed",
-        "failure", "lock", "sealing",
+        "_directory", "_directory_dirty", "_files", "_first_unflushed_ms", "_is_owed", "_state",
+        "_unflushed", "failure", "lock", "sealing",
     )  # fmt: skip
 
     def __init__(self, files: Files, directory: str, state: LogState) -> None:
@@ -35,6 +40,8 @@ class LogSync:
         self._state = state
         self._directory_dirty = True
         self._unflushed = self._first_unflushed_ms = 0
+        self._is_owed = False
+        """A scheduled sync could not be made, and may be now."""
         self.lock = Lock()
         """Held while segment files are synced, cut or closed."""
         self.sealing: list[Segment] = []
@@ -56,6 +63,11 @@ class LogSync:
         self._directory_dirty = True
         self.sealing.append(full)
 
+    def began_anew(self) -> None:
+        """All segments are gone, and there is a new one. The lock is held."""
+        self._directory_dirty = True
+        self.sealing.clear()
+
     def appended(self, messages: int, now_ms: int) -> None:
         """So many are in the log and not durable."""
         if self._unflushed == 0:
@@ -74,6 +86,9 @@ class LogSync:
 
     def is_due(self, config: LogConfig, now_ms: int) -> bool:
         """Whether `flush.messages` or `flush.ms` asks for a sync now. It is taken to be made."""
+        if self._is_owed:
+            self._is_owed = False
+            return True
         if self._unflushed == 0:
             return False
         is_late = config.flush_ms is not None and (
@@ -95,8 +110,13 @@ class LogSync:
     def sync_later(self, active: Segment) -> None:
         """Scheduled. Who appends to a log that failed meanwhile is told so there."""
         with self.lock:
-            if not self.failure:  # what is appended meanwhile counts the next time
+            if self.failure or not active.is_made:
+                return
+            try:  # what is appended meanwhile counts the next time
                 self._sync_all(active, active.end_offset)
+            except OSError:
+                self._is_owed = not self.failure
+                raise
 
     def _sync_all(self, active: Segment, end_offset: int) -> None:
         self._sync_directory()
@@ -113,34 +133,43 @@ class LogSync:
             return
         self._directory_dirty = False  # before: a roll may make it so again meanwhile
         try:
-            self._state.settle()
-            self._files.sync_directory(self._directory)
-        except OSError as error:
+            with self._failing_for_good():
+                self._state.settle()
+                self._files.sync_directory(self._directory)
+        except OSError:
             self._directory_dirty = True
-            self.fail("sync failed", error)
             raise
 
     def _sync_files(self, segments: list[Segment]) -> None:
+        for segment in segments:
+            with self._failing_for_good():
+                file = segment.file()
+            try:
+                file.sync()
+            except OSError as error:  # for want of room too: it has lost what it was to write
+                self.fail("sync failed", error)
+                raise
+
+    @contextmanager
+    def _failing_for_good(self) -> Iterator[None]:
+        """But not for what passes."""
         try:
-            for segment in segments:
-                segment.file().sync()
+            yield
         except OSError as error:
-            self.fail("sync failed", error)
+            if error.errno not in PASSING:
+                self.fail("sync failed", error)
             raise
 
     def seal(self) -> None:
         """Make full segments durable, oldest first, and store their indexes. Raises OSError.
 
-        Where only the index cannot be stored (a full disk), the next roll or `close` tries again.
+        What a full disk has no room for, the next roll or `close` tries again.
         """
         with self.lock:
             while self.sealing and not self.failure:
                 segment = self.sealing[0]
-                try:
+                with self._failing_for_good():
                     self._state.settle()
-                except OSError as error:
-                    self.fail("sync failed", error)
-                    raise
                 self._sync_files([segment])
                 segment.store_index()
                 self.sealing.pop(0)

@@ -104,10 +104,12 @@ class Segment:
         return segment
 
     @classmethod
-    def create_later(cls, files: Files, directory: str, make: Callable[[], None]) -> "Segment":
-        """The first segment of a new log: its file comes at its first use, behind `make`, which
-        makes the directory."""
-        segment = cls(files, stem_of(directory, 0), 0)
+    def create_later(
+        cls, files: Files, directory: str, make: Callable[[], None], base_offset: int = 0
+    ) -> "Segment":
+        """The first segment of a log: its file comes at its first use, behind `make`, which does
+        what has to be there before."""
+        segment = cls(files, stem_of(directory, base_offset), base_offset)
         segment._make = make
         return segment
 
@@ -146,7 +148,7 @@ class Segment:
 
     @property
     def is_made(self) -> bool:
-        """Whether its file is there: a log that nobody ever wrote has none."""
+        """Whether its file is there: a log that nobody wrote since it began has none."""
         return self._make is None
 
     def index(self) -> SparseIndex:

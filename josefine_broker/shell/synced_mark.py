@@ -90,13 +90,17 @@ class SyncedMark:
 
     def begin_at(self, start_offset: int) -> None:
         """What lies before it is going to be removed, and no log start can be stored: the disk is
-        full. The block that the mark is in is its own; where even that is not, it stays."""
+        full. The block that the mark is in is its own; where even that is not, there is none any
+        more, durably. Raises OSError."""
         known = self._stored or self.read()
-        if known.start < start_offset < known.end:
-            try:
-                self._append(SyncedRange(start_offset, known.end), durable=True)
-            except OSError:
-                self._entries = ENTRIES_MAX
+        if start_offset <= known.start:
+            return
+        try:
+            self._append(SyncedRange(start_offset, max(start_offset, known.end)), durable=True)
+        except OSError:
+            self._files.remove(self._path)
+            self._files.sync_directory(self._path.rpartition("/")[0])
+            self._stored, self._entries = SyncedRange(start_offset, start_offset), 0
 
     def _append(self, entry: SyncedRange, *, durable: bool = False) -> None:
         begins_anew = self._entries >= ENTRIES_MAX

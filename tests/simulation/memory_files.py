@@ -4,7 +4,8 @@ Semantics: a write is durable after `sync` of its file; a new name after `sync_d
 `rename`, and the same goes for a removed one. `power_loss` keeps what is durable and, of everything
 else, whatever the random source decides: each 512-byte sector of an unsynced write is there, is
 zeros, or is garbage, and the size is anything between the synced and the written one.
-`space_bytes` makes the disk full: a write that passes it is cut there and raises ENOSPC.
+`space_bytes` makes the disk full: a write that passes it is cut there and raises ENOSPC. So does
+`full_at`, from the n-th operation on that needs room: a write, a new name, a new directory.
 """
 
 from __future__ import annotations
@@ -62,6 +63,11 @@ class MemoryFile:
     def write_at_end(self, buffers: Sequence[Buffer]) -> int:
         data = self._data()
         position = len(data)
+        try:
+            self._files.grow()
+        except OSError:
+            data += buffers[0][: len(buffers[0]) // 2]
+            raise
         for buffer in buffers:
             room = self._files.room()
             if room is not None and len(buffer) > room:
@@ -107,6 +113,8 @@ class MemoryFiles:
         self.new_directories: set[str] = set()
         """Made since their parents were synced: a power cut may take them whole."""
         self.space_bytes: int | None = None
+        self.growths = 0
+        self.full_at: int | None = None
         self.failing_sync = False
         self.fails_to_open = ""
         """Files below it cannot be opened."""
@@ -131,6 +139,20 @@ class MemoryFiles:
         survivor.durable_names = dict(survivor.names)
         return survivor
 
+    def copy(self) -> MemoryFiles:
+        """The disk as another process finds it now, with room."""
+        other = MemoryFiles()
+        for path, inode in self.names.items():
+            other.names[path] = twin = Inode()
+            twin.data, twin.durable = bytearray(inode.data), inode.durable
+        return other
+
+    def grow(self) -> None:
+        """Count an operation that needs room."""
+        if self.full_at is not None and self.growths >= self.full_at:
+            raise OSError(errno.ENOSPC, "no space left")
+        self.growths += 1
+
     def room(self) -> int | None:
         """Bytes left on the disk; None: endless."""
         if self.space_bytes is None:
@@ -145,6 +167,7 @@ class MemoryFiles:
         if inode is None:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, path)
+            self.grow()
             inode = self.names[path] = Inode()
         return MemoryFile(self, inode)
 
@@ -157,6 +180,7 @@ class MemoryFiles:
         """Directories are implied by the paths below them; one that was made is durable, with all
         that is in it, when its parent is synced."""
         if not self.list(directory):
+            self.grow()
             self.new_directories.add(directory)
 
     def rename(self, old: str, new: str, *, durable: bool = True) -> None:
@@ -165,6 +189,7 @@ class MemoryFiles:
         moved = [path for path in self.names if path == old or path.startswith(f"{old}/")]
         if not moved:
             raise FileNotFoundError(errno.ENOENT, old)
+        self.grow()
         for path in moved:
             target = new + path[len(old) :]
             inode = self.names[target] = self.names.pop(path)

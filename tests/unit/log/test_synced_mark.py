@@ -1,11 +1,12 @@
 """What was synced is known: a log that lost some of it refuses to open, and nothing is changed."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 
 import pytest
 
-from josefine_broker.base.errors import CorruptData
+from josefine_broker.base.errors import CorruptData, KafkaError
 from josefine_broker.core.log_config import LogConfig
 from josefine_broker.shell.flusher import Job
 from josefine_broker.shell.synced_mark import ENTRIES_MAX, SYNCED_MARK_FILE, SyncedMark
@@ -245,6 +246,22 @@ def test_first_segment_that_made_room_on_a_full_disk_is_not_missed() -> None:
         log.apply_retention(NOW_MS + 1_000, 4)
     files.stops = False
 
+    assert open_log(files, config).log_start_offset == 2
+
+
+def test_first_segment_is_not_missed_where_even_the_mark_found_no_room() -> None:
+    files = MemoryFiles()
+    config = LogConfig(flush_messages=1, segment_records=2, retention_ms=1)
+    filled(files, config)
+    log = open_log(files, config)
+    files.full_at = 0
+    with suppress(KafkaError):
+        log.apply_retention(NOW_MS + 1_000, 2)
+    assert log_file() not in files.names
+    assert open_log(files.copy(), config).log_start_offset == 2
+
+    files.full_at = None
+    append(log, [b"again"])
     assert open_log(files, config).log_start_offset == 2
 
 

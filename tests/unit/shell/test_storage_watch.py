@@ -57,7 +57,7 @@ def test_disk_that_was_full_is_well_again_when_records_are_taken_again(
 def test_failed_log_is_trouble_with_a_name(tmp_path: Path) -> None:
     world = World()
     world.create()
-    world.files.space_bytes = 0
+    world.files.failing_sync = True
     with pytest.raises(KafkaError, match="not begun anew"):
         world.ctx.partitions["orders", 0].log.restart_at(5)
 
