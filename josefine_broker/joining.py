@@ -108,6 +108,36 @@ async def show_up(transport: RaftTransport, addresses: tuple[HostPort, ...]) -> 
         raise PeerError("; ".join(failures))
 
 
+class AskingAround:
+    """Greets every address that this broker knows, so that their answers name the members: a peer
+    that it does not know says that it belongs to this cluster, and may be right."""
+
+    def __init__(self, transport: RaftTransport, own_id: int, seeds: tuple[HostPort, ...]) -> None:
+        self._transport = transport
+        self._own_id = own_id
+        self._seeds = seeds
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Unless it is asking already, or has done so just now."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        known = self._transport.book.newest().items()
+        others = (address for id_, address in known if id_ != self._own_id)
+        try:
+            await show_up(self._transport, tuple(dict.fromkeys((*self._seeds, *others))))
+        except PeerError as error:
+            log.info("nobody to ask who belongs to the cluster", extra={"reason": error})
+        await asyncio.sleep(JOIN_RETRY_SECONDS)
+
+
 class Joining:
     """Asks until the cluster has taken this broker in; the image tells that it worked.
 

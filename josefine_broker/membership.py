@@ -37,7 +37,7 @@ from josefine_broker.handlers.blocks import apply_block, replace_image
 from josefine_broker.handlers.context import Context
 from josefine_broker.handlers.controlling import Controlling
 from josefine_broker.handlers.enrolling import DismissedError, Enrolment, Place
-from josefine_broker.joining import PROPOSE_TIMEOUT_MS, Joining, propose_for
+from josefine_broker.joining import PROPOSE_TIMEOUT_MS, AskingAround, Joining, propose_for
 from josefine_broker.peers import Peers
 from josefine_broker.quorum import Quorum
 from josefine_broker.shell.alarm import Alarm
@@ -111,6 +111,7 @@ class Membership:
             members=lambda: self.raft_host.status().members.all,
         )
         self.transport = self._new_transport(rng)
+        self._asking = AskingAround(self.transport, config.broker.id, config.raft.seeds)
         self.raft_host = self._new_raft_host(new_cluster_id, rng)
         self.transport.on_refused = self._refused
         self.transport.on_gone = self._peer_gone
@@ -259,6 +260,7 @@ class Membership:
         self._alarm.set(None)
         if self._joining is not None:
             await self._joining.stop()
+        await self._asking.stop()
         await self.raft_host.stop()
         await self.transport.stop()
         self.peers.store()
@@ -401,6 +403,7 @@ class Membership:
 
     def _take_message(self, peer: Hello, frame: Frame, _reply: Reply) -> None:
         def why_not(sender: int, payload: bytes | None) -> str | None:
+            self._ask_about(peer)
             self.peers.check(peer, Speech.RAFT, sender)
             return None if payload is None else why_not_payload(payload)
 
@@ -410,6 +413,13 @@ class Membership:
             raise FrameError(
                 f"broker {peer.node_id} sent an impossible message: {error}"
             ) from error
+
+    def _ask_about(self, peer: Hello) -> None:
+        """Members may have changed while this broker was away: the frame is refused, but who says
+        that it is of this cluster may be known in a moment."""
+        is_of_ours = peer.cluster_id and peer.cluster_id == self.peers.cluster_id
+        if is_of_ours and not self.peers.knows(peer.node_id):
+            self._asking.begin()
 
     def _take_beat(self, peer: Hello, frame: Frame, reply: Reply) -> None:
         beat = decode_beat(frame)

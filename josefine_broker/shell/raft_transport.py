@@ -45,7 +45,9 @@ GREETING_SECONDS = 5.0
 STRANGER_SECONDS = 30.0
 """Whoever introduced itself and is still not known is closed: its questions take a few seconds."""
 REASONS_MAX = 64
-"""Refusals that are told; others look like them, and strangers could invent more for ever."""
+"""Refusals that are remembered, to be told once; strangers can invent more for ever."""
+REFUSED_LINES = 10
+"""Lines a minute about refusals."""
 
 Reply = Callable[[Kind, bytes], None]
 Handle = Callable[[Hello, Frame, Reply], None]
@@ -92,6 +94,9 @@ class RaftTransport:
         self._tasks: set[asyncio.Task[None]] = set()
         seconds = time.monotonic
         self._log_silent = Rationed(log, "raft connection closed: silent", seconds, logging.INFO)
+        self._log_refused = Rationed(
+            log, "raft peer not accepted", seconds, logging.WARNING, lines=REFUSED_LINES
+        )
         self._log_frame = Rationed(log, "raft frame refused", seconds, logging.WARNING)
 
     async def start(self, bound: Bound) -> None:
@@ -306,9 +311,11 @@ class RaftTransport:
 
     def _tell_refused(self, peer: int, reason: str) -> None:
         self.stats.refused += 1
-        if reason not in self._told and len(self._told) < REASONS_MAX:
+        if reason not in self._told:
+            if len(self._told) >= REASONS_MAX:
+                self._told.clear()
             self._told.add(reason)
-            log.warning("raft peer not accepted", extra={"reason": reason})
+            self._log_refused.tell(reason=reason)
         if self.on_refused is not None:
             self.on_refused(peer, reason)
 

@@ -17,6 +17,7 @@ ALL = 100_000
 
 
 def test_damaged_raft_frames_break_nothing_but_themselves() -> None:
+    """Checklist row 96."""
     met = fuzz.run(1, 2_000)
 
     for outcome in ("no message", "refused at the door", "implausible", fuzz.TAKEN):
@@ -24,6 +25,7 @@ def test_damaged_raft_frames_break_nothing_but_themselves() -> None:
 
 
 def test_damaged_greetings_heartbeats_and_questions_end_their_connection_only() -> None:
+    """Checklist row 96."""
     met = fuzz_sessions.run(1, 2_000)
 
     for outcome in ("refused at once", "refused", "taken"):

@@ -7,16 +7,17 @@ import pytest
 
 from josefine_broker.config import HostPort, load_config
 from josefine_broker.core.changes import RegisterBroker
+from josefine_broker.core.door import Speech
 from josefine_broker.core.image import Address, BrokerEntry, Endpoint
 from josefine_broker.peers import Peers
 from josefine_broker.shell.address_book import BOOK_FILE
-from josefine_broker.shell.raft_frames import Hello
+from josefine_broker.shell.raft_frames import FrameError, Hello
 from tests.unit.handlers.world import World
 
 HERE, THERE = HostPort("advertised", 9093), HostPort("there", 9093)
 
 
-def make_peers(data_dir: Path, *, cluster_id: str = "c") -> Peers:
+def make_peers(data_dir: Path, *, cluster_id: str = "c", members: tuple[int, ...] = ()) -> Peers:
     """Broker 1 of a cluster in which broker 2 is registered too."""
     ctx = World().ctx
     entry = BrokerEntry(broker_id=2, endpoints=(), raft=Address(THERE.host, THERE.port))
@@ -30,11 +31,31 @@ def make_peers(data_dir: Path, *, cluster_id: str = "c") -> Peers:
             "raft.voters": [f"{ctx.broker_id}@here:9093", "2@old:9093"],
         },
     )
-    return Peers(config, ctx, address=HERE, cluster_id=cluster_id)
+    return Peers(config, ctx, address=HERE, cluster_id=cluster_id, members=lambda: members)
 
 
 def hello(cluster_id: str = "c", address: HostPort = THERE) -> Hello:
     return Hello(node_id=2, to=1, cluster_id=cluster_id, address=str(address))
+
+
+def test_a_greeting_names_the_members_and_invites_those_that_it_names(tmp_path: Path) -> None:
+    peers = make_peers(tmp_path)
+    assert peers.hello(2).members == ()
+    peers = make_peers(tmp_path, members=(1, 3))
+    assert peers.hello(2).members == (1, 3)
+    assert peers.knows(2)  # registered
+    assert not peers.knows(4)
+    newcomer = replace(hello(), node_id=4)
+    with pytest.raises(FrameError, match="broker 4 is no member"):
+        peers.check(newcomer, Speech.RAFT, 4)
+
+    peers.greeted(replace(hello(), node_id=77, members=(77,)), False)
+    assert not peers.knows(77)
+    peers.greeted(replace(hello(), node_id=3, members=(1, 3, 4)), False)
+
+    peers.check(newcomer, Speech.RAFT, 4)
+    with pytest.raises(FrameError, match="in the name of broker 3"):
+        peers.check(newcomer, Speech.RAFT, 3)
 
 
 def test_peer_whose_id_is_connected_from_elsewhere_is_kept_out(tmp_path: Path) -> None:

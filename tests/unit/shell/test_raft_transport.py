@@ -14,7 +14,7 @@ import pytest
 
 from josefine_broker.config import HostPort
 from josefine_broker.core.changes import RegisterBroker
-from josefine_broker.joining import Joining
+from josefine_broker.joining import AskingAround, Joining
 from josefine_broker.shell.address_book import AddressBook
 from josefine_broker.shell.raft_connection import PeerError
 from josefine_broker.shell.raft_frames import Frame, Hello, Kind, encode_frame
@@ -32,6 +32,9 @@ class End:
         self.got: list[tuple[int, bytes]] = []
         self.address = HostPort("127.0.0.1", 0)
         self.cluster = cluster
+        self.members: tuple[int, ...] = ()
+        self.greeted: list[tuple[int, tuple[int, ...], bool]] = []
+        self.is_known: Callable[[int], bool] = lambda _peer: True
         self.transport = RaftTransport(
             hello=self._hello,
             book=AddressBook(None),
@@ -39,11 +42,22 @@ class End:
             handlers={Kind.RAFT: self._take, Kind.DISCOVER: self._answer},
             timeout_ms=2_000,
             queue_bytes_max=1_000_000,
+            is_known=lambda peer: self.is_known(peer),
+            on_greeted=self._greeted,
         )
+
+    def _greeted(self, peer: Hello, was_dialed: bool) -> None:
+        self.greeted.append((peer.node_id, peer.members, was_dialed))
 
     def _hello(self, to: int) -> Hello:
         address = str(self.address) if self.address.port else ""
-        return Hello(node_id=self.node_id, to=to, cluster_id=self.cluster, address=address)
+        return Hello(
+            node_id=self.node_id,
+            to=to,
+            cluster_id=self.cluster,
+            address=address,
+            members=self.members,
+        )
 
     def _take(self, peer: Hello, frame: Frame, _reply: Reply) -> None:
         self.got.append((peer.node_id, frame.body))
@@ -101,6 +115,42 @@ def test_name_that_means_nothing_is_the_trouble_with_its_peer(
         await wait_until_async(lambda: bool(one.transport.trouble_with(2)), 10, "a dial")
         assert one.transport.trouble_with(2) == "two:9192: Name or service not known"
         await one.transport.stop()
+
+    run(scenario)
+
+
+def test_asking_around_hears_from_known_brokers_who_the_others_are() -> None:
+    """A broker that was away while members changed does not know its leader."""
+
+    async def scenario() -> None:
+        away, known = await End(1).start(), await End(3).start()
+        known.members = (1, 3, 4)
+        away.knows(known)
+        away.knows(away)
+        away.transport.book.learn(2, HostPort("127.0.0.1", 1))  # nobody listens there any more
+        asking = AskingAround(away.transport, 1, ())
+        asking.begin()
+        asking.begin()
+        await wait_until_async(lambda: away.greeted, 10, "a greeting")
+        assert away.greeted == [(3, (1, 3, 4), True)]
+        assert known.greeted == [(1, (), False)]
+        await asking.stop()
+        await away.transport.stop()
+        await known.transport.stop()
+
+    run(scenario)
+
+
+def test_strangers_addresses_are_not_learned() -> None:
+    async def scenario() -> None:
+        one, stranger = await End(1).start(), await End(77).start()
+        one.is_known = lambda peer: peer != 77
+        stranger.knows(one)
+        stranger.transport.send(1, Kind.DISCOVER, b"{}")
+        await wait_until_async(lambda: one.greeted, 10, "a greeting")
+        assert one.transport.book.addresses(77) == ()
+        await one.transport.stop()
+        await stranger.transport.stop()
 
     run(scenario)
 
