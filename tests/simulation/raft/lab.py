@@ -14,6 +14,7 @@ from raft import (
     BlockId,
     Config,
     Members,
+    MemoryFiles,
     Message,
     NodeId,
     Outcome,
@@ -143,6 +144,12 @@ class Lab(Cluster):
         """crash 1 2: lose power, and what was not synced"""
         for word in words:
             self.crash(NodeId(int(word)))
+
+    def wipe(self, word: str) -> None:
+        """wipe 3: lose power, and the disk with all that is on it"""
+        self.stop(word)
+        self._machine(word).disk = MemoryFiles()
+        self.view.wiped.add(NodeId(int(word)))
 
     def begin(self, *words: str) -> None:
         """start 1 2"""
@@ -342,6 +349,7 @@ def _ids(ids: tuple[BlockId, ...]) -> str:
 COMMANDS: dict[str, Callable[..., None]] = {
     "nodes": Lab.nodes,
     "crash": Lab.stop,
+    "wipe": Lab.wipe,
     "start": Lab.begin,
     "disk": Lab.disk,
     "tick": Lab.tick,

@@ -45,6 +45,10 @@ class RestartKeepsPromises(Invariant):
             )
 
     def restarted(self, machine: Machine, recovered: Recovered) -> None:
+        if machine.id in self.view.wiped:
+            self.view.wiped.discard(machine.id)
+            self.states[machine.id] = [State()]
+            self.view.durable[machine.id] = set()
         states = self.states.setdefault(machine.id, [State()])
         assert recovered.state in states, (
             f"node {machine.id} recovered {recovered.state}, not one of {states}"

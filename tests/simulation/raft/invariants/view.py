@@ -22,6 +22,8 @@ class View:
         """What each node has synced and not removed since."""
         self.durable_root: dict[NodeId, int] = {}
         """Height of the snapshot that each node has synced."""
+        self.wiped: set[NodeId] = set()
+        """Who lost its disk, and has not started since: it can keep no promise."""
         self.ended: dict[bytes, Outcome] = {}
         self.told_max = 0
         """Height of the highest block that any client was told to be committed."""
