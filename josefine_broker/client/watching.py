@@ -43,10 +43,7 @@ class Doing:
     def describe(self) -> str:
         """`produce: partition t-0: 1 in sync, 2 needed`."""
         attempts = self._session.latest
-        parts = [] if attempts is None else [attempts.what]
-        trouble = "" if attempts is None else attempts.trouble
-        if trouble:
-            parts.append(trouble)
-        if self._what and self._now_ms() - self._since_ms >= ASKED_MS:
-            parts.append(f"now {self._what}" if trouble else self._what)
-        return ": ".join(parts)
+        what, trouble = ("", "") if attempts is None else (attempts.what, attempts.trouble)
+        lasts = self._what and self._now_ms() - self._since_ms >= ASKED_MS
+        reasons = "; now ".join(each for each in (trouble, self._what if lasts else "") if each)
+        return ": ".join(each for each in (what, reasons) if each)
