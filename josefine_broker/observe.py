@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from josefine_broker.compose import leaving
 from josefine_broker.config import IdentitySection
 from josefine_broker.core.image import NO_LEADER
+from josefine_broker.core.log_completeness import Completeness
 from josefine_broker.handlers.context import Context
 from josefine_broker.handlers.enrolling import Place
 from josefine_broker.membership import Membership
@@ -63,6 +64,7 @@ def health_checks(
         "metadata": metadata,
         "cluster": cluster,
         "logs": lambda: check_logs(ctx, logs),
+        "replicas": lambda: check_replicas(ctx),
         "disk": lambda: check_disk(ctx, config),
     }
 
@@ -78,6 +80,19 @@ def check_logs(ctx: Context, logs: LogManager) -> Check:
     if trouble:
         return Check(ok=False, detail="; ".join(trouble))
     return Check(ok=True, detail=f"{len(ctx.partitions)} partitions")
+
+
+def check_replicas(ctx: Context) -> Check:
+    """Whether every follower here follows: one that does not waits for a person."""
+    halted = {tp: each.halt for tp, each in ctx.partitions.items() if each.halt}
+    if halted:
+        reason = next(iter(halted.values()))
+        return Check(ok=False, detail=f"not followed: {named(halted)}: {reason}")
+    doubts = sum(
+        each.completeness_of(ctx.broker_id) is not Completeness.COMPLETE
+        for _, _, each in partitions_of(ctx.image)
+    )
+    return Check(ok=True, detail=f"{doubts} logs here count again once they are copied")
 
 
 def check_disk(ctx: Context, config: IdentitySection) -> Check:
@@ -107,6 +122,11 @@ def register_metrics(metrics: Metrics, ctx: Context, logs: LogManager, server: S
     metrics.gauge("parked_requests", "Requests that wait.", one(lambda: len(ctx.parked)))
     metrics.gauge("topics", "Topics of the cluster.", one(lambda: len(ctx.image.topics)))
     metrics.gauge("logs", "Open partition logs.", one(lambda: len(logs)))
+    metrics.gauge(
+        "replicas_halted",
+        "Replicas here that do not follow, for their leader lacks what was confirmed.",
+        one(lambda: sum(bool(each.halt) for each in ctx.partitions.values())),
+    )
     metrics.gauge(
         "logs_offline",
         "Partitions here whose log cannot be opened, or is not written any more.",

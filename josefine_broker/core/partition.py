@@ -8,7 +8,9 @@ Rules:
 - the high watermark is the smallest log end of the replicas that may be in sync; it does not move
   while fewer than `min.insync.replicas` are (KIP-966), and a leader's never falls within its epoch;
 - consumers read below it, at followers too (KIP-392); followers read to the log end;
-- a new leader does not tell its high watermark before it has passed the epoch's start (KIP-207).
+- a new leader does not tell its high watermark before it has passed the epoch's start (KIP-207);
+- a follower gives up records below its high watermark only to a leader that was elected uncleanly
+  since they were written: a clean one has them, or its log is damaged.
 
 The log itself is not seen here: its ends are arguments, its failures are its own.
 """
@@ -79,6 +81,7 @@ class Partition:
         "refusals",
         "replicas",
         "state",
+        "unclean_epoch",
     )
 
     def __init__(
@@ -101,6 +104,8 @@ class Partition:
         self.is_stranded = False
         """Leads, but neither controller nor followers reach it: others have a new leader by now."""
         self.min_insync_replicas = 1
+        self.unclean_epoch = -1
+        """The last leader epoch that an unclean election began."""
         self.high_watermark = high_watermark
         self.appended_bytes = 0
         """Bytes ever appended while hosted: what a waiting fetch compares (KIP-74's min_bytes)."""
@@ -166,6 +171,7 @@ class Partition:
     def _take(self, entry: PartitionEntry) -> None:
         self.leader, self.leader_epoch = entry.leader, entry.leader_epoch
         self.replicas, self.isr = entry.replicas, entry.isr
+        self.unclean_epoch = entry.unclean_epoch
 
     # What a request may do.
 
@@ -267,6 +273,10 @@ class Partition:
         """A batch of the leader is in the log where the leader has it; whether its epoch is new."""
         self.appended(header, header.base_offset, now_ms)
         return self.epochs.assign(header.leader_epoch, header.base_offset)
+
+    def may_be_cut_to(self, end_offset: int) -> bool:
+        """Whether a leader may take what lies behind `end_offset` from this follower."""
+        return end_offset >= self.high_watermark or self.unclean_epoch > self.epochs.latest
 
     def truncated(self, log_end_offset: int) -> None:
         """The log now ends there: what was above it is forgotten. Producers are the caller's."""

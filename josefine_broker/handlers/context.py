@@ -219,6 +219,8 @@ class HostedPartition:
     partition: Partition
     log: LogPort
     settings: TopicSettings
+    halt: str = ""
+    """Why it does not follow its leader, which a person must look at; empty: it does."""
 
 
 class Unopened(NamedTuple):
@@ -269,6 +271,7 @@ class Counters:
     replicated_bytes: int = 0
     replication_errors: int = 0
     truncations: int = 0
+    truncations_refused: int = 0
     isr_proposals: int = 0
     isr_shrinks: int = 0
     isr_expands: int = 0

@@ -4,6 +4,10 @@ Rules: offsets and epochs are the leader's; every batch is checked (checksum, pl
 it is written (checklist row 29); a log that parted from the leader's is cut where they agree, found
 by epochs (KIP-101, KIP-279), and its producers' state is rebuilt; a log that the leader no longer
 reaches back to begins anew at the leader's start. An error pauses that one partition.
+
+A follower does not cut below its own high watermark, where records are that were confirmed, unless
+an unclean election says that they may be gone: it stops to follow that partition, and says so. A
+log that was damaged without a sign would else be copied over every good one.
 """
 
 import logging
@@ -16,7 +20,15 @@ from josefine_broker.handlers.context import Buffer, Context, HostedPartition
 from josefine_broker.records.batch import BatchHeader, iter_batches, verify
 from josefine_broker.wire.fetch import FetchPartitionResponse, FetchResponse
 
+HALT_MS = 5_000
+"""A follower that would have to cut what was confirmed asks again after this time: a leader that is
+new may not know yet how much was."""
+
 log = logging.getLogger(__name__)
+
+
+class _HaltError(Exception):
+    """The leader does not have what was confirmed; the message is a sentence for people."""
 
 
 def hear(ctx: Context, fetcher: ReplicaFetcher, number: int, response: FetchResponse) -> None:
@@ -49,7 +61,7 @@ def _follow(
     moved, size = False, 0
     try:
         if answer.error_code == ErrorCode.offset_out_of_range and answer.log_start_offset >= 0:
-            _restart(ctx, tp, hosted, answer.log_start_offset)
+            _restart(ctx, tp, hosted, answer.log_start_offset, answer.high_watermark)
             moved = True
         elif answer.error_code:
             _complain(ctx, tp, ErrorCode(answer.error_code).name)
@@ -66,6 +78,11 @@ def _follow(
         _complain(ctx, tp, str(error))
         fetcher.fail(copy.key, now_ms)
         return
+    except _HaltError as error:
+        _halt(ctx, tp, hosted, str(error))
+        fetcher.pause(copy.key, now_ms + HALT_MS)
+        return
+    hosted.halt = ""
     woken = partition.follow_high_watermark(answer.high_watermark, its_log.log_end_offset)
     if moved:
         end, start = its_log.log_end_offset, its_log.log_start_offset
@@ -132,6 +149,7 @@ def _truncate(
     partition, its_log = hosted.partition, hosted.log
     our_epoch, our_end = partition.epochs.end_of(epoch, its_log.log_end_offset)
     target = end_offset if our_epoch < 0 else min(end_offset, our_end)
+    _check_cut(ctx, hosted, target)
     ctx.counters.truncations += 1
     event = {"partition": str(tp), "from": its_log.log_end_offset, "to": target}
     if target < partition.high_watermark:
@@ -143,8 +161,35 @@ def _truncate(
     _after_cut(ctx, tp, hosted)
 
 
-def _restart(ctx: Context, tp: TopicPartition, hosted: HostedPartition, offset: int) -> None:
-    """The leader has nothing that continues our log: begin anew where its log begins."""
+def _check_cut(ctx: Context, hosted: HostedPartition, end_offset: int) -> None:
+    """Raises _HaltError. Below that level nobody knows which elections were unclean."""
+    partition = hosted.partition
+    if partition.may_be_cut_to(end_offset) or not ctx.image.keeps_doubts:
+        return
+    raise _HaltError(
+        f"broker {partition.leader}, which leads in epoch {partition.leader_epoch}, has this log "
+        f"up to offset {end_offset}, while records up to {partition.high_watermark} were "
+        "confirmed, and no unclean election took them: its log is damaged, or the one here"
+    )
+
+
+def _halt(ctx: Context, tp: TopicPartition, hosted: HostedPartition, reason: str) -> None:
+    if not hosted.halt:
+        ctx.counters.truncations_refused += 1
+        log.error("does not follow", extra={"partition": str(tp), "reason": reason})
+    hosted.halt = reason
+
+
+def _restart(
+    ctx: Context,
+    tp: TopicPartition,
+    hosted: HostedPartition,
+    offset: int,
+    leaders_high_watermark: int,
+) -> None:
+    """The leader has nothing that continues our log: begin anew where its log begins. What it
+    deleted is no loss, nor what it has."""
+    _check_cut(ctx, hosted, max(offset, leaders_high_watermark))
     event = {"partition": str(tp), "from": hosted.log.log_end_offset, "to": offset}
     log.warning("out of the leader's range: begins anew", extra=event)
     hosted.log.restart_at(offset)

@@ -50,11 +50,14 @@ def take_role(
         if partition.is_leader:
             ctx.counters.isr_shrinks += not set(partition.isr) <= set(entry.isr)
             ctx.counters.isr_expands += not set(entry.isr) <= set(partition.isr)
+        hosted.halt = ""
         is_new = partition.lead(entry, log.log_end_offset, ctx.clock.monotonic_ms())
         if is_new:
             ctx.logs.store_epochs(tp)
         return is_new
     is_new = partition.follow(entry, log.log_end_offset)
+    if is_new:
+        hosted.halt = ""
     if entry.leader == NO_LEADER:
         ctx.fetchers.forget(key)
     elif is_new:

@@ -317,3 +317,11 @@ def test_claims_of_other_topics_are_passed_over() -> None:
     registered = after(image, replace(register(COMPLETE), logs=claims))
 
     assert registered.topics["orders"] is image.topics["orders"]
+
+
+def test_a_leader_that_came_in_doubt_leads_no_more() -> None:
+    entry = doubted(partition((1, 2)), (1, SHORTENED))
+
+    settled = settle(entry, brokers(1, 2), ElectionRules())
+
+    assert (settled.leader, settled.isr) == (2, (2,))

@@ -162,3 +162,19 @@ def test_what_is_worse_wins() -> None:
     assert COMPLETE.or_worse(SHORTENED) is SHORTENED
     assert MISSING.or_worse(SHORTENED) is MISSING
     assert [each for each in Completeness if each.may_lead] == [COMPLETE, Completeness.UNSYNCED]
+
+
+def test_leader_epochs_that_fall_are_no_log_of_ours() -> None:
+    """Outside every checksum: a flip is noticed where the next batch is of an older epoch."""
+    files = MemoryFiles()
+    log = open_log(files)
+    append(log, [b"a"], leader_epoch=1)
+    start = log.size_bytes
+    append(log, [b"b"], leader_epoch=1)
+    append(log, [b"c"], leader_epoch=1)
+    files.names[log_file()].data[start + 15] = 7
+
+    again = open_log(files)
+
+    assert [value for _, value in read_all(again)] == [b"a", b"b"]
+    assert again.recovery_report.completeness is SHORTENED

@@ -2,9 +2,16 @@
 
 from uuid import UUID
 
+import pytest
+
+from josefine_broker.core.leader_epochs import LeaderEpochs
+from josefine_broker.hosting import Hosting, _recovered_epochs
 from josefine_broker.shell.high_watermarks import FILE, HighWatermarks
+from josefine_broker.shell.log_manager import LogManager
 from tests.simulation.memory_files import MemoryFiles
 from tests.unit.handlers.replicas import Replicas
+from tests.unit.handlers.world import ManualClock
+from tests.unit.log.support import append, open_log
 
 KEY = (UUID(int=1), 3)
 
@@ -88,3 +95,37 @@ def test_epochs_that_could_not_be_stored_are_found_in_the_batches() -> None:
     cluster.run()
 
     assert cluster.hosted(2).partition.epochs.starts == starts
+
+
+def test_start_that_waits_does_not_forget_what_was_stored() -> None:
+    """It may wait for a majority for hours: until then the stored ones are all that is known."""
+    files = MemoryFiles()
+    job = HighWatermarks(files).due({KEY: 17})
+    assert job is not None
+    job()
+    hosting = Hosting(LogManager(files), ManualClock())
+
+    hosting.checkpoint_high_watermarks()
+
+    assert HighWatermarks(files).get(*KEY) == 17
+    hosting.remove_strays(())
+    assert list(HighWatermarks(files)) == []
+
+
+@pytest.mark.parametrize(
+    ("stored", "seen", "starts"),
+    [
+        ([(5, 0)], [(4, 6)], ((5, 0),)),
+        ([], [(3, 0), (2, 4), (6, 8)], ((3, 0), (6, 8))),
+        ([(1, 0), (4, 7)], [(3, 5), (5, 8)], ((1, 0), (3, 5), (5, 8))),
+    ],
+)
+def test_recovered_epochs_only_grow(
+    stored: list[tuple[int, int]], seen: list[tuple[int, int]], starts: tuple[tuple[int, int], ...]
+) -> None:
+    """Whatever checkpoint and batches say: the batches that were read are the truth."""
+    log = open_log(MemoryFiles())
+    append(log, [b"v"] * 10)
+    log.state.store_leader_epochs(LeaderEpochs(stored).to_bytes(10))
+
+    assert _recovered_epochs(log, seen).starts == starts
