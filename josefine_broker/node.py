@@ -64,6 +64,7 @@ from josefine_broker.shell.log_manager import LogManager
 from josefine_broker.shell.metrics import Metrics
 from josefine_broker.shell.replicator import Replicator
 from josefine_broker.shell.server import Bound, Server, bind
+from josefine_broker.shell.telling import tell_meanwhile
 from josefine_broker.shell.ticker import Duty, Ticker
 from josefine_broker.shell.worker import Worker
 from josefine_broker.storage_watch import FailedLogs, look_at_storage
@@ -131,7 +132,12 @@ class Node:
         await self._start_admin(ctx, manager, membership, server, admin_bound)
         register = registration(self.config, bound, socket.gethostname(), _url(admin_bound))
         # Not on the loop that has to answer the other brokers: after a crash this reads the data.
-        claims = await asyncio.to_thread(hosting.prepare, to_be_hosted(ctx))
+        wanted = list(to_be_hosted(ctx))
+        claims = await tell_meanwhile(
+            asyncio.to_thread(hosting.prepare, wanted),
+            say,
+            lambda: f"recovering logs: {hosting.prepared} of {len(wanted)} partitions read",
+        )
         _say_doubts(ctx, claims, say)
         register = replace(
             register,
