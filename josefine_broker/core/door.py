@@ -47,7 +47,7 @@ LISTENS: dict[Speech, frozenset[Standing]] = {
 }
 """Whom a broker listens to: a literal table, and what is not in it is not said by peers."""
 
-STRANGER_FRAME_BYTES_MAX = 64 * 1024
+STRANGER_FRAME_BYTES_MAX = 256 * 1024
 """What a stranger may ask fits many times over: the registration of a broker."""
 VOUCHED_MAX = 1_000
 """Brokers that greetings named; a cluster of more does not exist."""
