@@ -253,6 +253,15 @@ class Membership:
         except TimeoutError:
             log.warning("stops before everything was handed over")
 
+    def give_way(self) -> None:
+        """Periodic: whose disk is full lets another lead Raft, if one is live. Sooner or later a
+        write of its own would find no room, and everybody's changes would wait for it."""
+        ctx = self._ctx
+        if ctx.disk_full and self.raft_host.status().role is Role.LEADER:
+            others = set(ctx.image.live_brokers()) - {ctx.broker_id}
+            if others:
+                self.quorum.hand_over(others)
+
     async def stop(self) -> None:
         """Stop Raft and close every connection."""
         self._stopped = True

@@ -74,7 +74,7 @@ log = logging.getLogger(__name__)
 FLUSH_CHECK_MS = 100
 STORAGE_CHECK_MS = 200
 """A fast disk fills the reserve in about this time."""
-RETRY_UNOPENED_MS = 1_000
+RETRY_UNOPENED_MS = GIVE_WAY_CHECK_MS = 1_000
 IDLE_CHECKS_PER_TIMEOUT = 8
 HIGH_WATERMARK_CHECK_MS = 5_000
 CLOSE_THREADS = 8
@@ -313,11 +313,16 @@ class Node:
             Duty("retention", self.config.log.retention_check_interval_ms, hosting.apply_retention),
             Duty("high watermarks", HIGH_WATERMARK_CHECK_MS, hosting.checkpoint_high_watermarks),
             Duty("storage", STORAGE_CHECK_MS, lambda: look_at_storage(ctx, broker, failed)),
+            Duty("raft leadership", GIVE_WAY_CHECK_MS, self._give_way),
             Duty("unopened", RETRY_UNOPENED_MS, lambda: retry_unopened(ctx)),
             Duty("in-sync replicas", isr_check_ms(ctx), lambda: isr_steps(ctx)),
             Duty("producers", PRODUCER_EXPIRY_CHECK_MS, hosting.expire_producers),
             Duty("idle connections", idle_ms, self._close_idle),
         )
+
+    def _give_way(self) -> None:
+        if self._membership is not None:
+            self._membership.give_way()
 
     def _close_idle(self) -> None:
         if self._server is not None:

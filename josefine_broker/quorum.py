@@ -36,7 +36,10 @@ class Quorum:
         self._clock = clock
 
     def propose(self, payload: bytes, deadline_ms: int) -> object:
-        """`handlers.context.RaftPort`. A leader that fails meanwhile costs time, not the change."""
+        """`handlers.context.RaftPort`. A leader that fails meanwhile costs time, not the change;
+        nor does one whose disk is full: it sends whoever asks to the others."""
+        if self._host.lacks_room:
+            raise KafkaError(ErrorCode.not_controller, self._host.lacks_room)
         try:
             token = self._host.propose(payload, deadline_ms)
         except Refused as error:

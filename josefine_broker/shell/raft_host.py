@@ -402,6 +402,8 @@ class RaftHost:
                 self.lacks_room = ""
                 lack.end(self._clock.monotonic_ms(), "room for metadata again")
                 return True
+            if self._on_progress is not None:
+                self._on_progress()  # others elect a leader meanwhile, and clients must hear of it
             if self._must_end():
                 return False
             await asyncio.sleep(ROOM_CHECK_MS / 1000)

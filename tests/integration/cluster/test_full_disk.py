@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,19 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(mounted)], check=True, timeout=30)
 
 
+def fill_to_the_last_byte(path: Path) -> Path:
+    """Not even the reserve is left."""
+    with path.open("wb", buffering=0) as file, suppress(OSError):
+        while file.write(bytes(4_096)):
+            pass
+    return path
+
+
+def checks(cluster: Cluster, broker_id: int) -> dict[str, dict[str, str]]:
+    checks: dict[str, dict[str, str]] = json.loads(cluster.broker(broker_id).get("/health")[1])
+    return checks["checks"]  # type: ignore[return-value]
+
+
 def test_broker_with_a_full_disk_hands_over_and_comes_back(
     tmp_path: Path, small_disk: Path
 ) -> None:
@@ -55,6 +69,18 @@ def test_broker_with_a_full_disk_hands_over_and_comes_back(
             assert (status, "bytes free" in body) == (503, True)
             assert "comes back when this is over" in json.loads(body)["checks"]["cluster"]["detail"]
 
+            # What it leads in the metadata goes too: there, its next write may find no room.
+            wait_until(lambda: cluster.controller() != 1, 60, "another controller")
+            full = fill_to_the_last_byte(small_disk / "rest")
+            with BlockingClient(cluster.broker(2).bootstrap) as client:
+                for n in range(20):  # what is left of a page takes some blocks
+                    name = f"made-meanwhile-{n}"
+                    client.create_topics([NewTopic(name, partitions=9, replication_factor=2)])
+            lacks = lambda: "no room" in checks(cluster, 1)["metadata"]["detail"]  # noqa: E731
+            wait_until(lacks, 60, "a broker without room for metadata")
+            assert cluster.broker(1).alive
+
+            full.unlink()
             filler.unlink()
             wait_until(lambda: 1 in cluster.partition("load", 0)["isr"], 60, "broker 1 in the ISR")
             cluster.wait_settled()

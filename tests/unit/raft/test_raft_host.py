@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.quorum import Quorum
 from josefine_broker.shell.raft_host import ProposalToken, RaftHost, RaftTimings, Result
 from raft import (
     Batch,
@@ -177,6 +179,9 @@ def test_a_full_disk_holds_the_host_up_and_ends_nothing(tmp_path: Path) -> None:
         proposal = propose(host, b"a", timeout_ms=60_000)
         await until_it_lacks_room(host)
         assert not proposal.done()
+        with pytest.raises(KafkaError, match="No space left") as caught:
+            Quorum(host, CLOCK).propose(b"b", CLOCK.monotonic_ms() + 10_000)
+        assert caught.value.code is ErrorCode.not_controller, "others take changes"
 
         disk.is_full = False
 
