@@ -123,15 +123,15 @@ MUTANTS = [
     Mutant(
         breaks="a leader comes from the ISR",
         function=elections.settle,
-        old="first(entry.replicas, brokers.live.intersection(isr))",
-        new="first(entry.replicas, brokers.live)",
+        old="brokers.live & trusted.intersection(isr)",
+        new="brokers.live",
         faults=STOPS,
     ),
     Mutant(
         breaks="who may have lost records leaves the ISR before an election",
-        function=elections._Members.__init__,
-        old="frozenset(complete) - brokers.unclean or frozenset(complete)",
-        new="frozenset(complete)",
+        function=elections.trusted,
+        old="if not entry.doubts:",
+        new="if True:",
         faults=OUTAGES,
         seed=38,
     ),
@@ -198,7 +198,7 @@ MUTANTS = [
     Mutant(
         breaks="a registration ends the leaderships of the process before",
         function=apply._register,
-        old="return _end_leaderships(image, broker_id)",
+        old="return _end_leaderships(image, broker_id, claims or LogClaims())",
         new="return image",
         faults=STOPS,
     ),
@@ -236,8 +236,8 @@ MUTANTS = [
     Mutant(
         breaks="flush.messages syncs before an append counts",
         function=PartitionLog.append,
-        old="flush.unflushed_messages >= flush_messages",
-        new="False",
+        old="is_synced = sync.is_due_with(config, header.record_count)",
+        new="is_synced = False",
         faults=ALL_POWER,
     ),
     Mutant(

@@ -36,6 +36,10 @@ NEW_SINCE = {
     "change_hasty": 0.0,
 }
 
+REGRESSIONS_SINCE = (910005, 910007, 910016)
+"""With all faults: a birth that locked its node out; two leaders' snapshots put together; two
+changes of members in flight (a mutant: the library never did)."""
+
 HAPPENS_MIN = 30
 """How often each fault must have hit in all these lives together."""
 
@@ -80,6 +84,11 @@ def test_small_clusters_keep_the_rules_too(nodes: int) -> None:
 @pytest.mark.parametrize(("seed", "nodes"), REGRESSIONS)
 def test_what_was_found_once_stays_mended(seed: int, nodes: int) -> None:
     simulate(seed, nodes, without=NEW_SINCE)
+
+
+@pytest.mark.parametrize("seed", REGRESSIONS_SINCE)
+def test_what_was_found_since_stays_mended(seed: int) -> None:
+    simulate(seed)
 
 
 def test_a_seed_replays_event_for_event() -> None:
