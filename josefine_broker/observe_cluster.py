@@ -95,6 +95,7 @@ def _raft(ctx: Context, membership: Membership) -> dict[str, Any]:
     return {
         "role": status.role.name.lower(),
         "term": status.term,
+        "format": status.format,
         "leader": -1 if status.leader is None else status.leader,
         "commit": status.commit.height,
         "applied": status.applied.height,

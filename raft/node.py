@@ -60,6 +60,7 @@ class Node:
             cluster_id=core.cluster_id,
             role=core.role,
             term=core.term,
+            format=core.format,
             leader=core.leader,
             head=core.chain.head,
             commit=core.chain.commit,

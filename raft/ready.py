@@ -48,6 +48,8 @@ class Status:
     """Empty until the block that names the cluster is committed."""
     role: Role
     term: Term
+    format: int
+    """Of the messages that it sends."""
     leader: NodeId | None
     head: BlockId
     commit: BlockId

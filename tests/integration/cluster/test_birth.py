@@ -19,6 +19,7 @@ from raft import (
     Term,
 )
 from raft.block import make_block
+from raft.config import FORMAT_MAX
 from raft.members import encode_members
 from tests.support.cluster import Cluster
 
@@ -59,6 +60,7 @@ def test_first_leader_that_died_with_its_birth_block_comes_back_to_the_others(
         cluster.wait_serving(1)
 
         views = cluster.wait_settled()
+        assert {view["raft"]["format"] for view in views} == {FORMAT_MAX}, "as the level allows"
         (cluster_id,) = {view["cluster_id"] for view in views}
         identity = json.loads((Path(cluster.broker(1).data_dir) / "broker.json").read_text())
         assert identity["cluster_id"] == cluster_id != "never-to-be-born"
