@@ -184,7 +184,8 @@ class Joining:
         loop = asyncio.get_running_loop()
         trouble = Lasting(log, "not joined yet")
         while self._is_wanted():
-            addresses = dict.fromkeys((*self._seeds, *book.newest().values()))
+            others = (each for id_, each in book.newest().items() if id_ != self._broker_id)
+            addresses = dict.fromkeys((*self._seeds, *others))
             try:
                 await self._ask_around(tuple(addresses))
             except RefusedError as error:

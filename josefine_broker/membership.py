@@ -385,12 +385,17 @@ class Membership:
     # -- what the transport asks and tells
 
     def _admit(self, peer: Hello) -> str | None:
-        return self.peers.why_not(
+        status = self.raft_host.status()
+        reason = self.peers.why_not(
             peer,
             elsewhere=self.transport.address_of(peer.node_id),
-            voters=self.raft_host.status().members.voters,
+            voters=status.members.voters,
             missing=self._missing_voters(peer.node_id),
         )
+        holds_nothing = not peer.cluster_id and peer.node_id in status.members.learners
+        if reason is None and holds_nothing and status.role is Role.LEADER:
+            self.raft_host.forget_progress(peer.node_id)  # it lost what it had, perhaps
+        return reason
 
     def _missing_voters(self, lost: int) -> list[int]:
         """Without a controller: the other voters that are not there."""

@@ -111,6 +111,27 @@ def test_observer_that_lost_its_data_begins_anew(tmp_path: Path) -> None:
         assert [each["id"] for each in views[0]["raft"]["observers"]] == [2]
 
 
+def test_former_voter_that_loses_its_data_again_begins_anew_by_itself(tmp_path: Path) -> None:
+    """Its file still names it among `raft.voters`, so it asks nobody to be let in."""
+    with Cluster(tmp_path, raft__voters_max=2) as cluster:
+        cluster.wait_settled()
+        cluster.kill(3)
+        wait_until(lambda: _is_fenced(cluster, 3), 60, "the loss of broker 3")
+        with BlockingClient(cluster.broker(1).bootstrap) as client:
+            client.remove_voter(3)
+        for _ in range(2):
+            shutil.rmtree(cluster.broker(3).data_dir)
+            cluster.restart(3)
+            views = cluster.wait_settled()
+            assert [each["id"] for each in views[0]["raft"]["observers"]] == [3]
+            cluster.kill(3)
+
+
+def _is_fenced(cluster: Cluster, broker_id: int) -> bool:
+    brokers = cluster.view(1).get("brokers", ())
+    return any(each["id"] == broker_id and each["fenced"] for each in brokers)
+
+
 def test_broker_of_another_cluster_is_refused_and_both_sides_say_why(tmp_path: Path) -> None:
     with Cluster(tmp_path / "theirs", 1) as theirs:
         stranger = theirs.join(2)
