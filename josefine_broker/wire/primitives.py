@@ -29,6 +29,10 @@ INT64 = Struct(">q")
 MALFORMED = (struct.error, IndexError, UnicodeDecodeError)
 """What running off the end of a buffer, or a string that is not UTF-8, raises in a reader."""
 
+STRING_BYTES_MAX = 2**15 - 1
+"""In either form, as Kafka reads them: what comes as a compact string must fit where lengths have
+two bytes, an older client's answer or a record of the offsets topic."""
+
 UUID_CACHE_MAX = 4096
 """Topic ids kept decoded: parsing one costs a microsecond, and a consumer repeats them."""
 
@@ -121,6 +125,8 @@ def read_nullable_compact_string(buf: Buffer, pos: int) -> tuple[str | None, int
     pos += 1
     if size >= 0x80:
         size, pos = read_varint(buf, pos - 1)
+        if size > STRING_BYTES_MAX + 1:
+            raise CorruptData(f"string of {size - 1} bytes, {STRING_BYTES_MAX} at most")
     if size == 0:
         return None, pos
     end = pos + size - 1

@@ -59,6 +59,21 @@ def test_a_string_or_id_that_is_not_there_is_corrupt_data(read: p.Reader, raw: b
         read(raw, 0)
 
 
+def test_a_string_is_no_longer_than_kafkas_are_in_either_form() -> None:
+    """What int16 lengths bound by themselves: a group id of 33,000 bytes has no place in the
+    offsets topic."""
+    longest = "x" * 32_767
+    for text, is_read in ((longest, True), (longest + "x", False)):
+        out = bytearray()
+        p.write_compact_string(out, text)
+        if is_read:
+            assert p.read_compact_string(out, 0) == (text, len(out))
+            continue
+        for read in (p.read_compact_string, p.read_nullable_compact_string):
+            with pytest.raises(CorruptData, match="32768 bytes"):
+                read(out, 0)
+
+
 @given(int_of(64), st.text(max_size=300))
 def test_ints_and_strings_come_back(number: int, text: str) -> None:
     out = bytearray()
