@@ -9,6 +9,7 @@ import pytest
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.core.changes import (
+    AllocateProducerIds,
     AlterIsr,
     AlterTopicConfig,
     BrokerState,
@@ -371,3 +372,22 @@ def test_another_in_sync_minimum_empties_the_elr() -> None:
     assert [e.elr for e in kept.topics["orders"].partitions] == [(2,), (2,)]
     partitions = emptied.topics["orders"].partitions
     assert [(e.isr, e.elr) for e in partitions] == [((1,), ()), ((2,), ())]
+
+
+def test_topic_under_the_id_of_another_is_refused() -> None:
+    """Whoever asks by id would be answered of either."""
+    image = image_of([partition((1,))])
+    namesake = CreateTopic(name="another", topic_id=TOPIC_ID, replicas=((1,),))
+
+    assert refused(image, namesake) is ErrorCode.topic_already_exists
+
+
+@pytest.mark.parametrize("first_id", [4_000, 6_000])
+def test_producer_ids_are_given_out_in_one_row(first_id: int) -> None:
+    """An id below the next one had an owner; one above it would leave a hole for a second one."""
+    image = replace(image_of(), next_producer_id=5_000)
+    change = AllocateProducerIds(broker_id=1, first_id=first_id, count=1_000)
+
+    assert refused(image, change) is ErrorCode.coordinator_load_in_progress
+    fits = replace(change, first_id=5_000)
+    assert after(image, fits).next_producer_id == 6_000

@@ -320,3 +320,29 @@ def test_steady_topics_are_not_looked_at_again() -> None:
     host.decide()
 
     assert looked == [TOPIC]
+
+
+def test_broker_whose_process_is_gone_is_fenced_before_its_session_is_over() -> None:
+    host = Host(image_of([partition((2, 1))]))
+    host.settle()
+
+    host.controller.lost(2, host.now_ms)
+
+    assert host.controller.wake_at_ms() == host.now_ms, "its silence counts no more"
+    host.settle()
+    assert host.image.brokers[2].fenced
+    assert only(host.image).leader == 1
+    host.beat(2)
+    host.settle()
+    assert not host.image.brokers[2].fenced
+
+
+def test_word_that_an_unheard_broker_is_gone_is_no_news() -> None:
+    host = Host(image_of([partition((1,))], brokers=(1, broker(2, fenced=True))))
+    host.settle()
+    due_ms = host.controller.wake_at_ms()
+
+    host.controller.lost(2, host.now_ms)
+
+    assert host.controller.wake_at_ms() == due_ms
+    assert host.decide() is None
