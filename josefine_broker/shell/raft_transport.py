@@ -38,8 +38,9 @@ log = logging.getLogger(__name__)
 
 INBOUND_MAX = 256
 """Connections that others dialed: some per broker of a large cluster; past that they are closed."""
-STRANGERS_MAX = 32
-"""Of these, from whom this broker does not know, or not yet; then the oldest is closed."""
+STRANGERS_MAX = 64
+"""Of these, from whom this broker does not know, or not yet; then the oldest is closed. As many as
+are accepted in one turn of the loop, so that brokers that all come at once are heard."""
 GREETING_SECONDS = 5.0
 """Whoever dials and does not introduce itself is closed."""
 STRANGER_SECONDS = 30.0

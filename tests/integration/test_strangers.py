@@ -147,7 +147,7 @@ def test_silent_strangers_cost_little_and_keep_nobody_out(broker: Known) -> None
         before_kb = broker.resident_kb()
     head = struct.pack(">IHB", 12_000_000, 1, Kind.HELLO)
     with ExitStack() as open_ones:
-        for number in range(4 * STRANGERS_MAX):
+        for number in range(2 * STRANGERS_MAX):
             connection = open_ones.enter_context(broker.greet() if number % 2 else broker.dial())
             connection.settimeout(0.05)
             try:
