@@ -224,7 +224,8 @@ def test_when_one_of_several_fails_the_others_go_on(
 
         assert cluster.running == [2]
     finally:
-        cluster.kill(2)
+        for id_ in cluster.running:
+            cluster.kill(id_)
 
 
 def test_without_a_cluster_status_names_the_option_for_the_address(
