@@ -149,6 +149,8 @@ def _truncate(
     partition, its_log = hosted.partition, hosted.log
     our_epoch, our_end = partition.epochs.end_of(epoch, its_log.log_end_offset)
     target = end_offset if our_epoch < 0 else min(end_offset, our_end)
+    if target < 0:
+        raise CorruptData(f"a leader whose epoch {epoch} ended at {end_offset}")
     _check_cut(ctx, hosted, target)
     ctx.counters.truncations += 1
     event = {"partition": str(tp), "from": its_log.log_end_offset, "to": target}

@@ -47,6 +47,28 @@ def test_a_batch_of_an_older_epoch_behind_a_newer_one_is_not_written(cluster: Re
     assert cluster.records(2) == cluster.records(1)
 
 
+@pytest.mark.parametrize("end_offset", [-1, -(2**63)])
+def test_a_leader_that_says_nonsense_about_its_end_is_not_followed(
+    cluster: Replicas, end_offset: int
+) -> None:
+    """An empty follower began anew at a negative offset."""
+    cluster.produce(1, b"a")
+    (waiting,) = cluster.waiting
+    response: Any = waiting.answer.response
+    topic = response.topics[0]
+    part = topic.partitions[0]._replace(records=(), diverging=(-1, end_offset))
+    topic = topic._replace(partitions=[part])
+    cluster.waiting = [waiting._replace(answer=response._replace(topics=[topic]))]
+
+    cluster.run()
+    assert cluster.log_end(2) == 0
+    assert cluster.ctx[2].counters.replication_errors == 1
+    cluster.advance(FetchLimits().backoff_ms)
+    cluster.run()
+
+    assert cluster.records(2) == cluster.records(1)
+
+
 def test_a_follower_that_is_cut_below_the_leaders_start_begins_anew_there(
     cluster: Replicas,
 ) -> None:
