@@ -96,11 +96,17 @@ ensure_jars() {
   "$PY" -c 'from josefine_spark.session import delta_conf; delta_conf({})' || die "Delta's jars could not be fetched; the lines above say why"
 }
 
+# Sessions start in half the time with it, and as they did without.
+ensure_classes() {
+  "$PY" -m josefine_spark.make_archive >/dev/null || say "no archive of Spark's classes: sessions start without it"
+}
+
 setup() {  # setup EXTRA
   ensure_python
   ensure_packages "$1"
   ensure_java
   ensure_jars
+  ensure_classes
 }
 
 setup_light() {  # no Java, no jars: lint, unit

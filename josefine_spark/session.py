@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from josefine_spark.cache import cache_dir
+from josefine_spark.class_archive import with_archive
 from josefine_spark.environment import settle_environment
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ def session(
     settings.update(conf or {})
     if not submitted:
         settings.update(delta_conf(settings))
+        settings.update(with_archive(settings))
     builder = SparkSession.builder.appName(app_name)
     for key, value in settings.items():
         builder = builder.config(key, value)

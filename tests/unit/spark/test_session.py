@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from josefine_spark import class_archive
 from josefine_spark import session as package_session
 from josefine_spark.cache import cache_dir
 from josefine_spark.session import (
@@ -183,3 +184,26 @@ def test_cache_falls_back_when_home_cannot_be_written(
 
 def test_the_package_offers_the_session() -> None:
     assert callable(package_session)
+
+
+def test_a_session_uses_the_archive_of_this_java_and_leaves_a_callers_own_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(tmp_path / "jdk" / "bin" / "java", "")
+    (tmp_path / "jdk" / "release").write_text('JAVA_VERSION="17.0.1"')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    path = class_archive.archive()
+    assert path is not None
+    assert class_archive.with_archive({}) == {}
+    path.touch()
+
+    found = class_archive.with_archive({class_archive.OPTIONS: "-Xss1m"})
+    own = class_archive.with_archive({class_archive.OPTIONS: "-Xshare:off"})
+    (tmp_path / "jdk" / "release").write_text('JAVA_VERSION="21.0.1"')
+
+    (options,) = found.values()
+    assert options.startswith("-Xss1m ")
+    assert options.endswith(f" -XX:SharedArchiveFile={path}")
+    assert "stdout" not in options
+    assert own == {}
+    assert class_archive.with_archive({}) == {}
