@@ -93,8 +93,8 @@ def check_metadata(directory: Path, identity: Identity) -> None:
     if identity.cluster_id and not any(metadata.glob("*.seg")):
         raise DataDirError(
             f"data directory {directory} belongs to cluster {identity.cluster_id}, but its metadata"
-            f" in {metadata} is missing: restore it, or remove the whole data directory and let the"
-            " broker join anew"
+            f" in {metadata} is missing: restore it, or remove the whole data directory and follow"
+            " 'Lose a data directory' in docs/cluster.md"
         )
 
 

@@ -133,7 +133,7 @@ MUTANTS = [
         old="if not entry.doubts:",
         new="if True:",
         faults=OUTAGES,
-        seed=38,
+        seed=104,
     ),
     Mutant(
         breaks="an ISR change holds for the partition epoch it was made for",
