@@ -164,3 +164,19 @@ def test_correlation_ids_wrap_to_zero() -> None:
     ids = [header_of(connection.send(apis.METADATA, request)).correlation_id for _ in range(2)]
 
     assert ids == [CORRELATION_ID_MAX, 0]
+
+
+def test_a_broker_that_refuses_even_the_oldest_hello_ends_the_conversation() -> None:
+    connection = Connection("test")
+    refused = e.api_versions.ApiVersionsResponse(
+        error_code=ErrorCode.unsupported_version, api_keys=()
+    )
+
+    def hello() -> bool:
+        header = header_of(connection.hello())
+        buffers = codec.encode_response(apis.API_VERSIONS, 0, header.correlation_id, refused)
+        return connection.hear_hello(frame(buffers))
+
+    assert not hello(), "asked once more, in version 0"
+    with pytest.raises(KafkaError, match="refused to tell"):
+        hello()

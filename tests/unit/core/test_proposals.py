@@ -25,7 +25,13 @@ from josefine_broker.core.features import SUPPORTED
 from josefine_broker.core.image import FeatureRange, MetadataImage
 from josefine_broker.core.parked import ParkedRequests
 from josefine_broker.core.producer_ids import ProducerIds
-from josefine_broker.core.proposals import AwaitProposals, Proposal, Proposals, is_in_effect
+from josefine_broker.core.proposals import (
+    AwaitProposals,
+    Proposal,
+    Proposals,
+    is_in_effect,
+    may_propose_again,
+)
 
 CHANGE = DeleteTopic(topic_id=UUID(int=1))
 REFUSED = KafkaError(ErrorCode.unknown_topic_or_partition)
@@ -156,3 +162,29 @@ def test_snapshot_settles_what_it_shows_and_leaves_the_rest_open() -> None:
     assert (shown.settled, shown.error, hidden.settled) == (True, None, False)
     assert table.settle(shown.origin, REFUSED) is None
     assert table.settle(hidden.origin, None) is hidden
+
+
+def test_only_what_takes_effect_once_is_proposed_again_while_it_is_in_doubt() -> None:
+    """Else a block of ours that did commit would be undone or done twice by the second one."""
+    config = AlterTopicConfig(topic_id=UUID(int=1), assign=(("retention.ms", "5"),), remove=())
+    payloads = [Proposals(1, 500).open(each)[1] for each in (CHANGE, config)]
+
+    assert [may_propose_again(each, is_dead=False) for each in payloads] == [True, False]
+    assert [may_propose_again(each, is_dead=True) for each in payloads] == [True, True]
+
+
+def test_image_shows_no_change_of_which_it_has_another_ones_effect() -> None:
+    """Somebody else's topic of that size, process of that broker, or value left in place."""
+    image = image_after(
+        CREATE, AlterTopicConfig(topic_id=CREATE.topic_id, assign=(("segment.ms", "9"),), remove=())
+    )
+    width = len(CREATE.replicas)
+    grown = CreatePartitions(topic_id=CREATE.topic_id, first_partition=width - 1, replicas=((1,),))
+    less = CreatePartitions(topic_id=CREATE.topic_id, first_partition=0, replicas=())
+    removal = AlterTopicConfig(topic_id=CREATE.topic_id, assign=(), remove=("segment.ms",))
+    other = RegisterBroker(broker_id=1, incarnation="nobody's", endpoints=(), features=SUPPORTED)
+
+    assert is_in_effect(grown, image)
+    assert not is_in_effect(less, image)
+    assert not is_in_effect(removal, image)
+    assert not is_in_effect(other, image)

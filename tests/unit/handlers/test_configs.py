@@ -164,6 +164,9 @@ def test_list_is_appended_to_and_subtracted_from(world: World) -> None:
 
     alter(world, ("cleanup.policy", SUBTRACT, "delete"))
     assert value_of(world, "cleanup.policy")[0] == "compact"
+    topic = world.ctx.image.topics["orders"]
+    alter(world, ("cleanup.policy", APPEND, "compact"))
+    assert dict(world.ctx.image.topics["orders"].config) == dict(topic.config), "it is there"
 
 
 @pytest.mark.parametrize(

@@ -254,3 +254,14 @@ def test_clients_may_not_produce_to_the_offsets_topic(world: World) -> None:
     answer = world.produce(topic=OFFSETS_TOPIC)
 
     assert answer.error_code == ErrorCode.invalid_topic_exception
+
+
+def test_all_that_a_group_committed_is_told_by_topic_each_with_its_own(world: World) -> None:
+    world.create("payments", partitions=2)
+    commit(world, {("orders", 0): 5, ("orders", 2): 7})
+    commit(world, {("payments", 1): 9})
+
+    group = committed(world, None)
+
+    told = {topic.name: [p.partition_index for p in topic.partitions] for topic in group.topics}
+    assert told == {"orders": [0, 2], "payments": [1]}
