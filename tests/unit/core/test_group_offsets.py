@@ -81,6 +81,15 @@ def test_later_record_wins() -> None:
     assert groups.committed("g")[TP].offset == 3
 
 
+def test_key_of_version_0_is_one_of_version_1() -> None:
+    """Their fields are the same; Kafka's oldest brokers wrote it."""
+    groups = GroupOffsets()
+
+    groups.replay(b"\0\0" + encode_key("g", TP)[2:], encode_value(CommittedOffset(5, -1, "", 0)))
+
+    assert groups.committed("g")[TP].offset == 5
+
+
 @pytest.mark.parametrize("key", [None, b"", b"\x00\x02\x00\x01g"])
 def test_records_of_other_kinds_are_passed_over(key: bytes | None) -> None:
     groups = GroupOffsets()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.core.change_codec import decode_change
 from josefine_broker.core.changes import Decision
 from josefine_broker.core.controller import ControllerConfig, Heartbeat
@@ -149,3 +152,37 @@ def test_members_are_changed_as_the_image_has_it() -> None:
     at.step()
 
     assert asked == [MemberChange(step=MemberStep.ADD_LEARNER, broker_id=2)]
+
+
+def test_controller_that_leads_again_in_a_later_term_decides_in_that_one() -> None:
+    """It may not have seen that it was deposed; a decision of the old term would be refused."""
+    world = World(brokers=2)
+    at, _ = controlling(world)
+    at.raft_moved(LEADS)
+    world.raft.at_once = False
+
+    at.raft_moved(LEADS._replace(term=TERM + 1))
+    world.advance(SESSION_MS)
+    at.step()
+
+    assert [each.controller_term for each in decisions(world)] == [TERM + 1]
+
+
+def test_decision_that_could_not_be_proposed_is_made_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(brokers=2)
+    at, _ = controlling(world)
+    at.raft_moved(LEADS)
+    world.advance(SESSION_MS)
+
+    def refuse(payload: bytes, deadline_ms: int) -> None:
+        raise KafkaError(ErrorCode.not_controller, "no room")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.raft, "propose", refuse)
+        at.step()
+    world.raft.at_once = False
+    at.step()
+
+    assert len(decisions(world)) == 1

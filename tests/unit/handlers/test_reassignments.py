@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from josefine_broker.base.errors import ErrorCode
-from josefine_broker.core.changes import CreateTopic
+from josefine_broker.core.changes import CreateTopic, UnregisterBroker
 from josefine_broker.core.image import PartitionEntry
 from josefine_broker.core.parked import Parked
 from josefine_broker.wire.entities import alter_partition_reassignments as e
@@ -224,3 +224,28 @@ def test_move_that_is_not_committed_in_time_is_a_timeout() -> None:
     world.advance(100)
 
     assert codes(waiting.response) == [ErrorCode.request_timed_out]
+
+
+def test_move_that_no_longer_fitted_its_block_is_told() -> None:
+    """Its target left the cluster between the question and the block."""
+    world = cluster()
+    world.raft.at_once = False
+    waiting = move(world, (4, 1))
+    moving = world.raft.waiting.pop()
+    world.raft.at_once = True
+    world.propose(UnregisterBroker(broker_id=4))
+
+    world.raft.waiting.append(moving)
+    world.raft.deliver()
+
+    assert codes(waiting.response) == [INVALID]
+    assert entry(world).target == (1, 2)
+
+
+def test_replication_factor_of_a_moving_partition_is_that_of_its_target() -> None:
+    """KIP-860: the replicas that go are among its replicas until they are gone."""
+    world = cluster()
+    assert codes(move(world, (3, 4))) == [NONE]
+    assert len(entry(world).replicas) == 4
+
+    assert codes(move(world, (2, 3), allow_replication_factor_change=False)) == [NONE]
