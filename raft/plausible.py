@@ -4,7 +4,8 @@ Rules: asked before anything changes, so that a refused message leaves the node 
 looks. A false message that is possible (a commit that is one block too high) cannot be told here;
 one that would break an invariant can, always: behind this file an impossible state is a bug of
 ours. Terms: pre-vote lets a term rise only with a majority behind it and at most once in a quarter
-of an election timeout, so a jump is bounded by the time that a member was away.
+of an election timeout, so a jump is bounded by the time that a member was away. Who is in no
+cluster yet knows no term to jump from.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,8 +31,10 @@ from raft.messages import (
 
 __all__ = ["TERM_JUMP_MAX", "why_not"]
 
-TERM_JUMP_MAX = 1 << 24
-"""Terms that a member may have missed: at the default timeouts 24 days of nothing but elections."""
+TERM_JUMP_MAX = 1 << 40
+"""Terms that a member may have missed: more than it could in a thousand years of nothing but
+elections, so that nobody is locked out, not even behind jumps that a damaged member made; and the
+range of a term outlasts millions of such jumps."""
 NUMBER_MAX = 1 << 62
 """Heights and node ids end here; whoever says more counts nothing."""
 SNAPSHOT_BYTES_MAX = 1 << 30
@@ -42,7 +45,8 @@ def why_not(core: Core, message: Message) -> str | None:
     """What cannot be true of this message, as part of a sentence; None: nothing."""
     if message.sender == core.id:
         return f"a message of node {message.sender} to itself"
-    if message.term > core.term + TERM_JUMP_MAX:
+    jump_max = TERM_JUMP_MAX if core.history.cluster_id else NUMBER_MAX
+    if message.term > core.term + jump_max:
         return f"term {message.term} is further from {core.term} than elections can lead"
     look = _LOOKS.get(type(message))
     return None if look is None else look(core, message)

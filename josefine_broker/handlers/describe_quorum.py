@@ -11,6 +11,8 @@ from josefine_broker.handlers.context import Context, QuorumMember, QuorumView, 
 from josefine_broker.handlers.forwarding import forward
 from josefine_broker.wire.entities import describe_quorum as e
 
+EPOCH_MAX = 2**31 - 1
+"""What Kafka's protocol carries; our term is higher only behind a member whose memory failed."""
 METADATA_TOPIC = "__cluster_metadata"
 LISTENER = "CONTROLLER"
 """What Kafka's tools call the listener of a quorum's members."""
@@ -69,12 +71,12 @@ def _partition(view: QuorumView, leads: bool, topic: str, index: int) -> e.Parti
             error_code=ErrorCode.not_leader_or_follower,
             error_message="this broker does not lead the quorum",
             leader_id=view.leader_id,
-            leader_epoch=view.term,
+            leader_epoch=min(view.term, EPOCH_MAX),
         )
     return e.PartitionData(
         partition_index=index,
         leader_id=view.leader_id,
-        leader_epoch=view.term,
+        leader_epoch=min(view.term, EPOCH_MAX),
         high_watermark=_end_of(view.commit_height),
         current_voters=tuple(map(_member, view.voters)),
         observers=tuple(map(_member, view.observers)),

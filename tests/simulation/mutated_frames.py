@@ -15,7 +15,7 @@ from raft.block import _checksum
 
 __all__ = ["damaged_bytes", "damaged_message"]
 
-NUMBERS = (0, 1, 2, 1 << 24, 1 << 31, 1 << 32, 1 << 62, (1 << 62) + 1, 1 << 63, (1 << 64) - 1)
+NUMBERS = (0, 1, 2, 1 << 24, 1 << 31, 1 << 40, 1 << 62, (1 << 62) + 1, 1 << 63, (1 << 64) - 1)
 STEPS = (-1_000, -2, -1, 1, 2, 1_000)
 NUMBER_END = 1 << 64
 

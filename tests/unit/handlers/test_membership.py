@@ -319,8 +319,11 @@ VOTERS = QuorumMember(2), QuorumMember(1, 42, 900, 950)
 class Quorum:
     """What the shell would say of its Raft."""
 
-    def __init__(self, leader_id: int = 1, voters: tuple[QuorumMember, ...] = VOTERS) -> None:
+    def __init__(
+        self, leader_id: int = 1, voters: tuple[QuorumMember, ...] = VOTERS, term: int = 5
+    ) -> None:
         self.leader_id = leader_id
+        self.term = term
         self.voters = voters
         self.removed: list[int] = []
         self.is_ready = True
@@ -328,7 +331,7 @@ class Quorum:
     def describe(self) -> QuorumView:
         return QuorumView(
             leader_id=self.leader_id,
-            term=5,
+            term=self.term,
             commit_height=41,
             voters=self.voters,
             observers=(QuorumMember(3, 7, 1, 1),),
@@ -403,6 +406,15 @@ def test_quorum_is_told_as_kafkas_metadata_partition() -> None:
         (2, [("host2", 9093)]),
         (3, []),
     ]
+
+
+def test_term_beyond_what_kafka_carries_is_told_as_the_highest_epoch() -> None:
+    world = World(brokers=3)
+    world.ctx.quorum = Quorum(term=1 << 41)
+
+    (partition,) = quorum_of(world).topics[0].partitions
+
+    assert partition.leader_epoch == 2**31 - 1
 
 
 def test_other_partitions_have_no_quorum() -> None:

@@ -40,6 +40,14 @@ def follower() -> One:
     return one
 
 
+def born() -> One:
+    """A follower that knows its cluster."""
+    one = One()
+    birth = make_block(GENESIS, Term(1), BlockKind.BIRTH, encode_members(VOTERS, "c"))
+    one.append([birth], commit=birth.id)
+    return one
+
+
 def with_a_dead_branch() -> One:
     """A block beside the committed one, dead and not collected yet."""
     one = One()
@@ -91,7 +99,7 @@ AHEAD = BlockId(Term(9), Height(9))
 CASES: dict[str, tuple[Callable[[], One], tuple[type[Message], dict[str, Any]], str]] = {
     "own name": (follower, (VoteAnswer, {"sender": ME, "pre": False, "granted": True}), "itself"),
     "term out of reach": (
-        follower,
+        born,
         (VoteAnswer, {"term": Term(TERM_JUMP_MAX + 2), "pre": False, "granted": True}),
         "further from 1 than elections can lead",
     ),
@@ -247,8 +255,18 @@ def test_a_snapshot_answer_ends_within_the_snapshot() -> None:
 
 @pytest.mark.parametrize("jump", [1, 1_000, TERM_JUMP_MAX])
 def test_a_term_that_a_member_may_have_missed_is_entered(jump: int) -> None:
-    one = follower()
+    one = born()
 
     one.hear(VoteAnswer, term=Term(1 + jump), pre=False, granted=False)
 
     assert one.term == 1 + jump
+
+
+def test_who_joins_enters_whatever_term_the_cluster_has_come_to() -> None:
+    """Also behind jumps that were made while nobody could have missed so many elections."""
+    joiner = One(initial_voters=())
+    far = 3 * TERM_JUMP_MAX
+
+    joiner.hear(Append, term=Term(far), parent=GENESIS, blocks=(), commit=GENESIS, round=0)
+
+    assert joiner.term == far
