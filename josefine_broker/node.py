@@ -191,7 +191,6 @@ class Node:
         files = RealFiles(
             self.config.broker.data_dir,
             open_max=self.descriptors.files,
-            schedule=flusher.submit,
         )
         manager = LogManager(
             files, schedule=flusher.submit, close_threads=CLOSE_THREADS, boot_id=_boot_id()

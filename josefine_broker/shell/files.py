@@ -15,7 +15,7 @@ from struct import Struct
 from josefine_broker.base.errors import CorruptData
 from josefine_broker.base.ports import Files
 from josefine_broker.records.crc import crc32c
-from josefine_broker.shell.open_files import OpenFiles, RealFile, Schedule
+from josefine_broker.shell.open_files import OpenFiles, RealFile
 
 _CHECKED_MAGIC = b"JOSEFILE"
 _CHECKED_HEAD = Struct("<8sHHII")
@@ -30,10 +30,9 @@ class RealFiles:
         root: Path,
         *,
         open_max: int | None = None,
-        schedule: Schedule = lambda job: job(),
     ) -> None:
-        """`open_max` and `schedule`: see OpenFiles."""
-        self.open_files = OpenFiles(open_max, schedule)
+        """`open_max`: see OpenFiles."""
+        self.open_files = OpenFiles(open_max)
         self._root = Path(root)
         self._root.mkdir(parents=True, exist_ok=True)
 

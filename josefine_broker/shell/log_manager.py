@@ -40,6 +40,7 @@ from josefine_broker.shell.log_state import (
     LogState,
 )
 from josefine_broker.shell.recovery import RecoveryReport
+from josefine_broker.shell.removal import DELETED_PREFIX, Removal
 from josefine_broker.shell.segment import LOG_SUFFIX, Segment, stem_of
 
 PARTITION_FILE = "partition.json"
@@ -49,7 +50,6 @@ FIRST_LOG = stem_of("", 0).lstrip("/") + LOG_SUFFIX
 """The first segment of a log of which nothing was ever removed."""
 
 CLEAN_SHUTDOWN_FILE = "clean-shutdown.marker"
-DELETED_PREFIX = "~deleted."
 
 FORMAT_VERSION = 1
 RUNNING_FILE = "running.marker"
@@ -91,7 +91,7 @@ class LogManager:
         self._flushed: dict[TopicPartition, PartitionLog] = {}
         """Those that `flush.messages` or `flush.ms` is set for."""
         self._rounds = Rounds[TopicPartition]()
-        self._deleted = 0
+        self._removal = Removal(files, schedule)
         self._made = self._made_durable = 0
         """Directories made, and how many of them the last sync of the root was for."""
         self._root = Lock()
@@ -382,17 +382,8 @@ class LogManager:
 
     def _remove(self, directory: str) -> None:
         """A power cut may bring it back: then it is of an older topic, or of none, and goes."""
-        self._deleted += 1
-        deleted = f"{DELETED_PREFIX}{self._deleted}"
-        self._files.rename(directory, deleted, durable=False)
+        self._removal.remove(directory)
         self._directories.discard(directory)
-        self._schedule(lambda: self._remove_tree(deleted))
-
-    def _remove_tree(self, deleted: str) -> None:
-        """Scheduled. The new name first: else a power cut may leave half of it under the old one,
-        which looks like damage, and the partition could not be hosted here again."""
-        self._files.sync_directory("")
-        self._files.remove_tree(deleted)
 
     def remove_strays(self, keep: Collection[TopicPartition]) -> int:
         """Remove what is on disk of partitions that this broker does not host any more; how many.

@@ -2,11 +2,12 @@
 
 Rules: of the files opened by the thread that made the set at most `open_max` have a descriptor; one
 that has none gets it back at its next use, by its path, and only if that still is the same file.
-Who goes is found by the clock algorithm: first the ones not used since the hand last passed.
-A file with writes that were never synced is not closed: Linux tells a failed write-back once, to
-the descriptors open at that time, and to later ones only while it remembers the inode. It is synced
-by `schedule` first (a quarter of the set may wait for that), or here where that falls behind; when
-it fails the file refuses further writes and syncs, as after any failed sync (fsyncgate, 2018).
+Who goes is found by the clock algorithm: one not used since the hand last passed, and of the next
+few rather one without unsynced writes. One with such writes is not synced first: thousands of logs
+written in turn would make the event loop wait for as many syncs (17 s, measured). It is opened
+again for its sync, and Linux (since 4.17) tells a failed write-back that nobody was told of to the
+next who opens the file, while it remembers the inode. After a failed sync a file refuses every
+further one, and writes once it has lost its descriptor (fsyncgate, 2018).
 
 One thread owns the set, evicts, reads and writes; so a read or write needs no lock, and costs one
 look whether there is a descriptor. Other threads may `sync`; what they open is theirs to close.
@@ -16,20 +17,19 @@ from __future__ import annotations
 
 import errno
 import os
-from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from threading import Condition, Lock, get_ident
+from collections.abc import Sequence
+from threading import Lock, get_ident
 
 from josefine_broker.records.crc import Buffer
 
 _IOV_MAX = 1024
 """Linux's UIO_MAXIOV: more buffers in one call is EINVAL."""
 
+LOOKED_AT_MAX = 32
+"""Files not used lately among which one without unsynced writes is looked for."""
+
 _NONE = -1
 """Instead of a descriptor: closed by the set, or failed."""
-
-Schedule = Callable[[Callable[[], None]], None]
 
 
 class RealFile:
@@ -51,8 +51,10 @@ class RealFile:
         self._failure: OSError | None = None
         """Of the first sync that failed."""
         self._syncs = 0
-        """Under way, on any thread; they and the descriptor are guarded by the set's lock."""
-        self._fd = fd = among.open(self, path, flags | os.O_RDWR | os.O_CLOEXEC)
+        """Under way with the descriptor, on any thread; the set's lock guards both."""
+        among.make_room()
+        self._fd = fd = os.open(path, flags | os.O_RDWR | os.O_CLOEXEC, 0o644)
+        among.enter(self)
         stat = os.fstat(fd)
         self._size, self._inode = stat.st_size, stat.st_ino
 
@@ -105,14 +107,18 @@ class RealFile:
         self._size = size
 
     def sync(self) -> None:
-        """Make every byte written so far durable; on any thread. After a failure no later one
-        succeeds."""
+        """Make every byte written so far durable; on any thread, but on one at a time. After a
+        failure no later one succeeds."""
         with self._among.lock:
             self._check_writable()
             fd = self._fd
-            if fd < 0:
-                return  # the set took it, for there was nothing to sync
-            self._syncs += 1
+            is_ours = fd < 0
+            if is_ours:
+                if not self.is_dirty:
+                    return
+                fd = self._open_same()
+            else:
+                self._syncs += 1
             self.is_dirty = False
         try:
             os.fdatasync(fd)
@@ -121,9 +127,8 @@ class RealFile:
             raise
         finally:
             with self._among.lock:
-                self._syncs -= 1
-                self._among.lock.notify_all()
-                if self._is_closed and not self._syncs:
+                self._syncs -= not is_ours
+                if is_ours or (self._is_closed and not self._syncs):
                     os.close(fd)
 
     def close(self) -> None:
@@ -137,19 +142,11 @@ class RealFile:
 
     def evict(self) -> bool:
         """For the set, which holds its lock: give the descriptor back, unless it is needed."""
-        if self._syncs or self._fd < 0 or (self.is_dirty and self._failure is None):
+        if self._syncs or self._fd < 0:
             return False
         os.close(self._fd)
         self._fd = _NONE
         return True
-
-    @property
-    def is_syncing(self) -> bool:
-        return self._syncs > 0
-
-    @property
-    def has_failed(self) -> bool:
-        return self._failure is not None
 
     def _again(self, *, for_reading: bool = False) -> int:
         """A descriptor for a file that has none. Raises OSError."""
@@ -157,13 +154,16 @@ class RealFile:
             self._check_open()
         else:
             self._check_writable()
-        fd = self._among.open(self, self._path, os.O_RDWR | os.O_CLOEXEC)
+        self._among.make_room()
+        self._fd = fd = self._open_same()
+        self._among.enter(self)
+        return fd
+
+    def _open_same(self) -> int:
+        fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         if os.fstat(fd).st_ino != self._inode:
-            with self._among.lock:
-                self._among.forget(self)
             os.close(fd)
             raise OSError(errno.ESTALE, f"{self._path} is another file than the one written")
-        self._fd = fd
         return fd
 
     def _check_writable(self) -> None:
@@ -196,94 +196,53 @@ def _write_rest(fd: int, buffers: Sequence[Buffer], skip: int, position: int) ->
 class OpenFiles:
     """The bounded set. See the module."""
 
-    def __init__(self, open_max: int | None, schedule: Schedule) -> None:
+    def __init__(self, open_max: int | None) -> None:
         """`open_max` None: no bound."""
-        self.lock = Condition(Lock())
-        """Guards which file has which descriptor; held for no slow system call, told of syncs that
-        are over."""
-        self._schedule = schedule
+        self.lock = Lock()
+        """Guards which file has which descriptor."""
+        self._open_max = open_max
         self._owner = get_ident()
-        self._cleaning_max = 0 if open_max is None else open_max // 4
-        self._ring_max = None if open_max is None else max(1, open_max - self._cleaning_max)
         self._ring: dict[RealFile, None] = {}
-        """In the order of the clock's hand."""
-        self._cleaning: dict[RealFile, None] = {}
-        self._cleaned: deque[RealFile] = deque()
-        """Those of `_cleaning` whose sync is over."""
+        """Those with a descriptor, in the order of the clock's hand."""
 
     def __len__(self) -> int:
-        return len(self._ring) + len(self._cleaning)
+        return len(self._ring)
 
-    def open(self, file: RealFile, path: str, flags: int) -> int:
-        """A descriptor, with room made for it before. Raises OSError."""
-        if get_ident() != self._owner or self._ring_max is None:
-            return os.open(path, flags, 0o644)
-        self._reap()
-        for _ in range(len(self._ring) + 1 - self._ring_max):
-            self._make_room()
-        fd = os.open(path, flags, 0o644)
-        with self.lock:
-            self._ring[file] = None
-        return fd
+    def make_room(self) -> None:
+        """For one more."""
+        if self._open_max is None or get_ident() != self._owner:
+            return
+        if len(self._ring) >= self._open_max:
+            with self.lock:
+                for _ in range(len(self._ring) + 1 - self._open_max):
+                    self._evict_one()
+
+    def enter(self, file: RealFile) -> None:
+        """It has a descriptor."""
+        if get_ident() == self._owner:
+            with self.lock:
+                self._ring[file] = None
 
     def forget(self, file: RealFile) -> None:
         """The lock is held."""
         self._ring.pop(file, None)
-        self._cleaning.pop(file, None)
 
-    def _make_room(self) -> None:
-        """One file less in the ring, or one that is to be synced first."""
-        with self.lock:
-            victim = self._next_victim()
-            if victim is None:
-                return
-            waits_for_sync = victim in self._cleaning
-        if waits_for_sync:
-            self._schedule(lambda: self._clean(victim))
-            return
-        _try_sync(victim)  # nothing but unsynced files, and the scheduler is behind
-        with self.lock:
-            self.lock.wait_for(lambda: not victim.is_syncing)
-            victim.evict()
-
-    def _next_victim(self) -> RealFile | None:
-        """The file to be synced, now or, when it is in `_cleaning`, soon; None: one was closed."""
+    def _evict_one(self) -> None:
         ring = self._ring
+        unused: list[RealFile] = []
         for _ in range(2 * len(ring)):
             file = next(iter(ring))
-            del ring[file]
             if not file.is_used:
-                if file.evict():
-                    return None
-                if file.is_dirty and len(self._cleaning) < self._cleaning_max:
-                    self._cleaning[file] = None
-                    return file
+                if not file.is_dirty and file.evict():
+                    del ring[file]
+                    return
+                unused.append(file)
+                if len(unused) >= LOOKED_AT_MAX:
+                    break
             file.is_used = False
+            del ring[file]
             ring[file] = None
-        if not ring:
-            return None
-        file = next(iter(ring))
-        del ring[file]
-        return file
-
-    def _clean(self, file: RealFile) -> None:
-        """Scheduled."""
-        _try_sync(file)
-        self._cleaned.append(file)
-
-    def _reap(self) -> None:
-        """Close those that were synced meanwhile, but for the ones in use again."""
-        while self._cleaned:
-            file = self._cleaned.popleft()
-            with self.lock:
-                if file not in self._cleaning:
-                    continue
-                del self._cleaning[file]
-                if (file.is_used and not file.has_failed) or not file.evict():
-                    self._ring[file] = None
-
-
-def _try_sync(file: RealFile) -> None:
-    """The file remembers a failure, and tells it at the next write or sync."""
-    with suppress(OSError):
-        file.sync()
+        for file in unused:
+            if file.evict():  # else another thread is just syncing it
+                ring.pop(file, None)
+                return

@@ -119,6 +119,29 @@ def test_interrupted_deletion_is_finished_at_the_next_start() -> None:
     assert files.list("") == []
 
 
+def test_thousands_are_deleted_by_one_job_with_one_sync() -> None:
+    """A job each filled the flusher's queue, and the event loop waited for a minute."""
+    files, jobs = MemoryFiles(), list[Job]()
+    manager = LogManager(files, schedule=jobs.append)
+    tps = [TopicPartition("many", n) for n in range(2_000)]
+    for tp in tps:
+        append(manager.open_log(tp, FIRST_ID, LogConfig(), NOW_MS), [b"a"])
+    synced: list[int] = []
+    files.sync_directory = lambda directory: synced.append(len(files.list("")))  # type: ignore[method-assign]
+
+    for tp in tps:
+        manager.delete(tp)
+
+    (job,) = jobs
+    assert len(files.list("")) == 2_000
+    job()
+    assert files.list("") == []
+    assert synced == [2_000]
+    append(manager.open_log(tps[0], SECOND_ID, LogConfig(), NOW_MS), [b"b"])
+    manager.delete(tps[0])
+    assert len(jobs) == 2
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"{}", b"[]", b'{"version": 2}', b"\xff", b'{"version": 1, "topic": 5}']
 )
