@@ -65,6 +65,8 @@ class MemoryFile:
         position = len(data)
         try:
             self._files.grow()
+            if self._inode in self._files.failing:
+                raise OSError(errno.EIO, "write failed")
         except OSError:
             data += buffers[0][: len(buffers[0]) // 2]
             raise
@@ -90,7 +92,7 @@ class MemoryFile:
             data += bytes(size - len(data))
 
     def sync(self) -> None:
-        if self._files.failing_sync:
+        if self._files.failing_sync or self._inode in self._files.failing:
             raise OSError(errno.EIO, "sync failed")
         self._files.syncs += 1
         self._inode.durable = bytes(self._data())
@@ -116,6 +118,8 @@ class MemoryFiles:
         self.growths = 0
         self.full_at: int | None = None
         self.failing_sync = False
+        self.failing: set[Inode] = set()
+        """Files that take no write and no sync."""
         self.fails_to_open = ""
         """Files below it cannot be opened."""
         self.fails_to_rename = False

@@ -25,6 +25,8 @@ class Chaos:
         self._world = world
         self._rng = rng
         self._full_until_ms: dict[int, int] = {}
+        self._disks = Random(world.seed + 2)
+        """By itself, so that seeds found before it still mean what they meant."""
         self.is_over = False
         world.scheduler.every(EVERY_MS, CALM_START_MS, self._act)
 
@@ -54,11 +56,24 @@ class Chaos:
             disk = world.machines[victim].disk
             disk.files.failing_sync = True
             world.scheduler.at(250, disk.repair)
+        self._break_disks()
         if self._chance(faults.clock_jump_per_second):
             world.met["wall clock jumped"] += 1
             world.machines[victim].clock.jump(rng.randrange(-HOUR_MS, HOUR_MS))
         if self._chance(OPERATE_PER_SECOND):
             self._operate()
+
+    def _break_disks(self) -> None:
+        """A file of a log, or all room for metadata, for a while."""
+        world, faults, rng = self._world, self._world.faults, self._disks
+        machine = world.machines[rng.choice(world.broker_ids)]
+        if rng.random() < faults.file_fails_per_second * EVERY_MS / 1000:
+            world.met["file fails"] += machine.disk.break_file(rng) is not None
+            world.scheduler.at(250, machine.disk.repair)
+        if rng.random() < faults.metadata_disk_full_per_second * EVERY_MS / 1000:
+            world.met["metadata disk full"] += 1
+            machine.fill_metadata(rng.randrange(3))
+            world.scheduler.at(1 + rng.randrange(2_000), machine.empty_metadata)
 
     def _break_links(self, victim: int) -> None:
         world, faults, rng = self._world, self._world.faults, self._rng

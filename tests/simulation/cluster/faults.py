@@ -42,6 +42,10 @@ class Faults:
     sync_fails_per_second: float = 0.0
     """For a quarter of a second every sync fails; a log that met it is not written any more, and
     half a second later somebody restarts the broker."""
+    file_fails_per_second: float = 0.0
+    """For a quarter of a second one file of a log takes neither write nor sync."""
+    metadata_disk_full_per_second: float = 0.0
+    """Raft's disk takes no byte for up to two seconds."""
     clock_jump_per_second: float = 0.0
     """A wall clock is set forward or back by up to an hour."""
     clock_skew: float = 0.0
@@ -80,6 +84,8 @@ STRENGTH_MAX = {
     "reckless": 0.3,
     "birth_broken": 0.4,
     "stranger_per_second": 3.0,
+    "file_fails_per_second": 0.3,
+    "metadata_disk_full_per_second": 0.15,
 }
 
 COUNTED = (
@@ -103,6 +109,9 @@ COUNTED = (
     "slow disk",
     "disk full",
     "syncs fail",
+    "file fails",
+    "metadata disk full",
+    "metadata found no room",
     "log not written any more",
     "producer told kafka_storage_error",
     "clock rate skewed",

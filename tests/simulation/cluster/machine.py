@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import raft
 from tests.simulation.cluster.network import Connection
 from tests.simulation.cluster.scheduler import Scheduler
-from tests.simulation.memory_files import MemoryFiles
+from tests.simulation.memory_files import Inode, MemoryFiles
 
 if TYPE_CHECKING:
     from tests.simulation.cluster.process import Process
@@ -106,8 +106,19 @@ class Disk:
         self.files = self.files.power_loss(self._rng)
 
     def repair(self) -> None:
-        """Syncs work again."""
+        """Writes and syncs work again."""
         self.files.failing_sync = False
+        self.files.failing.clear()
+
+    def break_file(self, rng: Random) -> Inode | None:
+        """One segment of a log takes neither write nor sync; None: there is none."""
+        names = self.files.names
+        logs = sorted(path for path in names if path.endswith(".log"))
+        if not logs:
+            return None
+        inode = names[rng.choice(logs)]
+        self.files.failing.add(inode)
+        return inode
 
     def fill(self, spare_bytes: int) -> None:
         """No room but for so many bytes."""
@@ -154,6 +165,14 @@ class Machine:
         process = self.process
         if process is not None:
             process.server.hung_up(connection)
+
+    def fill_metadata(self, spare: int) -> None:
+        """Raft's disk has no room but for so many writes."""
+        self.raft_disk.full_at = self.raft_disk.growths + spare
+
+    def empty_metadata(self) -> None:
+        """There is room again."""
+        self.raft_disk.full_at = None
 
     # Ends of a process.
 

@@ -31,6 +31,7 @@ from raft import (
     Refused,
     Result,
     Role,
+    StoreFull,
 )
 from raft.codec import decode, encode
 from raft.messages import Propose
@@ -45,6 +46,7 @@ ELECTION_TIMEOUT_MS = 400
 SNAPSHOT_BLOCKS = 15
 TAIL_BLOCKS = 2
 PROPOSE_AGAIN_MS = 20
+ROOM_CHECK_MS = 100
 WIRE_EVERY = 16
 """Every so many messages go through their encoding; codec.py has its own proof."""
 
@@ -138,24 +140,40 @@ class RaftHost:
 
     def pump(self) -> None:
         """Give the disk its next work, if it is idle; plan the next tick."""
-        node, process = self.node, self._process
+        node = self.node
         if self._busy is None:
             self._look()
         while self._busy is None and node.has_ready():
-            ready = self._busy = node.ready()
-            self._write_and_apply(ready)
-            if ready.batch is not None and ready.batch.must_sync:
-                disk = process.machine.disk
-                delay_ms = 1 + process.world.dice(3) + disk.delay_ms()
-                process.after_ms(delay_ms, self._synced)
-            else:
-                self._finish()
+            self._busy = node.ready()
+            self._write()
         self._plan_tick()
 
-    def _write_and_apply(self, ready: Ready) -> None:
-        process = self._process
+    def _write(self) -> None:
+        """Once there is room; then apply, and sync."""
+        process, ready = self._process, self._busy
+        assert ready is not None
         if ready.batch is not None:
-            self.store.append(ready.batch)
+            try:
+                self.store.append(ready.batch)
+            except StoreFull:
+                process.world.met["metadata found no room"] += 1
+                self._look()
+                process.after_ms(ROOM_CHECK_MS, self._write_again)
+                return
+        self._apply(ready)
+        if ready.batch is not None and ready.batch.must_sync:
+            disk = process.machine.disk
+            delay_ms = 1 + process.world.dice(3) + disk.delay_ms()
+            process.after_ms(delay_ms, self._synced)
+        else:
+            self._finish()
+
+    def _write_again(self) -> None:
+        self._process.touch_raft()
+        self._write()
+
+    def _apply(self, ready: Ready) -> None:
+        process = self._process
         if ready.installed is not None:
             came = ready.batch is not None and ready.batch.snapshot is not None
             process.world.met["snapshot installed"] += came

@@ -68,6 +68,13 @@ LATE = {
 }
 POWER = {"power_loss_per_second": 0.7, "disk_slow": 0.2, "reckless": 0.0}
 PAUSES = {"pause_per_second": 1.5, "shutdown_per_second": 0.5, "restart_per_second": 0.7}
+FAILING_SYNCS = {
+    "sync_fails_per_second": 1.0,
+    "power_loss_per_second": 1.0,
+    "restart_per_second": 3.0,
+    "file_fails_per_second": 0.0,
+    "reckless": 0.0,
+}
 ALL_POWER = {"power_loss_of_all_per_second": 0.3, "reckless": 0.0}
 
 
@@ -239,6 +246,16 @@ MUTANTS = [
         old="is_synced = sync.is_due_with(config, header.record_count)",
         new="is_synced = False",
         faults=ALL_POWER,
+    ),
+    Mutant(
+        breaks="a batch whose sync failed is in nobody's reach",
+        function=PartitionLog.append,
+        old="self._cut_back(active, error)",
+        new="""active.appended(
+                batch, base_offset, leader_epoch, header, config.index_interval_bytes, now_ms
+            ) if is_synced else self._cut_back(active, error)""",
+        faults=FAILING_SYNCS,
+        seed=10,
     ),
     Mutant(
         breaks="eligible leader replicas are remembered",

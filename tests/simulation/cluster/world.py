@@ -326,6 +326,7 @@ class World:
             machine.disk.slow = 0.0
             machine.disk.empty()
             machine.disk.repair()
+            machine.empty_metadata()
             if machine.process is None:
                 self.start(id_)
         for producer in self.producers:
