@@ -146,3 +146,18 @@ def test_consumer_that_waits_is_told_when_the_leader_goes_unless_it_may_read_fro
     assert waiting.done is is_told
     if is_told:
         assert fetched(waiting).error_code == ErrorCode.not_leader_or_follower
+
+
+@pytest.mark.parametrize("ahead", [-1, 1])
+def test_a_follower_of_another_incarnation_than_the_known_one_is_refused(
+    cluster: Replicas, ahead: int
+) -> None:
+    """KIP-903: an older process, or one of whose registration this leader has not heard yet."""
+    request = fetch_request(2, replica_id=3, leader_epoch=0)
+    known = cluster.ctx[1].image.brokers[3].epoch
+
+    answer: Any = cluster.ask(
+        1, FETCH, request._replace(replica_epoch=known + ahead), FETCH_VERSION
+    )
+
+    assert answer.error_code == ErrorCode.stale_broker_epoch

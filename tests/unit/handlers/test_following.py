@@ -97,3 +97,17 @@ def test_a_follower_that_is_cut_below_the_leaders_start_begins_anew_there(
 
     assert cluster.records(2) == cluster.records(1)
     assert cluster.hosted(2).log.log_start_offset == 3
+
+
+def test_a_replica_in_sync_is_not_throttled() -> None:
+    """The throttle is for those that catch up; one in sync holds the producers up."""
+    limits = FetchLimits(throttle_bytes_per_second=100, partition_bytes_max=500)
+    cluster = Replicas(2, limits=limits)
+    cluster.create(replicas=((1, 2),))
+    cluster.run()
+
+    for _ in range(10):
+        cluster.produce(1, b"x" * 300)
+        cluster.run()
+
+    assert cluster.high_watermark(1) == 10

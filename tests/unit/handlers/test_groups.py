@@ -265,3 +265,15 @@ def test_all_that_a_group_committed_is_told_by_topic_each_with_its_own(world: Wo
 
     told = {topic.name: [p.partition_index for p in topic.partitions] for topic in group.topics}
     assert told == {"orders": [0, 2], "payments": [1]}
+
+
+def test_topics_of_committed_offsets_carry_their_id_however_they_were_asked_for(
+    world: World,
+) -> None:
+    """KIP-848: versions that carry ids only would else name no topic."""
+    commit(world, {("orders", 0): 5})
+    topic_id = world.ctx.image.topics["orders"].topic_id
+
+    for wanted in ({"orders": (0,)}, {topic_id: (0,)}, None):
+        (topic,) = committed(world, wanted).topics
+        assert topic.topic_id == topic_id

@@ -218,3 +218,16 @@ def test_unknown_topic_is_described_as_such() -> None:
     (topic,) = World().ask(75, request).topics
 
     assert topic.error_code == ErrorCode.unknown_topic_or_partition
+
+
+def test_page_behind_a_topic_that_is_gone_begins_with_the_first_partition_of_the_next() -> None:
+    world = World()
+    world.create("a", 3)
+    world.create("c", 3)
+    cursor = describe_topic_partitions.Cursor(topic_name="b", partition_index=2)
+    request = describe_topic_partitions.DescribeTopicPartitionsRequest(topics=(), cursor=cursor)
+
+    response = world.ask(75, request)
+
+    seen = [(t.name, p.partition_index) for t in response.topics for p in t.partitions]
+    assert seen == [("c", 0), ("c", 1), ("c", 2)]

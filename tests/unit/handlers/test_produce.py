@@ -274,9 +274,11 @@ def test_refused_write_leaves_the_partition_as_it_was(world: World) -> None:
 
     failed = world.produce(idempotent(1, b"b"))
     world.files.space_bytes = None
+    behind = world.produce(idempotent(2, b"c"))
     again = world.produce(idempotent(1, b"b"))
 
     assert failed.error_code == ErrorCode.kafka_storage_error
+    assert behind.error_code == ErrorCode.kafka_storage_error, "no gap: the first comes again"
     assert (again.error_code, again.base_offset) == (0, 1)
     assert values_in(world.fetch(0)) == [b"a", b"b"]
 
