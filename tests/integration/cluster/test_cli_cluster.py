@@ -62,7 +62,7 @@ class Local:
 def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
     cluster = Local(Path(tmp_path_factory.mktemp("local")) / "cluster")
     try:
-        cluster.start("up", "--brokers", "3", "--port", "0", "--fast")
+        cluster.start("up", "--brokers", "3", "--port", "0")
         yield cluster
     finally:
         cluster.run("down")
