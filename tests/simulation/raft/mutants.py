@@ -32,7 +32,7 @@ from raft.replication import (
 )
 from raft.segment import _encode_state
 from raft.sent import Sent
-from raft.snapshots import compact, on_snapshot_chunk
+from raft.snapshots import _install, compact, on_snapshot_chunk
 
 __all__ = ["MUTANTS", "Mutant"]
 
@@ -274,6 +274,27 @@ MUTANTS = [
         function=compact,
         old="core.history.at(last.height)",
         new="core.members, core.cluster_id",
+        checker="members_follow_the_chain",
+    ),
+    Mutant(
+        breaks="a restart finds the members that the blocks say",
+        function=core_rules.Core._recover_members,
+        old="history.follow(block)",
+        new="block.kind is BlockKind.CONFIG or history.follow(block)",
+        checker="members_follow_the_chain",
+    ),
+    Mutant(
+        breaks="a snapshot from the leader brings its members",
+        function=_install,
+        old="members=message.members",
+        new="members=core.members or message.members",
+        checker="members_follow_the_chain",
+    ),
+    Mutant(
+        breaks="a change above the root is kept by a snapshot below it",
+        function=MemberHistory.forget_below,
+        old="self._said[1][0] <= root",
+        new="True",
         checker="members_follow_the_chain",
     ),
     Mutant(
