@@ -16,8 +16,9 @@ from josefine_broker.base.durations import FORMS, duration_ms
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.admin import BROKER_DEFAULT
-from josefine_broker.client.cluster import TopicMetadata
+from josefine_broker.client.cluster import NO_LEADER, TopicMetadata
 from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient, NewTopic
+from josefine_broker.client.offsets import ListedOffset
 from josefine_broker.client.operations import partition_error
 from josefine_cli.cluster_where import Bootstrap, bootstrap_of
 from josefine_cli.errors import UsageError
@@ -260,9 +261,13 @@ def _description(client: BlockingClient, name: str, all_configs: bool) -> dict[s
     topic = client.metadata([name]).topics[name]
     if topic.error_code is not ErrorCode.none:
         raise partition_error(TopicPartition(name, 0), topic.error_code, None)
-    tps = [TopicPartition(name, p) for p in topic.partitions]
-    earliest = client.list_offsets(dict.fromkeys(tps, EARLIEST))
-    latest = client.list_offsets(dict.fromkeys(tps, LATEST))
+    led = [
+        TopicPartition(name, p.partition)
+        for p in topic.partitions.values()
+        if p.leader != NO_LEADER
+    ]
+    earliest = client.list_offsets(dict.fromkeys(led, EARLIEST))
+    latest = client.list_offsets(dict.fromkeys(led, LATEST))
     configs = client.describe_configs([name])[name]
     return {
         "topic": name,
@@ -275,8 +280,8 @@ def _description(client: BlockingClient, name: str, all_configs: bool) -> dict[s
                 "leader_epoch": p.leader_epoch,
                 "replicas": list(p.replicas),
                 "isr": list(p.isr),
-                "earliest": earliest[TopicPartition(name, p.partition)].offset,
-                "latest": latest[TopicPartition(name, p.partition)].offset,
+                "earliest": _offset_in(earliest, TopicPartition(name, p.partition)),
+                "latest": _offset_in(latest, TopicPartition(name, p.partition)),
             }
             for p in topic.partitions.values()
         ],
@@ -288,13 +293,19 @@ def _description(client: BlockingClient, name: str, all_configs: bool) -> dict[s
     }
 
 
+def _offset_in(found: Mapping[TopicPartition, ListedOffset], tp: TopicPartition) -> int | None:
+    """None where nobody leads, and so nobody tells."""
+    return found[tp].offset if tp in found else None
+
+
 def _partition_row(partition: dict[str, Any]) -> tuple[Any, ...]:
+    is_led = partition["leader"] != NO_LEADER
     return (
         partition["partition"],
-        partition["leader"],
+        partition["leader"] if is_led else "offline",
         partition["leader_epoch"],
         ",".join(map(str, partition["replicas"])),
         ",".join(map(str, partition["isr"])),
-        partition["earliest"],
-        partition["latest"],
+        partition["earliest"] if is_led else "",
+        partition["latest"] if is_led else "",
     )

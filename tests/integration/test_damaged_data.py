@@ -9,6 +9,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from tests.support.broker import BrokerProcess
+from tests.support.cli import josefine
 
 
 def produced(broker: BrokerProcess, topic: str) -> None:
@@ -60,6 +61,10 @@ def test_damaged_metadata_stops_the_start_and_a_damaged_log_only_its_partition(
     assert check["detail"].startswith("offline, for the log is damaged: orders-0; ")
     assert "had been synced from 0 to 1: restore the file" in check["detail"]
     produced(broker, "other")
+    described = josefine(broker.bootstrap, "topics", "describe", "orders", "other")
+    assert (described.code, described.err) == (0, "")
+    offline, served = described.out.split("other: ")
+    assert ("offline" in offline, "offline" in served) == (True, False)
     assert broker.stop() == 0
 
     shutil.rmtree(broker.data_dir)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(900)
 
 SEEDS = range(200)
 
-REGRESSIONS: tuple[int, ...] = (40, 97, 159, 1111, 1398, 5062, 30178, 30609, 9900070)
+REGRESSIONS: tuple[int, ...] = (40, 97, 159, 1111, 1398, 5062, 30178, 30609, 9900005, 9900070)
 """Seeds that once found a fault, in the broker or in the simulator, when they still meant that."""
 
 HAPPENS_MIN = 10

@@ -164,7 +164,7 @@ def test_where_nobody_listens_that_is_the_error(nobody: int, verb: tuple[str, ..
 
 
 @pytest.mark.usefixtures("hurried")
-@pytest.mark.parametrize("verb", [("produce", "t"), ("consume", "t"), ("topics", "describe", "t")])
+@pytest.mark.parametrize("verb", [("produce", "t"), ("consume", "t")])
 def test_topic_whose_leader_is_gone_says_so(verb: tuple[str, ...]) -> None:
     with ScriptedBroker(leader=-1) as broker:
         done = josefine(broker.address, *verb, stdin="a\n")
