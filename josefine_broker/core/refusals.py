@@ -115,6 +115,9 @@ class EarlyRefusals:
     def __init__(self) -> None:
         self._by_partition: dict[tuple[str | UUID, int], Refusals] = {}
 
+    def __len__(self) -> int:
+        return len(self._by_partition)
+
     def note(self, topic: str | UUID, partition: int, header: BatchHeader) -> None:
         """A batch for it was refused. Those behind it will have met a broker that does not lead."""
         if header.producer_id == NO_PRODUCER_ID:

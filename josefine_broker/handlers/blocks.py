@@ -150,7 +150,7 @@ def _open(
     if hosted is None:
         hosted = ctx.logs.open(tp, topic.topic_id, settings)
         ctx.partitions[tp] = hosted
-        for key in (topic.topic_id, topic.name):
+        for key in (topic.topic_id, topic.name) if ctx.early_refusals else ():
             hosted.partition.refusals.absorb(ctx.early_refusals.take(key, tp.partition))
     elif hosted.settings != settings:
         ctx.logs.configure(tp, settings.log)
