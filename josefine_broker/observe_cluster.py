@@ -136,6 +136,7 @@ def _partition(topic: TopicEntry, index: int, partition: PartitionEntry) -> dict
         "adding": list(partition.adding),
         "removing": list(partition.removing),
         "elr": list(partition.elr),
+        "doubts": {str(each.broker_id): each.completeness.value for each in partition.doubts},
         "under_replicated": is_under_replicated(partition),
     }
 

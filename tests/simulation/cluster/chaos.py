@@ -5,6 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
+from tests.simulation.cluster import damage
+
 if TYPE_CHECKING:
     from tests.simulation.cluster.world import World
 
@@ -46,11 +48,16 @@ class Chaos:
         self._break_links(victim)
         if self._chance(faults.power_loss_of_all_per_second):
             self._lose_power(list(world.broker_ids))
+        elif self._chance(faults.kill_all_per_second):
+            world.met["kill -9 of all"] += 1
+            for id_ in world.broker_ids:
+                world.kill(id_, power=False)
         elif world.machines[victim].process is None:
             if self._chance(faults.restart_per_second * len(world.broker_ids)):
                 world.start(victim)
         else:
             self._break_broker(victim)
+        self._damage_logs()
         if self._chance(faults.sync_fails_per_second):
             world.met["syncs fail"] += 1
             disk = world.machines[victim].disk
@@ -110,6 +117,17 @@ class Chaos:
             world.met["disk full"] += 1
             machine.disk.fill(rng.randrange(600))
             self._full_until_ms[victim] = world.scheduler.now_ms + rng.randrange(2_000)
+
+    def _damage_logs(self) -> None:
+        """Of brokers that are down: what befalls a disk while nobody looks."""
+        world, faults, rng = self._world, self._world.faults, self._rng
+        for broker_id in world.broker_ids:
+            machine = world.machines[broker_id]
+            if machine.process is None and machine.is_powered:
+                if self._chance(faults.log_flip_per_second):
+                    damage.flip_one(world, broker_id, rng)
+                if self._chance(faults.log_lost_per_second):
+                    damage.lose_one(world, broker_id, rng)
 
     def _lose_power(self, victims: list[int]) -> None:
         """At once. What may be lost by it is either spared or no longer looked at."""

@@ -50,6 +50,13 @@ class Faults:
     """A wall clock is set forward or back by up to an hour."""
     clock_skew: float = 0.0
     """Monotonic clocks run up to this share too fast or too slow; wall clocks are apart."""
+    kill_all_per_second: float = 0.0
+    """kill -9 of every broker at once."""
+    log_flip_per_second: float = 0.0
+    """One bit flips in the newest segment of one replica's log while its broker is down, where
+    enough others have its records."""
+    log_lost_per_second: float = 0.0
+    """One partition's directory is gone from a broker that is down, on the same condition."""
     reckless: float = 0.0
     """This share of power losses does not spare partitions that then may lose records: more
     replicas without power than `min.insync.replicas` covers, and nothing synced."""
@@ -86,6 +93,9 @@ STRENGTH_MAX = {
     "stranger_per_second": 3.0,
     "file_fails_per_second": 0.3,
     "metadata_disk_full_per_second": 0.15,
+    "kill_all_per_second": 0.2,
+    "log_flip_per_second": 3.0,
+    "log_lost_per_second": 3.0,
 }
 
 COUNTED = (
@@ -101,6 +111,11 @@ COUNTED = (
     "kill -9",
     "power loss",
     "power loss of all",
+    "kill -9 of all",
+    "bit flipped in a log",
+    "partition directory lost",
+    "log shortened",
+    "log missing",
     "controlled shutdown",
     "restart",
     "restart, unclean",

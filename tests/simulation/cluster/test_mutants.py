@@ -17,6 +17,7 @@ from josefine_broker.core.refusals import EarlyRefusals, Refusals
 from josefine_broker.core.replication import Followers
 from josefine_broker.handlers import committing, following
 from josefine_broker.handlers.enrolling import DismissedError
+from josefine_broker.hosting import Hosting
 from josefine_broker.shell.log import PartitionLog
 from raft import InvariantBroken
 from tests.simulation.cluster.faults import Faults, draw_faults
@@ -74,6 +75,14 @@ FAILING_SYNCS = {
     "restart_per_second": 3.0,
     "file_fails_per_second": 0.0,
     "reckless": 0.0,
+}
+DAMAGE = {
+    "kill_all_per_second": 0.3,
+    "kill_per_second": 0.5,
+    "log_flip_per_second": 3.0,
+    "log_lost_per_second": 3.0,
+    "power_loss_per_second": 0.0,
+    "power_loss_of_all_per_second": 0.0,
 }
 ALL_POWER = {"power_loss_of_all_per_second": 0.3, "reckless": 0.0}
 
@@ -141,6 +150,20 @@ MUTANTS = [
         new="if True:",
         faults=OUTAGES,
         seed=104,
+    ),
+    Mutant(
+        breaks="a log that recovery shortened is not complete",
+        function=Hosting._judged,
+        old="found = recovered.log.recovery_report.completeness",
+        new="return Completeness.COMPLETE",
+        faults=DAMAGE,
+    ),
+    Mutant(
+        breaks="a log that is not there although it had records is missing",
+        function=Hosting.prepare,
+        old="logs.setdefault(key, gone)",
+        new="pass",
+        faults=DAMAGE,
     ),
     Mutant(
         breaks="an ISR change holds for the partition epoch it was made for",

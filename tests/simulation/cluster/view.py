@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
+from josefine_broker.core.elections import trusted
 from josefine_broker.core.image import MetadataImage, PartitionEntry, TopicEntry
+from josefine_broker.core.log_completeness import Completeness
 from josefine_broker.handlers.context import HostedPartition
 from josefine_broker.records.batch import NO_PRODUCER_ID, BatchHeader, iter_batches
 
@@ -73,6 +75,8 @@ class PartitionFacts:
         """Producer id → the last sequence that was committed."""
         self.powerless: set[int] = set()
         """Replicas that lost their power and have not been in sync again."""
+        self.damaged: set[int] = set()
+        """Replicas whose log was damaged, and that have not been in sync again."""
         self.excused = ""
         """Why records may be lost or changed here from now on; empty: they may not."""
 
@@ -101,8 +105,12 @@ class PartitionFacts:
             self.excused = f"replicas {sorted(self.powerless)} lost their power"
 
     def may_lose(self, powerless: set[int]) -> bool:
-        """Whether so many at once are more than this partition is to bear."""
-        return not self.flushes and len(powerless) >= self.min_isr
+        """Whether so many at once are more than this partition is to bear. What is synced bears any
+        loss of power, but not damage besides: those without power are in doubt, and a replica that
+        was not believed to be may then be the last one."""
+        if self.flushes and not self.damaged:
+            return False
+        return len(self.damaged | powerless) >= self.min_isr
 
 
 class View:
@@ -135,6 +143,13 @@ class View:
             for index, entry in enumerate(topic.partitions):
                 yield self.partitions[topic.topic_id, index], name, entry
 
+    def entries_that_may_be_led(self) -> Iterator[tuple[PartitionFacts, str, PartitionEntry]]:
+        """But for those that stand still, as they must: more was lost than they are to bear, and
+        nobody is left who is believed."""
+        for facts, name, entry in self.entries():
+            if not facts.excused or entry.leader >= 0 or trusted(entry):
+                yield facts, name, entry
+
     def is_current(self, broker_id: int) -> bool:
         """Up, as the incarnation that the newest image knows, and cleared if it was unclean."""
         process = self.processes.get(broker_id)
@@ -159,11 +174,15 @@ class View:
     def forgive(self) -> None:
         """Replicas that are in sync again have everything again."""
         for facts, _, entry in self.entries():
-            facts.powerless -= {
+            whole = {
                 broker_id
-                for broker_id in facts.powerless
-                if broker_id in entry.isr and self.is_current(broker_id)
+                for broker_id in facts.powerless | facts.damaged
+                if broker_id in entry.isr
+                and self.is_current(broker_id)
+                and entry.completeness_of(broker_id) is Completeness.COMPLETE
             }
+            facts.powerless -= whole
+            facts.damaged -= whole
 
     def lose_power(self, broker_id: int) -> None:
         """A machine lost its power."""
@@ -171,6 +190,18 @@ class View:
         for facts, _, entry in self.entries():
             if broker_id in entry.replicas:
                 facts.lose_power(broker_id)
+
+    def may_be_damaged(self, broker_id: int) -> list[PartitionFacts]:
+        """Partitions of which a replica may be damaged there, for the others bear it."""
+        self.forgive()
+        found = []
+        for facts, _, entry in self.entries():
+            others = {*entry.isr, *entry.elr} - facts.damaged - {broker_id}
+            lacking = facts.damaged | facts.powerless | {broker_id}
+            is_borne = len(lacking) < facts.min_isr and not facts.excused
+            if broker_id in entry.replicas and others and is_borne:
+                found.append(facts)
+        return found
 
     def is_covered(self, broker_ids: list[int]) -> bool:
         """Whether no partition may lose anything when these lose their power now."""

@@ -39,7 +39,7 @@ class ClusterConverges(Invariant):
         producer = Producer(world, LAST_NODE, Random(1), acks=ACKS_ALL, is_idempotent=True)
         producer.start()
         world.pace_ms = 10
-        for facts, _, _ in list(self.view.entries()):
+        for facts, _, _ in list(self.view.entries_that_may_be_led()):
             producer.only = facts.key
             acked = partial(self._is_acked, facts, len(facts.acks))
             in_time = world.scheduler.run_until(acked, PRODUCED_WITHIN_MS)
@@ -66,7 +66,7 @@ def _missing(world: World) -> str:
             return f"broker {broker_id} has applied {process.ctx.applied_height} of {view.height}"
     if len(view.image.topics) < len(world.operator.wanted):
         return f"topics: {sorted(view.image.topics)}"
-    for facts, _, entry in view.entries():
+    for facts, _, entry in view.entries_that_may_be_led():
         if entry.leader < 0:
             return f"{facts.name} has no leader: {entry}"
         if set(entry.isr) != set(entry.replicas) or entry.is_reassigning:
@@ -81,7 +81,7 @@ def _differing(world: World) -> str:
 
     Where logs begin may differ: a leader that deleted records may be gone before it was followed.
     """
-    for facts, name, entry in world.view.entries():
+    for facts, name, entry in world.view.entries_that_may_be_led():
         replicas = [world.view.hosted(each, name, facts.key) for each in entry.replicas]
         hosted = [each for each in replicas if each is not None]
         if len(hosted) < len(replicas):

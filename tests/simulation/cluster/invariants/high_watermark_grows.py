@@ -24,8 +24,9 @@ class HighWatermarkGrows(Invariant):
         )
         if hosted.log.failure:
             return  # a sync failed: what it has is nobody's word until the broker is restarted
-        if before is None or self.view.facts((hosted.topic_id, tp.partition)).excused:
-            return
+        facts = self.view.facts((hosted.topic_id, tp.partition))
+        if before is None or facts.excused or process.machine.id in facts.damaged:
+            return  # a damaged log may have to be begun anew
         assert sight.high_watermark >= before.high_watermark, (
             f"{tp}: at broker {process.machine.id} the high watermark fell from "
             f"{before.high_watermark} to {sight.high_watermark} (epochs {before.leader_epoch}, "

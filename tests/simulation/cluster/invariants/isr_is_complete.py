@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.core.changes import At, Change
 from josefine_broker.core.image import MetadataImage
+from josefine_broker.core.log_completeness import Completeness
 from tests.simulation.cluster.invariants.base import Invariant, Sight
 from tests.simulation.cluster.view import Batch, PartitionFacts, batches_of
 
@@ -25,6 +26,7 @@ class IsrIsComplete(Invariant):
                 continue
             joined = set(entry.isr) - set(old.isr if old is not None else ())
             for broker_id in joined:
+                assert entry.completeness_of(broker_id) is Completeness.COMPLETE
                 self._check_end(facts, name, broker_id, "joined the ISR")
 
     def committed(self, process: Process, facts: PartitionFacts, batches: list[Batch]) -> None:
@@ -36,7 +38,8 @@ class IsrIsComplete(Invariant):
             return
         if process.ctx.image.partition(name, facts.key[1]) == entry:
             for broker_id in entry.isr:
-                self._check_end(facts, name, broker_id, "is in the ISR")
+                if entry.completeness_of(broker_id) is Completeness.COMPLETE:
+                    self._check_end(facts, name, broker_id, "is in the ISR")
 
     def _check_end(self, facts: PartitionFacts, name: str, broker_id: int, what: str) -> None:
         hosted = self.view.hosted(broker_id, name, facts.key)
