@@ -130,6 +130,8 @@ def test_damaged_log_is_not_read_again_at_every_change() -> None:
     world.files.on_open = opened.append
 
     world.create("another")
+    altered = AlterTopicConfig(topic_id=ORDERS.topic_id, assign=(("segment.ms", "70000"),))
+    world.raft.propose(encode_change(altered, ELSEWHERE), 0)
     retry_unopened(world.ctx)
 
     assert [path for path in opened if path.startswith("orders-0")] == []
@@ -146,7 +148,7 @@ def test_log_that_the_disk_would_not_open_is_opened_without_a_change_of_the_imag
     world.files.fails_to_open = ""
     again.ctx.disk_full = True
     retry_unopened(again.ctx)
-    assert again.produce().error_code == ErrorCode.kafka_storage_error
+    assert ("orders", 0) in again.ctx.unopened
     again.ctx.disk_full = False
 
     retry_unopened(again.ctx)
