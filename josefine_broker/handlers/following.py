@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
+from josefine_broker.core.log_completeness import Completeness
 from josefine_broker.core.replica_fetch import SESSION_ERRORS, Copy, ReplicaFetcher
 from josefine_broker.handlers.context import Buffer, Context, HostedPartition
 from josefine_broker.records.batch import BatchHeader, iter_batches, verify
@@ -151,7 +152,7 @@ def _truncate(
     target = end_offset if our_epoch < 0 else min(end_offset, our_end)
     if target < 0:
         raise CorruptData(f"a leader whose epoch {epoch} ended at {end_offset}")
-    _check_cut(ctx, hosted, target)
+    _check_cut(ctx, tp, hosted, target)
     ctx.counters.truncations += 1
     event = {"partition": str(tp), "from": its_log.log_end_offset, "to": target}
     if target < partition.high_watermark:
@@ -163,10 +164,14 @@ def _truncate(
     _after_cut(ctx, tp, hosted)
 
 
-def _check_cut(ctx: Context, hosted: HostedPartition, end_offset: int) -> None:
-    """Raises _HaltError. Below that level nobody knows which elections were unclean."""
+def _check_cut(ctx: Context, tp: TopicPartition, hosted: HostedPartition, end_offset: int) -> None:
+    """Raises _HaltError. Below that level nobody knows which elections were unclean; and a log that
+    is in doubt itself is no evidence (a flipped leader epoch, too, parts it from the leader's)."""
     partition = hosted.partition
     if partition.may_be_cut_to(end_offset) or not ctx.image.keeps_doubts:
+        return
+    entry = ctx.image.partition(tp.topic, tp.partition)
+    if entry is None or entry.completeness_of(ctx.broker_id) is not Completeness.COMPLETE:
         return
     raise _HaltError(
         f"broker {partition.leader}, which leads in epoch {partition.leader_epoch}, has this log "
@@ -191,7 +196,7 @@ def _restart(
 ) -> None:
     """The leader has nothing that continues our log: begin anew where its log begins. What it
     deleted is no loss, nor what it has."""
-    _check_cut(ctx, hosted, max(offset, leaders_high_watermark))
+    _check_cut(ctx, tp, hosted, max(offset, leaders_high_watermark))
     event = {"partition": str(tp), "from": hosted.log.log_end_offset, "to": offset}
     log.warning("out of the leader's range: begins anew", extra=event)
     hosted.log.restart_at(offset)

@@ -6,7 +6,9 @@ import pytest
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.core.features import SUPPORTED
+from josefine_broker.core.image import Doubt
 from josefine_broker.core.leader_epochs import LeaderEpochs
+from josefine_broker.core.log_completeness import Completeness
 from josefine_broker.core.partition import Partition
 from josefine_broker.core.producers import ProducerState
 from josefine_broker.handlers.following import HALT_MS, _HaltError, _restart
@@ -163,3 +165,21 @@ def test_a_leader_that_has_less_is_not_begun_anew_with() -> None:
         _restart(cluster.ctx[1], TopicPartition("orders", 0), hosted, 0, 2)
 
     assert hosted.log.log_end_offset == 3
+
+
+def test_a_follower_in_doubt_is_cut_as_its_leader_says() -> None:
+    """Its log is no evidence against the leader's; found by a simulated life (seed 132)."""
+    cluster = confirmed()
+    shorten(cluster, 1)
+    for ctx in cluster.ctx.values():
+        topic = ctx.image.topics["orders"]
+        entry = replace(topic.partitions[0], doubts=(Doubt(1, Completeness.SHORTENED),))
+        topic = replace(topic, partitions=(entry,))
+        ctx.image = replace(ctx.image, topics={"orders": topic})
+
+    cluster.lead(2)
+    cluster.run()
+
+    assert len(cluster.records(1)) == 1
+    assert cluster.hosted(1).halt == ""
+    assert len(cluster.records(3)) == 3
