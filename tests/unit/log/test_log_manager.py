@@ -201,6 +201,18 @@ def test_log_whose_directory_cannot_be_made_has_failed(tmp_path: Path) -> None:
     assert "the log could not be made" in log.failure
 
 
+def test_new_log_takes_no_file_that_somebody_else_put_there() -> None:
+    files = MemoryFiles()
+    log = open_one(LogManager(files))
+    files.open(f"{TP}/{0:020d}.log", create=True).write_at_end((b"of another life",))
+
+    with pytest.raises(KafkaError, match="has content"):
+        append(log, [b"a"])
+
+    assert bytes(files.names[f"{TP}/{0:020d}.log"].data) == b"of another life"
+    assert "the log could not be made" in log.failure
+
+
 def test_new_logs_cost_no_sync_until_something_of_them_is_to_be_durable() -> None:
     """1,000 partitions are written to as fast as their files are made."""
     files = MemoryFiles()

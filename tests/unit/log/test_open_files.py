@@ -6,6 +6,7 @@ import errno
 import os
 from pathlib import Path
 from random import Random
+from threading import Event, Thread
 
 import pytest
 
@@ -174,6 +175,56 @@ def test_failed_sync_is_told_to_every_later_one(
         with pytest.raises(OSError, match="the disk is gone"):
             file.sync()
     assert file.read_at(0, 10) == b"lost"
+
+
+def test_descriptor_that_another_thread_syncs_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its number would be another file's by then."""
+    files = RealFiles(tmp_path, open_max=2)
+    file = files.open("a", create=True)
+    file.write_at_end((b"x",))
+    begun, may_end = Event(), Event()
+    synced: list[int] = []
+
+    def sync(fd: int) -> None:
+        begun.set()
+        assert may_end.wait(30)
+        synced.append(os.fstat(fd).st_ino)
+
+    monkeypatch.setattr(module.os, "fdatasync", sync)
+    thread = Thread(target=file.sync)
+    thread.start()
+    assert begun.wait(30)
+    made(files, 10)
+    file.close()
+    may_end.set()
+    thread.join(30)
+
+    assert synced == [os.stat(tmp_path / "a").st_ino]
+    assert "a" not in open_below(tmp_path)
+
+
+def test_logs_opened_on_another_thread_hold_no_descriptors(tmp_path: Path) -> None:
+    """They are recovered there, by the thousand, and used here."""
+    files = RealFiles(tmp_path, open_max=3)
+    names = [f"many-{n}" for n in range(10)]
+    for name in names:
+        log = PartitionLog.open(files, name, LogConfig(), NOW_MS, True)
+        append(log, [b"a"])
+        log.abandon()
+    logs: list[PartitionLog] = []
+
+    def recover() -> None:
+        logs.extend(PartitionLog.open(files, name, LogConfig(), NOW_MS, False) for name in names)
+
+    thread = Thread(target=recover)
+    thread.start()
+    thread.join(30)
+
+    assert open_below(tmp_path) == []
+    assert [read_all(log) for log in logs] == [[(0, b"a")]] * 10
+    assert descriptors_below(tmp_path) <= 3
 
 
 def test_logs_work_with_fewer_descriptors_than_logs_while_a_flusher_syncs(tmp_path: Path) -> None:
