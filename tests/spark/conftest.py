@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from josefine_spark import session
+from josefine_spark.session import LOCAL_DEFAULTS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,6 +29,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
             "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
             "spark.sql.warehouse.dir": str(warehouse),
             "spark.driver.memory": "1g",
+            # In minutes on two cores the optimizing compiler takes more than it gives.
+            "spark.driver.extraJavaOptions": LOCAL_DEFAULTS["spark.driver.extraJavaOptions"]
+            + " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         },
         master="local[2]",
     )
