@@ -223,6 +223,7 @@ def batches_of(hosted: HostedPartition, start: int, end: int) -> list[Batch]:
         for buffer in buffers:
             for _, header in iter_batches(buffer):
                 found.append(Batch.of(header))
+        assert found, f"no whole batch to read at {offset} below {end}"
         offset = found[-1].end_offset
     return found
 
