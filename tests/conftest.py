@@ -1,5 +1,6 @@
-"""For all tests: how several processes share them, the figures that tests tell at the end, and
-Hypothesis without its limits of time, which measure a busy machine and not our code."""
+"""For all tests: how several processes share them, failures told at once, the figures that tests
+tell at the end, and Hypothesis without its limits of time, which measure a busy machine and not our
+code."""
 
 from __future__ import annotations
 
@@ -20,6 +21,25 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
     from tests.scheduler import Scheduler
 
     return Scheduler(config, log)
+
+
+class _Failures:
+    """Says of each failure at once what failed: a whole run goes on for a quarter of an hour."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and terminal is not None:
+            terminal.ensure_newline()
+            terminal.write_line(f"failed at {report.when}: {report.nodeid}")
+            terminal.write_line(report.longreprtext[-1_500:])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # not in the processes that only run tests
+        config.pluginmanager.register(_Failures(config))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
