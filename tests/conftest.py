@@ -32,8 +32,7 @@ class _Failures:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         terminal = self._config.pluginmanager.get_plugin("terminalreporter")
         if report.failed and terminal is not None:
-            terminal.ensure_newline()
-            terminal.write_line(f"failed at {report.when}: {report.nodeid}")
+            terminal.write_line(f"\nfailed at {report.when}: {report.nodeid}")
             terminal.write_line(report.longreprtext[-1_500:])
 
 
