@@ -302,13 +302,15 @@ class LocalCluster:
             note(f"the data of broker {id_} were gone: {what}")
 
     def _way_back(self, id_: int, words: str, others_serve: bool) -> str:
-        """The words of a broker that lost its data, with the commands for this cluster."""
+        """The words of a broker that lost its data, with the commands for this cluster: once, also
+        where it waits and tells what each of the others refused it with."""
         if others_serve:  # it was refused before they had a majority
             words = re.sub("start broker [0-9, ]+ first; then ", "", words)
         remove = command_for(f"remove {id_} --data-lost", self.directory)
         restart = command_for(f"restart {id_}", self.directory)
         order = f"'josefine cluster remove {id_} --data-lost[^']*', and start it again"
-        return re.sub(order, lambda _: f"{remove} and {restart}", words)
+        said, *more = re.split(order, words)
+        return f"{said}{remove} and {restart}" if more else words
 
     def _spawn(self, id_: int) -> subprocess.Popen[bytes]:
         addresses = self._data(id_) / "broker.addresses.json"

@@ -266,3 +266,13 @@ def test_way_back_is_told_with_the_commands_for_this_cluster(
         f"if they are lost, {first}'josefine cluster remove 1 --data-lost -d {tmp_path}'"
         f" and 'josefine cluster restart 1 -d {tmp_path}'"
     )
+
+
+def test_way_back_is_told_once_however_many_brokers_refused_it(tmp_path: Path) -> None:
+    """As on a busy machine: the time to start was over while it told whom it had asked."""
+    again = REFUSED.partition("start: ")[2].replace("9093", "9094")
+
+    told = laid_out(tmp_path, 3, 0)._way_back(1, f"{REFUSED}; {again} (see 1.log)", False)
+
+    assert told.count("josefine cluster remove") == told.count("josefine cluster restart") == 1
+    assert told.endswith(f"'josefine cluster restart 1 -d {tmp_path}'")
