@@ -4,6 +4,8 @@ code."""
 
 from __future__ import annotations
 
+import signal
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -37,6 +39,10 @@ class _Failures:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell lets its background jobs ignore Ctrl-C, and so would every command of a test.
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):  # not in the processes that only run tests
         config.pluginmanager.register(_Failures(config))
 
