@@ -33,10 +33,6 @@ class Head:
     deletes_within: SeqNr | None = None
     """The furthest delete behind an append, clamped to what was there at its place."""
 
-    @property
-    def is_empty(self) -> bool:
-        return self == EMPTY
-
     def pointer(self, before: SeqNr | None) -> SeqNr | None:
         """The journal's last sequence number, `before` being the one of what stands before."""
         if self.purged_offset is not None:

@@ -16,6 +16,7 @@ import resource
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
@@ -28,7 +29,7 @@ from raft.codec import decode, encode
 from raft.messages import Propose
 from tests.simulation.mutated_frames import damaged_bytes, damaged_message
 
-__all__ = ["Board", "attack", "peak_kb"]
+__all__ = ["Board", "attack", "main", "peak_kb"]
 
 NODES = (1, 2, 3)
 STRANGER = 77
@@ -209,18 +210,19 @@ def peak_kb() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(description="Say damaged frames to raft nodes.")
+def main(arguments: list[str], fuzz: Callable[[int, int], Counter[str]], description: str) -> int:
+    """Run `fuzz(seed, frames)` from the command line; say what was met, the time, the memory."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("frames", type=int)
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args(arguments)
     began = time.monotonic()
     before = peak_kb()
-    for what, times in sorted(run(asked.seed, asked.frames).items()):
+    for what, times in sorted(fuzz(asked.seed, asked.frames).items()):
         print(f"{times:10} {what}")
     print(f"{time.monotonic() - began:10.1f} seconds, {peak_kb() - before} kB more at the peak")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:], run, "Say damaged frames to raft nodes."))

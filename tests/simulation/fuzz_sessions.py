@@ -8,10 +8,8 @@ FrameError ends the connection; anything else that is raised is a fault of ours.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
-import time
 from collections import Counter
 from random import Random
 from typing import Any
@@ -32,7 +30,7 @@ from josefine_broker.shell.heartbeat_frames import (
     encode_beat,
 )
 from josefine_broker.shell.raft_frames import Frame, FrameError, Hello, Kind, Session, encode_frame
-from tests.simulation.fuzz import change, peak_kb
+from tests.simulation.fuzz import change, main
 from tests.simulation.mutated_frames import damaged_bytes
 
 __all__ = ["run"]
@@ -158,18 +156,5 @@ def run(seed: int, attacks: int) -> Counter[str]:
     return met
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(description="Say damaged frames to a session.")
-    parser.add_argument("frames", type=int)
-    parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args(arguments)
-    began = time.monotonic()
-    before = peak_kb()
-    for what, times in sorted(run(asked.seed, asked.frames).items()):
-        print(f"{times:10} {what}")
-    print(f"{time.monotonic() - began:10.1f} seconds, {peak_kb() - before} kB more at the peak")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:], run, "Say damaged frames to a session."))
