@@ -1,0 +1,120 @@
+"""The states of a group and of a member, each with its one table.
+
+Rules: nothing moves but by a table; a pair that is not listed is a broken invariant. The states of
+a group and their names are Kafka's, for clients are told them; a member's are our own words for
+what Kafka keeps in flags and callbacks.
+"""
+
+from enum import Enum
+
+from josefine_broker.base.errors import Fatal
+
+
+class GroupState(Enum):
+    """What a group does."""
+
+    EMPTY = "Empty"  # has no members; it stays for its committed offsets
+    PREPARING_REBALANCE = "PreparingRebalance"  # its members are to join, or to join again
+    COMPLETING_REBALANCE = "CompletingRebalance"  # a generation began: its assignment is awaited
+    STABLE = "Stable"  # the assignment is stored: members heartbeat and commit
+    DEAD = "Dead"  # is gone from here: deleted, expired, or another broker's
+
+
+class GroupEvent(Enum):
+    """What moves a group."""
+
+    REBALANCE = "rebalance"  # a member came, left, changed or was lost: all are to join again
+    JOINED = "joined"  # the time to join is over, and somebody did
+    EMPTIED = "emptied"  # the time to join is over, and nobody is left
+    ASSIGNED = "assigned"  # the leader's assignment is stored
+    REMOVED = "removed"  # deleted, expired, or coordinated by another broker now
+
+
+GROUP_TRANSITIONS: dict[tuple[GroupState, GroupEvent], GroupState] = {
+    (GroupState.EMPTY, GroupEvent.REBALANCE): GroupState.PREPARING_REBALANCE,
+    (GroupState.EMPTY, GroupEvent.REMOVED): GroupState.DEAD,
+    (GroupState.PREPARING_REBALANCE, GroupEvent.JOINED): GroupState.COMPLETING_REBALANCE,
+    (GroupState.PREPARING_REBALANCE, GroupEvent.EMPTIED): GroupState.EMPTY,
+    (GroupState.PREPARING_REBALANCE, GroupEvent.REMOVED): GroupState.DEAD,
+    (GroupState.COMPLETING_REBALANCE, GroupEvent.ASSIGNED): GroupState.STABLE,
+    (GroupState.COMPLETING_REBALANCE, GroupEvent.REBALANCE): GroupState.PREPARING_REBALANCE,
+    (GroupState.COMPLETING_REBALANCE, GroupEvent.REMOVED): GroupState.DEAD,
+    (GroupState.STABLE, GroupEvent.REBALANCE): GroupState.PREPARING_REBALANCE,
+    (GroupState.STABLE, GroupEvent.REMOVED): GroupState.DEAD,
+}
+
+
+class MemberState(Enum):
+    """Where a member stands in its group's rebalance."""
+
+    JOINING = "joining"  # its join waits for the others
+    JOINED = "joined"  # is of the generation, and has not asked for its assignment
+    SYNCING = "syncing"  # its sync waits for the leader's assignment
+    ASSIGNED = "assigned"  # was told its assignment
+    CALLED = "called"  # a rebalance began: it is to join again
+    TAKING_OVER = "taking over"  # came back under a new id (KIP-345): its join waits for the record
+    GONE = "gone"  # left, was lost, or another process has its instance id
+
+
+class MemberEvent(Enum):
+    """What moves a member."""
+
+    JOIN = "join"  # its join has come, and waits
+    GENERATION = "generation"  # the time to join is over: it is of the new generation
+    SYNC = "sync"  # its sync has come, and waits
+    ASSIGNMENT = "assignment"  # it is told its assignment
+    REBALANCE = "rebalance"  # all members are to join again
+    TAKE_OVER = "take over"  # its instance id came with a new process, its assignment stays
+    TAKEN_OVER = "taken over"  # the new member id is stored, or could not be
+    REMOVE = "remove"  # it left, was lost, or is fenced by its successor
+
+
+MEMBER_TRANSITIONS: dict[tuple[MemberState, MemberEvent], MemberState] = {
+    (MemberState.JOINING, MemberEvent.JOIN): MemberState.JOINING,
+    (MemberState.JOINING, MemberEvent.GENERATION): MemberState.JOINED,
+    (MemberState.JOINING, MemberEvent.REBALANCE): MemberState.JOINING,
+    (MemberState.JOINING, MemberEvent.REMOVE): MemberState.GONE,
+    (MemberState.JOINED, MemberEvent.JOIN): MemberState.JOINING,
+    (MemberState.JOINED, MemberEvent.SYNC): MemberState.SYNCING,
+    (MemberState.JOINED, MemberEvent.ASSIGNMENT): MemberState.ASSIGNED,
+    (MemberState.JOINED, MemberEvent.REBALANCE): MemberState.CALLED,
+    (MemberState.JOINED, MemberEvent.TAKE_OVER): MemberState.TAKING_OVER,
+    (MemberState.JOINED, MemberEvent.REMOVE): MemberState.GONE,
+    (MemberState.SYNCING, MemberEvent.JOIN): MemberState.JOINING,
+    (MemberState.SYNCING, MemberEvent.SYNC): MemberState.SYNCING,
+    (MemberState.SYNCING, MemberEvent.ASSIGNMENT): MemberState.ASSIGNED,
+    (MemberState.SYNCING, MemberEvent.REBALANCE): MemberState.CALLED,
+    (MemberState.SYNCING, MemberEvent.REMOVE): MemberState.GONE,
+    (MemberState.ASSIGNED, MemberEvent.JOIN): MemberState.JOINING,
+    (MemberState.ASSIGNED, MemberEvent.ASSIGNMENT): MemberState.ASSIGNED,
+    (MemberState.ASSIGNED, MemberEvent.REBALANCE): MemberState.CALLED,
+    (MemberState.ASSIGNED, MemberEvent.TAKE_OVER): MemberState.TAKING_OVER,
+    (MemberState.ASSIGNED, MemberEvent.REMOVE): MemberState.GONE,
+    (MemberState.CALLED, MemberEvent.JOIN): MemberState.JOINING,
+    # Only a static member: it keeps its place although it did not join again.
+    (MemberState.CALLED, MemberEvent.GENERATION): MemberState.JOINED,
+    (MemberState.CALLED, MemberEvent.REMOVE): MemberState.GONE,
+    # The join that waits is its answer to the call.
+    (MemberState.TAKING_OVER, MemberEvent.REBALANCE): MemberState.JOINING,
+    (MemberState.TAKING_OVER, MemberEvent.JOIN): MemberState.JOINING,
+    (MemberState.TAKING_OVER, MemberEvent.ASSIGNMENT): MemberState.TAKING_OVER,
+    (MemberState.TAKING_OVER, MemberEvent.TAKE_OVER): MemberState.TAKING_OVER,
+    (MemberState.TAKING_OVER, MemberEvent.TAKEN_OVER): MemberState.ASSIGNED,
+    (MemberState.TAKING_OVER, MemberEvent.REMOVE): MemberState.GONE,
+}
+
+
+def next_group_state(state: GroupState, event: GroupEvent) -> GroupState:
+    """Raises Fatal for a pair that the table does not list."""
+    after = GROUP_TRANSITIONS.get((state, event))
+    if after is None:
+        raise Fatal(f"a group that is {state.value} cannot take {event.value}")
+    return after
+
+
+def next_member_state(state: MemberState, event: MemberEvent) -> MemberState:
+    """Raises Fatal for a pair that the table does not list."""
+    after = MEMBER_TRANSITIONS.get((state, event))
+    if after is None:
+        raise Fatal(f"a member that is {state.value} cannot take {event.value}")
+    return after
