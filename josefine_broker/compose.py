@@ -1,29 +1,28 @@
-"""Translations between the parts that `node.py` puts together: configuration to settings, the
-handler table to routes. Pure: no part is started here.
+"""Translations between the parts that `node.py` puts together: configuration to settings, and to
+what people are told. No part is started here, and nobody asked: chance and names are arguments.
 """
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
-from josefine_broker.config import BrokerConfig, HostPort, LogSection, ReplicationSection
-from josefine_broker.config_values import is_loopback
+from josefine_broker.base.addresses import HostPort, is_loopback
+from josefine_broker.config import BrokerConfig, LogSection, ReplicationSection
 from josefine_broker.core.changes import RegisterBroker
 from josefine_broker.core.controller import ControllerConfig
 from josefine_broker.core.features import SUPPORTED
-from josefine_broker.core.image import Endpoint, MetadataImage
+from josefine_broker.core.image import Endpoint
 from josefine_broker.core.log_config import LogConfig, TimestampType
 from josefine_broker.core.replica_fetch import FetchLimits
 from josefine_broker.core.topic_config import TopicSettings
-from josefine_broker.handlers.context import BrokerSettings, Context, RequestInfo
-from josefine_broker.handlers.table import Api
+from josefine_broker.engine.broker import EngineConfig
+from josefine_broker.engine.cluster.address_book import AddressBook
+from josefine_broker.engine.quorum import SnapshotLimits
+from josefine_broker.handlers.context import BrokerSettings
+from josefine_broker.shell.cleaner import CleanerSettings
 from josefine_broker.shell.connection import ConnectionLimits
-from josefine_broker.shell.dispatch import Peer, Route
-from josefine_broker.shell.metrics import Metrics
 from josefine_broker.shell.server import Bound
-from josefine_broker.wire.codec import RequestHeader
+from raft import Config, NodeId
 
 WILDCARDS = frozenset({"0.0.0.0", "::"})
 """Bound addresses that no client can dial."""
@@ -42,6 +41,19 @@ def log_config(section: LogSection) -> LogConfig:
         flush_ms=section.flush_ms,
         message_bytes_max=section.message_bytes_max,
         timestamp_type=TimestampType(section.timestamp_type),
+        delete_retention_ms=section.cleaner_delete_retention_ms,
+        min_cleanable_dirty_ratio=section.cleaner_min_cleanable_ratio,
+        min_compaction_lag_ms=section.cleaner_min_compaction_lag_ms,
+        max_compaction_lag_ms=section.cleaner_max_compaction_lag_ms,
+    )
+
+
+def cleaner_settings(section: LogSection) -> CleanerSettings:
+    """What the log cleaner may use."""
+    return CleanerSettings(
+        backoff_ms=section.cleaner_backoff_ms,
+        map_bytes_max=section.cleaner_dedupe_buffer_bytes,
+        bytes_per_second_max=section.cleaner_bytes_per_second_max,
     )
 
 
@@ -49,6 +61,7 @@ def broker_settings(config: BrokerConfig) -> BrokerSettings:
     """The configuration as far as handlers see it."""
     defaults = config.topic_defaults
     return BrokerSettings(
+        data_directory=str(config.broker.data_dir.absolute()),
         auto_create_topics=config.broker.auto_create_topics,
         partitions_max=config.broker.partitions_max,
         default_partitions=defaults.partitions,
@@ -96,7 +109,11 @@ def connection_limits(config: BrokerConfig) -> ConnectionLimits:
 
 
 def registration(
-    config: BrokerConfig, bound: Iterable[Bound], this_host: str, admin: str | None
+    config: BrokerConfig,
+    bound: Iterable[Bound],
+    this_host: str,
+    admin: str | None,
+    incarnation: str,
 ) -> RegisterBroker:
     """What the cluster is told of this broker: per listener the advertised address, else the bound
     one (with `this_host` for a wildcard, which only the binder understands)."""
@@ -111,7 +128,7 @@ def registration(
             endpoints.append(Endpoint(listener.name, host, listener.port))
     return RegisterBroker(
         broker_id=config.broker.id,
-        incarnation=uuid.uuid4().hex,
+        incarnation=incarnation,
         endpoints=tuple(endpoints),
         rack=config.broker.rack,
         admin=admin,
@@ -126,66 +143,40 @@ def initial_voters(config: BrokerConfig) -> list[int]:
     return [each.id for each in config.raft.voters] or [config.broker.id]
 
 
-def other_cluster(config: BrokerConfig, members: Collection[int], image: MetadataImage) -> str:
-    """Why this data cannot be of the cluster that the configuration would form; empty: they fit.
-
-    Members change in a cluster's life, and the list in the file gets old. It names another cluster
-    where this broker's is it alone, and none of the others it lists ever was in it.
-    """
-    own = config.broker.id
-    others = {each.id for each in config.raft.voters} - {own}
-    met = image.brokers.keys() | image.unregistered
-    if not others or set(members) != {own} or others & met:
-        return ""
-    return (
-        f"raft.voters names the brokers {_ids({own, *others})}, but the data directory "
-        f"{config.broker.data_dir} holds a cluster whose only voter is {own} and that never met "
-        "the others: set another broker.data_dir, or leave raft.voters out"
+def engine_config(
+    config: BrokerConfig, cluster_id: str, new_cluster_id: str, bound: Bound, this_host: str
+) -> EngineConfig:
+    """What the engine is told once: `cluster_id` was noted in an earlier life, `new_cluster_id` is
+    what a cluster will be called that begins here, `bound` is the raft listener."""
+    raft = config.raft
+    return EngineConfig(
+        raft=Config(
+            node_id=NodeId(config.broker.id),
+            initial_voters=tuple(NodeId(each) for each in initial_voters(config)),
+            cluster_id=new_cluster_id,
+            format=1,
+            heartbeat_ms=raft.heartbeat_timeout_ms,
+            election_timeout_ms=raft.election_timeout_ms,
+        ),
+        snapshots=SnapshotLimits(blocks=raft.snapshot_blocks, bytes=raft.snapshot_bytes),
+        settings=broker_settings(config),
+        controller=controller_config(config),
+        address=raft_address(config, bound, this_host),
+        seeds=raft.seeds,
+        named_voters=frozenset(each.id for each in raft.voters),
+        cluster_id=cluster_id,
+        heartbeat_ms=config.cluster.heartbeat_interval_ms,
+        session_timeout_ms=config.cluster.session_timeout_ms,
+        proposal_timeout_ms=raft.proposal_timeout_ms,
     )
 
 
-def stored_voters(
-    config: BrokerConfig, voters: Collection[int], trouble_with: Callable[[int], str]
-) -> str:
-    """Whom a broker without a leader waits for, why it does not reach them, and whether its file
-    lets one expect that."""
-    waits = f"waiting for a majority of the voters {_ids(voters)}"
-    known = [(each, trouble_with(each)) for each in sorted(voters)]
-    unreached = "; ".join(f"broker {each} at {trouble}" for each, trouble in known if trouble)
-    why = f" ({unreached})" if unreached else ""
-    if set(voters) > {config.broker.id} == set(initial_voters(config)):
-        return (
-            f"{waits} of the cluster in {config.broker.data_dir} to elect a leader; "
-            f"the configuration (raft.voters) names only this broker{why}"
-        )
-    return f"{waits} to elect a leader{why}"
-
-
-def waits_for_controller(leader: int, storage_trouble: str) -> str:
-    """Whom a broker waits for that has registered, or is about to. Who cannot write may wait long:
-    it asks the controller to lead nothing, as one that stops does."""
-    waits = f"waiting for the controller, broker {leader}, to take this broker in"
-    return (
-        f"{waits}, which it does once this is over: {storage_trouble}" if storage_trouble else waits
-    )
-
-
-def leaving(storage_trouble: str) -> str:
-    """Why a broker leads nothing that another could."""
-    if storage_trouble:
-        return f"this broker hands over and comes back when this is over: {storage_trouble}"
-    return "this broker hands over and stops"
-
-
-def no_controller(voters: Collection[int], there: int) -> str:
-    """Why nothing is decided, where so many of the voters are there."""
-    return (
-        f"no controller: {there} of the voters {_ids(voters)} {'is' if there == 1 else 'are'} there"
-    )
-
-
-def _ids(brokers: Iterable[int]) -> str:
-    return ", ".join(map(str, sorted(brokers)))
+def configured_book(config: BrokerConfig) -> AddressBook:
+    """Where the configuration says that the others are."""
+    book = AddressBook()
+    for voter in config.raft.voters:
+        book.learn(voter.id, voter.address)
+    return book
 
 
 def raft_address(config: BrokerConfig, bound: Bound, this_host: str) -> HostPort:
@@ -196,20 +187,6 @@ def raft_address(config: BrokerConfig, bound: Bound, this_host: str) -> HostPort
     if config.own_voter is not None:
         return config.own_voter.address
     return HostPort(this_host if bound.host in WILDCARDS else bound.host, bound.port)
-
-
-def only_on_this_machine(own: Mapping[str, HostPort], others: Iterable[HostPort]) -> list[str]:
-    """What this broker advertises as an address where every machine finds itself, although others
-    are elsewhere: one sentence each. `own` is by the key that sets it."""
-    elsewhere = next((each for each in others if not is_loopback(each.host)), None)
-    if elsewhere is None:
-        return []
-    return [
-        f"{key} is advertised as {address}, which only this machine reaches, and another broker is"
-        f" at {elsewhere}: put this machine's name there"
-        for key, address in own.items()
-        if is_loopback(address.host)
-    ]
 
 
 def named_but_loopback(bound: Iterable[Bound], config: BrokerConfig) -> list[str]:
@@ -223,27 +200,3 @@ def named_but_loopback(bound: Iterable[Bound], config: BrokerConfig) -> list[str
         for each in bound
         if is_loopback(each.resolved_host) and not is_loopback(each.host)
     ]
-
-
-_new = tuple.__new__
-
-
-def routes(ctx: Context, apis: Iterable[Api], metrics: Metrics) -> dict[int, Route]:
-    """The literal handler table with the context bound into each handler."""
-    return {
-        api.key: Route(
-            api.name, api.min_version, api.max_version, _bind(ctx, api), metrics.api(api.name)
-        )
-        for api in apis
-    }
-
-
-def _bind(ctx: Context, api: Api) -> Callable[[RequestHeader, Peer, Any], Any]:
-    handler = api.handler
-
-    def handle(header: RequestHeader, peer: Peer, body: Any) -> Any:
-        # As RequestInfo(...), whose generated constructor costs twice as much.
-        info = _new(RequestInfo, (header, peer.principal, peer.address, peer.listener))
-        return handler(ctx, info, body)
-
-    return handle

@@ -1,8 +1,9 @@
-"""The broker's configuration: typed, frozen, complete. Every key has a unit, a bound, a meaning.
+"""The broker's configuration: typed, frozen, complete. Every key has a default and a meaning, every
+number a bound.
 
 This model is the one truth: `conf/broker.yaml` is generated from it, loading refuses what it does
-not name, and every key can be overridden by the environment (`JOSEFINE__BROKER__ID=3`). Units come
-last in a name (`_ms`, `_bytes`); `null` means "no limit" or "derived", as the meaning says.
+not name, and every key can be overridden by the environment (`JOSEFINE__BROKER__ID=3`). A name has
+its unit in it (`_ms`, `bytes`); `null` means "no limit" or "derived", as the meaning says.
 """
 
 from __future__ import annotations
@@ -15,23 +16,20 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from josefine_broker.base.limits import (
-    CONNECTION_IN_FLIGHT_MAX,
-    DISK_FREE_BYTES_MIN,
-    FRAME_BYTES_MAX,
-    PARTITIONS_PER_BROKER_MAX,
-)
+from josefine_broker.base.addresses import HostPort
+from josefine_broker.base.limits import FRAME_BYTES_MAX, PARTITIONS_PER_BROKER_MAX
 from josefine_broker.config_source import ConfigError, KeyPath, Source, read_source
 from josefine_broker.config_values import (
     Address,
     Addresses,
     Bytes,
     Count,
+    DelayMs,
     Flag,
-    HostPort,
     Listener,
     Listeners,
     NodeId,
+    Ratio,
     TimeoutMs,
     Voter,
     Voters,
@@ -41,6 +39,12 @@ from josefine_broker.config_values import (
 __all__ = ["BrokerConfig", "ConfigError", "HostPort", "Listener", "Voter", "load_config"]
 
 ENV_PREFIX = "JOSEFINE__"
+
+CONNECTION_IN_FLIGHT_MAX = 32
+"""Requests of one connection being worked on; past that the connection stops reading."""
+
+DISK_FREE_BYTES_MIN = 64 * 1024 * 1024
+"""Default of `broker.disk_free_bytes_min`: room for the metadata and indexes to be written."""
 
 
 class Section(BaseModel):
@@ -184,6 +188,34 @@ class LogSection(Section):
     flush_ms: TimeoutMs | None = Field(
         default=None,
         description="Age at which unsynced data is fsynced; null: left to the operating system.",
+    )
+    cleaner_min_cleanable_ratio: Ratio = Field(
+        default=0.5,
+        description="A compacted log is cleaned when more of it than this was written since.",
+    )
+    cleaner_min_compaction_lag_ms: DelayMs = Field(
+        default=0, description="Records of a compacted topic stay untouched for this long."
+    )
+    cleaner_max_compaction_lag_ms: TimeoutMs | None = Field(
+        default=None,
+        description="Age at which a segment of a compacted topic is closed and cleaned however"
+        " little of its log is dirty; null: no such rule.",
+    )
+    cleaner_delete_retention_ms: DelayMs = Field(
+        default=86_400_000,
+        description="How long a deleted key of a compacted topic can still be read as deleted.",
+    )
+    cleaner_backoff_ms: TimeoutMs = Field(
+        default=15_000, description="Time between two looks for a log that is to be cleaned."
+    )
+    cleaner_dedupe_buffer_bytes: Annotated[Bytes, Field(ge=1_048_576)] = Field(
+        default=67_108_864,
+        description="Memory for the keys of one pass of the log cleaner, 32 bytes each; a log with"
+        " more takes several passes.",
+    )
+    cleaner_bytes_per_second_max: Bytes | None = Field(
+        default=None,
+        description="Bound of what the log cleaner reads and writes together; null: none.",
     )
     timestamp_type: Literal["CreateTime", "LogAppendTime"] = Field(
         default="CreateTime",

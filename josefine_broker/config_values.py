@@ -5,20 +5,17 @@ Each says what it refuses in words that fit after the name of its key.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
+from josefine_broker.base.addresses import HostPort, parse_host_port
 from josefine_broker.base.durations import FORMS, duration_ms
 
 TIMEOUT_MS_MIN = 5
 """A timeout below this is a unit mistake (seconds for milliseconds), not a wish."""
 
-_HOST = re.compile(
-    r"^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*\.?$"
-)
 NOT_SERVED = frozenset(
     ("SSL", "TLS", "MTLS", "SASL", "GSSAPI", "KERBEROS", "SCRAM", "OAUTHBEARER", "HTTP", "HTTPS")
 )
@@ -26,17 +23,6 @@ NOT_SERVED = frozenset(
 asked for encryption must not be served without it."""
 
 _LISTENER_NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_-]*$")
-
-
-class HostPort(NamedTuple):
-    """An address to bind or to dial; port 0 means any free port when binding."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
 
 
 class Listener(NamedTuple):
@@ -67,43 +53,6 @@ class Voter(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.id}@{self.address}"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether every machine finds itself there. No name is looked up."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def parse_host_port(value: object) -> HostPort:
-    """`host:port`, `[v6]:port`; ValueError names what is wrong."""
-    if isinstance(value, HostPort):
-        return value
-    if not isinstance(value, str):
-        raise ValueError(f"must be host:port, got {value!r}")
-    host, colon, port_text = value.rpartition(":")
-    if not colon or not host:
-        raise ValueError(f"must be host:port, got {value!r}")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-        try:
-            ipaddress.IPv6Address(host)
-        except ValueError:
-            raise ValueError(f"{host!r} in {value!r} is not an IPv6 address") from None
-    elif re.fullmatch(r"[0-9.]+", host):
-        try:
-            ipaddress.IPv4Address(host)
-        except ValueError:
-            raise ValueError(f"{host!r} in {value!r} is not an IPv4 address") from None
-    elif not _HOST.match(host):
-        raise ValueError(f"{host!r} in {value!r} is not a host name")
-    if not re.fullmatch(r"[0-9]{1,5}", port_text) or int(port_text) > 65_535:
-        raise ValueError(f"port in {value!r} must be a number from 0 to 65535")
-    return HostPort(host, int(port_text))
 
 
 def overlap(one: HostPort, other: HostPort) -> bool:
@@ -223,6 +172,13 @@ TimeoutMs = Annotated[
     BeforeValidator(_parse_ms),
     Field(strict=True, ge=TIMEOUT_MS_MIN, json_schema_extra=unit("ms")),
 ]
+DelayMs = Annotated[
+    int,
+    BeforeValidator(_parse_ms),
+    Field(strict=True, ge=0, json_schema_extra=unit("ms")),
+]
+"""Unlike a timeout it may be none at all."""
+Ratio = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(strict=True, ge=1)]
 Bytes = Annotated[int, Field(strict=True, ge=1, json_schema_extra=unit("bytes"))]
 Flag = Annotated[bool, Field(strict=True)]

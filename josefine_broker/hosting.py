@@ -14,14 +14,15 @@ log that turns out worse later than was said is not hosted: a restart says it.
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
-from josefine_broker.base.errors import CorruptData
-from josefine_broker.base.ids import TopicId, TopicPartition
+from josefine_broker.base.errors import CorruptData, KafkaError
+from josefine_broker.base.ids import LeaderEpoch, TopicId, TopicPartition
 from josefine_broker.base.ports import Clock
 from josefine_broker.core.leader_epochs import LeaderEpochs
 from josefine_broker.core.log_completeness import Completeness, LogClaims
@@ -30,8 +31,9 @@ from josefine_broker.core.partition import Partition
 from josefine_broker.core.producers import ProducerState
 from josefine_broker.core.rounds import steps
 from josefine_broker.core.topic_config import TopicSettings
-from josefine_broker.handlers.context import HostedPartition
+from josefine_broker.handlers.hosted import HostedPartition
 from josefine_broker.records.batch import BatchHeader
+from josefine_broker.shell.cleaner import Candidate
 from josefine_broker.shell.high_watermarks import HighWatermarks, Key
 from josefine_broker.shell.log import PartitionLog
 from josefine_broker.shell.log_manager import LogManager
@@ -53,7 +55,7 @@ class _Recovered(NamedTuple):
 
 
 class Hosting:
-    """Implements `handlers.context.LogsPort` over the log manager."""
+    """Implements `handlers.ports.LogsPort` over the log manager."""
 
     def __init__(
         self, manager: LogManager, clock: Clock, on_opened: Callable[[], None] = lambda: None
@@ -133,7 +135,9 @@ class Hosting:
         """Logs recovered and not opened yet."""
         return len(self._prepared)
 
-    def open(self, tp: TopicPartition, topic_id: UUID, settings: TopicSettings) -> HostedPartition:
+    def open(
+        self, tp: TopicPartition, topic_id: UUID, settings: TopicSettings, leader_epoch: int
+    ) -> HostedPartition:
         recovered = self._prepared.pop(tp, None)
         if recovered is not None and recovered.topic_id != topic_id:
             recovered.log.abandon()
@@ -144,6 +148,7 @@ class Hosting:
                 self._kept[key] = self._high_watermarks.get(*key)
             recovered = self._recover_late(tp, topic_id, settings)
             self._kept.pop(key, None)
+        self._check_epochs(tp, recovered, leader_epoch)
         _, partition_log, producers, epochs = recovered
         if partition_log.recovery_report.completeness is not Completeness.COMPLETE:
             partition_log.state.forget_completeness()  # the image has it
@@ -156,6 +161,35 @@ class Hosting:
         self._hosted[tp] = (partition, partition_log)
         self._ids[tp] = topic_id
         return HostedPartition(topic_id, partition, partition_log, settings)
+
+    def _check_epochs(self, tp: TopicPartition, recovered: _Recovered, newest: int) -> None:
+        """A batch of a leader epoch that there was not yet: it lies outside the batch's checksum,
+        and is damaged. The log ends before it, once the image has heard that it is shorter. Raises
+        CorruptData, OSError."""
+        its_log, epochs = recovered.log, recovered.epochs
+        wrong = next((each for each in epochs.starts if each.epoch > newest), None)
+        if wrong is None:
+            return
+        claimed = self._claims.of((recovered.topic_id, tp.partition))
+        if claimed is Completeness.COMPLETE:
+            its_log.state.settle()
+            its_log.state.store_completeness(Completeness.SHORTENED)
+            its_log.abandon()
+            raise CorruptData(
+                f"{tp} has batches of leader epoch {wrong.epoch} from offset {wrong.start_offset} "
+                f"on, the newest is {newest}: the log is damaged there. Restart this broker to "
+                "have the rest copied from another replica"
+            )
+        try:
+            its_log.truncate_to(wrong.start_offset)
+        except KafkaError as error:
+            raise OSError(errno.EIO, str(error)) from error
+        epochs.truncate_end(its_log.log_end_offset)
+        now_ms, producers = self._clock.now_ms(), recovered.producers
+        producers.clear()
+        its_log.replay(
+            producers.restore, lambda header: producers.record(header, header.base_offset, now_ms)
+        )
 
     def _recover_late(
         self, tp: TopicPartition, topic_id: UUID, settings: TopicSettings
@@ -177,12 +211,11 @@ class Hosting:
         """Raises CorruptData, OSError."""
         now_ms = self._clock.now_ms()
         producers = ProducerState()
-        epoch_starts: list[tuple[int, int]] = []
+        epoch_starts: list[tuple[LeaderEpoch, int]] = []
 
         def on_batch(header: BatchHeader) -> None:
             producers.record(header, header.base_offset, now_ms)
-            if not epoch_starts or header.leader_epoch > epoch_starts[-1][0]:
-                epoch_starts.append((header.leader_epoch, header.base_offset))
+            _note_epoch(epoch_starts, header)
 
         partition_log = self._manager.recover_log(
             tp,
@@ -286,6 +319,15 @@ class Hosting:
         if removed:
             log.info("segments expired", extra={"segments": removed})
 
+    def compacted(self) -> Iterator[Candidate | None]:
+        """The logs of compacted topics, None where others may run."""
+        for each in steps(self._hosted):
+            if each is None:
+                yield None
+            elif each[1][1].config.compacts:
+                tp, (partition, partition_log) = each
+                yield Candidate(tp, partition, partition_log)
+
     def close(self, broker_epoch: int) -> None:
         """Sync and close every log with its producers' state. Raises OSError."""
         if self._is_followed:
@@ -312,20 +354,20 @@ def _try_to_store(job: Callable[[], None]) -> None:
         log.warning("high watermarks not stored", extra={"reason": error})
 
 
-def _recovered_epochs(partition_log: PartitionLog, seen: list[tuple[int, int]]) -> LeaderEpochs:
-    """The checkpoint's epochs, cut to the log, then those that only the batches know."""
+def _recovered_epochs(
+    partition_log: PartitionLog, seen: list[tuple[LeaderEpoch, int]]
+) -> LeaderEpochs:
+    """The checkpoint's epochs, cut to the log, then those that only the batches know. Raises
+    CorruptData."""
     if partition_log.log_end_offset == 0:
         return LeaderEpochs()
-    try:
-        stored = partition_log.state.leader_epochs()
-        epochs = LeaderEpochs() if stored is None else LeaderEpochs.from_bytes(stored)
-    except CorruptData as error:
-        log.warning(
-            "leader epochs rebuilt from batches",
-            extra={"directory": partition_log.directory, "reason": error},
-        )
-        epochs = LeaderEpochs()
+    stored = _stored_epochs(partition_log)
+    epochs = stored or LeaderEpochs()
     epochs.truncate_end(partition_log.log_end_offset)
+    if stored is None and not (seen and seen[0][1] <= partition_log.log_start_offset):
+        # A replay behind a snapshot has not seen them all, and an epoch that begins too late would
+        # tell a follower that its log agrees with this one where it does not.
+        seen = _epochs_of_batches(partition_log)
     if seen:  # where batches were read they are the truth: a truncation may not have been stored
         epochs.truncate_end(seen[0][1])
     for epoch, start_offset in seen:
@@ -333,3 +375,26 @@ def _recovered_epochs(partition_log: PartitionLog, seen: list[tuple[int, int]]) 
             epochs.assign(epoch, start_offset)
     epochs.truncate_start(partition_log.log_start_offset)
     return epochs
+
+
+def _stored_epochs(partition_log: PartitionLog) -> LeaderEpochs | None:
+    """None: there is no checkpoint, or none that can be read."""
+    try:
+        stored = partition_log.state.leader_epochs()
+        return None if stored is None else LeaderEpochs.from_bytes(stored)
+    except CorruptData as error:
+        event = {"directory": partition_log.directory, "reason": error}
+        log.warning("leader epochs rebuilt from batches", extra=event)
+        return None
+
+
+def _epochs_of_batches(partition_log: PartitionLog) -> list[tuple[LeaderEpoch, int]]:
+    """Of the whole log. Raises CorruptData."""
+    found: list[tuple[LeaderEpoch, int]] = []
+    partition_log.replay(None, lambda header: _note_epoch(found, header))
+    return found
+
+
+def _note_epoch(starts: list[tuple[LeaderEpoch, int]], header: BatchHeader) -> None:
+    if not starts or header.leader_epoch > starts[-1][0]:
+        starts.append((header.leader_epoch, header.base_offset))

@@ -16,7 +16,7 @@ import uvloop
 from josefine_broker.base.errors import CorruptData, Fatal
 from josefine_broker.config import BrokerConfig
 from josefine_broker.core.descriptors import Shares, divide
-from josefine_broker.handlers.enrolling import DismissedError
+from josefine_broker.engine.cluster.enrolment import DismissedError
 from josefine_broker.node import Node
 from josefine_broker.shell.data_dir import DataDirError
 from josefine_broker.shell.events import configure_logging

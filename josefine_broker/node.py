@@ -1,4 +1,4 @@
-"""The composition root: the only file that knows every side of a broker, and the order of its life.
+"""The composition root: the parts of a broker put together, and the order of its life.
 
 Start: lock the data directory, bind the addresses, recover metadata (Raft) and logs, register this
 broker, and only then accept clients. Stop goes the other way round: no new requests, answers for
@@ -20,34 +20,41 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from josefine_broker.api.table import API_VERSIONS
+from josefine_broker.base.addresses import HostPort
 from josefine_broker.compose import (
-    broker_settings,
+    cleaner_settings,
+    configured_book,
     connection_limits,
+    engine_config,
     initial_voters,
     named_but_loopback,
     registration,
-    routes,
 )
-from josefine_broker.config import BrokerConfig, HostPort
+from josefine_broker.config import BrokerConfig
 from josefine_broker.core.descriptors import Shares
-from josefine_broker.core.image import MetadataImage
 from josefine_broker.core.log_completeness import Completeness, LogClaims
 from josefine_broker.handlers.blocks import retry_unopened, to_be_hosted
-from josefine_broker.handlers.context import Context, new_context
-from josefine_broker.handlers.errors import error_response
+from josefine_broker.handlers.context import Context
 from josefine_broker.handlers.following import hear
 from josefine_broker.handlers.forwarding import FORWARDED_CLIENT_ID
 from josefine_broker.handlers.replication import isr_check_ms, isr_steps
-from josefine_broker.handlers.table import API_VERSIONS, APIS
 from josefine_broker.hosting import Hosting
-from josefine_broker.membership import Hooks, Membership
-from josefine_broker.observe import health_checks, register_cluster_metrics, register_metrics
+from josefine_broker.observe import (
+    health_checks,
+    register_cleaner_metrics,
+    register_cluster_metrics,
+    register_metrics,
+)
 from josefine_broker.observe_cluster import chain_view, cluster_view
+from josefine_broker.routes import routes
 from josefine_broker.shell.admin_http import AdminServer
+from josefine_broker.shell.cleaner import Cleaner
 from josefine_broker.shell.clock import RealClock
 from josefine_broker.shell.collector import Freezer
 from josefine_broker.shell.connection import Host
 from josefine_broker.shell.data_dir import (
+    METADATA_DIR,
     DataDirLock,
     Identity,
     belong,
@@ -57,6 +64,7 @@ from josefine_broker.shell.data_dir import (
     write_addresses,
 )
 from josefine_broker.shell.dispatch import Dispatcher
+from josefine_broker.shell.engine_host import EngineHost, Hooks
 from josefine_broker.shell.files import RealFiles
 from josefine_broker.shell.flusher import Flusher
 from josefine_broker.shell.forwarder import Forwarder
@@ -67,14 +75,16 @@ from josefine_broker.shell.server import Bound, Server, bind
 from josefine_broker.shell.telling import tell_meanwhile
 from josefine_broker.shell.ticker import Duty, Ticker
 from josefine_broker.shell.worker import Worker
-from josefine_broker.storage_watch import FailedLogs, look_at_storage
+from josefine_broker.storage_watch import FailedLogs, look_at_storage, room_bytes
 
 log = logging.getLogger(__name__)
 
 FLUSH_CHECK_MS = 100
+CLEANER_CHECK_MS = 1_000
+"""Whether a pass is over, or a look for a log to be cleaned is due."""
 STORAGE_CHECK_MS = 200
 """A fast disk fills the reserve in about this time."""
-RETRY_UNOPENED_MS = GIVE_WAY_CHECK_MS = 1_000
+RETRY_UNOPENED_MS = 1_000
 IDLE_CHECKS_PER_TIMEOUT = 8
 HIGH_WATERMARK_CHECK_MS = 5_000
 CLOSE_THREADS = 8
@@ -100,8 +110,7 @@ class Node:
         """What was started, to be stopped in reverse order."""
         self._server: Server | None = None
         """Set while clients are served."""
-        self._membership: Membership | None = None
-        self._replicator: Replicator | None = None
+        self._engine: EngineHost | None = None
         self._identity: Identity | None = None
         self._stops_cleanly = False
         self._epoch = -1
@@ -124,13 +133,20 @@ class Node:
         admin = self.config.admin.address
         admin_bound = None if admin is None else self._bind("admin", *admin)
         manager, hosting = self._open_logs()
-        ctx = self._context(hosting)
+        engine = await self._open_engine(hosting, raft_bound, say)
+        ctx = engine.broker.ctx
         self._start_worker(ctx)
-        ticker = self._start_ticker(ctx, hosting)
-        membership = await self._start_membership(ctx, raft_bound, ticker, say)
+        cleaner = self._start_cleaner(ctx, manager, hosting)
+        ticker = self._start_ticker(ctx, hosting, cleaner)
+        replicator = self._start_replicator(ctx)
+        await engine.start(
+            Hooks(on_image=replicator.image_changed, on_parked=ticker.arm, on_failed=self._failed),
+            raft_bound,
+        )
         server = self._server_of(ctx, ticker)
-        await self._start_admin(ctx, manager, membership, server, admin_bound)
-        register = registration(self.config, bound, socket.gethostname(), _url(admin_bound))
+        await self._start_admin(engine, manager, cleaner, server, replicator, admin_bound)
+        incarnation, this_host = uuid.uuid4().hex, socket.gethostname()
+        register = registration(self.config, bound, this_host, _url(admin_bound), incarnation)
         # Not on the loop that has to answer the other brokers: after a crash this reads the data.
         wanted = list(to_be_hosted(ctx))
         claims = await tell_meanwhile(
@@ -145,10 +161,10 @@ class Node:
             logs=claims,
             previous_epoch=manager.previous_epoch,
         )
-        await membership.enrol(register, say)
+        await engine.enrol(register, say)
         manager.mark_running(ctx.broker_epoch)
         _say_recovered(manager, say)
-        for (topic, index), unopened in ctx.unopened.items():
+        for (topic, index), unopened in ctx.hosted.unopened.items():
             say(f"offline: {topic}-{index}: {unopened.reason}")
         await self._serve(server, bound)
         self._announce(bound, admin_bound, say)
@@ -161,13 +177,13 @@ class Node:
         if self._server is None:  # it never came to serve
             await self.abandon()
             return
-        assert self._membership is not None
-        await self._membership.leave(self.config.broker.controlled_shutdown_timeout_ms / 1_000)
+        assert self._engine is not None
+        await self._engine.leave(self.config.broker.controlled_shutdown_timeout_ms / 1_000)
         unanswered = await self._server.stop(self.config.network.shutdown_timeout_ms / 1_000)
         if unanswered:
             log.warning("requests left unanswered", extra={"connections": unanswered})
         self._stops_cleanly = True
-        self._epoch = self._membership.broker_epoch
+        self._epoch = self._engine.broker.ctx.broker_epoch
         await self._undo.aclose()
 
     async def abandon(self) -> None:
@@ -204,38 +220,63 @@ class Node:
         if self._stops_cleanly:
             hosting.close(self._epoch)
 
-    def _context(self, hosting: Hosting) -> Context:
-        return new_context(
-            broker_id=self.config.broker.id,
-            image=MetadataImage(cluster_id=""),
+    async def _open_engine(self, hosting: Hosting, bound: Bound, say: Say) -> EngineHost:
+        config = self.config
+        assert self._identity is not None
+        engine = self._engine = EngineHost(
+            engine_config(
+                config, self._identity.cluster_id, _new_cluster_id(), bound, socket.gethostname()
+            ),
+            data_dir=config.broker.data_dir,
+            metadata_dir=config.broker.data_dir / METADATA_DIR,
             clock=self._clock,
             rng=random.SystemRandom(),
-            raft=_RaftPort(),
             logs=hosting,
-            settings=broker_settings(self.config),
-            data_directory=str(self.config.broker.data_dir.absolute()),
+            peer_timeout_ms=max(2 * config.raft.election_timeout_ms, 1_000),
+            peer_queue_bytes_max=config.cluster.peer_queue_bytes_max,
+            book=configured_book(config),
+            on_belongs=self._belongs,
         )
+        self._undo.push_async_callback(engine.stop)
+        recovered = await engine.open()
+        say(f"metadata: {recovered.report()}")
+        return engine
+
+    def _belongs(self, cluster_id: str) -> None:
+        assert self._identity is not None
+        self._identity = belong(self.config.broker.data_dir, self._identity, cluster_id)
 
     def _start_worker(self, ctx: Context) -> None:
         worker = Worker(self._failed)
         self._undo.push_async_callback(worker.stop)
-        ctx.work = worker.submit
+        ctx.ports.work = worker.submit
 
-    def _start_ticker(self, ctx: Context, hosting: Hosting) -> Ticker:
-        ticker = Ticker(self._clock, ctx.parked, self._duties(ctx, hosting), self._failed)
+    def _start_cleaner(self, ctx: Context, manager: LogManager, hosting: Hosting) -> Cleaner:
+        worker = Worker(self._failed, "cleaner")
+        self._undo.push_async_callback(worker.stop)
+        return Cleaner(
+            manager.files,
+            hosting.compacted,
+            worker,
+            self._clock,
+            cleaner_settings(self.config.log),
+            may_clean=lambda: ctx.image.cleans_logs and not ctx.storage.is_full,
+            room_bytes=partial(room_bytes, self.config.broker),
+        )
+
+    def _start_ticker(self, ctx: Context, hosting: Hosting, cleaner: Cleaner) -> Ticker:
+        duties = self._duties(ctx, hosting, cleaner)
+        ticker = Ticker(self._clock, ctx.parked, duties, self._failed)
         self._undo.callback(ticker.stop)
         ticker.start()
         return ticker
 
-    async def _start_membership(
-        self, ctx: Context, bound: Bound, ticker: Ticker, say: Say
-    ) -> Membership:
-        rng = random.Random()
-        replicator = self._replicator = Replicator(
+    def _start_replicator(self, ctx: Context) -> Replicator:
+        replicator = Replicator(
             ctx,
             partial(hear, ctx),
             self._clock,
-            rng,
+            random.Random(),
             ctx.settings.replica_fetch,
             self.config.inter_broker_listener,
             self._failed,
@@ -243,43 +284,13 @@ class Node:
         self._undo.push_async_callback(replicator.stop)
         forwarder = Forwarder(replicator.address_of, FORWARDED_CLIENT_ID, self._clock)
         self._undo.push_async_callback(forwarder.stop)
-        ctx.forward = forwarder.ask
-        assert self._identity is not None
-        membership = Membership(
-            self.config,
-            ctx,
-            clock=self._clock,
-            rng=rng,
-            bound=bound,
-            new_cluster_id=_new_cluster_id(),
-            known_cluster_id=self._identity.cluster_id,
-            hooks=Hooks(
-                on_birth=self._born,
-                on_image=replicator.image_changed,
-                on_parked=ticker.arm,
-                on_failed=self._failed,
-            ),
-        )
-        assert isinstance(ctx.raft, _RaftPort)
-        ctx.raft.membership = self._membership = membership
-        self._undo.push_async_callback(membership.stop)
-        await membership.start()
-        recovered = membership.raft_host.recovered
-        if recovered is not None:
-            say(f"metadata: {recovered.report()}")
-        return membership
-
-    def _born(self, cluster_id: str) -> None:
-        assert self._identity is not None
-        self._identity = belong(self.config.broker.data_dir, self._identity, cluster_id)
+        ctx.ports.forward = forwarder.ask
+        return replicator
 
     def _server_of(self, ctx: Context, ticker: Ticker) -> Server:
         network = self.config.network
         dispatcher = Dispatcher(
-            routes(ctx, APIS, self._metrics),
-            lambda header, body, error: error_response(
-                header.api_key, header.api_version, body, error
-            ),
+            routes(ctx, self._metrics),
             API_VERSIONS.unsupported_version,
             self._metrics.connections,
         )
@@ -288,7 +299,7 @@ class Node:
             limits=connection_limits(self.config),
             stats=self._metrics.connections,
             on_parked=ticker.arm,
-            forget=ctx.parked.forget,
+            forget=ctx.parked.cancel,
             on_fatal=self._failed,
             monotonic_ms=self._clock.monotonic_ms,
         )
@@ -304,24 +315,20 @@ class Node:
         self._undo.push_async_callback(server.stop, 0)
         await server.start(bound)
 
-    def _duties(self, ctx: Context, hosting: Hosting) -> tuple[Duty, ...]:
+    def _duties(self, ctx: Context, hosting: Hosting, cleaner: Cleaner) -> tuple[Duty, ...]:
         broker, failed = self.config.broker, FailedLogs()
         idle_ms = max(1, self.config.network.idle_timeout_ms // IDLE_CHECKS_PER_TIMEOUT)
         return (
             Duty("flush", FLUSH_CHECK_MS, hosting.flush_due),
             Duty("retention", self.config.log.retention_check_interval_ms, hosting.apply_retention),
+            Duty("cleaner", CLEANER_CHECK_MS, cleaner.step),
             Duty("high watermarks", HIGH_WATERMARK_CHECK_MS, hosting.checkpoint_high_watermarks),
             Duty("storage", STORAGE_CHECK_MS, lambda: look_at_storage(ctx, broker, failed)),
-            Duty("raft leadership", GIVE_WAY_CHECK_MS, self._give_way),
             Duty("unopened", RETRY_UNOPENED_MS, lambda: retry_unopened(ctx)),
             Duty("in-sync replicas", isr_check_ms(ctx), lambda: isr_steps(ctx)),
             Duty("producers", PRODUCER_EXPIRY_CHECK_MS, hosting.expire_producers),
             Duty("idle connections", idle_ms, self._close_idle),
         )
-
-    def _give_way(self) -> None:
-        if self._membership is not None:
-            self._membership.give_way()
 
     def _close_idle(self) -> None:
         if self._server is not None:
@@ -329,25 +336,26 @@ class Node:
 
     async def _start_admin(
         self,
-        ctx: Context,
+        engine: EngineHost,
         manager: LogManager,
-        membership: Membership,
+        cleaner: Cleaner,
         server: Server,
+        replicator: Replicator,
         bound: Bound | None,
     ) -> None:
-        assert self._replicator is not None
+        broker, ctx = engine.broker, engine.broker.ctx
         register_metrics(self._metrics, ctx, manager, server)
-        register_cluster_metrics(self._metrics, ctx, membership, self._replicator.lag)
+        register_cleaner_metrics(self._metrics, cleaner)
+        register_cluster_metrics(self._metrics, engine, replicator.lag)
         if bound is None:
             return
-        checks = health_checks(ctx, membership, server, self.config.broker, manager)
         admin = AdminServer(
             self._metrics,
-            checks,
+            health_checks(broker, server, self.config.broker, manager, cleaner),
             lambda: {"broker_id": ctx.broker_id, "cluster_id": ctx.image.cluster_id},
             {
-                "/cluster": lambda _query: cluster_view(ctx, membership),
-                "/cluster/chain": lambda query: chain_view(ctx, membership, query),
+                "/cluster": lambda _query: cluster_view(broker),
+                "/cluster/chain": lambda query: chain_view(broker, query),
             },
         )
         self._undo.push_async_callback(admin.stop)
@@ -371,15 +379,6 @@ class Node:
             if not isinstance(error, Exception):
                 log.error("broken invariant", exc_info=error)
             self._on_fatal()
-
-
-class _RaftPort:
-    """`handlers.context.RaftPort` over the membership, which comes after the context."""
-
-    membership: Membership
-
-    def propose(self, payload: bytes, deadline_ms: int) -> object:
-        return self.membership.quorum.propose(payload, deadline_ms)
 
 
 def _url(admin: Bound | None) -> str | None:

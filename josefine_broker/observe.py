@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from types import MappingProxyType
 
-from josefine_broker.compose import leaving
+from josefine_broker.base.ids import TopicPartition
 from josefine_broker.config import IdentitySection
 from josefine_broker.core.image import NO_LEADER
 from josefine_broker.core.log_completeness import Completeness
-from josefine_broker.handlers.context import Context
-from josefine_broker.handlers.enrolling import Place
-from josefine_broker.membership import Membership
+from josefine_broker.engine.broker import Broker
+from josefine_broker.engine.cluster.enrolment import Place
+from josefine_broker.engine.cluster.sentences import leaving
+from josefine_broker.handlers.context import Context, Counters
+from josefine_broker.handlers.hosted import ReplicaCounters
 from josefine_broker.observe_cluster import is_under_replicated, partitions_of, place_of
 from josefine_broker.shell.admin_http import Check
+from josefine_broker.shell.cleaner import Cleaner, CleanerStats
+from josefine_broker.shell.engine_host import EngineHost
 from josefine_broker.shell.log_manager import LogManager
 from josefine_broker.shell.metrics import Metrics, Sample
 from josefine_broker.shell.server import Server
@@ -25,66 +31,75 @@ from josefine_broker.storage_watch import (
     needed_bytes,
 )
 
+NOTHING: Mapping[TopicPartition, str] = MappingProxyType({})
+
 
 def health_checks(
-    ctx: Context,
-    membership: Membership,
+    broker: Broker,
     server: Server,
     config: IdentitySection,
     logs: LogManager,
+    cleaner: Cleaner,
 ) -> Mapping[str, Callable[[], Check]]:
     """The checks of `/health`, by name."""
-    raft_host = membership.raft_host
+    ctx, quorum = broker.ctx, broker.quorum
 
     def listeners() -> Check:
         detail = f"{server.connection_count} connections"
         return Check(ok=server.is_listening, detail=detail)
 
     def metadata() -> Check:
-        if raft_host.failure is not None:
-            return Check(ok=False, detail=f"raft stopped: {raft_host.failure}")
-        if raft_host.lacks_room:
-            return Check(ok=False, detail=f"waits: {raft_host.lacks_room}")
-        status = raft_host.status()
+        if broker.failure is not None:
+            return Check(ok=False, detail=f"stopped: {broker.failure}")
+        if quorum.lacks_room:
+            return Check(ok=False, detail=f"waits: {quorum.lacks_room}")
+        status = quorum.status()
         if status.leader is None:
-            why = membership.why_no_controller()
+            why = broker.why_no_controller()
             return Check(ok=False, detail=f"no raft leader in term {status.term}: {why}")
         return Check(ok=True, detail=f"raft leader {status.leader} in term {status.term}")
 
     def cluster() -> Check:
         place = place_of(ctx)
         if place is Place.SERVING:
-            return Check(ok=True, detail=f"controller {ctx.controller_id} hears this broker")
+            return Check(
+                ok=True, detail=f"controller {ctx.cluster.controller_id} hears this broker"
+            )
         if place is Place.LEAVING:
-            return Check(ok=False, detail=leaving(ctx.storage_trouble))
-        return Check(ok=False, detail=membership.describe_wait())
+            return Check(ok=False, detail=leaving(ctx.storage.trouble))
+        return Check(ok=False, detail=broker.describe_wait())
 
     return {
         "listeners": listeners,
         "metadata": metadata,
         "cluster": cluster,
-        "logs": lambda: check_logs(ctx, logs),
+        "logs": lambda: check_logs(ctx, logs, cleaner.damaged),
         "replicas": lambda: check_replicas(ctx),
         "disk": lambda: check_disk(ctx, config),
     }
 
 
-def check_logs(ctx: Context, logs: LogManager) -> Check:
-    """Whether all are served. One that was cut is told for as long as this process lives: it is
-    served, and somebody should see it."""
+def check_logs(
+    ctx: Context, logs: LogManager, not_cleaned: Mapping[TopicPartition, str] = NOTHING
+) -> Check:
+    """Whether all are served, and are what was written as far as the cleaner has looked. One that
+    was cut is told for as long as this process lives: it is served, and somebody should see it."""
     trouble = [each for each in (failed_logs(ctx), damaged_logs(ctx)) if each]
+    if not_cleaned:
+        reason = next(iter(not_cleaned.values()))
+        trouble.append(f"not cleaned, for they are damaged: {named(not_cleaned)}: {reason}")
     cut = [tp for tp, log in logs if log.recovery_report.may_lack]
     if cut:
         told = f"cut at this start, records may be lost: {named(cut)}"
         return Check(ok=not trouble, detail="; ".join([*trouble, told]))
     if trouble:
         return Check(ok=False, detail="; ".join(trouble))
-    return Check(ok=True, detail=f"{len(ctx.partitions)} partitions")
+    return Check(ok=True, detail=f"{len(ctx.hosted.partitions)} partitions")
 
 
 def check_replicas(ctx: Context) -> Check:
     """Whether every follower here follows: one that does not waits for a person."""
-    halted = {tp: each.halt for tp, each in ctx.partitions.items() if each.halt}
+    halted = {tp: each.halt for tp, each in ctx.hosted.partitions.items() if each.halt}
     if halted:
         reason = next(iter(halted.values()))
         return Check(ok=False, detail=f"not followed: {named(halted)}: {reason}")
@@ -107,12 +122,14 @@ def register_metrics(metrics: Metrics, ctx: Context, logs: LogManager, server: S
     def per_partition(read: Callable[[tuple[str, int]], float]) -> Callable[[], Iterator[Sample]]:
         return lambda: (
             ({"topic": tp[0], "partition": str(tp[1])}, read(tp))
-            for tp in list(ctx.partitions)
-            if tp in ctx.partitions
+            for tp in list(ctx.hosted.partitions)
+            if tp in ctx.hosted.partitions
         )
 
-    for name in ctx.counters.__slots__:
-        metrics.counter(name, f"Data path: {name.replace('_', ' ')}.", one(_counter(ctx, name)))
+    for counters in (ctx.counters, ctx.hosted.counters):
+        for name in counters.__slots__:
+            text = f"Data path: {name.replace('_', ' ')}."
+            metrics.counter(name, text, one(_counter(counters, name)))
     metrics.gauge("connections", "Open client connections.", one(lambda: server.connection_count))
     metrics.counter(
         "accept_pauses",
@@ -125,7 +142,7 @@ def register_metrics(metrics: Metrics, ctx: Context, logs: LogManager, server: S
     metrics.gauge(
         "replicas_halted",
         "Replicas here that do not follow, for their leader lacks what was confirmed.",
-        one(lambda: sum(bool(each.halt) for each in ctx.partitions.values())),
+        one(lambda: sum(bool(each.halt) for each in ctx.hosted.partitions.values())),
     )
     metrics.gauge(
         "logs_offline",
@@ -145,17 +162,17 @@ def register_metrics(metrics: Metrics, ctx: Context, logs: LogManager, server: S
     metrics.gauge(
         "log_size_bytes",
         "Size of a partition's log.",
-        per_partition(lambda tp: ctx.partitions[tp].log.size_bytes),
+        per_partition(lambda tp: ctx.hosted.partitions[tp].log.size_bytes),
     )
     metrics.gauge(
         "log_end_offset",
         "Offset of the next record of a partition.",
-        per_partition(lambda tp: ctx.partitions[tp].log.log_end_offset),
+        per_partition(lambda tp: ctx.hosted.partitions[tp].log.log_end_offset),
     )
     metrics.gauge(
         "log_start_offset",
         "First offset of a partition that is kept.",
-        per_partition(lambda tp: ctx.partitions[tp].log.log_start_offset),
+        per_partition(lambda tp: ctx.hosted.partitions[tp].log.log_start_offset),
     )
     metrics.counter("process_cpu_seconds", "User and system time.", one(_cpu_seconds))
     metrics.gauge(
@@ -165,24 +182,63 @@ def register_metrics(metrics: Metrics, ctx: Context, logs: LogManager, server: S
     )
 
 
+def register_cleaner_metrics(metrics: Metrics, cleaner: Cleaner) -> None:
+    """What the log cleaner does."""
+    stats = cleaner.stats
+    counters = {
+        "passes": "Passes of the log cleaner that came as far as they had room for keys.",
+        "passes_failed": "Passes that the disk, or a change of the log, ended.",
+        "bytes_read": "Bytes that passes read; what is dirty is read twice.",
+        "bytes_written": "Bytes of cleaned segments.",
+        "bytes_removed": "Bytes by which logs became shorter.",
+        "records_read": "Records that passes judged.",
+        "records_removed": "Records that a later one of their key replaced, and old tombstones.",
+        "tombstones_removed": "Tombstones among them.",
+        "records_without_key": "Records kept for want of a key, each time that a pass met them.",
+        "batches_left_alone": "Batches that no pass can judge, each time that one met them.",
+        "seconds": "Time that passes took.",
+    }
+    gauges = {
+        "map_bytes": "Memory of the keys of the last pass.",
+        "ratio_max": "Dirty part of the dirtiest log, when they were last looked at.",
+        "due": "Logs that were to be cleaned then.",
+    }
+    for name, meaning in counters.items():
+        metrics.counter(f"cleaner_{name}", meaning, one(partial(_stat, stats, name)))
+    for name, meaning in gauges.items():
+        metrics.gauge(f"cleaner_{name}", meaning, one(partial(_stat, stats, name)))
+    metrics.gauge(
+        "cleaner_logs_damaged",
+        "Logs that are not cleaned, for they are not what was written.",
+        one(lambda: len(cleaner.damaged)),
+    )
+
+
+def _stat(stats: CleanerStats, name: str) -> float:
+    return float(getattr(stats, name))
+
+
 def register_cluster_metrics(
     metrics: Metrics,
-    ctx: Context,
-    membership: Membership,
+    engine: EngineHost,
     lag: Callable[[], Mapping[tuple[str, int], int]],
 ) -> None:
     """What this broker sees of its cluster: Raft, the raft listener, brokers, replicas."""
-    host, stats = membership.raft_host, membership.transport.stats
+    broker, stats = engine.broker, engine.transport.stats
+    ctx, quorum = broker.ctx, broker.quorum
     gauges: dict[str, tuple[str, Callable[[], float]]] = {
-        "raft_term": ("Raft term.", lambda: host.status().term),
-        "raft_commit_height": ("Height of the last committed block.", lambda: _commit(membership)),
+        "raft_term": ("Raft term.", lambda: quorum.status().term),
+        "raft_commit_height": (
+            "Height of the last committed block.",
+            lambda: quorum.status().commit.height,
+        ),
         "raft_applied_height": (
             "Height of the last block in the image.",
-            lambda: host.status().applied.height,
+            lambda: quorum.applied.height,
         ),
         "raft_is_leader": (
             "1 while this broker leads Raft, and so is the controller.",
-            lambda: host.status().leader == ctx.broker_id,
+            lambda: quorum.status().leader == ctx.broker_id,
         ),
         "raft_peers_connected": ("Brokers that this one has dialed.", lambda: stats.connected),
         "brokers_registered": ("Brokers of the cluster.", lambda: len(ctx.image.brokers)),
@@ -198,8 +254,8 @@ def register_cluster_metrics(
         "partitions_offline": ("Partitions of the cluster without a leader.", lambda: _off(ctx)),
     }
     counters: dict[str, tuple[str, Callable[[], float]]] = {
-        "raft_terms_seen": ("Elections this broker took part in.", lambda: host.terms_seen),
-        "raft_dead_blocks": ("Blocks that a lost branch took away.", lambda: host.dead_blocks),
+        "raft_terms_seen": ("Elections this broker took part in.", lambda: quorum.terms_seen),
+        "raft_dead_blocks": ("Blocks that a lost branch took away.", lambda: quorum.dead_blocks),
         "raft_dials_failed": ("Peers that could not be reached.", lambda: stats.dials_failed),
         "raft_peers_refused": ("Greetings refused, on either side.", lambda: stats.refused),
         "raft_frames_refused": (
@@ -215,7 +271,7 @@ def register_cluster_metrics(
         "raft_bytes_out": ("Bytes that the raft listener sent.", lambda: stats.bytes_out),
         "controller_decisions": (
             "Decisions this broker proposed as controller.",
-            lambda: membership.controlling.decisions,
+            lambda: broker.controlling.decisions,
         ),
     }
     for name, (meaning, read) in gauges.items():
@@ -237,12 +293,8 @@ def one(read: Callable[[], float]) -> Callable[[], list[Sample]]:
     return lambda: [({}, read())]
 
 
-def _commit(membership: Membership) -> int:
-    return membership.raft_host.status().commit.height
-
-
 def _led(ctx: Context) -> int:
-    return sum(hosted.partition.is_leader for hosted in ctx.partitions.values())
+    return sum(hosted.partition.is_leader for hosted in ctx.hosted.partitions.values())
 
 
 def _under_replicated(ctx: Context) -> int:
@@ -257,11 +309,12 @@ def _off(ctx: Context) -> int:
 
 
 def _offline(ctx: Context) -> int:
-    return len(ctx.unopened) + sum(bool(each.log.failure) for each in ctx.partitions.values())
+    hosted = ctx.hosted
+    return len(hosted.unopened) + sum(bool(each.log.failure) for each in hosted.partitions.values())
 
 
-def _counter(ctx: Context, name: str) -> Callable[[], float]:
-    return lambda: float(getattr(ctx.counters, name))
+def _counter(counters: Counters | ReplicaCounters, name: str) -> Callable[[], float]:
+    return lambda: float(getattr(counters, name))
 
 
 def _cpu_seconds() -> float:

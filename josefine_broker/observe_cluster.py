@@ -20,10 +20,11 @@ from josefine_broker.core.image import (
     PartitionEntry,
     TopicEntry,
 )
-from josefine_broker.handlers.context import Context, QuorumMember
-from josefine_broker.handlers.enrolling import Place
-from josefine_broker.membership import Membership
-from josefine_broker.shell.raft_host import KnownBlock
+from josefine_broker.engine.broker import Broker
+from josefine_broker.engine.cluster.enrolment import Place
+from josefine_broker.engine.quorum import KnownBlock, Quorum
+from josefine_broker.handlers.context import Context
+from josefine_broker.handlers.ports import QuorumMember
 
 CHAIN_BLOCKS = 200
 """Told of the chain when nobody asks for another number: the newest."""
@@ -33,7 +34,7 @@ CHAIN_BLOCKS_MAX = 10_000
 def place_of(ctx: Context) -> Place:
     """Where this process stands in its own image."""
     entry = ctx.image.brokers.get(ctx.broker_id)
-    if entry is None or entry.incarnation != ctx.incarnation:
+    if entry is None or entry.incarnation != ctx.cluster.incarnation:
         return Place.UNKNOWN
     if entry.shutting_down:
         return Place.LEAVING
@@ -54,8 +55,9 @@ def is_under_replicated(partition: PartitionEntry) -> bool:
     return sum(each in partition.isr for each in present) < len(present)
 
 
-def cluster_view(ctx: Context, membership: Membership) -> dict[str, Any]:
+def cluster_view(broker: Broker) -> dict[str, Any]:
     """The body of `/cluster`."""
+    ctx = broker.ctx
     image, place = ctx.image, place_of(ctx)
     partitions = [_partition(*each) for each in partitions_of(image)]
     waits = place in (Place.UNKNOWN, Place.FENCED)
@@ -63,11 +65,11 @@ def cluster_view(ctx: Context, membership: Membership) -> dict[str, Any]:
         "broker_id": ctx.broker_id,
         "cluster_id": image.cluster_id,
         "place": place.value,
-        "waits_for": membership.describe_wait() if waits else None,
-        "controller": ctx.controller_id,
-        "raft": _raft(ctx, membership),
+        "waits_for": broker.describe_wait() if waits else None,
+        "controller": ctx.cluster.controller_id,
+        "raft": _raft(broker.quorum),
         "image": {
-            "height": membership.raft_host.status().applied.height,
+            "height": broker.quorum.applied.height,
             "digest": image.digest(),
         },
         "features": dict(image.features),
@@ -85,8 +87,8 @@ def cluster_view(ctx: Context, membership: Membership) -> dict[str, Any]:
     }
 
 
-def _raft(ctx: Context, membership: Membership) -> dict[str, Any]:
-    status, quorum = membership.raft_host.status(), membership.quorum.describe()
+def _raft(raft: Quorum) -> dict[str, Any]:
+    status, quorum = raft.status(), raft.describe()
 
     def member(each: QuorumMember) -> dict[str, Any]:
         known = each.log_end_height >= 0
@@ -141,16 +143,16 @@ def _partition(topic: TopicEntry, index: int, partition: PartitionEntry) -> dict
     }
 
 
-def chain_view(ctx: Context, membership: Membership, query: Mapping[str, str]) -> dict[str, Any]:
+def chain_view(broker: Broker, query: Mapping[str, str]) -> dict[str, Any]:
     """The body of `/cluster/chain?last=N`: the newest known blocks, the lowest first.
 
     Raises ValueError with a sentence for a query that is none.
     """
     last = _last(query)
-    host = membership.raft_host
-    status = host.status()
+    ctx, quorum = broker.ctx, broker.quorum
+    status = quorum.status()
     names = {topic_id.hex: name for topic_id, name in ctx.image.topic_names.items()}
-    newest = list(islice(host.known_blocks(), last))
+    newest = list(islice(quorum.known_blocks(), last))
     return {
         "broker_id": ctx.broker_id,
         "cluster_id": ctx.image.cluster_id,

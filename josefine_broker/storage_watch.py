@@ -27,8 +27,8 @@ class FailedLogs:
 
     def look(self, ctx: Context) -> list[tuple[str, int]]:
         """Look on."""
-        for tp in (*self._failed, *self._rounds.next(ctx.partitions)):
-            hosted = ctx.partitions.get(tp)
+        for tp in (*self._failed, *self._rounds.next(ctx.hosted.partitions)):
+            hosted = ctx.hosted.partitions.get(tp)
             if hosted is not None and hosted.log.failure:
                 self._failed[tp] = None
             else:
@@ -39,13 +39,13 @@ class FailedLogs:
 def look_at_storage(ctx: Context, config: IdentitySection, logs: FailedLogs) -> None:
     """Periodic: is there space, and can every log be written?"""
     free = free_bytes(config.data_dir)
-    ctx.disk_full = free < needed_bytes(ctx, config)
+    ctx.storage.is_full = free < needed_bytes(ctx, config)
     trouble = f"{free} bytes free, broker.disk_free_bytes_min is {config.disk_free_bytes_min}"
-    if not ctx.disk_full:
+    if not ctx.storage.is_full:
         trouble = _told(ctx, logs.look(ctx))
-    if bool(trouble) != bool(ctx.storage_trouble):
+    if bool(trouble) != bool(ctx.storage.trouble):
         log.warning("storage", extra={"trouble": trouble or "over"})
-    ctx.storage_trouble = trouble
+    ctx.storage.trouble = trouble
 
 
 def free_bytes(directory: Path) -> int:
@@ -54,26 +54,31 @@ def free_bytes(directory: Path) -> int:
     return stat.f_bavail * stat.f_frsize
 
 
+def room_bytes(config: IdentitySection) -> int:
+    """What may be written without touching the reserve. Raises OSError."""
+    return free_bytes(config.data_dir) - config.disk_free_bytes_min
+
+
 def needed_bytes(ctx: Context, config: IdentitySection) -> int:
     """Space that must be free for this broker to take records, or to take them again."""
-    return int(config.disk_free_bytes_min * (ENOUGH_AGAIN if ctx.disk_full else 1))
+    return int(config.disk_free_bytes_min * (ENOUGH_AGAIN if ctx.storage.is_full else 1))
 
 
 def failed_logs(ctx: Context) -> str:
     """The partitions here that the disk does not let be opened or written, as a sentence; empty:
     none. It takes the others' logs next, so their leaderships go, too."""
-    return _told(ctx, [tp for tp, each in ctx.partitions.items() if each.log.failure])
+    return _told(ctx, [tp for tp, each in ctx.hosted.partitions.items() if each.log.failure])
 
 
 def _told(ctx: Context, failed: list[tuple[str, int]]) -> str:
-    unopened = [tp for tp, each in ctx.unopened.items() if not each.is_damaged]
+    unopened = [tp for tp, each in ctx.hosted.unopened.items() if not each.is_damaged]
     failed = unopened + failed
     return f"storage failed: {named(failed)}" if failed else ""
 
 
 def damaged_logs(ctx: Context) -> str:
     """The partitions here whose log is not what was written. The others are served."""
-    damaged = {tp: each.reason for tp, each in ctx.unopened.items() if each.is_damaged}
+    damaged = {tp: each.reason for tp, each in ctx.hosted.unopened.items() if each.is_damaged}
     if not damaged:
         return ""
     return f"offline, for the log is damaged: {named(damaged)}; {next(iter(damaged.values()))}"

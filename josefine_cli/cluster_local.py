@@ -401,8 +401,10 @@ class LocalCluster:
         self._wait_gone(id_, time.monotonic() + STOP_TIMEOUT_S)
 
     def signal(self, id_: int, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.brokers[id_].pid, number)
+        broker = self.brokers[id_]
+        if self.is_running(broker):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(broker.pid, number)
 
     def _wait_gone(self, id_: int, deadline: float) -> bool:
         broker = self.brokers[id_]

@@ -26,7 +26,6 @@ from josefine_cli.output import (
     JSON_HELP,
     connect,
     is_terminal,
-    note,
     plural,
     print_json,
     print_table,
@@ -81,8 +80,6 @@ def create(
                 raise
             created = False
         count = client.partition_count(name)
-    if created:
-        _note_compaction(name, topic.configs)
     if as_json:
         print_json({"topic": name, "created": created, "partitions": count})
     else:
@@ -156,7 +153,6 @@ def alter(
         _check_names(client, name, reset_config or ())
         if changes:
             client.alter_configs({name: changes})
-            _note_compaction(name, changes)
         if partitions is not None:
             client.create_partitions({name: partitions})
         count = client.partition_count(name)
@@ -220,14 +216,6 @@ def _in_ms(key: str, value: str) -> str:
     """Kafka's times are numbers of milliseconds; people write 7d."""
     found = duration_ms(value) if key.endswith(".ms") else None
     return value if found is None else str(found)
-
-
-def _note_compaction(name: str, configs: Mapping[str, str | None]) -> None:
-    """The broker takes the policy and does not act on it: whoever sets it should know."""
-    policies = {policy.strip() for policy in (configs.get("cleanup.policy") or "").split(",")}
-    if "compact" in policies:
-        does = "deletes by retention only" if "delete" in policies else "keeps everything"
-        note(f"compaction is not built yet: topic '{name}' {does}")
 
 
 def _check_names(client: BlockingClient, name: str, resets: Sequence[str]) -> None:

@@ -3,9 +3,10 @@
 Rules:
 - One `append` is one frame: after a crash all of the batch is there or nothing. `sync` makes every
   frame so far durable, so that one fsync serves as many blocks as arrived during the last one.
-- Each frame says what was synced before it, and after each sync a mark says so at once. Recovery
-  cuts a torn tail: an invalid frame of the last segment that nothing after it proves to have been
-  synced. Anything else that is wrong is corruption: CorruptStore, nothing is changed.
+- Each frame says what was synced before it, and after each sync two marks say so at once, one of
+  them in a file of its own (`synced.py`). Recovery cuts a torn tail: an invalid frame of the last
+  segment that nothing proves to have been synced. Anything else that is wrong is corruption:
+  CorruptStore, nothing is changed.
 - What recovery found is synced before it is given out: a killed process leaves it in the system's
   memory only.
 - A segment is synced before its successor is created. Segments go from the oldest end only, once
@@ -40,6 +41,7 @@ from raft.segment import (
     read_header,
 )
 from raft.state import Batch, Recovered, Snapshot, State
+from raft.synced import WAY_OUT, Synced, SyncedMark
 
 __all__ = ["BlockFile", "DiskFiles"]
 
@@ -154,6 +156,7 @@ class BlockFile:
         self._file: File | None = None
         self._unsynced = False
         self._old_snapshots: list[str] = []
+        self._mark = SyncedMark(files)
         self._failed: str | None = None
 
     @classmethod
@@ -203,6 +206,7 @@ class BlockFile:
         if self._file is not None:
             self._file.close()
             self._file = None
+        self._mark.close()
         self._files.close()
 
     @property
@@ -257,14 +261,15 @@ class BlockFile:
             raise
 
     def _sync_and_mark(self, file: File) -> None:
-        """The mark is not synced itself: it outlives a killed process, mostly a loss of power too,
-        and nothing is lost with it but the proof that the frames before it are not torn."""
+        """The marks are not synced themselves: they outlive a killed process, mostly a loss of
+        power too, and nothing is lost with them but the proof that no frame before is torn."""
         file.sync()
         self._unsynced = False
         segment = self._segments[-1]
         mark = encode_mark(number=segment.number, position=segment.size, sequence=self._sequence)
         segment.synced = segment.size  # the next frame says it as well
         with suppress(StoreFull), self._room_needed():
+            self._mark.write(Synced(segment.number, segment.size))
             self._append_whole(file, mark, segment.size)
             segment.size += len(mark)
 
@@ -376,6 +381,8 @@ class BlockFile:
         torn: _Torn | None = None
         for name in segment_names:
             torn = self._recover_segment(name, blocks, is_last=name == segment_names[-1])
+        last = self._segments[-1] if self._segments else _Segment(0)
+        self._mark.check(Synced(last.number, last.size))
         root = self._state.root
         self._forget_below(root)
         snapshot = None if root == GENESIS else self._recover_snapshot(root, names)
@@ -431,7 +438,7 @@ class BlockFile:
             where = f"the frame at byte {later}" if later else "the later segment"
             raise CorruptStore(
                 f"{name}: damaged at byte {position}, which was synced before {where} was written. "
-                "Restore the file, or remove this node's data and let it join anew"
+                f"{WAY_OUT}"
             )
         return _Torn(name=name, keep_bytes=position, cut_bytes=len(data) - position)
 

@@ -1,6 +1,6 @@
 """The chain: the tree of known blocks with its pointers root, commit and head.
 
-Rules, each asserted where it could break:
+Rules, held by asserts, by errors that name what broke, and by the tests' random trees:
 - root is an ancestor-or-self of commit, commit of head. `_path` lists the ids from root to head,
   so "is it on the head path" is one look-up and never a walk. `_line` lists their blocks.
 - Only blocks off the head path are in a hash table, `_aside`: it stays as small as they are few, so

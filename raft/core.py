@@ -2,7 +2,8 @@
 
 `election.py`, `replication.py` and `forwarding.py` are the rules: functions over a Core. Nobody
 outside this package sees it; the surface is `node.py`. Invariants: `leading` is set exactly while
-the role is LEADER; the vote belongs to the current term; the clock does not go back.
+the role is LEADER (asserted before each Ready); a term begins without a vote or with our own
+(`enter_term`); the clock does not go back (asserted).
 """
 
 from collections.abc import Callable

@@ -2,7 +2,8 @@
 
 The twin forgets at a crash what was not synced, as a disk may: bytes past the last `sync` of a
 file, and names since the last `sync_names`. It can also stop the world before the n-th operation,
-so that a test crashes between any two of them, and be full from the n-th that needs room on.
+so that a test crashes between any two of them, be full from the n-th that needs room on, and fail
+writes and syncs by the name of the file.
 """
 
 import errno
@@ -55,8 +56,9 @@ class Crash(BaseException):
 
 
 class _MemoryFile:
-    def __init__(self, files: "MemoryFiles") -> None:
+    def __init__(self, files: "MemoryFiles", name: str) -> None:
         self._files = files
+        self._name = name
         self.data = bytearray()
         self.synced = 0
 
@@ -64,6 +66,7 @@ class _MemoryFile:
         self._files.operation()
         try:
             self._files.grow()
+            self._files.check(self._name)
         except OSError:
             self.data += data[: len(data) // 2]
             raise
@@ -71,6 +74,7 @@ class _MemoryFile:
 
     def sync(self) -> None:
         self._files.operation()
+        self._files.check(self._name)
         self.synced = len(self.data)
 
     def truncate(self, size: int) -> None:
@@ -92,6 +96,8 @@ class MemoryFiles:
         self.crash_at: int | None = None
         self.growths = 0
         self.full_at: int | None = None
+        self.fails: Callable[[str], bool] = lambda _: False
+        """Files that take no write and no sync, by name; of the directory, an empty one."""
 
     def operation(self) -> None:
         """Count one operation; stop before it when it is the chosen one."""
@@ -105,6 +111,11 @@ class MemoryFiles:
             raise OSError(errno.ENOSPC, "No space left on device")
         self.growths += 1
 
+    def check(self, name: str) -> None:
+        """Before something is written or made durable."""
+        if self.fails(name):
+            raise OSError(errno.EIO, f"{name or 'the directory'} cannot be written")
+
     def names(self) -> list[str]:
         return sorted(self._names)
 
@@ -115,7 +126,7 @@ class MemoryFiles:
         self.operation()
         if name not in self._names:
             self.grow()
-        return self._names.setdefault(name, _MemoryFile(self))
+        return self._names.setdefault(name, _MemoryFile(self, name))
 
     def rename(self, old: str, new: str) -> None:
         self.operation()
@@ -127,6 +138,7 @@ class MemoryFiles:
 
     def sync_names(self) -> None:
         self.operation()
+        self.check("")
         self._synced_names = dict(self._names)
 
     def close(self) -> None:
@@ -144,7 +156,7 @@ class MemoryFiles:
         for name, file in (self._names if names_kept else self._synced_names).items():
             unsynced = len(file.data) - file.synced
             size = file.synced + (kept(name, unsynced) if kept else 0)
-            copy = _MemoryFile(after)
+            copy = _MemoryFile(after, name)
             copy.data = file.data[:size]
             copy.synced = size
             after._names[name] = copy

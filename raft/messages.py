@@ -1,7 +1,8 @@
 """What nodes say to one another. Values; `raft/codec.py` gives them bytes.
 
-Every message carries its sender's term and cluster id. The cluster id is empty until the sender
-knows that a birth block is committed; two ids that are not empty and differ never talk.
+Every message carries a term, its sender's but for those of a pre-vote, and its sender's cluster id.
+That is empty until the sender knows that a birth block is committed; two ids that are not empty and
+differ never talk.
 """
 
 from dataclasses import dataclass

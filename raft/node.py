@@ -19,7 +19,7 @@ from raft.chain import Chain
 from raft.config import FORMAT_MAX, Config
 from raft.core import Core
 from raft.errors import CorruptBlock, Refused
-from raft.ids import BlockId, NodeId
+from raft.ids import BlockId, NodeId, Term
 from raft.members import Members, encode_members
 from raft.messages import (
     Append,
@@ -37,7 +37,7 @@ from raft.messages import (
 )
 from raft.proposals import Proposal
 from raft.ready import Follower, Ready, Status
-from raft.roles import RoleEvent
+from raft.roles import Role, RoleEvent
 from raft.state import Recovered
 
 __all__ = ["Node"]
@@ -85,6 +85,22 @@ class Node:
     def chain(self) -> Chain:
         """For reading only."""
         return self._core.chain
+
+    @property
+    def term(self) -> Term:
+        return self._core.term
+
+    @property
+    def members(self) -> Members:
+        """In force: those of the last block on the head path that names them."""
+        return self._core.members
+
+    @property
+    def hands_over(self) -> bool:
+        """It leads, and waits for another voter to take over; not for longer than an election
+        timeout."""
+        leading = self._core.leading
+        return leading is not None and leading.transfer_to is not None
 
     def wake_at_ms(self) -> int | None:
         """When `tick` next has something to do, if nothing else happens before."""
@@ -243,6 +259,7 @@ class Node:
     def has_ready(self) -> bool:
         """Would `ready` have work? Never while one is in the host's hands."""
         core = self._core
+        assert (core.leading is not None) == (core.role is Role.LEADER), core.role
         if core.outbox.in_hand is not None:
             return False
         self._put_out()

@@ -1,4 +1,4 @@
-"""What a node hands to its store and gets back from it: values, no behaviour."""
+"""What a node hands to its store and gets back from it: values."""
 
 import zlib
 from dataclasses import dataclass

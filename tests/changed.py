@@ -22,7 +22,11 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-ALWAYS = ("tests/unit/test_style.py", "tests/unit/test_docs.py")
+ALWAYS = (
+    "tests/unit/test_style.py",
+    "tests/unit/test_docs.py",
+    "tests/unit/test_documented_commands.py",
+)
 EVERYTHING = ("pyproject.toml", "tests/conftest.py")
 VERBS = "josefine_cli/verbs.py"
 """Loads `josefine_cli.VERB` by name: not everybody who starts the command uses every verb."""

@@ -22,7 +22,6 @@ LATER: dict[range, str] = {
     range(25, 26): "groups with members come after the cluster",
     range(28, 29): "franz-go is not tried: the tests have no Go; librdkafka instead",
     range(29, 30): "the broker sends what it has: the reader verifies, as with Kafka",
-    range(38, 39): "compaction comes with the coordinators' topics; retention works",
     range(40, 55): "the text protocol is a later issue",
     range(55, 56): "the encoding is there, appending is a later issue",
     range(57, 58): "log and store are a later issue; the round trip is of the encoding",

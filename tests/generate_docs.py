@@ -5,37 +5,78 @@
 
 from pathlib import Path
 
-from josefine_broker.handlers.table import APIS
+from kio.schema.index import api_key_map, schema_name_map
+
+from josefine_broker.api.table import SERVED
+from josefine_broker.core.inert_configs import INERT
+from josefine_broker.core.topic_config import TOPIC_CONFIGS
 from tests import state_machines
 from tests.checklist import Row, rows
 
 ROOT = Path(__file__).resolve().parents[1]
 
 NOT_SERVED: dict[str, str] = {
-    "JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroups, DeleteGroups": (
+    "JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroups, DeleteGroups, OffsetDelete": (
         "groups with members come with the group coordinator; assign partitions by hand until then"
     ),
-    "AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, WriteTxnMarkers, TxnOffsetCommit": (
+    "AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, WriteTxnMarkers, TxnOffsetCommit, "
+    "DescribeProducers, DescribeTransactions, ListTransactions": (
         "transactions come with their coordinator; InitProducerId with a transactional id is "
         "refused with a clear error"
     ),
-    "log compaction": (
-        "cleanup.policy=compact is taken and described, and everything is kept until it is built"
+    "SaslHandshake, SaslAuthenticate, DescribeAcls, CreateAcls, DeleteAcls, *DelegationToken, "
+    "*UserScramCredentials": "security is a later issue; listen on loopback",
+    "DescribeClientQuotas, AlterClientQuotas": "no client is throttled",
+    "AlterReplicaLogDirs, AssignReplicasToDirs": "a broker has one log directory",
+    "AddRaftVoter, UpdateRaftVoter": (
+        "the controller makes registered brokers voters by itself, and they say where they are; "
+        "RemoveRaftVoter is for one that lost its data, and UnregisterBroker removes a broker"
     ),
-    "SaslHandshake, SaslAuthenticate, ACL APIs": "security is a later issue; listen on loopback",
-    "UpdateFeatures v0": "it cannot say which downgrades are meant; no client sends it any more",
-    "AlterReplicaLogDirs": "a broker has one log directory",
-    "AddRaftVoter": (
-        "the controller makes registered brokers voters by itself; RemoveRaftVoter is for one that "
-        "lost its data, and UnregisterBroker removes a broker"
+    "Vote, BeginQuorumEpoch, EndQuorumEpoch, FetchSnapshot, BrokerRegistration, BrokerHeartbeat, "
+    "ControllerRegistration, AllocateProducerIds, AlterPartition, Envelope": (
+        "what Kafka's brokers say to each other; ours do it by chained Raft, and clients never ask"
     ),
-    "ConsumerGroupHeartbeat, Share* and Streams* APIs": "later than the classic group protocol",
+    "ConsumerGroupHeartbeat, ConsumerGroupDescribe, *Share*, StreamsGroup*": (
+        "later than the classic group protocol"
+    ),
     "GetTelemetrySubscriptions, PushTelemetry": "clients work without; metrics are at /metrics",
+    "ListConfigResources": "topics and the broker that is asked are all that has a configuration",
+}
+"""APIs that Kafka has and this broker has not, with the reason; `*` stands for any letters."""
+
+LIMITED: dict[str, str] = {
     "Fetch v0-3, Produce v0-2, message formats 0 and 1": (
         "removed from Kafka 4.0 too (KIP-896); every client since 2017 sends record batches v2"
     ),
 }
-"""What a Kafka broker has and this one has not, with the reason."""
+"""What of a served API is not there, beside versions that Kafka has (those say why themselves)."""
+
+
+DIFFERENT: dict[str, str] = {
+    "a record without a key in a compacted topic": (
+        "Kafka refuses it (INVALID_RECORD), for which it decompresses and reads every record that "
+        "is produced to such a topic. This broker reads none: it would cost 1.4 µs each, more than "
+        "all else that a record in a batch costs. So it is taken, and as it was acknowledged and "
+        "nothing replaces it, the log cleaner keeps it; "
+        "`cleaner_records_without_key_total` counts them. Kafka's cleaner drops those that were "
+        "there before the topic was compacted"
+    ),
+    "what a cleaned log keeps": (
+        "as Kafka's, the last batch of each producer that is remembered, and of what was cleaned, "
+        "without records; besides the first batch of each leader epoch, so that replicas find "
+        "where an epoch began, and the last one of each segment. A fetch is not answered with such "
+        "headers alone while records follow, for some clients would ask for the same offset for "
+        "ever"
+    ),
+    "a batch of more than 100,000 records, or 64 MiB of them decompressed": (
+        "is left as it is by the log cleaner: its memory is bounded"
+    ),
+    "max.compaction.lag.ms": (
+        "closes the segment that is written also when nothing is appended any more; in Kafka it "
+        "waits for the next append"
+    ),
+}
+"""Where a served feature behaves otherwise than Kafka's, with the reason."""
 
 
 def compatibility() -> str:
@@ -43,16 +84,44 @@ def compatibility() -> str:
     lines = [
         "# Compatibility",
         "",
-        "Written by `./build.sh docs` from `josefine_broker/handlers/table.py`: ApiVersions",
+        "Written by `./build.sh docs` from `josefine_broker/api/table.py`: ApiVersions",
         "answers from the same table, so this page is what the broker says of itself.",
         "",
         "| key | API | versions |",
         "|---|---|---|",
     ]
-    lines += [f"| {a.key} | {a.name} | {a.min_version}–{a.max_version} |" for a in APIS]
+    served = [api.spec for api in SERVED.values()]
+    lines += [f"| {a.key} | {a.name} | {a.min_version}–{a.max_version} |" for a in served]
     lines += ["", "## Not served, and why", "", "| API | reason |", "|---|---|"]
-    lines += [f"| {what} | {why} |" for what, why in NOT_SERVED.items()]
+    ledger = {**NOT_SERVED, **versions_not_served(), **LIMITED}
+    lines += [f"| {what} | {why} |".replace("*", "\\*") for what, why in ledger.items()]
+    lines += ["", "## Different, and why", "", "| what | here |", "|---|---|"]
+    lines += [f"| {what} | {how} |" for what, how in DIFFERENT.items()]
+    lines += ["", "## Topic configurations", "", "Served: " + ", ".join(_acting()) + "."]
+    lines += ["", "Taken, kept and described, without effect:", "", "| name | why |", "|---|---|"]
+    lines += [f"| `{inert.name}` | {inert.why} |" for inert in INERT]
     return "\n".join(lines) + "\n"
+
+
+def _acting() -> list[str]:
+    """The topic configurations that do something, in code marks."""
+    inert = {each.name for each in INERT}
+    return [f"`{key.name}`" for key in TOPIC_CONFIGS if key.name not in inert]
+
+
+def kafkas_versions(api_key: int) -> list[int]:
+    """The versions of one API that Kafka has today."""
+    return sorted(schema_name_map[api_key_map[api_key]])
+
+
+def versions_not_served() -> dict[str, str]:
+    """`Name vN`, with the reason that its row in `wire/apis.py` gives."""
+    return {
+        f"{spec.name} v{version}": spec.why
+        for spec, _, _ in SERVED.values()
+        for version in kafkas_versions(spec.key)
+        if not spec.min_version <= version <= spec.max_version
+    }
 
 
 def checklist() -> str:

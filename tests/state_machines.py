@@ -8,10 +8,14 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from itertools import count
 from typing import Any
 
 from josefine_broker.client import connection
 from josefine_broker.core import partition, replica_fetch
+from josefine_broker.core.groups import states
+from josefine_broker.core.groups.group import Group
+from josefine_broker.core.groups.values import Member
 from josefine_broker.core.leader_epochs import LeaderEpochs
 from josefine_broker.core.producers import ProducerState
 from raft import roles
@@ -55,6 +59,26 @@ def _connection_step(state: Any, event: Any) -> Any:
     return conversation.state
 
 
+def _group_step(state: Any, event: Any) -> Any:
+    group = Group("a test", count(1), state)
+    group.on(event)
+    return group.state
+
+
+def _member_step(state: Any, event: Any) -> Any:
+    member = Member(
+        member_id="m",
+        instance_id=None,
+        client_id="c",
+        client_host="/h",
+        session_timeout_ms=1,
+        rebalance_timeout_ms=1,
+        protocols=(),
+        state=state,
+    )
+    return member.moved(event).state
+
+
 MACHINES = (
     StateMachine(
         title="Role of a Raft node",
@@ -76,6 +100,20 @@ MACHINES = (
         events=replica_fetch.CopyEvent,
         transitions=replica_fetch.TRANSITIONS,
         step=_copy_step,
+    ),
+    StateMachine(
+        title="A consumer group",
+        states=states.GroupState,
+        events=states.GroupEvent,
+        transitions=states.GROUP_TRANSITIONS,
+        step=_group_step,
+    ),
+    StateMachine(
+        title="A member of a consumer group",
+        states=states.MemberState,
+        events=states.MemberEvent,
+        transitions=states.MEMBER_TRANSITIONS,
+        step=_member_step,
     ),
     StateMachine(
         title="A client's connection",

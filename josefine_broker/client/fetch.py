@@ -17,7 +17,7 @@ from josefine_broker.client.effects import Call, Exchange, Operation, Unanswered
 from josefine_broker.client.operations import by_topic, partition_error, refresh, route
 from josefine_broker.client.retry import Action, action_for
 from josefine_broker.client.session import Session
-from josefine_broker.records.batch import iter_batches
+from josefine_broker.records.batch import NO_LEADER_EPOCH, iter_batches
 from josefine_broker.wire import apis
 from josefine_broker.wire import fetch as wire
 
@@ -105,9 +105,9 @@ def _request(
             partitions=tuple(
                 wire.FetchPartition(
                     index=p,
-                    current_leader_epoch=-1,
+                    current_leader_epoch=NO_LEADER_EPOCH,
                     fetch_offset=positions[TopicPartition(topic, p)],
-                    last_fetched_epoch=-1,
+                    last_fetched_epoch=NO_LEADER_EPOCH,
                     log_start_offset=-1,
                     max_bytes=options.partition_bytes_max,
                 )

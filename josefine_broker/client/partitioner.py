@@ -1,8 +1,7 @@
-"""Which partition a record goes to when its producer names none.
+"""Which partition a key goes to, where its producer names none.
 
-A key always goes to the same partition, the one Kafka's Java client chooses (murmur2), so that
-producers of both kinds keep the order of a key. Records without a key fill one batch after another,
-partition by partition (KIP-480), since full batches cost the broker least.
+Always the same one, that which Kafka's Java client chooses (murmur2), so that producers of both
+kinds keep the order of a key.
 """
 
 _SEED = 0x9747B28C

@@ -102,7 +102,8 @@ class Accumulator:
         return dict(self._delivered)
 
     def choose_partition(self, topic: str, key: bytes | None, partition_count: int) -> int:
-        """By key, else the one that keyless records of the topic fill now."""
+        """By key, else the one that keyless records of the topic fill now: one batch after another,
+        partition by partition (KIP-480), since full batches cost the broker least."""
         if key is not None:
             return partition_for_key(key, partition_count)
         chosen = self._sticky.get(topic)

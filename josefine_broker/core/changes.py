@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
+from josefine_broker.base.ids import LeaderEpoch
 from josefine_broker.core.image import Address, Endpoint, FeatureRange, PartitionEntry
 from josefine_broker.core.log_completeness import LogClaims
 
@@ -81,7 +82,7 @@ class PartitionState(NamedTuple):
     partition: int
     partition_epoch: int
     leader: int
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
     """That of the partition now, or one more: a new leader, or the old one elected again."""
     isr: tuple[int, ...]
     replicas: tuple[int, ...]
@@ -125,7 +126,7 @@ class IsrItem(NamedTuple):
 
     topic_id: UUID
     partition: int
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
     partition_epoch: int
     isr: tuple[int, ...]
     elr: tuple[int, ...] = ()

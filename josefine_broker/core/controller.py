@@ -10,11 +10,11 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from josefine_broker.core.changes import BrokerState, Decision, PartitionState
+from josefine_broker.core.config_texts import flag
 from josefine_broker.core.elections import ElectionRules, Liveness, prefer, settle
 from josefine_broker.core.image import BrokerEntry, MetadataImage, PartitionEntry, TopicEntry
 from josefine_broker.core.membership import MemberChange, next_member_change
 from josefine_broker.core.reassignment import complete
-from josefine_broker.core.topic_config import parse_flag
 
 DECISION_PARTITIONS_MAX = 5_000
 """Partitions in one decision: half a megabyte of block; the rest follows in the next."""
@@ -258,7 +258,7 @@ class Controller:
             min_insync_replicas=int(in_sync or self.config.min_insync_replicas),
             unclean_allowed=self.config.unclean_leader_election
             if unclean is None
-            else parse_flag(unclean),
+            else flag(unclean),
         )
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ids import LeaderEpoch
 from josefine_broker.core.image import NO_LEADER, BrokerEntry, PartitionEntry
 from josefine_broker.core.log_completeness import Completeness
 
@@ -199,7 +200,7 @@ def led_by(
     """The entry under that leader; the same object when that changes nothing."""
     if (leader, isr, elr) == (entry.leader, entry.isr, entry.elr):
         return entry
-    leader_epoch = entry.leader_epoch + (leader != entry.leader)
+    leader_epoch = LeaderEpoch(entry.leader_epoch + (leader != entry.leader))
     return replace(entry, leader=leader, isr=isr, elr=elr, leader_epoch=leader_epoch)
 
 

@@ -22,7 +22,11 @@ The levels so far:
 2. A registration says of each log what may be believed of it (`log_completeness.py`), partitions
    keep it, and they know their last unclean election. At level 1 a broker with any log in doubt
    registers as one that was not closed, which brokers of before understand. And: messages of raft
-   of format 2, in which a snapshot that is sent in chunks has a checksum.
+   of format 2, in which a snapshot that is sent in chunks has a checksum; a new target of a
+   reassignment that drops a replica ends the leader epoch.
+3. The logs of compacted topics are cleaned. A broker of before, put back in the middle of that,
+   would not finish it, and would take the rest for a log with a hole. And: a topic that is not
+   compacted any more says that it was, for followers of before would halt at what is missing.
 
 A broker without this discipline finds a block it does not understand and stops (`apply_block`):
 skipping it would fork the image.
@@ -35,7 +39,7 @@ from josefine_broker.core.changes import FeatureLevel
 from josefine_broker.core.image import JOSEFINE_VERSION as JOSEFINE_VERSION
 from josefine_broker.core.image import BrokerEntry, FeatureRange
 
-SUPPORTED: tuple[FeatureRange, ...] = (FeatureRange(JOSEFINE_VERSION, 1, 2),)
+SUPPORTED: tuple[FeatureRange, ...] = (FeatureRange(JOSEFINE_VERSION, 1, 3),)
 """What this code understands."""
 
 

@@ -1,8 +1,8 @@
 """Committed offsets of consumer groups, and their records in `__consumer_offsets`.
 
-Rules: the records are Kafka's own (OffsetCommitKey v1, OffsetCommitValue v3), so Kafka's tools read
-them; the topic is the truth, this table is what a replay of it gives; a null value deletes.
-Groups here have no members: any client may commit for a group, as simple consumers do.
+Rules: the records are Kafka's own (OffsetCommitKey v1, OffsetCommitValue v3; v1 for one that says
+itself when it expires), so Kafka's tools read them; the topic is the truth, this table is what a
+replay of it gives; a null value deletes. Who may commit for a group is not decided here.
 """
 
 import struct
@@ -15,10 +15,13 @@ from josefine_broker.base.ids import TopicPartition
 
 KEY_VERSION = 1
 VALUE_VERSION = 3
+EXPIRING_VALUE_VERSION = 1
+"""The one version that has a time to expire; it has no leader epoch."""
+NO_EXPIRY_MS = -1
 
 _SHORT = Struct(">h")
 _INT = Struct(">i")
-_VALUE_HEAD = Struct(">hqi")
+_SHORT_LONG = Struct(">hq")
 _LONG = Struct(">q")
 
 
@@ -29,6 +32,8 @@ class CommittedOffset(NamedTuple):
     leader_epoch: int
     metadata: str
     commit_time_ms: int
+    expire_ms: int = NO_EXPIRY_MS
+    """When it is old by its client's word (OffsetCommit 2 to 4); else by the broker's retention."""
 
 
 class GroupOffsets:
@@ -86,9 +91,13 @@ def encode_key(group_id: str, tp: TopicPartition) -> bytes:
 
 
 def encode_value(committed: CommittedOffset) -> bytes:
-    """OffsetCommitValue v3."""
-    head = _VALUE_HEAD.pack(VALUE_VERSION, committed.offset, committed.leader_epoch)
-    return head + _text(committed.metadata) + _LONG.pack(committed.commit_time_ms)
+    """OffsetCommitValue v3, or v1."""
+    rest = _text(committed.metadata) + _LONG.pack(committed.commit_time_ms)
+    if committed.expire_ms != NO_EXPIRY_MS:
+        head = _SHORT_LONG.pack(EXPIRING_VALUE_VERSION, committed.offset)
+        return head + rest + _LONG.pack(committed.expire_ms)
+    head = _SHORT_LONG.pack(VALUE_VERSION, committed.offset)
+    return head + _INT.pack(committed.leader_epoch) + rest
 
 
 def decode_key(key: bytes) -> tuple[str, TopicPartition]:
@@ -102,13 +111,20 @@ def decode_key(key: bytes) -> tuple[str, TopicPartition]:
 
 
 def decode_value(value: bytes) -> CommittedOffset:
-    """The offset of an OffsetCommitValue v3. Raises CorruptData."""
+    """The offset of an OffsetCommitValue v0 to v3. Raises CorruptData."""
     try:
-        version, offset, leader_epoch = _VALUE_HEAD.unpack_from(value)
-        if version != VALUE_VERSION:
+        version, offset = _SHORT_LONG.unpack_from(value)
+        if not 0 <= version <= VALUE_VERSION:
             raise CorruptData(f"offset commit value of version {version}")
-        metadata, pos = _read_text(value, _VALUE_HEAD.size)
-        return CommittedOffset(offset, leader_epoch, metadata, _LONG.unpack_from(value, pos)[0])
+        pos, leader_epoch, expire_ms = _SHORT_LONG.size, -1, NO_EXPIRY_MS
+        if version == VALUE_VERSION:
+            leader_epoch = _INT.unpack_from(value, pos)[0]
+            pos += _INT.size
+        metadata, pos = _read_text(value, pos)
+        commit_time_ms = _LONG.unpack_from(value, pos)[0]
+        if version == EXPIRING_VALUE_VERSION:
+            expire_ms = _LONG.unpack_from(value, pos + _LONG.size)[0]
+        return CommittedOffset(offset, leader_epoch, metadata, commit_time_ms, expire_ms)
     except (struct.error, UnicodeDecodeError) as error:
         raise CorruptData(f"offset commit value {value!r}: {error}") from error
 

@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from josefine_broker.base.errors import CorruptData
+from josefine_broker.base.ids import LeaderEpoch
 from josefine_broker.core.log_completeness import Completeness
+from josefine_broker.records.batch import NO_LEADER_EPOCH
 
 IMAGE_VERSIONS = (1, 2)
 """Version 2 knows what is believed of single logs; it is written from that level on."""
@@ -22,9 +24,15 @@ JOSEFINE_VERSION = "josefine.version"
 """Formats of blocks, snapshots and messages between brokers, as one number: see `features.py`."""
 COMPLETENESS_LEVEL = 2
 """From here on registrations speak of each log; below, of the whole broker."""
+CLEANING_LEVEL = 3
+"""From here on brokers clean the logs of compacted topics."""
 
 OFFSETS_TOPIC = "__consumer_offsets"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC})
+
+CLEANUP_POLICY = "cleanup.policy"
+WAS_COMPACTED = "was.compacted"
+"""Set by `apply` on a topic that is not compacted any more, for good: its offsets have holes."""
 
 NO_LEADER = -1
 
@@ -96,7 +104,7 @@ class PartitionEntry:
     """One partition. `leader_epoch` grows with each leader, `partition_epoch` with each change."""
 
     leader: int
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
     partition_epoch: int
     replicas: tuple[int, ...]
     """The first is the preferred leader; those of `adding` and `removing` are among them."""
@@ -110,7 +118,7 @@ class PartitionEntry:
     nothing was confirmed any more, so they have every committed record."""
     doubts: tuple[Doubt, ...] = ()
     """Replicas that lost records, or may have, since they last were in sync."""
-    unclean_epoch: int = -1
+    unclean_epoch: LeaderEpoch = NO_LEADER_EPOCH
     """The last leader epoch whose leader was not believed to have every committed record: there
     followers may have to cut what was committed. -1: none."""
 
@@ -169,6 +177,11 @@ class MetadataImage:
     def keeps_doubts(self) -> bool:
         """Whether registrations speak of each log here, not only of the whole broker."""
         return self.features.get(JOSEFINE_VERSION, 0) >= COMPLETENESS_LEVEL
+
+    @property
+    def cleans_logs(self) -> bool:
+        """Whether every broker knows what the log cleaner leaves behind."""
+        return self.features.get(JOSEFINE_VERSION, 0) >= CLEANING_LEVEL
 
     def is_live(self, broker_id: int) -> bool:
         """Registered, heard by the controller, not about to stop."""
@@ -321,7 +334,7 @@ def partition_from_plain(plain: list[Any]) -> PartitionEntry:
     leader, leader_epoch, partition_epoch, *more = plain
     lists, judged = more[:5], more[5:]
     replicas, isr, adding, removing, elr = map(tuple, lists if len(lists) > 2 else [*lists, *_NONE])
-    doubts, unclean_epoch = judged or ((), -1)
+    doubts, unclean_epoch = judged or ((), NO_LEADER_EPOCH)
     return PartitionEntry(
         leader=leader,
         leader_epoch=leader_epoch,

@@ -11,8 +11,9 @@ from struct import Struct
 from typing import NamedTuple
 
 from josefine_broker.base.errors import CorruptData, Fatal
+from josefine_broker.base.ids import LeaderEpoch
+from josefine_broker.records.batch import NO_LEADER_EPOCH
 
-NO_EPOCH = -1
 NO_OFFSET = -1
 
 VERSION = 1
@@ -23,14 +24,14 @@ _ENTRY = Struct(">iq")
 class EpochStart(NamedTuple):
     """The first offset written under an epoch."""
 
-    epoch: int
+    epoch: LeaderEpoch
     start_offset: int
 
 
 class EpochEnd(NamedTuple):
     """The largest epoch not above the asked one, and its end offset (exclusive)."""
 
-    epoch: int
+    epoch: LeaderEpoch
     end_offset: int
 
 
@@ -39,7 +40,7 @@ class LeaderEpochs:
 
     __slots__ = ("_starts",)
 
-    def __init__(self, starts: Iterable[tuple[int, int]] = ()) -> None:
+    def __init__(self, starts: Iterable[tuple[LeaderEpoch, int]] = ()) -> None:
         self._starts: list[EpochStart] = []
         for epoch, start_offset in starts:
             self.assign(epoch, start_offset)
@@ -49,10 +50,10 @@ class LeaderEpochs:
         return tuple(self._starts)
 
     @property
-    def latest(self) -> int:
-        return self._starts[-1].epoch if self._starts else NO_EPOCH
+    def latest(self) -> LeaderEpoch:
+        return self._starts[-1].epoch if self._starts else NO_LEADER_EPOCH
 
-    def assign(self, epoch: int, start_offset: int) -> bool:
+    def assign(self, epoch: LeaderEpoch, start_offset: int) -> bool:
         """Note that `epoch` writes from `start_offset`; False when it already was known.
 
         An epoch that wrote nothing gives way: its start is the next one's, so it is dropped.
@@ -68,15 +69,15 @@ class LeaderEpochs:
         self._starts.append(EpochStart(epoch, start_offset))
         return True
 
-    def epoch_of(self, offset: int) -> int:
+    def epoch_of(self, offset: int) -> LeaderEpoch:
         """The epoch that wrote `offset`, -1 when it is before the first known one."""
         at = bisect_right(self._starts, offset, key=lambda start: start.start_offset)
-        return self._starts[at - 1].epoch if at else NO_EPOCH
+        return self._starts[at - 1].epoch if at else NO_LEADER_EPOCH
 
-    def end_of(self, epoch: int, log_end_offset: int) -> EpochEnd:
+    def end_of(self, epoch: LeaderEpoch, log_end_offset: int) -> EpochEnd:
         """Where `epoch` ended (KIP-279): (-1, -1) when we cannot know."""
         if not self._starts or epoch < 0 or epoch > self.latest:
-            return EpochEnd(NO_EPOCH, NO_OFFSET)
+            return EpochEnd(NO_LEADER_EPOCH, NO_OFFSET)
         if epoch == self.latest:
             return EpochEnd(epoch, log_end_offset)
         at = bisect_right(self._starts, epoch, key=lambda start: start.epoch)

@@ -28,6 +28,13 @@ class LogConfig:
     message_bytes_max: int = 1_048_588
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
     cleanup_policy: frozenset[str] = frozenset({"delete"})
+    delete_retention_ms: int = DAY_MS
+    """How long a tombstone stays behind the first cleaning that met it."""
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int | None = None
+    was_compacted: bool = False
+    """`compact` was once among the policies: what it took away is still missing."""
 
     @property
     def deletes(self) -> bool:
@@ -36,3 +43,8 @@ class LogConfig:
     @property
     def compacts(self) -> bool:
         return "compact" in self.cleanup_policy
+
+    @property
+    def may_have_holes(self) -> bool:
+        """Whether offsets may be missing between two batches."""
+        return self.compacts or self.was_compacted

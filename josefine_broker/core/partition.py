@@ -19,12 +19,13 @@ from collections import deque
 from enum import Enum
 
 from josefine_broker.base.errors import ErrorCode, Fatal, KafkaError
+from josefine_broker.base.ids import LeaderEpoch
 from josefine_broker.core.image import NO_LEADER, PartitionEntry
 from josefine_broker.core.leader_epochs import LeaderEpochs
 from josefine_broker.core.producers import BatchMark, ProducerState
 from josefine_broker.core.refusals import Refusals
 from josefine_broker.core.replication import Followers
-from josefine_broker.records.batch import NO_PRODUCER_ID, BatchHeader
+from josefine_broker.records.batch import NO_LEADER_EPOCH, NO_PRODUCER_ID, BatchHeader
 
 ACKS_ALL = -1
 CONSUMER_REPLICA_ID = -1
@@ -92,7 +93,7 @@ class Partition:
         self.refusals = Refusals()
         self.epochs = epochs
         self.leader = NO_LEADER
-        self.leader_epoch = -1
+        self.leader_epoch = NO_LEADER_EPOCH
         self.epoch_start_offset = 0
         """Where the log ended when this replica began to lead."""
         self.replicas: tuple[int, ...] = ()
@@ -104,7 +105,7 @@ class Partition:
         self.is_stranded = False
         """Leads, but neither controller nor followers reach it: others have a new leader by now."""
         self.min_insync_replicas = 1
-        self.unclean_epoch = -1
+        self.unclean_epoch = NO_LEADER_EPOCH
         """The last leader epoch that an unclean election began."""
         self.high_watermark = high_watermark
         self.appended_bytes = 0
@@ -175,21 +176,21 @@ class Partition:
 
     # What a request may do.
 
-    def check_serves(self, current_leader_epoch: int = -1) -> None:
+    def check_serves(self, current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH) -> None:
         """Raises KafkaError unless this replica leads, at that epoch (-1: any)."""
         if self.state is not ReplicaState.LEADER:
             raise KafkaError(ErrorCode.not_leader_or_follower, "this broker does not lead")
         if current_leader_epoch not in (-1, self.leader_epoch):
             self._refuse_epoch(current_leader_epoch)
 
-    def check_reads(self, current_leader_epoch: int = -1) -> None:
+    def check_reads(self, current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH) -> None:
         """Raises KafkaError unless consumers may read here, at that epoch (KIP-392)."""
         if self.state is ReplicaState.OPENED:
             raise KafkaError(ErrorCode.not_leader_or_follower, "this replica has no role yet")
         if current_leader_epoch not in (-1, self.leader_epoch):
             self._refuse_epoch(current_leader_epoch)
 
-    def _refuse_epoch(self, current_leader_epoch: int) -> None:
+    def _refuse_epoch(self, current_leader_epoch: LeaderEpoch) -> None:
         if current_leader_epoch < self.leader_epoch:
             raise KafkaError(ErrorCode.fenced_leader_epoch, f"now is {self.leader_epoch}")
         raise KafkaError(ErrorCode.unknown_leader_epoch, f"known is {self.leader_epoch}")
@@ -241,8 +242,8 @@ class Partition:
         return self.followers is not None and self.followers.get(replica_id) is not None
 
     def diverging(
-        self, fetch_offset: int, last_fetched_epoch: int, log_end_offset: int
-    ) -> tuple[int, int] | None:
+        self, fetch_offset: int, last_fetched_epoch: LeaderEpoch, log_end_offset: int
+    ) -> tuple[LeaderEpoch, int] | None:
         """Where a follower's log parts from ours: (epoch, end offset) of the largest epoch not
         above its last one; None when it does not (KIP-595, KIP-279).
 
@@ -280,6 +281,7 @@ class Partition:
 
     def truncated(self, log_end_offset: int) -> None:
         """The log now ends there: what was above it is forgotten. Producers are the caller's."""
+        self._note_cut(log_end_offset)
         self.epochs.truncate_end(log_end_offset)
         self.high_watermark = min(self.high_watermark, log_end_offset)
         while self._uncommitted and self._uncommitted[-1][0] > log_end_offset:
@@ -287,9 +289,16 @@ class Partition:
 
     def restarted(self, offset: int) -> None:
         """The log was emptied and goes on at `offset`."""
+        self._note_cut(0)
         self.epochs.clear()
         self.high_watermark = offset
         self._uncommitted.clear()
+
+    def _note_cut(self, end_offset: int) -> None:
+        """Its producers know of no confirmation for what lay past it and the high watermark, and
+        send that again."""
+        for batch in self.producers.batches_from(max(end_offset, self.high_watermark)):
+            self.refusals.note_cut(*batch)
 
     # The high watermark.
 

@@ -12,10 +12,12 @@ from collections.abc import Collection, Mapping
 from itertools import zip_longest
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.base.limits import PARTITIONS_PER_TOPIC_MAX
 
 Racks = Mapping[int, str | None]
 """The rack of each broker that may hold replicas."""
+
+PARTITIONS_PER_TOPIC_MAX = 10_000
+"""What a client of a topic must be told of at once stays within a megabyte or two."""
 
 
 def place(

@@ -14,11 +14,12 @@ Rules, as Kafka 4 has them:
 recovery calls. The snapshot is versioned; its checksum is the log's business.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import NamedTuple
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
+from josefine_broker.base.ids import ProducerEpoch, ProducerId
 from josefine_broker.records.batch import NO_PRODUCER_ID, BatchHeader
 
 SEQUENCE_MAX = 2**31 - 1
@@ -46,7 +47,7 @@ class BatchMark(NamedTuple):
 class ProducerEntry(NamedTuple):
     """One producer: its epoch, when it was last seen, its last batches (the newest last)."""
 
-    epoch: int
+    epoch: ProducerEpoch
     seen_ms: int
     marks: tuple[BatchMark, ...]
 
@@ -62,13 +63,17 @@ class ProducerState:
     __slots__ = ("_entries",)
 
     def __init__(self) -> None:
-        self._entries: dict[int, ProducerEntry] = {}
+        self._entries: dict[ProducerId, ProducerEntry] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def entry(self, producer_id: int) -> ProducerEntry | None:
+    def entry(self, producer_id: ProducerId) -> ProducerEntry | None:
         return self._entries.get(producer_id)
+
+    def last_batches(self) -> dict[ProducerId, int]:
+        """The base offset of each producer's last batch: what a later replay must find."""
+        return {pid: entry.marks[-1].base_offset for pid, entry in self._entries.items()}
 
     def check(self, header: BatchHeader) -> BatchMark | None:
         """Judge a client's batch: None to store it, the mark of the stored one for a duplicate.
@@ -133,6 +138,14 @@ class ProducerState:
         """Whether a remembered batch lies at or past `offset`: a truncation there matters."""
         return any(entry.marks[-1].base_offset >= offset for entry in self._entries.values())
 
+    def batches_from(self, offset: int) -> Iterator[tuple[ProducerId, ProducerEpoch, int]]:
+        """(producer id, epoch, first sequence) of the remembered batches at or past `offset`, of
+        each producer in order."""
+        for producer_id, entry in self._entries.items():
+            for mark in entry.marks:
+                if mark.base_offset >= offset:
+                    yield producer_id, entry.epoch, mark.first_sequence
+
     def clear(self) -> None:
         """Forget everything: the log was truncated, or its replay starts anew."""
         self._entries.clear()
@@ -149,7 +162,7 @@ class ProducerState:
         self._entries = dict(_read_snapshot(data))
 
 
-def _read_snapshot(data: bytes) -> Iterable[tuple[int, ProducerEntry]]:
+def _read_snapshot(data: bytes) -> Iterable[tuple[ProducerId, ProducerEntry]]:
     if len(data) < _SNAPSHOT_HEAD.size:
         raise CorruptData(f"producer snapshot of {len(data)} bytes")
     version, count = _SNAPSHOT_HEAD.unpack_from(data)

@@ -6,9 +6,9 @@ never seen here shows its effect, or when its proposer gives up. A change whose 
 still be applied later, as in Kafka.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable
 
-from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.errors import KafkaError
 from josefine_broker.core.change_codec import decode_change, encode_change
 from josefine_broker.core.changes import (
     AllocateProducerIds,
@@ -24,7 +24,6 @@ from josefine_broker.core.changes import (
     UnregisterBroker,
 )
 from josefine_broker.core.image import MetadataImage
-from josefine_broker.core.parked import Parked
 
 TAKES_EFFECT_ONCE = (
     RegisterBroker,
@@ -82,18 +81,23 @@ def is_in_effect(change: Change, image: MetadataImage) -> bool:
 class Proposal:
     """One proposed change. `error` is None until settled, and after a success."""
 
-    __slots__ = ("change", "error", "origin", "settled")
+    __slots__ = ("change", "error", "on_settled", "origin", "settled")
 
     def __init__(self, change: Change, origin: Origin) -> None:
         self.change = change
         self.origin = origin
         self.settled = False
         self.error: KafkaError | None = None
+        self.on_settled: Callable[[], None] | None = None
+        """Of the one request that waits for it."""
 
     def settle(self, error: KafkaError | None) -> None:
+        """Say what became of it, and answer who waits for it. It is in no table any more."""
         assert not self.settled
         self.settled = True
         self.error = error
+        if self.on_settled is not None:
+            self.on_settled()
 
 
 class Proposals:
@@ -118,59 +122,20 @@ class Proposals:
         self._open[origin.number] = proposal
         return proposal, encode_change(change, origin)
 
-    def settle(self, origin: Origin, error: KafkaError | None) -> Proposal | None:
-        """The block of `origin` was applied or refused: its proposal, if open here."""
+    def close(self, origin: Origin) -> Proposal | None:
+        """The block of `origin` was applied or refused: its proposal, if open here, to settle."""
         if origin.broker_id != self._broker_id:
             return None
-        proposal = self._open.pop(origin.number, None)
-        if proposal is not None:
-            proposal.settle(error)
-        return proposal
+        return self._open.pop(origin.number, None)
 
-    def settle_by(self, image: MetadataImage) -> list[Proposal]:
-        """A snapshot hid which blocks were applied: the open proposals whose effect it shows."""
+    def settle_by(self, image: MetadataImage) -> None:
+        """A snapshot hid which blocks were applied: settle the open ones whose effect it shows."""
         shown = [each for each in self._open.values() if is_in_effect(each.change, image)]
         for proposal in shown:
-            self.settle(proposal.origin, None)
-        return shown
+            del self._open[proposal.origin.number]
+        for proposal in shown:
+            proposal.settle(None)
 
     def give_up(self, proposal: Proposal, error: KafkaError) -> None:
         if self._open.pop(proposal.origin.number, None) is not None:
             proposal.settle(error)
-
-
-class AwaitProposals(Parked):
-    """A request that is answered when all its proposals have settled, by `build`.
-
-    It is parked under their origins.
-    """
-
-    __slots__ = ("_because", "_build", "_proposals", "_table")
-
-    def __init__(
-        self,
-        table: Proposals,
-        proposals: Sequence[Proposal],
-        deadline_ms: int,
-        build: Callable[[], object],
-        because: Callable[[], str] = str,
-    ) -> None:
-        """`because` is asked at the deadline what stands in the way; empty: nobody knows."""
-        super().__init__(deadline_ms)
-        self._because = because
-        self._table = table
-        self._proposals = proposals
-        self._build = build
-
-    def try_complete(self, key: Hashable, now_ms: int) -> bool:
-        if not all(proposal.settled for proposal in self._proposals):
-            return False
-        self.complete(self._build())
-        return True
-
-    def expire(self, now_ms: int) -> None:
-        why = self._because() or "the change was not committed within the request's timeout"
-        error = KafkaError(ErrorCode.request_timed_out, why)
-        for proposal in self._proposals:
-            self._table.give_up(proposal, error)
-        self.complete(self._build())

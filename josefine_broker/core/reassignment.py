@@ -5,13 +5,15 @@ and when all of them are in the ISR, and enough of the target are for `min.insyn
 ones go. What is asked last holds: a new target replaces the one before, none cancels it. Whoever
 has every committed record goes only then: also one that a target before had brought, which is among
 the adding and the removing for that while (Kafka drops it at once, and with it, now and then, the
-only other copy of what was confirmed).
+only other copy of what was confirmed). The leader epoch ends with every replica that goes: one that
+comes back begins empty, and a fetch of before that is still on its way is fenced.
 """
 
 from collections.abc import Collection
 from dataclasses import replace
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ids import LeaderEpoch
 from josefine_broker.core.elections import Liveness, first, led_by, trusted
 from josefine_broker.core.image import NO_LEADER, PartitionEntry
 
@@ -66,5 +68,12 @@ def complete(
     if not isr or leader == NO_LEADER:
         return entry
     elr = tuple(each for each in entry.elr if each not in entry.removing)
-    moved = led_by(entry, leader, isr, elr)
-    return replace(moved, replicas=target, adding=(), removing=())
+    moved = replace(led_by(entry, leader, isr, elr), replicas=target, adding=(), removing=())
+    if moved.leader_epoch == entry.leader_epoch and drops_replicas(entry, moved):
+        return replace(moved, leader_epoch=LeaderEpoch(entry.leader_epoch + 1))
+    return moved
+
+
+def drops_replicas(before: PartitionEntry, after: PartitionEntry) -> bool:
+    """Whether a broker that had a copy has none any more."""
+    return not set(before.replicas) <= set(after.replicas)

@@ -9,11 +9,15 @@ stored twice; where the producer is not known at all, the next one would be take
 Rule: behind a refused batch every later one of the same producer and epoch is refused with the same
 error, until the refused one is here, from the producer or by replication. One that is here leaves
 those behind it that were refused, too: the first of them that is missing is waited for then.
+
+A batch that was appended here and cut away again, unconfirmed, under another leader is as good as
+refused: those behind it may still be on their way here when this replica leads once more.
 """
 
 from uuid import UUID
 
 from josefine_broker.base.errors import ErrorCode
+from josefine_broker.base.ids import ProducerEpoch, ProducerId
 from josefine_broker.core.producers import SEQUENCE_MAX, ProducerEntry, next_sequence
 from josefine_broker.records.batch import NO_PRODUCER_ID, BatchHeader
 
@@ -33,7 +37,7 @@ class _Refused:
 
     __slots__ = ("code", "epoch", "held_back", "newest", "sequence")
 
-    def __init__(self, epoch: int, sequence: int, newest: int, code: ErrorCode) -> None:
+    def __init__(self, epoch: ProducerEpoch, sequence: int, newest: int, code: ErrorCode) -> None:
         self.epoch = epoch
         self.sequence = sequence
         self.newest = newest
@@ -56,23 +60,30 @@ class Refusals:
     __slots__ = ("_by_producer",)
 
     def __init__(self) -> None:
-        self._by_producer: dict[int, _Refused] = {}
+        self._by_producer: dict[ProducerId, _Refused] = {}
 
     def __len__(self) -> int:
         return len(self._by_producer)
 
     def note(self, header: BatchHeader, code: ErrorCode) -> None:
         """This batch was refused for a reason that may be gone when it comes again."""
-        if header.producer_id == NO_PRODUCER_ID:
-            return
-        epoch, sequence = header.producer_epoch, header.base_sequence
-        known = self._by_producer.get(header.producer_id)
+        if header.producer_id != NO_PRODUCER_ID:
+            self._note(header.producer_id, header.producer_epoch, header.base_sequence, code)
+
+    def note_cut(self, producer_id: ProducerId, epoch: ProducerEpoch, sequence: int) -> None:
+        """A batch that begins with this sequence was here, and is cut away again."""
+        self._note(producer_id, epoch, sequence, ErrorCode.not_leader_or_follower)
+
+    def _note(
+        self, producer_id: ProducerId, epoch: ProducerEpoch, sequence: int, code: ErrorCode
+    ) -> None:
+        known = self._by_producer.get(producer_id)
         newest = sequence
         if known is not None and known.epoch == epoch:
             newest = known.newest = _later(known.newest, sequence)
             if not _is_before(sequence, known.sequence):
                 return
-        self._by_producer[header.producer_id] = _Refused(epoch, sequence, newest, code)
+        self._by_producer[producer_id] = _Refused(epoch, sequence, newest, code)
         if len(self._by_producer) > PRODUCERS_MAX:
             del self._by_producer[next(iter(self._by_producer))]
 

@@ -19,6 +19,7 @@ from enum import Enum
 from uuid import UUID
 
 from josefine_broker.base.errors import ErrorCode, Fatal
+from josefine_broker.base.ids import LeaderEpoch
 from josefine_broker.wire.fetch import (
     FetchPartition,
     FetchPartitionResponse,
@@ -89,9 +90,9 @@ class Copy:
     """One partition copied from this leader, and where our log stands."""
 
     key: CopyKey
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
     fetch_offset: int
-    last_fetched_epoch: int
+    last_fetched_epoch: LeaderEpoch
     log_start_offset: int
     state: CopyState = CopyState.CHANGED
     request_number: int = 0
@@ -168,7 +169,11 @@ class ReplicaFetcher:
             self._forgotten[key] = None
 
     def moved(
-        self, key: CopyKey, fetch_offset: int, last_fetched_epoch: int, log_start_offset: int
+        self,
+        key: CopyKey,
+        fetch_offset: int,
+        last_fetched_epoch: LeaderEpoch,
+        log_start_offset: int,
     ) -> None:
         """Our log now ends there."""
         copy = self._copies[key]
@@ -355,9 +360,9 @@ class ReplicaFetchers:
         self,
         key: CopyKey,
         leader_id: int,
-        leader_epoch: int,
+        leader_epoch: LeaderEpoch,
         fetch_offset: int,
-        last_fetched_epoch: int,
+        last_fetched_epoch: LeaderEpoch,
         log_start_offset: int,
     ) -> None:
         """Copy a partition from that leader, and from no other."""

@@ -14,7 +14,7 @@ Rules:
 Times are monotonic milliseconds. Nothing here looks at a log: ends are arguments.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from josefine_broker.core.image import PartitionEntry
@@ -42,11 +42,11 @@ class Follower:
 
 
 @dataclass(slots=True)
-class IsrProposals:
+class IsrChanges:
     """The ISR changes of a broker's partitions on their way: one proposal at a time, for all that
     are due, so that a thousand partitions losing one follower are one block."""
 
-    due: dict[Hashable, None] = field(default_factory=dict)
+    due: dict[tuple[str, int], None] = field(default_factory=dict)
     is_open: bool = False
 
 
@@ -56,12 +56,12 @@ class Followers:
     __slots__ = (
         "_followers",
         "_waited_for",
+        "is_changing",
         "isr",
         "joining",
         "leader",
         "partition_epoch",
         "pending",
-        "proposed",
         "replicas",
         "retry_at_ms",
     )
@@ -74,7 +74,8 @@ class Followers:
         self.partition_epoch = entry.partition_epoch
         self.pending: frozenset[int] = frozenset()
         """Members that a proposal in flight adds."""
-        self.proposed = False
+        self.is_changing = False
+        """A proposal is in flight."""
         self.joining: frozenset[int] = frozenset()
         self.retry_at_ms = NEVER_MS
         self._followers = {
@@ -91,7 +92,7 @@ class Followers:
         """The image changed replicas or ISR within the leader epoch."""
         if entry.partition_epoch != self.partition_epoch:
             self.pending = frozenset()  # proposals for the epoch before fit no more
-            self.proposed = False
+            self.is_changing = False
             self.retry_at_ms = NEVER_MS
         for broker_id in entry.isr:
             follower = self._followers.get(broker_id)
@@ -186,7 +187,7 @@ class Followers:
         self, high_watermark: int, epoch_start: int, behind: frozenset[int], now_ms: int
     ) -> tuple[int, ...] | None:
         """The ISR to propose, in replica order; None when it is as it should be or one is open."""
-        if self.proposed or now_ms < self.retry_at_ms:
+        if self.is_changing or now_ms < self.retry_at_ms:
             return None
         needed = max(high_watermark, epoch_start)
         members = set(self.isr) - behind
@@ -207,18 +208,18 @@ class Followers:
             if broker_id != self.leader and broker_id not in self.isr
         )
 
-    def propose(self, isr: Iterable[int]) -> None:
+    def begin_change(self, isr: Iterable[int]) -> None:
         """`isr` is proposed: what it adds counts as in sync until the answer is known."""
-        self.proposed = True
+        self.is_changing = True
         self.pending = frozenset(isr) - set(self.isr)
         self._settle_waits()
 
-    def settle(self, partition_epoch: int, now_ms: int, *, refused: bool) -> None:
+    def end_change(self, partition_epoch: int, now_ms: int, *, refused: bool) -> None:
         """The answer to a proposal made at `partition_epoch`. In doubt (not `refused`, and the
         image did not move) what it adds still counts, but it may be made again."""
         if partition_epoch != self.partition_epoch:
             return  # the image moved: `update` has settled it
-        self.proposed = False
+        self.is_changing = False
         self.retry_at_ms = now_ms + REFUSED_WAIT_MS
         if refused:
             self.pending = frozenset()

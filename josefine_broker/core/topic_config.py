@@ -1,29 +1,24 @@
 """The topic configurations that are served: names, types, defaults, checks.
 
-Rules: the names and meanings are Kafka's (`segment.records` is ours); a name Kafka knows and this
-broker does not serve is refused, never swallowed: a setting that is accepted must have its effect.
+Rules: the names and meanings are Kafka's (`segment.records` is ours); a setting that is accepted
+has its effect, but for those in `inert_configs.py`, and any other name is refused, never swallowed.
 Batches are stored as the producer sent them, so `compression.type` is `producer` and nothing else.
-`compact` promises that the last record of each key stays; keeping all of them keeps that promise.
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from enum import Enum
+from types import MappingProxyType
 from typing import Any
 
-from josefine_broker.base.durations import duration_ms
 from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.core.config_texts import INT_MAX, LONG_MAX, choice, flag, number, ratio
+from josefine_broker.core.image import WAS_COMPACTED
+from josefine_broker.core.inert_configs import INERT, Inert
 from josefine_broker.core.log_config import LogConfig, TimestampType
 
-INT_MAX = 2**31 - 1
-LONG_MAX = 2**63 - 1
 HOUR_MS = 3600 * 1000
-
-_UNITS = {"ms": " of milliseconds", "bytes": " of bytes"}
-"""By the last part of a configuration's name."""
-_INTEGER = re.compile(r"-?[0-9]{1,19}")
 
 
 class ConfigType(Enum):
@@ -33,7 +28,12 @@ class ConfigType(Enum):
     STRING = 2
     INT = 3
     LONG = 5
+    DOUBLE = 6
     LIST = 7
+
+
+def _nothing() -> Mapping[str, str]:
+    return MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +47,8 @@ class TopicSettings:
     timestamp_before_max_ms: int = LONG_MAX
     timestamp_after_max_ms: int = HOUR_MS
     """How far ahead of the broker's clock a record may be (KIP-937; the default is Kafka 4's)."""
+    inert: Mapping[str, str] = field(default_factory=_nothing)
+    """What was set on it and has no effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,43 +65,6 @@ class ConfigKey:
     parse: Callable[[str], Any]
     show: Callable[[TopicSettings], str]
     store: Callable[[TopicSettings, Any], TopicSettings]
-
-
-def _number(name: str, low: int, high: int) -> Callable[[str], int]:
-    """Kafka's numbers are of milliseconds or bytes as their names say, and have no unit."""
-
-    def parse(text: str) -> int:
-        if not _INTEGER.fullmatch(text):
-            raise ValueError(_no_number(name, text))
-        value = int(text)
-        if not low <= value <= high:
-            raise ValueError(f"must be from {low} to {high}")
-        return value
-
-    return parse
-
-
-def _no_number(name: str, text: str) -> str:
-    unit = _UNITS.get(name.rpartition(".")[2], "")
-    found = duration_ms(text) if unit == _UNITS["ms"] else None
-    return f"must be a whole number{unit}" + ("" if found is None else f": {text} is {found}")
-
-
-def _choice(*allowed: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text not in allowed:
-            raise ValueError(f"must be {' or '.join(allowed)}")
-        return text
-
-    return parse
-
-
-def parse_flag(text: str) -> bool:
-    """As Kafka reads booleans: whatever their case."""
-    value = {"true": True, "false": False}.get(text.strip().lower())
-    if value is None:
-        raise ValueError("must be true or false")
-    return value
 
 
 def _cleanup_policy(text: str) -> frozenset[str]:
@@ -129,7 +94,7 @@ def _log_key(
         changed: dict[str, Any] = {attribute: None if value == none else value}
         return replace(settings, log=replace(settings.log, **changed))
 
-    parse = _number(name, low, high)
+    parse = number(name, low, high)
     return ConfigKey(
         name=name,
         broker_name=broker_name,
@@ -149,20 +114,45 @@ def _settings_key(
         broker_name=broker_name,
         type=kind,
         meaning=meaning,
-        parse=_number(name, 0 if kind is ConfigType.LONG else 1, high),
+        parse=number(name, 0 if kind is ConfigType.LONG else 1, high),
         show=lambda settings: str(getattr(settings, attribute)),
         store=lambda settings, value: replace(settings, **{attribute: value}),
     )
 
 
+def _inert_key(inert: Inert) -> ConfigKey:
+    """A setting that is kept as it was given."""
+    name = inert.name
+
+    def checked(text: str) -> str:
+        inert.parse(text)
+        return text
+
+    def store(settings: TopicSettings, value: str) -> TopicSettings:
+        others = {each: kept for each, kept in settings.inert.items() if each != name}
+        if value != inert.default:
+            others[name] = value
+        return replace(settings, inert=MappingProxyType(others))
+
+    return ConfigKey(
+        name=name,
+        broker_name=inert.broker_name,
+        type=ConfigType[inert.type],
+        meaning=f"Without effect: {inert.why}.",
+        parse=checked,
+        show=lambda settings: settings.inert.get(name, inert.default),
+        store=store,
+    )
+
+
 _INT, _LONG = ConfigType.INT, ConfigType.LONG
 
-TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
+_ACTING: tuple[ConfigKey, ...] = (
     ConfigKey(
         name="cleanup.policy",
         broker_name="log.cleanup.policy",
         type=ConfigType.LIST,
-        meaning="delete: old segments go; compact: all records stay (no cleaner runs yet).",
+        meaning="delete: old segments go; compact: the last record of each key stays.",
         parse=_cleanup_policy,
         show=lambda settings: ",".join(sorted(settings.log.cleanup_policy)),
         store=lambda settings, value: replace(
@@ -174,9 +164,19 @@ TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
         broker_name="compression.type",
         type=ConfigType.STRING,
         meaning="producer: batches are stored as they were sent.",
-        parse=_choice("producer"),
+        parse=choice("producer", why="batches are stored as they were sent"),
         show=lambda settings: "producer",
         store=lambda settings, value: settings,
+    ),
+    _log_key(
+        "delete.retention.ms",
+        "log.cleaner.delete.retention.ms",
+        _LONG,
+        "delete_retention_ms",
+        0,
+        LONG_MAX,
+        None,
+        "How long a deleted key of a compacted topic can still be read as deleted.",
     ),
     _log_key(
         "flush.messages",
@@ -209,6 +209,16 @@ TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
         "Log bytes between two index entries.",
     ),
     _log_key(
+        "max.compaction.lag.ms",
+        "log.cleaner.max.compaction.lag.ms",
+        _LONG,
+        "max_compaction_lag_ms",
+        1,
+        LONG_MAX,
+        LONG_MAX,
+        "Age at which a segment is closed and cleaned however little of the log is dirty.",
+    ),
+    _log_key(
         "max.message.bytes",
         "message.max.bytes",
         _INT,
@@ -239,11 +249,32 @@ TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
         broker_name="log.message.timestamp.type",
         type=ConfigType.STRING,
         meaning="Whose clock stamps records: the producer's or the broker's.",
-        parse=_choice("CreateTime", "LogAppendTime"),
+        parse=choice("CreateTime", "LogAppendTime"),
         show=lambda settings: settings.log.timestamp_type.value,
         store=lambda settings, value: replace(
             settings, log=replace(settings.log, timestamp_type=TimestampType(value))
         ),
+    ),
+    ConfigKey(
+        name="min.cleanable.dirty.ratio",
+        broker_name="log.cleaner.min.cleanable.ratio",
+        type=ConfigType.DOUBLE,
+        meaning="A compacted log is cleaned when more of it than this was written since.",
+        parse=ratio,
+        show=lambda settings: str(settings.log.min_cleanable_dirty_ratio),
+        store=lambda settings, value: replace(
+            settings, log=replace(settings.log, min_cleanable_dirty_ratio=value)
+        ),
+    ),
+    _log_key(
+        "min.compaction.lag.ms",
+        "log.cleaner.min.compaction.lag.ms",
+        _LONG,
+        "min_compaction_lag_ms",
+        0,
+        LONG_MAX,
+        None,
+        "How long records of a compacted topic stay untouched.",
     ),
     _settings_key(
         "min.insync.replicas",
@@ -308,11 +339,12 @@ TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
         broker_name="unclean.leader.election.enable",
         type=ConfigType.BOOLEAN,
         meaning="Whether a replica out of sync may lead where no other is left: records are lost.",
-        parse=parse_flag,
+        parse=flag,
         show=lambda settings: str(settings.unclean_leader_election).lower(),
         store=lambda settings, value: replace(settings, unclean_leader_election=value),
     ),
 )
+TOPIC_CONFIGS = tuple(sorted([*_ACTING, *map(_inert_key, INERT)], key=lambda key: key.name))
 _KEYS = {key.name: key for key in TOPIC_CONFIGS}
 
 
@@ -354,11 +386,23 @@ def check_configs(pairs: Iterable[tuple[str, str | None]]) -> tuple[tuple[str, s
 
 
 def resolve(config: Iterable[tuple[str, str]], defaults: TopicSettings) -> TopicSettings:
-    """The settings of a topic with `config` set on it. The pairs have been checked before."""
+    """The settings of a topic with `config` set on it.
+
+    The pairs were checked by the broker that was asked. In a rolling upgrade that may have been
+    newer code: what this one does not know has no effect here, and must not stop it.
+    """
     settings = defaults
     for name, value in config:
-        key = _KEYS[name]
-        settings = key.store(settings, key.parse(value))
+        key = _KEYS.get(name)
+        if name == WAS_COMPACTED:
+            settings = replace(settings, log=replace(settings.log, was_compacted=True))
+        if key is None:
+            continue
+        try:
+            parsed = key.parse(value)
+        except ValueError:
+            continue
+        settings = key.store(settings, parsed)
     return settings
 
 

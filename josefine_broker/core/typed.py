@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, NewType, Union, get_args, get_origin, get_type_hints
 
 INT_MAX = 1 << 63
 TEXT_CHARS_MAX = 32_767
@@ -28,6 +28,8 @@ def is_typed(value: object, hint: Any) -> bool:
 
 @cache
 def _check_of(hint: Any) -> _Check:
+    if isinstance(hint, NewType):
+        return _check_of(hint.__supertype__)
     if hint is int:
         return _is_int
     if hint is str:

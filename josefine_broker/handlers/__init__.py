@@ -1,4 +1,4 @@
-"""One file per API key, and beside them what several share, or what followers and controller do.
+"""What the files of the API keys share, and what leaders and followers do.
 
-`handlers/table.py` is the only registration. Handlers see ports only.
+They see ports only.
 """

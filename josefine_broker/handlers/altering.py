@@ -9,6 +9,7 @@ from josefine_broker.core.changes import AlterTopicConfig
 from josefine_broker.core.image import TopicEntry
 from josefine_broker.core.proposals import Proposal
 from josefine_broker.handlers.context import Context
+from josefine_broker.handlers.proposing import answer_when_settled, submit_change
 
 TOPIC = 2
 R = TypeVar("R")
@@ -53,7 +54,7 @@ def alter_topics(
             if times[resource] > 1:
                 raise KafkaError(ErrorCode.invalid_request, "the resource is named more than once")
             change = change_of(at, _topic(ctx, resource))
-            outcomes.append(None if validate_only else ctx.propose(change, deadline_ms))
+            outcomes.append(None if validate_only else submit_change(ctx, change, deadline_ms))
         except KafkaError as error:
             outcomes.append(error)
 
@@ -62,7 +63,7 @@ def alter_topics(
         return answer(zip(resources, errors, strict=True))
 
     proposals = [each for each in outcomes if isinstance(each, Proposal)]
-    return ctx.answer_when_settled(proposals, deadline_ms, build)
+    return answer_when_settled(ctx, proposals, deadline_ms, build)
 
 
 def _topic(ctx: Context, resource: Resource) -> TopicEntry:

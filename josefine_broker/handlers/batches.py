@@ -10,7 +10,8 @@ from typing import NoReturn
 from josefine_broker.base.errors import ErrorCode, Fatal, KafkaError
 from josefine_broker.core.log_config import TimestampType
 from josefine_broker.core.topic_config import TopicSettings
-from josefine_broker.handlers.context import Context, HostedPartition
+from josefine_broker.handlers.context import Context
+from josefine_broker.handlers.hosted import HostedPartition
 from josefine_broker.handlers.replication import appended_to_many
 from josefine_broker.records.batch import (
     NO_TIMESTAMP_MS,
@@ -40,9 +41,9 @@ def append_batch(
     `batch` must be writable. Raises KafkaError and CorruptData; then nothing was stored.
     """
     header = parse_header(batch)
-    if ctx.disk_full:
+    if ctx.storage.is_full:
         hosted.partition.refusals.note(header, ErrorCode.kafka_storage_error)
-        raise KafkaError(ErrorCode.kafka_storage_error, ctx.storage_trouble)
+        raise KafkaError(ErrorCode.kafka_storage_error, ctx.storage.trouble)
     settings = hosted.settings
     log_config = settings.log
     size = len(batch)

@@ -10,6 +10,7 @@ next change; a damaged one waits for a restart, for every try may read all of it
 What did not change is passed over by identity: an image shares what it did not change.
 """
 
+from dataclasses import replace
 from uuid import UUID
 
 from josefine_broker.base.errors import CorruptData, Fatal, KafkaError
@@ -19,10 +20,10 @@ from josefine_broker.core.change_codec import decode_change
 from josefine_broker.core.changes import AllocateProducerIds, At
 from josefine_broker.core.image import OFFSETS_TOPIC, MetadataImage, TopicEntry
 from josefine_broker.core.topic_config import TopicSettings, resolve
-from josefine_broker.handlers.context import Context, HostedPartition, Unopened
+from josefine_broker.handlers.context import Context
 from josefine_broker.handlers.groups import forget_missing_topics, load_groups, unload_groups
+from josefine_broker.handlers.hosted import HostedPartition, Unopened
 from josefine_broker.handlers.replication import brokers_changed, take_role, wake_all
-from josefine_broker.handlers.topics import BROKERS_KEY, note_fenced
 
 
 def apply_block(ctx: Context, payload: bytes | memoryview, at: At) -> None:
@@ -36,25 +37,30 @@ def apply_block(ctx: Context, payload: bytes | memoryview, at: At) -> None:
         ctx.image = apply(ctx.image, change, at)
     except KafkaError as refused:
         error = refused
-    ctx.applied_height = at.height
+    ctx.metadata.applied_height = at.height
     if error is None:
         reconcile(ctx)
-    proposal = ctx.proposals.settle(origin, error)
+    proposal = ctx.metadata.proposals.close(origin)
     if proposal is None:
         return
     if error is None and isinstance(change, AllocateProducerIds):
-        ctx.producer_ids.add(change.first_id, change.count)
-    ctx.parked.wake(origin, ctx.clock.monotonic_ms())
+        ctx.clients.producer_ids.add(change.first_id, change.count)
+    proposal.settle(error)
 
 
 def replace_image(ctx: Context, image: MetadataImage, height: int) -> None:
     """A snapshot stands for all blocks up to its height, with those that somebody here waits for:
     made again after a change of leaders, such a change is refused, for it is there."""
     ctx.image = image
-    ctx.applied_height = height
+    ctx.metadata.applied_height = height
     reconcile(ctx)
-    for proposal in ctx.proposals.settle_by(image):
-        ctx.parked.wake(proposal.origin, ctx.clock.monotonic_ms())
+    ctx.metadata.proposals.settle_by(image)
+
+
+def name_cluster(ctx: Context, cluster_id: str) -> None:
+    """The block that gives the cluster its id, of another kind than metadata's, is committed."""
+    if ctx.image.cluster_id != cluster_id:
+        ctx.image = replace(ctx.image, cluster_id=cluster_id)
 
 
 def reconcile(ctx: Context) -> None:
@@ -63,9 +69,10 @@ def reconcile(ctx: Context) -> None:
     image = ctx.image
     if ctx.broker_epoch < 0:
         return
-    previous, ctx.reconciled_image = ctx.reconciled_image, image
+    metadata = ctx.metadata
+    previous, metadata.reconciled_image = metadata.reconciled_image, image
     before = {} if previous is None else previous.topics
-    retried = {tp[0] for tp, unopened in ctx.unopened.items() if not unopened.is_damaged}
+    retried = {tp[0] for tp, unopened in ctx.hosted.unopened.items() if not unopened.is_damaged}
     changed: list[TopicPartition] = []
     """Partitions whose waiters must look again: once all is as the image says."""
     for name, topic in image.topics.items():
@@ -81,18 +88,29 @@ def reconcile(ctx: Context) -> None:
         _close_topic(ctx, before[name], changed)
     wake_all(ctx, changed)
     if previous is None or image.brokers is not previous.brokers:
-        note_fenced(ctx, previous)
+        _note_fenced(ctx, previous)
         brokers_changed(ctx)
-        ctx.parked.wake(BROKERS_KEY, ctx.clock.monotonic_ms())
+        ctx.parked.wake_for_brokers(ctx.clock.monotonic_ms())
     if gone or previous is None:
         forget_missing_topics(ctx)
     if previous is None:
-        ctx.logs.remove_strays({*ctx.partitions, *ctx.unopened})
+        ctx.ports.logs.remove_strays({*ctx.hosted.partitions, *ctx.hosted.unopened})
+
+
+def _note_fenced(ctx: Context, previous: MetadataImage | None) -> None:
+    """Remember who served in the image before and is fenced in this one."""
+    if previous is None:
+        return
+    for broker_id, broker in ctx.image.brokers.items():
+        before = previous.brokers.get(broker_id)
+        if broker.fenced and before is not None and not before.fenced:
+            ctx.metadata.fenced_ms[broker_id] = ctx.clock.monotonic_ms()
 
 
 def retry_unopened(ctx: Context) -> None:
     """Periodic: what could not be opened may be now, with no change of the image to wait for."""
-    if not ctx.disk_full and any(not each.is_damaged for each in ctx.unopened.values()):
+    unopened = ctx.hosted.unopened.values()
+    if not ctx.storage.is_full and any(not each.is_damaged for each in unopened):
         reconcile(ctx)
 
 
@@ -110,27 +128,28 @@ def to_be_hosted(ctx: Context) -> list[tuple[TopicPartition, UUID, TopicSettings
 def _host_topic(
     ctx: Context, topic: TopicEntry, known: TopicEntry | None, changed: list[TopicPartition]
 ) -> None:
+    unopened = ctx.hosted.unopened
     settings: TopicSettings | None = None
     same_config = known is not None and known.config == topic.config
     old = () if known is None else known.partitions
     for index, entry in enumerate(topic.partitions):
         is_known = same_config and index < len(old) and old[index] is entry
-        if is_known and not (ctx.unopened and (topic.name, index) in ctx.unopened):
+        if is_known and not (unopened and (topic.name, index) in unopened):
             continue
         tp = TopicPartition(topic.name, index)
         if ctx.broker_id not in entry.replicas:
             _close_partition(ctx, tp, changed)
             continue
-        if tp in ctx.unopened and ctx.unopened[tp].is_damaged:
+        if tp in unopened and unopened[tp].is_damaged:
             continue
         if settings is None:
             settings = resolve(topic.config, ctx.settings.topic_defaults)
         try:
-            hosted = _open(ctx, tp, topic, settings)
+            hosted = _open(ctx, tp, topic, settings, entry.leader_epoch)
         except (OSError, CorruptData) as error:
-            ctx.unopened[tp] = Unopened(str(error), isinstance(error, CorruptData))
+            unopened[tp] = Unopened(str(error), isinstance(error, CorruptData))
             continue
-        ctx.unopened.pop(tp, None)
+        unopened.pop(tp, None)
         hosted.partition.min_insync_replicas = settings.min_insync_replicas
         led_before = hosted.partition.is_leader
         is_new = take_role(ctx, tp, hosted, entry)
@@ -143,17 +162,21 @@ def _host_topic(
 
 
 def _open(
-    ctx: Context, tp: TopicPartition, topic: TopicEntry, settings: TopicSettings
+    ctx: Context,
+    tp: TopicPartition,
+    topic: TopicEntry,
+    settings: TopicSettings,
+    leader_epoch: int,
 ) -> HostedPartition:
     """The hosted partition with these settings, opened when it is not yet."""
-    hosted = ctx.partitions.get(tp)
+    hosted = ctx.hosted.partitions.get(tp)
     if hosted is None:
-        hosted = ctx.logs.open(tp, topic.topic_id, settings)
-        ctx.partitions[tp] = hosted
-        for key in (topic.topic_id, topic.name) if ctx.early_refusals else ():
-            hosted.partition.refusals.absorb(ctx.early_refusals.take(key, tp.partition))
+        hosted = ctx.ports.logs.open(tp, topic.topic_id, settings, leader_epoch)
+        ctx.hosted.partitions[tp] = hosted
+        for key in (topic.topic_id, topic.name) if ctx.hosted.early_refusals else ():
+            hosted.partition.refusals.absorb(ctx.hosted.early_refusals.take(key, tp.partition))
     elif hosted.settings != settings:
-        ctx.logs.configure(tp, settings.log)
+        ctx.ports.logs.configure(tp, settings.log)
         hosted.settings = settings
     return hosted
 
@@ -165,12 +188,12 @@ def _close_topic(ctx: Context, topic: TopicEntry, changed: list[TopicPartition])
 
 def _close_partition(ctx: Context, tp: TopicPartition, changed: list[TopicPartition]) -> None:
     """This broker is no replica (any more): the log goes, its waiters are told."""
-    ctx.unopened.pop(tp, None)
-    hosted = ctx.partitions.pop(tp, None)
+    ctx.hosted.unopened.pop(tp, None)
+    hosted = ctx.hosted.partitions.pop(tp, None)
     if hosted is None:
         return
-    ctx.fetchers.forget((hosted.topic_id, tp.partition))
-    ctx.logs.delete(tp)
+    ctx.hosted.fetchers.forget((hosted.topic_id, tp.partition))
+    ctx.ports.logs.delete(tp)
     if tp.topic == OFFSETS_TOPIC:
         unload_groups(ctx, tp)
     changed.append(tp)

@@ -9,92 +9,88 @@ Where neither controller nor followers reach this broker its clients are hung up
 answer: some keep to the one broker they are connected to, and would ask it who leads.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.core.parked import Hangup, Parked
+from josefine_broker.core.awaiting import AwaitEach
+from josefine_broker.core.parked import Hangup, PartitionKey
 from josefine_broker.core.partition import STRANDED
-from josefine_broker.handlers.context import Context, HostedPartition
+from josefine_broker.handlers.context import Context
+from josefine_broker.handlers.hosted import HostedPartition
 
 
 class Appended(NamedTuple):
     """A batch that is in our log, to be confirmed when it is committed."""
 
-    tp: tuple[str, int]
+    ctx: Context
+    tp: PartitionKey
     hosted: HostedPartition
     end_offset: int
     settle: Callable[[KafkaError | None], None]
     """Told what became of it, before the answer is built."""
+
+    def decide(self) -> bool:
+        """Tell what became of it, if that is certain; whether it is."""
+        partition = self.hosted.partition
+        if self.ctx.hosted.partitions.get(self.tp) is not self.hosted or not partition.is_leader:
+            code, message = ErrorCode.not_leader_or_follower, "the leadership went elsewhere"
+            self.settle(KafkaError(code, message))
+        elif partition.high_watermark >= self.end_offset:
+            self.settle(None)
+        elif len(partition.isr) < partition.min_insync_replicas:
+            self.settle(
+                KafkaError(
+                    ErrorCode.not_enough_replicas_after_append,
+                    f"appended, but only {len(partition.isr)} replicas are in sync",
+                )
+            )
+        else:
+            return False
+        return True
+
+    def give_up(self) -> None:
+        """It was not committed in time."""
+        late = "not on every in-sync replica in time"
+        self.settle(KafkaError(ErrorCode.request_timed_out, late))
 
 
 def answer_when_committed(
     ctx: Context, appended: Sequence[Appended], timeout_ms: int, build: Callable[[], object]
 ) -> object:
     """`build()` now when all are committed, else a token that is answered by it later."""
-    waiting = [each for each in appended if not _settle(ctx, each)]
+    waiting = [each for each in appended if not each.decide()]
     if not waiting:
         return build()
     deadline_ms = ctx.clock.monotonic_ms() + timeout_ms
-    token = AwaitCommit(ctx, waiting, deadline_ms, build)
-    ctx.parked.park(token, {each.tp: None for each in waiting})
-    return token
+    return AwaitCommit(ctx, waiting, deadline_ms, build).park(ctx.parked)
 
 
-def _settle(ctx: Context, each: Appended) -> bool:
-    """Tell what became of an append, if it is decided; whether it is."""
-    partition = each.hosted.partition
-    if ctx.partitions.get(each.tp) is not each.hosted or not partition.is_leader:
-        each.settle(KafkaError(ErrorCode.not_leader_or_follower, "the leadership went elsewhere"))
-    elif partition.high_watermark >= each.end_offset:
-        each.settle(None)
-    elif len(partition.isr) < partition.min_insync_replicas:
-        each.settle(
-            KafkaError(
-                ErrorCode.not_enough_replicas_after_append,
-                f"appended, but only {len(partition.isr)} replicas are in sync",
-            )
-        )
-    else:
-        return False
-    return True
+class AwaitCommit(AwaitEach):
+    """Hangs up where this broker cannot know what was committed."""
 
-
-class AwaitCommit(Parked):
-    """Parked under the partitions whose high watermarks it waits for."""
-
-    __slots__ = ("_build", "_ctx", "_waiting")
+    __slots__ = ("_ctx",)
 
     def __init__(
         self,
         ctx: Context,
-        waiting: list[Appended],
+        waiting: Sequence[Appended],
         deadline_ms: int,
         build: Callable[[], object],
     ) -> None:
-        super().__init__(deadline_ms)
+        super().__init__(waiting, deadline_ms, build)
         self._ctx = ctx
-        self._waiting = waiting
-        self._build = build
 
-    def try_complete(self, key: Hashable, now_ms: int) -> bool:
-        ctx = self._ctx
-        if not ctx.is_heard and any(
-            each.tp == key and each.hosted.partition.is_stranded for each in self._waiting
-        ):
-            self.complete(Hangup(STRANDED))
-            return True
-        self._waiting = [each for each in self._waiting if each.tp != key or not _settle(ctx, each)]
-        if self._waiting:
-            return False
-        self.complete(self._build())
-        return True
+    def try_complete(self, partition: PartitionKey | None, now_ms: int) -> bool:
+        if not self._ctx.cluster.is_heard and partition in self._pending:
+            hosted = self._ctx.hosted.partitions.get(partition)
+            if hosted is not None and hosted.partition.is_stranded:
+                self.complete(Hangup(STRANDED))
+                return True
+        return super().try_complete(partition, now_ms)
 
     def expire(self, now_ms: int) -> None:
-        if not self._ctx.is_heard:
+        if not self._ctx.cluster.is_heard:
             self.complete(Hangup("not committed in time, and the controller is out of reach"))
             return
-        late = KafkaError(ErrorCode.request_timed_out, "not on every in-sync replica in time")
-        for each in self._waiting:
-            each.settle(late)
-        self.complete(self._build())
+        super().expire(now_ms)

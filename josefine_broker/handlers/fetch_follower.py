@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.core.partition import Partition
 from josefine_broker.core.replication import UNKNOWN_OFFSET
-from josefine_broker.handlers.context import Buffer, Context, HostedPartition
+from josefine_broker.handlers.context import Context
+from josefine_broker.handlers.hosted import Buffer, HostedPartition
 from josefine_broker.wire.fetch import FetchPartition, FetchPartitionResponse, FetchRequest
 
 
@@ -76,8 +77,8 @@ def read_for_follower(
         )
         has_moved |= has_deleted
         followers = partition.followers
-        if followers is not None and followers.joining and not followers.proposed:
-            ctx.isr.due[tp] = None
+        if followers is not None and followers.joining and not followers.is_changing:
+            ctx.hosted.isr.due[tp] = None
     records: Sequence[Buffer] = ()
     size = 0
     bytes_max = min(part.max_bytes, room)

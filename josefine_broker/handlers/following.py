@@ -14,10 +14,11 @@ import logging
 from collections.abc import Sequence
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
-from josefine_broker.base.ids import TopicPartition
+from josefine_broker.base.ids import LeaderEpoch, TopicPartition
 from josefine_broker.core.log_completeness import Completeness
 from josefine_broker.core.replica_fetch import SESSION_ERRORS, Copy, ReplicaFetcher
-from josefine_broker.handlers.context import Buffer, Context, HostedPartition
+from josefine_broker.handlers.context import Context
+from josefine_broker.handlers.hosted import Buffer, HostedPartition
 from josefine_broker.records.batch import BatchHeader, iter_batches, verify
 from josefine_broker.wire.fetch import FetchPartitionResponse, FetchResponse
 
@@ -36,13 +37,13 @@ def hear(ctx: Context, fetcher: ReplicaFetcher, number: int, response: FetchResp
     """Take in a leader's answer to request `number`."""
     now_ms = ctx.clock.monotonic_ms()
     if response.error_code and ErrorCode(response.error_code) not in SESSION_ERRORS:
-        ctx.counters.replication_errors += 1
+        ctx.hosted.counters.replication_errors += 1
         event = {"leader": fetcher.leader_id, "reason": ErrorCode(response.error_code).name}
         log.info("a leader refused a fetch", extra=event)
     for copy, answer in fetcher.hear(number, response, now_ms):
         topic_id, index = copy.key
         name = ctx.image.topic_names.get(topic_id)
-        hosted = None if name is None else ctx.partitions.get((name, index))
+        hosted = None if name is None else ctx.hosted.partitions.get((name, index))
         if name is None or hosted is None or hosted.partition.is_leader:
             fetcher.fail(copy.key, now_ms)
             continue
@@ -89,7 +90,7 @@ def _follow(
         end, start = its_log.log_end_offset, its_log.log_start_offset
         fetcher.moved(copy.key, end, partition.epochs.latest, start)
         if size and ctx.broker_id not in partition.isr:
-            until_ms = ctx.fetchers.charge(size, now_ms)
+            until_ms = ctx.hosted.fetchers.charge(size, now_ms)
             if until_ms > now_ms:
                 fetcher.pause(copy.key, until_ms)
     if woken:
@@ -100,8 +101,8 @@ def _append(
     ctx: Context, tp: TopicPartition, hosted: HostedPartition, records: Sequence[Buffer]
 ) -> int:
     """Write the leader's batches; bytes written. Raises KafkaError, CorruptData."""
-    if ctx.disk_full:
-        raise KafkaError(ErrorCode.kafka_storage_error, ctx.storage_trouble)
+    if ctx.storage.is_full:
+        raise KafkaError(ErrorCode.kafka_storage_error, ctx.storage.trouble)
     partition, its_log = hosted.partition, hosted.log
     now_ms = ctx.clock.now_ms()
     written = 0
@@ -117,11 +118,11 @@ def _append(
                 its_log.append(data[pos : pos + header.size_bytes], header, now_ms)
                 new_epoch |= partition.copied(header, now_ms)
                 written += header.size_bytes
-                ctx.counters.replicated_batches += 1
+                ctx.hosted.counters.replicated_batches += 1
     finally:
-        ctx.counters.replicated_bytes += written
+        ctx.hosted.counters.replicated_bytes += written
         if new_epoch:
-            ctx.logs.store_epochs(tp)
+            ctx.ports.logs.store_epochs(tp)
     return written
 
 
@@ -138,12 +139,12 @@ def _check_place(hosted: HostedPartition, header: BatchHeader) -> None:
         its_log.restart_at(header.base_offset)
         epochs.clear()
         return
-    if header.base_offset < end or not hosted.settings.log.compacts:
+    if header.base_offset < end or not hosted.settings.log.may_have_holes:
         raise CorruptData(f"a batch with base offset {header.base_offset}, expected {end}")
 
 
 def _truncate(
-    ctx: Context, tp: TopicPartition, hosted: HostedPartition, epoch: int, end_offset: int
+    ctx: Context, tp: TopicPartition, hosted: HostedPartition, epoch: LeaderEpoch, end_offset: int
 ) -> None:
     """The leader's largest epoch not above our last one is `epoch` and ended at `end_offset`: cut
     there, or where that epoch ended here if that is less."""
@@ -153,7 +154,7 @@ def _truncate(
     if target < 0:
         raise CorruptData(f"a leader whose epoch {epoch} ended at {end_offset}")
     _check_cut(ctx, tp, hosted, target)
-    ctx.counters.truncations += 1
+    ctx.hosted.counters.truncations += 1
     event = {"partition": str(tp), "from": its_log.log_end_offset, "to": target}
     if target < partition.high_watermark:
         log.warning("truncated below the high watermark: an unclean election", extra=event)
@@ -182,7 +183,7 @@ def _check_cut(ctx: Context, tp: TopicPartition, hosted: HostedPartition, end_of
 
 def _halt(ctx: Context, tp: TopicPartition, hosted: HostedPartition, reason: str) -> None:
     if not hosted.halt:
-        ctx.counters.truncations_refused += 1
+        ctx.hosted.counters.truncations_refused += 1
         log.error("does not follow", extra={"partition": str(tp), "reason": reason})
     hosted.halt = reason
 
@@ -212,7 +213,7 @@ def _after_cut(ctx: Context, tp: TopicPartition, hosted: HostedPartition) -> Non
         hosted.log.replay(
             producers.restore, lambda header: producers.record(header, header.base_offset, now_ms)
         )
-    ctx.logs.store_epochs(tp)
+    ctx.ports.logs.store_epochs(tp)
 
 
 def _follow_start(hosted: HostedPartition, leaders_start: int) -> bool:
@@ -228,5 +229,5 @@ def _follow_start(hosted: HostedPartition, leaders_start: int) -> bool:
 
 
 def _complain(ctx: Context, tp: TopicPartition, reason: str) -> None:
-    ctx.counters.replication_errors += 1
+    ctx.hosted.counters.replication_errors += 1
     log.info("replica waits", extra={"partition": str(tp), "reason": reason})

@@ -19,7 +19,8 @@ from josefine_broker.core.image import OFFSETS_TOPIC
 from josefine_broker.core.partition import ACKS_ALL
 from josefine_broker.handlers.batches import append_batch
 from josefine_broker.handlers.committing import Appended, answer_when_committed
-from josefine_broker.handlers.context import Context, HostedPartition
+from josefine_broker.handlers.context import Context
+from josefine_broker.handlers.hosted import HostedPartition
 from josefine_broker.records.batch import iter_batches
 from josefine_broker.records.builder import Record, build_batch
 from josefine_broker.records.reader import read_records
@@ -48,7 +49,7 @@ def coordinator_of(ctx: Context, group_id: str) -> tuple[TopicPartition, HostedP
     if topic is None:
         raise KafkaError(ErrorCode.not_coordinator, "ask FindCoordinator first")
     tp = TopicPartition(OFFSETS_TOPIC, coordinator_partition(group_id, len(topic.partitions)))
-    hosted = ctx.partitions.get(tp)
+    hosted = ctx.hosted.partitions.get(tp)
     if hosted is None or not hosted.partition.is_leader:
         raise KafkaError(ErrorCode.not_coordinator, f"{tp} is led by another broker")
     return tp, hosted
@@ -86,10 +87,10 @@ def store_offsets(
         outcome.append(error and _coordinators(error))
         if error is None:
             for each, committed in offsets:
-                ctx.groups.store(group_id, each, committed)
+                ctx.clients.groups.store(group_id, each, committed)
 
-    appended = Appended(tp, hosted, base_offset + len(records), settle)
-    timeout_ms = ctx.settings.offsets_timeout_ms
+    appended = Appended(ctx, tp, hosted, base_offset + len(records), settle)
+    timeout_ms = ctx.settings.offsets.timeout_ms
     return answer_when_committed(ctx, [appended], timeout_ms, lambda: build(outcome[0]))
 
 
@@ -112,7 +113,7 @@ def load_groups(ctx: Context, tp: TopicPartition, hosted: HostedPartition) -> No
                 if not header.is_control:
                     batch = data[pos : pos + header.size_bytes]
                     for record in read_records(batch, bytes_max=OFFSETS_BYTES_MAX):
-                        ctx.groups.replay(record.key, record.value)
+                        ctx.clients.groups.replay(record.key, record.value)
                 offset = header.end_offset
     shorten_offsets_log(ctx, tp, hosted)
 
@@ -121,10 +122,10 @@ def unload_groups(ctx: Context, tp: TopicPartition) -> None:
     """Another broker coordinates this partition's groups."""
     topic = ctx.image.topics.get(OFFSETS_TOPIC)
     if topic is None:
-        ctx.groups.forget(lambda group_id: True)
+        ctx.clients.groups.forget(lambda group_id: True)
         return
-    count = len(topic.partitions)
-    ctx.groups.forget(lambda group_id: coordinator_partition(group_id, count) == tp.partition)
+    groups, count = ctx.clients.groups, len(topic.partitions)
+    groups.forget(lambda group_id: coordinator_partition(group_id, count) == tp.partition)
 
 
 def shorten_offsets_log(
@@ -150,10 +151,10 @@ def shorten_offsets_log(
             log.delete_before(first_kept)
 
     try:
-        for group_id in ctx.groups.group_ids:
+        for group_id in ctx.clients.groups.group_ids:
             if coordinator_partition(group_id, count) == tp.partition:
                 open_writes += 1
-                offsets = list(ctx.groups.committed(group_id).items())
+                offsets = list(ctx.clients.groups.committed(group_id).items())
                 store_offsets(ctx, group_id, offsets, written)
         written(None)
     except KafkaError:
@@ -166,12 +167,12 @@ def forget_missing_topics(ctx: Context) -> None:
     A deletion that cannot be written holds until the next leader, which tries again.
     """
     topics = ctx.image.topics
-    for group_id in ctx.groups.group_ids:
-        gone = [tp for tp in ctx.groups.committed(group_id) if tp.topic not in topics]
+    for group_id in ctx.clients.groups.group_ids:
+        gone = [tp for tp in ctx.clients.groups.committed(group_id) if tp.topic not in topics]
         if not gone:
             continue
         for tp in gone:
-            ctx.groups.store(group_id, tp, None)
+            ctx.clients.groups.store(group_id, tp, None)
         try:
             store_offsets(ctx, group_id, [(tp, None) for tp in gone])
         except KafkaError:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from josefine_broker.base.errors import ErrorCode
+from josefine_broker.base.ids import LeaderEpoch
 from josefine_broker.core.image import NO_LEADER
 from josefine_broker.handlers.context import Context
 from josefine_broker.wire.produce import NodeEndpoint
@@ -10,14 +11,16 @@ from josefine_broker.wire.produce import NodeEndpoint
 HINTED = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch})
 
 
-def leader_of(ctx: Context, topic: str, index: int, code: ErrorCode) -> tuple[int, int] | None:
+def leader_of(
+    ctx: Context, topic: str, index: int, code: ErrorCode
+) -> tuple[int, LeaderEpoch] | None:
     """(leader, leader epoch) for an error that another leader explains; None: no hint."""
     if code not in HINTED:
         return None
     entry = ctx.image.partition(topic, index)
     if entry is None or entry.leader == NO_LEADER:
         return None
-    if entry.leader == ctx.broker_id and not ctx.is_heard:
+    if entry.leader == ctx.broker_id and not ctx.cluster.is_heard:
         return None  # not back to where nobody knows who leads now
     return entry.leader, entry.leader_epoch
 

@@ -5,7 +5,7 @@ ISR changes are proposed to the controller's log (AlterIsr), one proposal at a t
 partition that is due; what came of each is read in the image, which moved or did not.
 """
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from uuid import UUID
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
@@ -15,7 +15,9 @@ from josefine_broker.core.elections import eligible
 from josefine_broker.core.image import NO_LEADER, PartitionEntry
 from josefine_broker.core.proposals import Proposal
 from josefine_broker.core.rounds import steps
-from josefine_broker.handlers.context import Context, HostedPartition
+from josefine_broker.handlers.context import Context
+from josefine_broker.handlers.hosted import HostedPartition
+from josefine_broker.handlers.proposing import answer_when_settled, submit_change
 
 PROPOSAL_TIMEOUT_MS = 10_000
 """Past it an ISR proposal is in doubt: what it adds still counts, and it is made again."""
@@ -31,11 +33,6 @@ def isr_check_ms(ctx: Context) -> int:
     return max(50, min(1_000, ctx.settings.lag_time_max_ms // 4))
 
 
-def followers_key(broker_id: int) -> Hashable:
-    """What a follower's waiting fetch is parked under: one key, however many partitions."""
-    return ("follower", broker_id)
-
-
 def take_role(
     ctx: Context, tp: TopicPartition, hosted: HostedPartition, entry: PartitionEntry
 ) -> bool:
@@ -46,22 +43,22 @@ def take_role(
     partition, log = hosted.partition, hosted.log
     key = (hosted.topic_id, tp.partition)
     if entry.leader == ctx.broker_id:
-        ctx.fetchers.forget(key)
+        ctx.hosted.fetchers.forget(key)
         if partition.is_leader:
-            ctx.counters.isr_shrinks += not set(partition.isr) <= set(entry.isr)
-            ctx.counters.isr_expands += not set(entry.isr) <= set(partition.isr)
+            ctx.hosted.counters.isr_shrinks += not set(partition.isr) <= set(entry.isr)
+            ctx.hosted.counters.isr_expands += not set(entry.isr) <= set(partition.isr)
         hosted.halt = ""
         is_new = partition.lead(entry, log.log_end_offset, ctx.clock.monotonic_ms())
         if is_new:
-            ctx.logs.store_epochs(tp)
+            ctx.ports.logs.store_epochs(tp)
         return is_new
     is_new = partition.follow(entry, log.log_end_offset)
     if is_new:
         hosted.halt = ""
     if entry.leader == NO_LEADER:
-        ctx.fetchers.forget(key)
+        ctx.hosted.fetchers.forget(key)
     elif is_new:
-        ctx.fetchers.follow(
+        ctx.hosted.fetchers.follow(
             key,
             entry.leader,
             entry.leader_epoch,
@@ -77,12 +74,12 @@ def wake_all(ctx: Context, tps: Iterable[tuple[str, int]]) -> None:
     now_ms = ctx.clock.monotonic_ms()
     followers: dict[int, None] = {}
     for tp in tps:
-        hosted = ctx.partitions.get(tp)
+        hosted = ctx.hosted.partitions.get(tp)
         if hosted is not None:
             followers.update(dict.fromkeys(hosted.partition.replicas))
         ctx.parked.wake(tp, now_ms)
     for broker_id in followers:
-        ctx.parked.wake(followers_key(broker_id), now_ms)
+        ctx.parked.wake_follower(broker_id, now_ms)
 
 
 def appended_to_many(
@@ -98,14 +95,14 @@ def appended_to_many(
         ctx.parked.wake(tp, now_ms)
     for broker_id in partition.replicas:
         if broker_id != ctx.broker_id:
-            ctx.parked.wake(followers_key(broker_id), now_ms)
+            ctx.parked.wake_follower(broker_id, now_ms)
 
 
 def brokers_changed(ctx: Context) -> None:
     """A follower that is no longer live must not hold a high watermark it was about to join."""
     image = ctx.image
     moved = []
-    for tp, hosted in ctx.partitions.items():
+    for tp, hosted in ctx.hosted.partitions.items():
         followers = hosted.partition.followers
         if followers is not None and followers.joining:
             gone = [each for each in followers.joining if not image.is_live(each)]
@@ -124,10 +121,10 @@ def check_isrs(ctx: Context) -> None:
 def isr_steps(ctx: Context) -> Iterator[object]:
     """Periodic: propose to take out who is behind for too long, and again what was refused; see
     which partitions are stranded here."""
-    now_ms = ctx.clock.monotonic_ms()
+    now_ms, is_heard = ctx.clock.monotonic_ms(), ctx.cluster.is_heard
     silent_since_ms = now_ms - SILENT_WAITS * ctx.settings.replica_fetch.wait_ms
     moved = []
-    for each in steps(ctx.partitions):
+    for each in steps(ctx.hosted.partitions):
         if each is None:
             yield None
             continue
@@ -136,44 +133,44 @@ def isr_steps(ctx: Context) -> Iterator[object]:
         if partition.followers is None or partition.is_alone:
             continue
         before = partition.high_watermark, partition.is_stranded
-        partition.is_stranded = not ctx.is_heard and partition.followers.are_silent(silent_since_ms)
+        partition.is_stranded = not is_heard and partition.followers.are_silent(silent_since_ms)
         end = hosted.log.log_end_offset
         if partition.wanted_isr(end, now_ms, ctx.settings.lag_time_max_ms) is not None:
-            ctx.isr.due[tp] = None
+            ctx.hosted.isr.due[tp] = None
         if (partition.high_watermark, partition.is_stranded) != before:
             moved.append(tp)
     wake_all(ctx, moved)
-    propose_isrs(ctx)
+    submit_isr_changes(ctx)
 
 
-def propose_isrs(ctx: Context) -> None:
-    """Propose the ISR changes that are due, unless a proposal is open: then after that one."""
-    isr = ctx.isr
-    if isr.is_open or not isr.due:
+def submit_isr_changes(ctx: Context) -> None:
+    """To the controller's log, those that are due, unless some are open: then after these. They
+    stay due while the image does not know this process: nobody would take them."""
+    isr, broker_epoch = ctx.hosted.isr, ctx.broker_epoch
+    if isr.is_open or not isr.due or broker_epoch < 0:
         return
     now_ms = ctx.clock.monotonic_ms()
     due, isr.due = isr.due, {}
     items = []
     for tp in due:
-        hosted = ctx.partitions.get(tp)  # type: ignore[call-overload]
+        hosted = ctx.hosted.partitions.get(tp)
         if hosted is not None:
-            item = _item(ctx, hosted, tp[1], now_ms)  # type: ignore[index]
+            item = _item(ctx, hosted, tp[1], now_ms)
             if item is not None:
                 items.append(item)
-    broker_epoch = ctx.broker_epoch
-    if not items or broker_epoch < 0:
+    if not items:
         return
     change = AlterIsr(broker_id=ctx.broker_id, broker_epoch=broker_epoch, items=tuple(items))
-    ctx.counters.isr_proposals += 1
+    ctx.hosted.counters.isr_proposals += 1
     isr.is_open = True
     deadline_ms = now_ms + PROPOSAL_TIMEOUT_MS
     try:
-        proposal = ctx.propose(change, deadline_ms)
+        proposal = submit_change(ctx, change, deadline_ms)
     except KafkaError:
         _settled(ctx, change, refused=True)
         return
-    ctx.answer_when_settled(
-        [proposal], deadline_ms, lambda: _settled(ctx, change, refused=_is_refused(proposal))
+    answer_when_settled(
+        ctx, [proposal], deadline_ms, lambda: _settled(ctx, change, refused=_is_refused(proposal))
     )
 
 
@@ -184,7 +181,7 @@ def _item(ctx: Context, hosted: HostedPartition, index: int, now_ms: int) -> Isr
     entry = ctx.image.partition(ctx.image.topic_names.get(hosted.topic_id, ""), index)
     if isr is None or followers is None or entry is None:
         return None
-    followers.propose(isr)
+    followers.begin_change(isr)
     return IsrItem(
         hosted.topic_id,
         index,
@@ -205,7 +202,7 @@ def _settled(ctx: Context, change: AlterIsr, *, refused: bool) -> None:
     """The proposal was applied (and then the image tells what of it fitted), refused, or is in
     doubt."""
     now_ms = ctx.clock.monotonic_ms()
-    ctx.isr.is_open = False
+    ctx.hosted.isr.is_open = False
     moved = []
     for item in change.items:
         found = _find(ctx, item.topic_id, item.partition)
@@ -214,11 +211,11 @@ def _settled(ctx: Context, change: AlterIsr, *, refused: bool) -> None:
         tp, hosted = found
         followers = hosted.partition.followers
         if followers is not None:
-            followers.settle(item.partition_epoch, now_ms, refused=refused)
+            followers.end_change(item.partition_epoch, now_ms, refused=refused)
             if hosted.partition.advance_high_watermark(hosted.log.log_end_offset):
                 moved.append(tp)
     wake_all(ctx, moved)
-    propose_isrs(ctx)
+    submit_isr_changes(ctx)
 
 
 def _find(
@@ -227,5 +224,5 @@ def _find(
     name = ctx.image.topic_names.get(topic_id)
     if name is None:
         return None
-    hosted = ctx.partitions.get((name, index))
+    hosted = ctx.hosted.partitions.get((name, index))
     return None if hosted is None else ((name, index), hosted)

@@ -4,32 +4,31 @@ Topic names follow Kafka's rule: letters, digits, `.`, `_`, `-`, at most 249, no
 """
 
 import re
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from uuid import UUID
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.base.limits import TOPIC_NAME_CHARS_MAX
 from josefine_broker.core.changes import CreateTopic, Replicas
 from josefine_broker.core.image import (
     INTERNAL_TOPICS,
     OFFSETS_TOPIC,
     BrokerEntry,
     Endpoint,
-    MetadataImage,
 )
 from josefine_broker.core.partition_limit import PartitionLimit
 from josefine_broker.core.placement import check_assignment, place
 from josefine_broker.core.proposals import Proposal
 from josefine_broker.core.topic_config import check_configs
 from josefine_broker.handlers.context import Context
+from josefine_broker.handlers.proposing import submit_change
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
+TOPIC_NAME_CHARS_MAX = 249
+"""Kafka's rule: a directory name `topic-partition` must fit a file system's 255 bytes."""
+
 OFFSETS_TOPIC_CONFIG = (("cleanup.policy", "compact"), ("segment.bytes", str(100 * 1024 * 1024)))
 """As Kafka makes it, but for the compression."""
-
-BROKERS_KEY: Hashable = ("brokers",)
-"""What waits for a change of who is live is parked under it."""
 
 LISTED_MS = 3_000
 """Metadata names a broker for so long after it was fenced. librdkafka drops a broker that is not
@@ -91,10 +90,10 @@ def new_topic(
             live,
             settings.default_partitions if partitions == -1 else partitions,
             settings.default_replication_factor if replication_factor == -1 else replication_factor,
-            start=ctx.rng.getrandbits(16),
+            start=ctx.ports.rng.getrandbits(16),
         )
     limit.take(replicas)
-    topic_id = UUID(int=ctx.rng.getrandbits(128), version=4)
+    topic_id = UUID(int=ctx.ports.rng.getrandbits(128), version=4)
     return CreateTopic(
         name=name,
         topic_id=topic_id,
@@ -114,18 +113,18 @@ def offline_among(live: Collection[int], replicas: Replicas) -> tuple[int, ...]:
     return tuple(sorted({each for ids in replicas for each in ids if each not in live}))
 
 
-def propose_offsets_topic(ctx: Context, deadline_ms: int) -> list[Proposal]:
-    """The proposal that makes `__consumer_offsets`; none when it is there."""
+def submit_offsets_topic(ctx: Context, deadline_ms: int) -> list[Proposal]:
+    """The change that makes `__consumer_offsets`; none when it is there."""
     if OFFSETS_TOPIC in ctx.image.topics:
         return []
     change = new_topic(
         ctx,
         OFFSETS_TOPIC,
         ctx.partition_limit(),
-        partitions=ctx.settings.offsets_partitions,
+        partitions=ctx.settings.offsets.partitions,
         config=OFFSETS_TOPIC_CONFIG,
     )
-    return [ctx.propose(change, deadline_ms)]
+    return [submit_change(ctx, change, deadline_ms)]
 
 
 def reachable_brokers(
@@ -144,16 +143,6 @@ def reachable_brokers(
     return [(broker, endpoint) for broker, endpoint in found if endpoint is not None]
 
 
-def note_fenced(ctx: Context, previous: MetadataImage | None) -> None:
-    """Remember who served in the image before and is fenced in this one."""
-    if previous is None:
-        return
-    for broker_id, broker in ctx.image.brokers.items():
-        before = previous.brokers.get(broker_id)
-        if broker.fenced and before is not None and not before.fenced:
-            ctx.fenced_ms[broker_id] = ctx.clock.monotonic_ms()
-
-
 def just_fenced_brokers(
     ctx: Context, listener: str, reachable: Collection[int]
 ) -> Sequence[tuple[BrokerEntry, Endpoint]]:
@@ -164,5 +153,5 @@ def just_fenced_brokers(
         (broker, endpoint)
         for broker, endpoint in reachable_brokers(ctx, listener, with_fenced=True)
         if broker.broker_id not in reachable
-        and now_ms - ctx.fenced_ms.get(broker.broker_id, -LISTED_MS) < LISTED_MS
+        and now_ms - ctx.metadata.fenced_ms.get(broker.broker_id, -LISTED_MS) < LISTED_MS
     ]

@@ -1,4 +1,8 @@
-"""The real clock: the only place of the broker that asks the operating system for the time."""
+"""The real clock, by which the broker decides.
+
+Who only measures, rations its log lines or breathes asks the operating system itself: the contract
+"time is asked for in these places" in pyproject.toml names them.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 Rules. Answers leave in the order of their requests (Kafka's promise to pipelining clients); later
 requests are worked on while an earlier one waits. At most `in_flight_max` requests wait, and a
 client that does not read its answers is not read either: both simply stop the reading, and TCP does
-the rest. Whatever is wrong with a connection ends this connection only, with one log line.
+the rest. Whatever is wrong with a connection ends this connection only; a few of those a minute are
+logged, with how many there were.
 """
 
 from __future__ import annotations

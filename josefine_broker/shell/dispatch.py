@@ -50,14 +50,18 @@ class Peer:
     principal: str = "User:ANONYMOUS"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """One served API: its bounds, its handler with the context already bound, its counters."""
+    """One served API: its bounds, its handler with the context already bound, its counters.
+
+    `refuse` makes its answer to a request that is refused as a whole (None: no answer is owed).
+    """
 
     name: str
     min_version: int
     max_version: int
     handle: Callable[[RequestHeader, Peer, Any], Any]
+    refuse: Callable[[Any, KafkaError], Any]
     stats: ApiStats
 
 
@@ -77,21 +81,18 @@ class Waiting:
 
 
 class Dispatcher:
-    """The literal route table and the two answers that no handler gives. One per broker."""
+    """The literal route table, and the one answer that no route gives. One per broker."""
 
-    __slots__ = ("_refuse", "_routes", "_stats", "_unsupported")
+    __slots__ = ("_routes", "_stats", "_unsupported")
 
     def __init__(
         self,
         routes: Mapping[int, Route],
-        refuse: Callable[[RequestHeader, Any, KafkaError], Any],
         unsupported_version: Callable[[], Any],
         stats: ConnectionStats,
     ) -> None:
-        """`refuse` makes an API's whole-request error answer (None: no answer is owed);
-        `unsupported_version` the ApiVersions answer that carries error 35."""
+        """`unsupported_version` makes the ApiVersions answer that carries error 35."""
         self._routes = dict(routes)
-        self._refuse = refuse
         self._unsupported = unsupported_version
         self._stats = stats
 
@@ -115,7 +116,7 @@ class Dispatcher:
             answer = route.handle(header, peer, body)
         except KafkaError as error:
             route.stats.errors += 1
-            answer = self._refuse(header, body, error)
+            answer = route.refuse(body, error)
         except Exception:
             answer = self._report_failure(route, header, peer, body)
         if isinstance(answer, Parked):
@@ -161,7 +162,7 @@ class Dispatcher:
             },
         )
         failure = KafkaError(ErrorCode.unknown_server_error, "the broker failed on this request")
-        return self._refuse(header, body, failure)
+        return route.refuse(body, failure)
 
 
 def _last(header: RequestHeader, hangup: Hangup) -> LastBuffers:

@@ -17,7 +17,7 @@ from josefine_broker.client.io_asyncio_protocol import ProtocolConnection
 
 
 class Forwarder:
-    """Implements `handlers.context.ForwardPort`. `stop` ends what is on its way."""
+    """Implements `handlers.ports.ForwardPort`. `stop` ends what is on its way."""
 
     def __init__(
         self, address_of: Callable[[int], Address | None], client_id: str, clock: Clock

@@ -1,50 +1,16 @@
-"""A trouble that lasts, told to the log without a flood.
-
-Rules: it is told when it begins, at most once a minute while it lasts, with how long it does, and
-when it ends. What ends without having begun is not told.
-"""
+"""A trouble that lasts (`core/lasting.py`), told to a log."""
 
 from __future__ import annotations
 
 import logging
 
-REMIND_MS = 60_000
+from josefine_broker.core.lasting import Lasting
 
 
-class Lasting:
-    """One trouble of one part; times are of one monotonic clock."""
+def logged(log: logging.Logger, what: str, **fields: object) -> Lasting:
+    """One whose lines go there, `fields` with each of them."""
 
-    __slots__ = ("_began_ms", "_fields", "_log", "_told_ms", "_what")
+    def tell(message: str, **told: object) -> None:
+        log.info(message, extra=told)
 
-    def __init__(self, log: logging.Logger, what: str, **fields: object) -> None:
-        """`fields` go with every line."""
-        self._log = log
-        self._what = what
-        self._fields = fields
-        self._began_ms: int | None = None
-        self._told_ms = 0
-
-    @property
-    def lasts(self) -> bool:
-        return self._began_ms is not None
-
-    def goes_on(self, now_ms: int, reason: str) -> None:
-        """It began, or it is seen again."""
-        if self._began_ms is None:
-            self._began_ms = now_ms
-        elif now_ms - self._told_ms < REMIND_MS:
-            return
-        self._told_ms = now_ms
-        self._tell(self._what, now_ms, reason=reason)
-
-    def end(self, now_ms: int, how: str) -> None:
-        """It is over, if it had begun."""
-        if self._began_ms is not None:
-            self._tell(how, now_ms)
-            self._began_ms = None
-
-    def _tell(self, what: str, now_ms: int, **more: object) -> None:
-        assert self._began_ms is not None
-        lasted_s = (now_ms - self._began_ms) // 1_000
-        extra = {**self._fields, **more}
-        self._log.info(what, extra={**extra, "lasted_s": lasted_s} if lasted_s else extra)
+    return Lasting(tell, what, **fields)

@@ -15,7 +15,6 @@ there whether the log still has what it was scheduled for.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -26,18 +25,17 @@ from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_broker.base.ports import Files
 from josefine_broker.core.log_config import LogConfig
 from josefine_broker.core.retention import expired_prefix
-from josefine_broker.records.batch import LENGTH_OVERHEAD_BYTES, BatchHeader
+from josefine_broker.records.batch import LENGTH_OVERHEAD_BYTES, BatchHeader, end_if_empty
 from josefine_broker.records.crc import Buffer
 from josefine_broker.shell.flusher import Job, run_now
+from josefine_broker.shell.log_cleaning import LogCleaning
 from josefine_broker.shell.log_state import LogState
 from josefine_broker.shell.log_sync import PASSING, LogSync, storage_error
 from josefine_broker.shell.lookup import TimestampSearch, search
 from josefine_broker.shell.recovery import RecoveryReport, recover, reindex, replay
 from josefine_broker.shell.segment import Segment, stem_of
+from josefine_broker.shell.segments import SegmentList
 from josefine_broker.shell.verify import VerifyReport, verify_segments
-
-WARM_SEGMENTS_MAX = 2
-"""Sealed segments of one log that keep their file descriptor and index between reads."""
 
 _STAMP = Struct(">qii")
 _T = TypeVar("_T")
@@ -64,11 +62,10 @@ class PartitionLog:
         """Asked for the producers' state at a roll, before the batch that causes it."""
         self._files = files
         self._schedule = schedule
-        self._segments = segments
-        self._base_offsets = [segment.base_offset for segment in segments]
+        self._segments = SegmentList(segments)
         self._log_start_offset = report.log_start_offset
-        self._warm: list[Segment] = []
         self._sync = LogSync(files, directory, state)
+        self.cleaning = LogCleaning(files, state, self._sync, self._segments, schedule)
 
     @classmethod
     def open(
@@ -175,6 +172,11 @@ class PartitionLog:
         if self._segments[-1].size_bytes:
             self._roll()
 
+    def roll_if_older(self, age_ms: int, now_ms: int) -> None:
+        """As `roll`, where the last segment was begun so long ago. Raises KafkaError."""
+        if now_ms - self._segments[-1].first_append_ms >= age_ms:
+            self.roll()
+
     def _roll(self) -> Segment:
         self._sync.check()
         old = self._segments[-1]
@@ -184,10 +186,9 @@ class PartitionLog:
         except OSError as error:
             raise storage_error(f"{self.directory}: roll failed: {error}") from error
         new.last_leader_epoch = old.last_leader_epoch
-        self._segments.append(new)
-        self._base_offsets.append(end_offset)
+        self._segments.add(new)
         self._sync.rolled(old)
-        self._warm.append(old)
+        self._segments.keep_warm(old, self._sync.sealing)
         self._schedule(self._sync.seal)
         if self.snapshot_source is not None:
             payload = self.snapshot_source()
@@ -247,15 +248,27 @@ class PartitionLog:
         end = log_end if end_offset is None or end_offset > log_end else end_offset
         if offset >= end:
             return []
-        for segment in self._segments[bisect_right(self._base_offsets, offset) - 1 :]:
-            data = self._looked_up(
-                segment, lambda segment: segment.read(offset, bytes_max, end, at_least_one)
-            )
-            if data is not None:
-                return [data]
-            if segment.end_offset > offset:
-                break
-        return []
+        found: list[memoryview] = []
+        for segment in self._segments[self._segments.place_of(offset) :]:
+            while offset < segment.end_offset:
+                data = self._read(segment, offset, bytes_max, end, at_least_one)
+                if data is None:
+                    return found
+                found.append(data)
+                # Batches that the cleaner emptied do not go alone while there is more behind them:
+                # some clients would ask for the same offset for ever.
+                offset = end_if_empty(data)
+                if offset < 0:
+                    return found
+                bytes_max -= len(data)
+        return found
+
+    def _read(
+        self, segment: Segment, offset: int, bytes_max: int, end_offset: int, at_least_one: bool
+    ) -> memoryview | None:
+        return self._looked_up(
+            segment, lambda segment: segment.read(offset, bytes_max, end_offset, at_least_one)
+        )
 
     def timestamp_search(self, timestamp_ms: int | None) -> TimestampSearch | None:
         """How the first record at or past `timestamp_ms` is found, beside this log's thread; None
@@ -265,7 +278,7 @@ class PartitionLog:
     def _looked_up(self, segment: Segment, lookup: Callable[[Segment], _T]) -> _T:
         """Do a lookup; a damaged index is rebuilt once. Raises KafkaError."""
         if segment is not self._segments[-1]:
-            self._keep_warm(segment)
+            self._segments.keep_warm(segment, self._sync.sealing)
         try:
             try:
                 return lookup(segment)
@@ -278,18 +291,6 @@ class PartitionLog:
             raise KafkaError(ErrorCode.corrupt_message, str(error)) from error
         except OSError as error:
             raise storage_error(f"{self.directory}: read failed: {error}") from error
-
-    def _keep_warm(self, segment: Segment) -> None:
-        warm = self._warm
-        if warm and warm[-1] is segment:
-            return
-        if segment in warm:
-            warm.remove(segment)
-        warm.append(segment)
-        for cold in warm[:-WARM_SEGMENTS_MAX]:
-            if cold not in self._sync.sealing:
-                warm.remove(cold)
-                cold.cool()
 
     def delete_before(self, offset: int) -> None:
         """Move the log start up to `offset`, durably; whole segments below it are removed.
@@ -309,16 +310,12 @@ class PartitionLog:
     def _remove_below_start(self) -> None:
         segments = self._segments
         while len(segments) > 1 and segments[0].end_offset <= self._log_start_offset:
-            oldest = segments.pop(0)
-            del self._base_offsets[0]
-            if oldest in self._warm:
-                self._warm.remove(oldest)
-            self._schedule(partial(self._unlink, oldest))
+            self._schedule(partial(self._unlink, segments.remove_at(0)))
 
     def _unlink(self, segment: Segment) -> None:
         """Scheduled. Its name may be in use again: of a log begun anew, or of another topic's."""
         with self._sync.lock:
-            if not self._sync.failure and segment.base_offset not in self._base_offsets:
+            if not self._sync.failure and segment.base_offset not in self._segments.base_offsets:
                 segment.delete()
             else:
                 segment.close()
@@ -356,12 +353,12 @@ class PartitionLog:
         try:
             self.state.settle()
             with self._sync.lock:
-                self.state.synced.begin_at(self._base_offsets[1])
+                self.state.synced.begin_at(self._segments[1].base_offset)
                 self._drop(0)
             self._files.sync_directory(self.directory)
         except OSError as error:
             raise storage_error(f"{self.directory}: no segment could be removed") from error
-        self._log_start_offset = max(self._log_start_offset, self._base_offsets[0])
+        self._log_start_offset = max(self._log_start_offset, self._segments[0].base_offset)
 
     def truncate_to(self, end_offset: int) -> None:
         """Cut the log so that it ends at `end_offset` or, within a batch, before that batch.
@@ -374,8 +371,8 @@ class PartitionLog:
         if end_offset <= self._log_start_offset:
             self.restart_at(end_offset)
             return
-        at = bisect_right(self._base_offsets, end_offset - 1) - 1
-        with self._cutting("truncation failed", self._base_offsets[at]):
+        first_cut = self._segments[self._segments.place_of(end_offset - 1)]
+        with self._cutting("truncation failed", first_cut.base_offset):
             while self._segments[-1].base_offset >= end_offset:
                 self._drop(-1)
             last = self._segments[-1]
@@ -395,12 +392,11 @@ class PartitionLog:
         """
         with self._cutting("not begun anew", min(offset, self._log_start_offset)):
             self._sync.began_anew()
-            self._warm.clear()
             for segment in reversed(self._segments):
                 segment.delete()
         begin = partial(self._begin_at, offset)
         first = Segment.create_later(self._files, self.directory, begin, offset)
-        self._segments, self._base_offsets = [first], [offset]
+        self._segments.begin_anew(first)
         self._log_start_offset = offset
         try:
             first.file()
@@ -423,6 +419,7 @@ class PartitionLog:
         with self._sync.lock:
             try:
                 self.state.synced.lower_to(at)
+                self.cleaning.cut_to(at)
             except OSError as error:  # nothing is cut yet: it may be tried again
                 raise storage_error(f"{self.directory}: {what}: {error}") from error
             try:
@@ -433,21 +430,21 @@ class PartitionLog:
 
     def _drop(self, at: int) -> None:
         """Remove a segment and its files. The flush lock is held."""
-        segment = self._segments.pop(at)
-        self._base_offsets.pop(at)
+        segment = self._segments.remove_at(at)
         self._forget(segment)
         segment.delete()
 
     def _forget(self, segment: Segment) -> None:
-        for each in (self._sync.sealing, self._warm):
-            if segment in each:
-                each.remove(segment)
+        """It is not to be sealed, nor to be cooled."""
+        self._segments.forget(segment)
+        if segment in self._sync.sealing:
+            self._sync.sealing.remove(segment)
 
     def replay(
         self, on_snapshot: Callable[[bytes], None] | None, on_batch: Callable[[BatchHeader], None]
     ) -> None:
         """The newest producer snapshot that can be read, then each batch header behind it."""
-        replay(self._segments, self.state, self._log_start_offset, on_snapshot, on_batch)
+        replay(self._segments, self.state, on_snapshot, on_batch)
 
     def verify(self) -> VerifyReport:
         """Read every byte and compare it with its checksums."""

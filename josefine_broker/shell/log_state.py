@@ -17,7 +17,7 @@ from josefine_broker.core.log_completeness import Completeness
 from josefine_broker.shell.files import read_checked, write_checked
 from josefine_broker.shell.synced_mark import SyncedMark
 
-KIND_LOG_START, KIND_LEADER_EPOCHS, KIND_PRODUCERS, KIND_COMPLETENESS = 1, 2, 3, 7
+KIND_LOG_START, KIND_LEADER_EPOCHS, KIND_PRODUCERS, KIND_COMPLETENESS, KIND_CLEANED = 1, 2, 3, 7, 8
 VERSION = 1
 
 NEW_PARTITION_FILE = "partition.new.json"
@@ -27,6 +27,7 @@ CHECKPOINT_SUFFIX = ".checkpoint"
 LOG_START_FILE = f"log-start{CHECKPOINT_SUFFIX}"
 LEADER_EPOCHS_FILE = f"leader-epochs{CHECKPOINT_SUFFIX}"
 COMPLETENESS_FILE = f"completeness{CHECKPOINT_SUFFIX}"
+CLEANED_FILE = f"cleaner{CHECKPOINT_SUFFIX}"
 SNAPSHOT_SUFFIX = ".snapshot"
 SNAPSHOTS_KEPT = 2
 """The newest, and one before it for the case that the newest is damaged."""
@@ -91,6 +92,24 @@ class LogState:
         path = self._path(LOG_START_FILE)
         self.settle()
         write_checked(self._files, path, KIND_LOG_START, VERSION, payload)
+
+    def cleaned_to(self) -> int:
+        """The offset that the log cleaner came to, as far as known; 0: all is to be cleaned."""
+        try:
+            data = read_checked(self._files, self._path(CLEANED_FILE), KIND_CLEANED, VERSION)
+        except (CorruptData, OSError):
+            return 0
+        return 0 if data is None else int(_OFFSET.unpack(data)[0])
+
+    def store_cleaned_to(self, offset: int) -> None:
+        """Raises OSError."""
+        path = self._path(CLEANED_FILE)
+        self.settle()
+        write_checked(self._files, path, KIND_CLEANED, VERSION, _OFFSET.pack(offset))
+
+    def forget_cleaned_to(self) -> None:
+        """The log is going to be cut below it. Durable once the directory is synced."""
+        self._files.remove(self._path(CLEANED_FILE))
 
     def leader_epochs(self) -> bytes | None:
         """What `store_leader_epochs` got last; None when there is none. Raises CorruptData."""

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, ExpandsTooFarError, KafkaError
-from josefine_broker.base.limits import LOOKUP_BYTES_MAX
 from josefine_broker.base.ports import Files
 from josefine_broker.records.batch import LOG_APPEND_TIME, NO_TIMESTAMP_MS, BatchHeader
 from josefine_broker.records.times import record_times
@@ -23,6 +22,10 @@ from josefine_broker.shell.segment import LOG_SUFFIX, Segment, walk_batches
 
 STEPS_PER_BREATH = 1_000
 """Records or batches looked at in one go: about a millisecond."""
+
+LOOKUP_BYTES_MAX = 64 * 1024 * 1024
+"""Records of one batch, decompressed by the broker to find a timestamp: 64 times Kafka's default of
+the largest batch, a quarter of a second of a worker's time. One that is larger is refused."""
 
 
 class FoundRecord(NamedTuple):
@@ -36,7 +39,8 @@ class FoundRecord(NamedTuple):
 class Span(NamedTuple):
     """A segment as it was; `entries` None: its index is in its files."""
 
-    stem: str
+    segment: Segment
+    """Only to be asked for what never changes, and whether it was replaced."""
     summary: SegmentSummary
     entries: SparseIndex | None
 
@@ -81,6 +85,8 @@ class TimestampSearch:
             for header, batch in self._batches(span, timestamp_ms):
                 if header.max_timestamp_ms < timestamp_ms or header.last_offset < self.offset_min:
                     continue
+                if not header.record_count:
+                    continue
                 found = self._first_in(header, batch, timestamp_ms)
                 if found is not None:
                     return found
@@ -123,6 +129,8 @@ class TimestampSearch:
         # The log start is within this segment: what was deleted must not count.
         newest_ms = NO_TIMESTAMP_MS
         for header, batch in self._batches(span, None):
+            if not header.record_count:
+                continue
             if header.base_offset >= self.offset_min:
                 newest_ms = max(newest_ms, header.max_timestamp_ms)
             elif header.last_offset >= self.offset_min:
@@ -150,13 +158,15 @@ class TimestampSearch:
         """From the first that may matter on."""
         index = span.entries
         if index is None:
-            index = load_index(self.files, span.stem, span.summary)
+            index = load_index(self.files, span.segment.stem, span.summary)
         position = 0
         if index is not None:  # a damaged one costs the way from the segment's beginning
             position = index.position_of_offset(max(0, self.offset_min - span.summary.base_offset))
             if timestamp_ms is not None:
                 position = max(position, index.position_of_timestamp(timestamp_ms))
-        with closing(self.files.open(span.stem + LOG_SUFFIX)) as file:
+        with closing(self.files.open(span.segment.stem + LOG_SUFFIX)) as file:
+            if span.segment.is_replaced:  # asked behind the opening: before, it still was the one
+                raise CorruptData(f"{span.segment.stem} was cleaned meanwhile")
             for _, header, batch in walk_batches(file, position, span.summary.log_bytes):
                 self._step()
                 yield header, batch
@@ -178,7 +188,7 @@ def search(
     """What is to be looked at in a log's segments; None: no record there is that new."""
     wanted_ms = 0 if timestamp_ms is None else timestamp_ms
     spans = [
-        Span(each.stem, each.summary(), each.index_in_memory)
+        Span(each, each.summary(), each.index_in_memory)
         for each in segments
         if each.max_timestamp_ms >= wanted_ms and each.end_offset > log_start_offset
     ]

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
-from josefine_broker.config_values import HostPort
-from josefine_broker.shell.raft_frames import Frame, FrameError, Phase, Session
+from josefine_broker.base.addresses import HostPort
+from josefine_broker.engine.cluster.frames import Frame, FrameError, Phase, Session
 
 WRITE_BUFFER_BYTES = 256 * 1024
 """What asyncio holds for a socket; more waits in a link's queue, whose oldest frames can go."""

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from random import Random
 
-from josefine_broker.config_values import HostPort
+from josefine_broker.base.addresses import HostPort
 from josefine_broker.shell.raft_connection import Connection, PeerError, TransportStats
 
 log = logging.getLogger(__name__)

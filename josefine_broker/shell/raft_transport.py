@@ -2,9 +2,9 @@
 
 Rules: what this broker has to say to a peer goes over the connection that it dialed itself (a
 `Link`); answers come back on the same one. A name is resolved at each dial. Whoever is refused
-learns why, and both sides log it once. Strangers cost little: they send small frames, have little
-time, and the oldest of them gives way to a newcomer. Decides nothing about the cluster: whom this
-broker knows is the owner's to say (core/door.py).
+learns why, and both sides log each reason once. Strangers cost little: they send small frames, have
+little time, and the oldest of them gives way to a newcomer. Decides nothing about the cluster: whom
+this broker knows is the owner's to say (engine/cluster/door.py).
 """
 
 from __future__ import annotations
@@ -15,12 +15,10 @@ import time
 from collections.abc import Callable, Coroutine
 from random import Random
 
-from josefine_broker.config_values import HostPort, parse_host_port
-from josefine_broker.core.door import STRANGER_FRAME_BYTES_MAX
-from josefine_broker.shell.acceptor import Acceptor
-from josefine_broker.shell.address_book import AddressBook
-from josefine_broker.shell.raft_connection import Connection, PeerError, TransportStats
-from josefine_broker.shell.raft_frames import (
+from josefine_broker.base.addresses import HostPort
+from josefine_broker.engine.cluster.address_book import AddressBook
+from josefine_broker.engine.cluster.door import STRANGER_FRAME_BYTES_MAX
+from josefine_broker.engine.cluster.frames import (
     FRAME_BYTES_MAX,
     Admit,
     Frame,
@@ -30,6 +28,8 @@ from josefine_broker.shell.raft_frames import (
     Session,
     encode_frame,
 )
+from josefine_broker.shell.acceptor import Acceptor
+from josefine_broker.shell.raft_connection import Connection, PeerError, TransportStats
 from josefine_broker.shell.raft_link import Link
 from josefine_broker.shell.rationed import Rationed
 from josefine_broker.shell.server import Bound
@@ -64,26 +64,29 @@ class RaftTransport:
         hello: Callable[[int], Hello],
         book: AddressBook,
         rng: Random,
-        handlers: dict[Kind, Handle],
+        take: Handle,
         timeout_ms: int,
         queue_bytes_max: int,
         admit: Admit | None = None,
         is_known: Callable[[int], bool] = lambda _peer: True,
         on_greeted: Callable[[Hello, bool], None] = lambda _peer, _was_dialed: None,
     ) -> None:
-        """`hello(to)` introduces this broker; `handlers` take what peers send; `timeout_ms` is
-        how long a dial may take, or sent bytes stay unacknowledged; `admit` may refuse a peer;
-        `is_known` says who is no stranger; `on_greeted` hears each greeting, and who dialed."""
+        """`hello(to)` introduces this broker; `take` gets what peers send, and raises FrameError
+        for what may not be; `timeout_ms` is how long a dial may take, or sent bytes stay
+        unacknowledged; `admit` may refuse a peer; `is_known` says who is no stranger; `on_greeted`
+        hears each greeting, and who dialed."""
         self.stats = TransportStats()
         self.book = book
         self._is_known = is_known
         self._on_greeted = on_greeted
         self.on_refused: Callable[[int, str], None] | None = None
+        """Hears why a peer that was dialed refused this broker: what is said by who dials counts
+        for nothing."""
         self.on_gone: Callable[[], None] | None = None
         self._hello = hello
         self._admit = admit
         self._rng = rng
-        self._handlers = handlers
+        self._take_said = take
         self._timeout_ms = timeout_ms
         self._queue_bytes_max = queue_bytes_max
         self._links: dict[int, Link] = {}
@@ -217,11 +220,16 @@ class RaftTransport:
             failure = PeerError(f"{address}: {error.strerror or error}")
             failure.is_refused = isinstance(error, ConnectionRefusedError)
             raise failure from None
+        except ValueError as error:  # a host that no name service can be asked for
+            raise PeerError(f"{address}: {error}") from None
         if not connection.is_open:
             connection.abort()
             is_refused = connection.failure.startswith("refused: ")
             if is_refused:
-                self._tell_refused(to, f"{address} {connection.failure}")
+                reason = f"{address} {connection.failure}"
+                self._tell_refused(reason)
+                if self.on_refused is not None:
+                    self.on_refused(to, reason)
             # As a port for clients does: it takes a greeting for a broken request.
             hint = "" if is_refused or session.peer else " (perhaps it is no raft listener)"
             raise PeerError(f"{address}: {connection.failure}{hint}")
@@ -256,7 +264,7 @@ class RaftTransport:
             if connection.is_open:
                 self._greeted(connection)
             elif connection.session.peer is None and connection.failure:
-                self._tell_refused(0, connection.failure)
+                self._tell_refused(connection.failure)
             await self._until_closed(connection)
         except TimeoutError:
             self.stats.silent += 1
@@ -286,39 +294,32 @@ class RaftTransport:
         if not self._is_known(peer.node_id):
             return
         self._strangers.pop(connection, None)
-        if peer.address:
-            self.book.learn(peer.node_id, parse_host_port(peer.address))
         link = self._links.get(peer.node_id)
         if link is not None:
             link.poke()
 
     def _take(self, connection: Connection, frame: Frame) -> None:
-        handle = self._handlers.get(frame.kind)
         peer = connection.session.peer
         assert peer is not None
-        if handle is None:
-            raise FrameError(f"broker {peer.node_id} sent an unexpected {frame.kind.name} frame")
 
         def reply(kind: Kind, body: bytes) -> None:
             if connection.is_open and not connection.is_paused:
                 connection.write(encode_frame(kind, body))
 
         try:
-            handle(peer, frame, reply)
+            self._take_said(peer, frame, reply)
         except FrameError as error:
             self.stats.frames_refused += 1
             self._log_frame.tell(peer=peer.node_id, reason=error)
             raise
 
-    def _tell_refused(self, peer: int, reason: str) -> None:
+    def _tell_refused(self, reason: str) -> None:
         self.stats.refused += 1
         if reason not in self._told:
             if len(self._told) >= REASONS_MAX:
                 self._told.clear()
             self._told.add(reason)
             self._log_refused.tell(reason=reason)
-        if self.on_refused is not None:
-            self.on_refused(peer, reason)
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -2,9 +2,10 @@
 
 Rules: a segment whose stored index fits its log was synced and is taken as it is. Any other is read
 from its first byte, every checksum verified, and cut at the first byte that is not part of a whole,
-right batch; unsynced segments behind a cut are removed, for a log has no holes. Where the cut, or
-a missing file, would take what is known to have been synced (a synced segment follows, or the mark
-in `shell/synced_mark.py` is past it), no crash did it: opening is refused and nothing is changed.
+right batch; unsynced segments behind a cut, or behind a first one that is gone, are removed, for a
+log has no holes. Where the cut, or a missing file, would take what is known to have been synced (a
+synced segment follows, or the mark in `shell/synced_mark.py` is past it), no crash did it: opening
+is refused and nothing is changed.
 Offsets below the recorded log start never come back.
 
 The report says what may still be believed of the log (`core/log_completeness.py`). Only the
@@ -23,6 +24,7 @@ from josefine_broker.records.batch import BatchHeader, is_torn, verify
 from josefine_broker.shell.index import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from josefine_broker.shell.log_state import NEW_PARTITION_FILE, LogState
 from josefine_broker.shell.segment import LOG_SUFFIX, Segment, stem_of, walk_batches
+from josefine_broker.shell.segment_swap import end_swaps
 from josefine_broker.shell.synced_mark import SYNCED_MARK_FILE, SyncedRange
 
 _OFFSET_DIGITS = 20
@@ -82,6 +84,8 @@ class _Tally:
         self.bytes_cut = 0
         self.cut_at = ""
         self.segments_removed = 0
+        self.unsealed: list[Segment] = []
+        """Read to their end, and another one follows: to be sealed when nothing is refused."""
         self.completeness = Completeness.COMPLETE
 
     def note(self, found: Completeness) -> None:
@@ -103,12 +107,19 @@ def recover(
 
     Raises CorruptData, with nothing changed on disk, when more than an unsynced tail is wrong.
     """
+    end_swaps(files, directory)
     tally = _Tally(state)
     tally.completeness = state.completeness()
     log_start_offset = state.log_start_offset()
     is_new = set(files.list(directory)) <= {NEW_PARTITION_FILE}
+    _remove_behind_lost_start(files, directory, log_start_offset, tally)
     segments = _recover_segments(files, directory, config, log_start_offset, now_ms, tally)
     _refuse_missing(directory, segments, log_start_offset, tally.synced)
+    for segment in tally.unsealed:
+        if segment is not segments[-1]:  # it became the last one where a hole follows
+            state.settle()
+            segment.seal()
+            segment.cool()
     _tidy(files, directory, log_start_offset)
     if not segments or segments[-1].end_offset < log_start_offset:
         # Lost behind the log start, in a power cut: offsets must not be handed out again.
@@ -121,6 +132,7 @@ def recover(
             files.sync_directory(directory)
     if segments[0].base_offset > max(log_start_offset, tally.synced.start):
         tally.note(Completeness.MISSING)  # the log start is stored before its segments go
+        state.synced.begin_at(segments[0].base_offset)  # its next sync says nothing of what is gone
     report = RecoveryReport(
         directory=directory,
         clean_shutdown=clean_shutdown,
@@ -150,10 +162,11 @@ def _recover_segments(
     for at, base_offset in enumerate(base_offsets):
         later = base_offsets[at + 1 :]
         if segments:
-            problem = _misfit(segments[-1], base_offset, config)
+            problem = _misfit(segments[-1], base_offset)
             if problem:
+                end_offset = max(segments[-1].end_offset, log_start_offset)
                 _refuse_synced(files, directory, base_offsets[at:], problem)
-                _refuse_cut(directory, segments[-1].end_offset, problem, tally.synced)
+                _refuse_cut(directory, end_offset, problem, tally.synced)
                 tally.note(Completeness.SHORTENED)
                 _remove_behind(files, directory, base_offsets[at:], tally)
                 break
@@ -171,11 +184,10 @@ def _recover_segments(
                 segments.append(segment)
                 break
             if later:
-                tally.state.settle()
-                segment.seal()
-        segments.append(segment)
-        if later:
+                tally.unsealed.append(segment)
+        elif later:
             segment.cool()
+        segments.append(segment)
     if segments and not _has_index(segments[-1]):
         problem = scan(segments[-1], config, tally, now_ms)
         if problem:
@@ -217,21 +229,22 @@ def scan(segment: Segment, config: LogConfig, tally: _Tally, now_ms: int) -> str
 def replay(
     segments: Sequence[Segment],
     state: LogState,
-    log_start_offset: int,
     on_snapshot: Callable[[bytes], None] | None,
     on_batch: Callable[[BatchHeader], None],
 ) -> None:
-    """The newest producer snapshot that can be read, then each batch header behind it."""
-    offset = log_start_offset
+    """The newest producer snapshot that can be read, then each batch header behind it: also of
+    batches below the log start, as long as they are there, for a snapshot before them would else
+    lack them. One with a gap between it and the log is no snapshot of these producers any more."""
+    offset = segments[0].base_offset
     for found in reversed(state.snapshot_offsets() if on_snapshot is not None else []):
-        payload = state.snapshot(found)
+        payload = state.snapshot(found) if found >= offset else None
         if payload is None or on_snapshot is None:
             continue
         try:
             on_snapshot(payload)
         except CorruptData:
             continue
-        offset = max(offset, found)
+        offset = found
         break
     for segment in segments:
         if segment.end_offset > offset:
@@ -268,7 +281,7 @@ def check_follows(segment: Segment, base_offset: int, leader_epoch: int, config:
 
 def check_offset(base_offset: int, expected: int, config: LogConfig) -> None:
     """Only compaction leaves holes. Raises CorruptData."""
-    if base_offset != expected and not (base_offset > expected and config.compacts):
+    if base_offset != expected and not (base_offset > expected and config.may_have_holes):
         raise CorruptData(f"a batch with base offset {base_offset}, expected {expected}")
 
 
@@ -290,6 +303,25 @@ def reindex(segment: Segment, config: LogConfig) -> None:
     if segment.summary() != expected:
         raise CorruptData(f"{segment.stem}{LOG_SUFFIX} is not what its index was made from")
     segment.seal()
+
+
+def _remove_behind_lost_start(
+    files: Files, directory: str, log_start_offset: int, tally: _Tally
+) -> None:
+    """A power cut may take the name of the first segment and leave those of later ones. Where none
+    of what is left is known to have been synced, it is behind a hole like any other such segment;
+    what was synced is kept, in doubt, or refused."""
+    base_offsets = _live_segments(files, directory, log_start_offset)
+    expected = max(log_start_offset, tally.synced.start)
+    if not base_offsets or base_offsets[0] <= expected or tally.synced.end > expected:
+        return
+    for base_offset in base_offsets:
+        segment = Segment.open_indexed(files, directory, base_offset)
+        if segment is not None:
+            segment.close()
+            return
+    tally.note(Completeness.MISSING)
+    _remove_behind(files, directory, base_offsets, tally)
 
 
 def _live_segments(files: Files, directory: str, log_start_offset: int) -> list[int]:
@@ -330,10 +362,11 @@ def _has_index(segment: Segment) -> bool:
     return True
 
 
-def _misfit(segment: Segment, next_base_offset: int, config: LogConfig) -> str:
-    """Why the next segment does not follow `segment`, empty when it does."""
+def _misfit(segment: Segment, next_base_offset: int) -> str:
+    """Why the next segment does not follow `segment`, empty when it does: compaction leaves holes
+    within segments, none between two."""
     end_offset = segment.end_offset
-    if next_base_offset == end_offset or (next_base_offset > end_offset and config.compacts):
+    if next_base_offset == end_offset:
         return ""
     return (
         f"offset {end_offset}, where {segment.stem}{LOG_SUFFIX} ends and the next segment "

@@ -22,7 +22,7 @@ from josefine_broker.client.io_asyncio_protocol import ProtocolConnection
 from josefine_broker.core.image import MetadataImage
 from josefine_broker.core.replica_fetch import FetchLimits, ReplicaFetcher, ReplicaFetchers
 from josefine_broker.shell.alarm import Alarm
-from josefine_broker.shell.lasting import Lasting
+from josefine_broker.shell.lasting import logged
 from josefine_broker.wire.fetch import FetchResponse
 
 FETCH = 1
@@ -40,6 +40,16 @@ class ErrorCount(Protocol):
     replication_errors: int
 
 
+class Copied(Protocol):
+    """What of the broker's replicas is read here."""
+
+    @property
+    def fetchers(self) -> ReplicaFetchers: ...
+
+    @property
+    def counters(self) -> ErrorCount: ...
+
+
 class Following(Protocol):
     """What of the handlers' context is read here."""
 
@@ -53,10 +63,7 @@ class Following(Protocol):
     def image(self) -> MetadataImage: ...
 
     @property
-    def fetchers(self) -> ReplicaFetchers: ...
-
-    @property
-    def counters(self) -> ErrorCount: ...
+    def hosted(self) -> Copied: ...
 
 
 Hear = Callable[[ReplicaFetcher, int, FetchResponse], None]
@@ -91,7 +98,7 @@ class Replicator:
         """Partitions may have come, gone, or changed their leader."""
         if self._stopped:
             return
-        for leader_id, fetcher in self.ctx.fetchers.by_leader.items():
+        for leader_id, fetcher in self.ctx.hosted.fetchers.by_leader.items():
             link = self._links.get(leader_id)
             if link is None:
                 if not len(fetcher):
@@ -110,7 +117,7 @@ class Replicator:
         names = self.ctx.image.topic_names
         return {
             (names[copy.key[0]], copy.key[1]): copy.lag
-            for fetcher in self.ctx.fetchers.by_leader.values()
+            for fetcher in self.ctx.hosted.fetchers.by_leader.values()
             for copy in fetcher
             if copy.key[0] in names
         }
@@ -142,7 +149,7 @@ class _Link:
         self._next_try_ms = 0
         self._backoff_ms = BACKOFF_MIN_MS
         self._heard_ms = 0
-        self._trouble = Lasting(log, "lost a leader", leader=fetcher.leader_id)
+        self._trouble = logged(log, "lost a leader", leader=fetcher.leader_id)
         self._stopped = False
 
     @property
@@ -243,7 +250,7 @@ class _Link:
     def _lost(self, reason: str) -> None:
         """Try again, later each time. Each failed dial counts too: nothing is copied meanwhile."""
         self._disconnect()
-        self._owner.ctx.counters.replication_errors += 1
+        self._owner.ctx.hosted.counters.replication_errors += 1
         now_ms = self._owner.clock.monotonic_ms()
         wait_ms = self._backoff_ms // 2 + self._owner.rng.randint(0, self._backoff_ms // 2)
         self._backoff_ms = min(2 * self._backoff_ms, BACKOFF_MAX_MS)

@@ -65,8 +65,8 @@ class Segment:
 
     __slots__ = (
         "_file", "_files", "_hints", "_index", "_make", "_stored", "base_offset", "end_offset",
-        "first_append_ms", "last_append_ms", "last_leader_epoch", "log_crc", "max_timestamp_ms",
-        "max_timestamp_offset", "size_bytes", "stem",
+        "first_append_ms", "is_replaced", "last_append_ms", "last_leader_epoch", "log_crc",
+        "max_timestamp_ms", "max_timestamp_offset", "size_bytes", "stem",
     )  # fmt: skip
 
     def __init__(self, files: Files, stem: str, base_offset: int) -> None:
@@ -77,6 +77,8 @@ class Segment:
         self._make: Callable[[], None] | None = None
         self.stem = stem
         self.base_offset = base_offset
+        self.is_replaced = False
+        """Another file has its name, or is about to: that of the cleaned segment."""
         self.reset()
 
     def reset(self) -> None:
@@ -90,7 +92,7 @@ class Segment:
         self.max_timestamp_offset = self.base_offset
         self.first_append_ms = NO_TIMESTAMP_MS
         self.last_append_ms = NO_TIMESTAMP_MS
-        self.last_leader_epoch = NO_LEADER_EPOCH
+        self.last_leader_epoch: int = NO_LEADER_EPOCH
         self.log_crc = 0
 
     @classmethod
@@ -218,7 +220,7 @@ class Segment:
         positions = index.positions
         if not positions or size - positions[-1] >= index_interval_bytes:
             index.add(base_offset - self.base_offset, size, self.max_timestamp_ms)
-        if header.max_timestamp_ms > self.max_timestamp_ms:
+        if header.max_timestamp_ms > self.max_timestamp_ms and header.record_count:
             self.max_timestamp_ms = header.max_timestamp_ms
             self.max_timestamp_offset = base_offset
         self.size_bytes = size + len(batch)
@@ -296,6 +298,14 @@ class Segment:
             position += pos
         return size
 
+    def _end_below(self, end_offset: int) -> int:
+        """Where the batches end that lie wholly below it, also by an index that is damaged."""
+        try:
+            return self._seek(end_offset)
+        except CorruptData:
+            found = (at for at, header, _ in self.batches() if header.end_offset > end_offset)
+            return next(found, self.size_bytes)
+
     def _peek(self, data: memoryview, pos: int, position: int) -> tuple[int, int, int]:
         """(base offset, size in bytes, last offset) of the batch at `pos` of `data`."""
         base_offset, length, last_offset_delta = _PEEK.unpack_from(data, pos)
@@ -313,7 +323,7 @@ class Segment:
 
     def truncate_to(self, end_offset: int, index_interval_bytes: int) -> None:
         """Cut every batch that reaches `end_offset` or past it; the index shrinks with it."""
-        position = self._seek(end_offset)
+        position = self._end_below(end_offset)
         remove_index(self._files, self.stem)
         self.file().truncate(position)
         first_append_ms, last_append_ms = self.first_append_ms, self.last_append_ms
@@ -326,7 +336,7 @@ class Segment:
 
     def seal(self) -> None:
         """Sync the log, then store its index; nothing when the stored one fits: it was synced."""
-        if self._stored == self.summary():
+        if self.is_sealed:
             return
         self.file().sync()
         self.store_index()
@@ -335,6 +345,11 @@ class Segment:
         """The stored index vouches for the log: it must have been synced before."""
         store_index(self._files, self.stem, self.summary(), self.index())
         self._stored = self.summary()
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether its index is stored, and so its log was synced."""
+        return self._stored is not None and self._stored == self.summary()
 
     def cool(self) -> None:
         """Give back the file descriptor and the index of a sealed segment; both come back."""

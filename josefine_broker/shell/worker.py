@@ -30,12 +30,14 @@ log = logging.getLogger(__name__)
 
 
 class Worker:
-    """Implements `handlers.context.WorkPort`. Made on the loop it reports to."""
+    """Implements `handlers.ports.WorkPort`. Made on the loop it reports to."""
 
-    def __init__(self, on_fatal: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self, on_fatal: Callable[[BaseException], None], thread_name: str = "records"
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._on_fatal = on_fatal
-        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="records")
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=thread_name)
         self._waiting = 0
         self._is_stopping = False
 
@@ -49,15 +51,30 @@ class Worker:
         if self._waiting >= JOBS_MAX or self._is_stopping:
             raise KafkaError(ErrorCode.request_timed_out, f"{self._waiting} lookups are waiting")
         self._waiting += 1
-        future = self._pool.submit(job, partial(self._breathe, is_wanted))
+        future = self._pool.submit(self._begin, job, is_wanted)
         future.add_done_callback(
             lambda future: self._loop.call_soon_threadsafe(self._finish, future, done)
         )
 
+    def _begin(self, job: Callable[[Breathe], T], is_wanted: Callable[[], bool]) -> T:
+        self._check_wanted(is_wanted)  # the thread may be free before a stop has cancelled the rest
+        return job(partial(self._breathe, is_wanted))
+
+    def on_loop(self, ask: Callable[[], T]) -> T:
+        """From within a job: have this done on the loop, and wait for it. Raises what it raises."""
+
+        async def answer() -> T:
+            return ask()
+
+        return asyncio.run_coroutine_threadsafe(answer(), self._loop).result()
+
     def _breathe(self, is_wanted: Callable[[], bool]) -> None:
+        self._check_wanted(is_wanted)
+        time.sleep(BREATH_SECONDS)
+
+    def _check_wanted(self, is_wanted: Callable[[], bool]) -> None:
         if self._is_stopping or not is_wanted():
             raise KafkaError(ErrorCode.request_timed_out, "nobody waits for it any more")
-        time.sleep(BREATH_SECONDS)
 
     def _finish(self, future: Future[T], done: Callable[[T | None], None]) -> None:
         self._waiting -= 1

@@ -1,19 +1,29 @@
-"""The API keys and versions that this package can translate, as a literal table.
+"""Every API key that this package translates: one literal row, and nothing is said of it twice.
 
-A broker may serve fewer (`handlers/table.py` says which); nobody can serve more. Every bound
-that differs from Kafka's own has its reason beside it.
+Number, name, versions and shapes stand here alone. The codec, the client and the broker's table
+(`api/table.py`, which says who answers) read them from here. A bound that differs from Kafka's
+own has its reason in its row; the tests compare with Kafka's schemas.
 """
 
 from typing import NamedTuple
 
+from josefine_broker.wire import entities as e
+from josefine_broker.wire import fetch, produce
+
 
 class ApiSpec(NamedTuple):
-    """One API key; both versions inclusive."""
+    """One API key; all versions inclusive."""
 
     key: int
     name: str
     min_version: int
     max_version: int
+    # The first version whose headers and bodies are "flexible" (KIP-482): request header v2,
+    # response header v1, compact lengths, tagged fields.
+    flexible_since: int
+    request: type
+    response: type
+    why: str = ""  # a bound is not Kafka's own
 
 
 PRODUCE = 0
@@ -45,82 +55,82 @@ UNREGISTER_BROKER = 64
 DESCRIBE_TOPIC_PARTITIONS = 75
 REMOVE_RAFT_VOTER = 81
 
-_SPECS = (
-    # Record formats v0 and v1, which 0 to 2 are for, are refused by the broker (KIP-724).
-    ApiSpec(PRODUCE, "Produce", 0, 13),
-    ApiSpec(FETCH, "Fetch", 4, 18),
-    ApiSpec(LIST_OFFSETS, "ListOffsets", 1, 11),
-    ApiSpec(METADATA, "Metadata", 0, 13),
-    ApiSpec(OFFSET_COMMIT, "OffsetCommit", 2, 10),
-    ApiSpec(OFFSET_FETCH, "OffsetFetch", 1, 10),
-    ApiSpec(FIND_COORDINATOR, "FindCoordinator", 0, 6),
-    ApiSpec(LIST_GROUPS, "ListGroups", 0, 5),
-    ApiSpec(API_VERSIONS, "ApiVersions", 0, 4),
-    ApiSpec(CREATE_TOPICS, "CreateTopics", 2, 7),
-    ApiSpec(DELETE_TOPICS, "DeleteTopics", 1, 6),
-    ApiSpec(DELETE_RECORDS, "DeleteRecords", 0, 2),
-    # 6 is two-phase commit (KIP-939), which Kafka itself still marks unstable.
-    ApiSpec(INIT_PRODUCER_ID, "InitProducerId", 0, 5),
-    ApiSpec(OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", 2, 4),
-    ApiSpec(DESCRIBE_CONFIGS, "DescribeConfigs", 1, 4),
-    ApiSpec(ALTER_CONFIGS, "AlterConfigs", 0, 2),
-    ApiSpec(DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 5),
-    ApiSpec(CREATE_PARTITIONS, "CreatePartitions", 0, 3),
-    ApiSpec(ELECT_LEADERS, "ElectLeaders", 0, 2),
-    ApiSpec(INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 0, 1),
-    ApiSpec(ALTER_PARTITION_REASSIGNMENTS, "AlterPartitionReassignments", 0, 1),
-    ApiSpec(LIST_PARTITION_REASSIGNMENTS, "ListPartitionReassignments", 0, 0),
-    ApiSpec(DESCRIBE_QUORUM, "DescribeQuorum", 0, 2),
-    # 0 knows downgrades but not which kind (KIP-584); no client that runs today sends it.
-    ApiSpec(UPDATE_FEATURES, "UpdateFeatures", 1, 2),
-    ApiSpec(DESCRIBE_CLUSTER, "DescribeCluster", 0, 2),
-    ApiSpec(UNREGISTER_BROKER, "UnregisterBroker", 0, 0),
-    ApiSpec(DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", 0, 0),
-    ApiSpec(REMOVE_RAFT_VOTER, "RemoveRaftVoter", 0, 0),
+# fmt: off
+_ROWS = (
+    ApiSpec(PRODUCE, "Produce", 0, 13, 9,
+            produce.ProduceRequest, produce.ProduceResponse,
+            "0 for librdkafka's sake (KAFKA-18659); the formats of 0 to 2 are refused (KIP-724)"),
+    ApiSpec(FETCH, "Fetch", 4, 18, 12,
+            fetch.FetchRequest, fetch.FetchResponse),
+    ApiSpec(LIST_OFFSETS, "ListOffsets", 1, 11, 6,
+            e.list_offsets.ListOffsetsRequest, e.list_offsets.ListOffsetsResponse),
+    ApiSpec(METADATA, "Metadata", 0, 13, 9,
+            e.metadata.MetadataRequest, e.metadata.MetadataResponse),
+    ApiSpec(OFFSET_COMMIT, "OffsetCommit", 2, 10, 8,
+            e.offset_commit.OffsetCommitRequest, e.offset_commit.OffsetCommitResponse),
+    ApiSpec(OFFSET_FETCH, "OffsetFetch", 1, 10, 6,
+            e.offset_fetch.OffsetFetchRequest, e.offset_fetch.OffsetFetchResponse),
+    ApiSpec(FIND_COORDINATOR, "FindCoordinator", 0, 6, 3,
+            e.find_coordinator.FindCoordinatorRequest, e.find_coordinator.FindCoordinatorResponse),
+    ApiSpec(LIST_GROUPS, "ListGroups", 0, 5, 3,
+            e.list_groups.ListGroupsRequest, e.list_groups.ListGroupsResponse),
+    ApiSpec(API_VERSIONS, "ApiVersions", 0, 4, 3,
+            e.api_versions.ApiVersionsRequest, e.api_versions.ApiVersionsResponse),
+    ApiSpec(CREATE_TOPICS, "CreateTopics", 2, 7, 5,
+            e.create_topics.CreateTopicsRequest, e.create_topics.CreateTopicsResponse),
+    ApiSpec(DELETE_TOPICS, "DeleteTopics", 1, 6, 4,
+            e.delete_topics.DeleteTopicsRequest, e.delete_topics.DeleteTopicsResponse),
+    ApiSpec(DELETE_RECORDS, "DeleteRecords", 0, 2, 2,
+            e.delete_records.DeleteRecordsRequest, e.delete_records.DeleteRecordsResponse),
+    ApiSpec(INIT_PRODUCER_ID, "InitProducerId", 0, 5, 2,
+            e.init_producer_id.InitProducerIdRequest, e.init_producer_id.InitProducerIdResponse,
+            "6 is two-phase commit (KIP-939), which Kafka itself still marks unstable"),
+    ApiSpec(OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", 2, 4, 4,
+            e.offset_for_leader_epoch.OffsetForLeaderEpochRequest,
+            e.offset_for_leader_epoch.OffsetForLeaderEpochResponse),
+    ApiSpec(DESCRIBE_CONFIGS, "DescribeConfigs", 1, 4, 4,
+            e.describe_configs.DescribeConfigsRequest, e.describe_configs.DescribeConfigsResponse),
+    ApiSpec(ALTER_CONFIGS, "AlterConfigs", 0, 2, 2,
+            e.alter_configs.AlterConfigsRequest, e.alter_configs.AlterConfigsResponse),
+    ApiSpec(DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 5, 2,
+            e.describe_log_dirs.DescribeLogDirsRequest,
+            e.describe_log_dirs.DescribeLogDirsResponse),
+    ApiSpec(CREATE_PARTITIONS, "CreatePartitions", 0, 3, 2,
+            e.create_partitions.CreatePartitionsRequest,
+            e.create_partitions.CreatePartitionsResponse),
+    ApiSpec(ELECT_LEADERS, "ElectLeaders", 0, 2, 2,
+            e.elect_leaders.ElectLeadersRequest, e.elect_leaders.ElectLeadersResponse),
+    ApiSpec(INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 0, 1, 1,
+            e.incremental_alter_configs.IncrementalAlterConfigsRequest,
+            e.incremental_alter_configs.IncrementalAlterConfigsResponse),
+    ApiSpec(ALTER_PARTITION_REASSIGNMENTS, "AlterPartitionReassignments", 0, 1, 0,
+            e.alter_partition_reassignments.AlterPartitionReassignmentsRequest,
+            e.alter_partition_reassignments.AlterPartitionReassignmentsResponse),
+    ApiSpec(LIST_PARTITION_REASSIGNMENTS, "ListPartitionReassignments", 0, 0, 0,
+            e.list_partition_reassignments.ListPartitionReassignmentsRequest,
+            e.list_partition_reassignments.ListPartitionReassignmentsResponse),
+    ApiSpec(DESCRIBE_QUORUM, "DescribeQuorum", 0, 2, 0,
+            e.describe_quorum.DescribeQuorumRequest, e.describe_quorum.DescribeQuorumResponse),
+    ApiSpec(UPDATE_FEATURES, "UpdateFeatures", 1, 2, 0,
+            e.update_features.UpdateFeaturesRequest, e.update_features.UpdateFeaturesResponse,
+            "0 knows downgrades but not which kind (KIP-584); no client that runs today sends it"),
+    ApiSpec(DESCRIBE_CLUSTER, "DescribeCluster", 0, 2, 0,
+            e.describe_cluster.DescribeClusterRequest, e.describe_cluster.DescribeClusterResponse),
+    ApiSpec(UNREGISTER_BROKER, "UnregisterBroker", 0, 0, 0,
+            e.unregister_broker.UnregisterBrokerRequest,
+            e.unregister_broker.UnregisterBrokerResponse),
+    ApiSpec(DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", 0, 0, 0,
+            e.describe_topic_partitions.DescribeTopicPartitionsRequest,
+            e.describe_topic_partitions.DescribeTopicPartitionsResponse),
+    ApiSpec(REMOVE_RAFT_VOTER, "RemoveRaftVoter", 0, 0, 0,
+            e.remove_raft_voter.RemoveRaftVoterRequest,
+            e.remove_raft_voter.RemoveRaftVoterResponse),
 )
+# fmt: on
 
-APIS: dict[int, ApiSpec] = {spec.key: spec for spec in _SPECS}
-
-# First version whose headers and bodies are "flexible" (KIP-482): request header v2, response
-# header v1, compact lengths, tagged fields. A key that is not here has no flexible version.
-FLEXIBLE_SINCE: dict[int, int] = {
-    PRODUCE: 9,
-    FETCH: 12,
-    LIST_OFFSETS: 6,
-    METADATA: 9,
-    OFFSET_COMMIT: 8,
-    OFFSET_FETCH: 6,
-    FIND_COORDINATOR: 3,
-    LIST_GROUPS: 3,
-    API_VERSIONS: 3,
-    CREATE_TOPICS: 5,
-    DELETE_TOPICS: 4,
-    DELETE_RECORDS: 2,
-    INIT_PRODUCER_ID: 2,
-    OFFSET_FOR_LEADER_EPOCH: 4,
-    DESCRIBE_CONFIGS: 4,
-    ALTER_CONFIGS: 2,
-    DESCRIBE_LOG_DIRS: 2,
-    CREATE_PARTITIONS: 2,
-    ELECT_LEADERS: 2,
-    INCREMENTAL_ALTER_CONFIGS: 1,
-    ALTER_PARTITION_REASSIGNMENTS: 0,
-    LIST_PARTITION_REASSIGNMENTS: 0,
-    DESCRIBE_QUORUM: 0,
-    UPDATE_FEATURES: 0,
-    DESCRIBE_CLUSTER: 0,
-    UNREGISTER_BROKER: 0,
-    DESCRIBE_TOPIC_PARTITIONS: 0,
-    REMOVE_RAFT_VOTER: 0,
-}
-
-
-def is_supported(api_key: int, api_version: int) -> bool:
-    """Whether this package translates that version of that key."""
-    spec = APIS.get(api_key)
-    return spec is not None and spec.min_version <= api_version <= spec.max_version
+APIS: dict[int, ApiSpec] = {row.key: row for row in _ROWS}
 
 
 def is_flexible(api_key: int, api_version: int) -> bool:
     """Whether a supported version uses compact lengths and tagged fields (KIP-482)."""
-    return api_version >= FLEXIBLE_SINCE[api_key]
+    return api_version >= APIS[api_key].flexible_since

@@ -1,4 +1,4 @@
-"""Fetch (key 1, versions 4 to 18), coded by hand: the shapes. See `produce.py` for why.
+"""Fetch, coded by hand: the shapes. See `produce.py` for why.
 
 What changed when: 5 log start offset, 7 fetch sessions (KIP-227), 9 leader epochs (KIP-320),
 11 rack and preferred replica (KIP-392), 12 flexible and diverging epochs (KIP-595), 13 topic ids
@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID
 
+from josefine_broker.base.ids import LeaderEpoch
 from josefine_broker.wire.primitives import Buffer
 from josefine_broker.wire.produce import NodeEndpoint
 
-FLEXIBLE_SINCE = 12
 ID_SINCE = 13
 NO_HIGH_WATERMARK = 2**63 - 1
 
@@ -23,9 +23,9 @@ class FetchPartition(NamedTuple):
     """A partition and where to read it from; -1 stands for what a version does not carry."""
 
     index: int  # type: ignore[assignment]
-    current_leader_epoch: int
+    current_leader_epoch: LeaderEpoch
     fetch_offset: int
-    last_fetched_epoch: int
+    last_fetched_epoch: LeaderEpoch
     log_start_offset: int
     max_bytes: int
     replica_directory_id: UUID | None = None
@@ -87,8 +87,8 @@ class FetchPartitionResponse(NamedTuple):
     aborted_transactions: tuple[AbortedTransaction, ...] | None = None
     preferred_read_replica: int = -1
     records: Sequence[Buffer] | None = ()
-    diverging: tuple[int, int] | None = None
-    leader: tuple[int, int] | None = None
+    diverging: tuple[LeaderEpoch, int] | None = None
+    leader: tuple[int, LeaderEpoch] | None = None
 
 
 class FetchTopicResponse(NamedTuple):

@@ -1,12 +1,12 @@
-"""Fetch requests, versions 4 to 18: bytes to `fetch.FetchRequest` and back."""
+"""Fetch requests: bytes to `fetch.FetchRequest` and back."""
 
 from struct import Struct
 from typing import NamedTuple
 from uuid import UUID
 
 from josefine_broker.wire import primitives as p
+from josefine_broker.wire.apis import APIS, FETCH
 from josefine_broker.wire.fetch import (
-    FLEXIBLE_SINCE,
     ID_SINCE,
     NO_HIGH_WATERMARK,
     FetchPartition,
@@ -17,6 +17,7 @@ from josefine_broker.wire.fetch import (
 from josefine_broker.wire.primitives import Buffer
 from josefine_broker.wire.shared import read_topic
 
+FLEXIBLE_SINCE = APIS[FETCH].flexible_since
 REPLICA_STATE_SINCE = 15
 DIRECTORY_SINCE = 17
 HIGH_WATERMARK_SINCE = 18

@@ -1,4 +1,4 @@
-"""Fetch responses, versions 4 to 18: `fetch.FetchResponse` to buffers and back.
+"""Fetch responses: `fetch.FetchResponse` to buffers and back.
 
 Records go out as the very buffers that the log gave, and come in as slices of the frame.
 """
@@ -6,8 +6,8 @@ Records go out as the very buffers that the log gave, and come in as slices of t
 from struct import Struct
 
 from josefine_broker.wire import primitives as p
+from josefine_broker.wire.apis import APIS, FETCH
 from josefine_broker.wire.fetch import (
-    FLEXIBLE_SINCE,
     ID_SINCE,
     AbortedTransaction,
     FetchPartitionResponse,
@@ -22,6 +22,7 @@ from josefine_broker.wire.shared import (
     write_node_endpoints,
 )
 
+FLEXIBLE_SINCE = APIS[FETCH].flexible_since
 ENDPOINTS_SINCE = 16
 
 _INT32 = p.INT32

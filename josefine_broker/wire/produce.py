@@ -1,4 +1,4 @@
-"""Produce (key 0, versions 0 to 13), coded by hand: the shapes.
+"""Produce, coded by hand: the shapes.
 
 kio copies records and refuses a writable buffer, and the broker stamps the base offset in place,
 so this message and Fetch are written out; tests hold both equal to kio byte for byte.
@@ -16,7 +16,6 @@ from typing import NamedTuple
 from uuid import UUID
 
 TRANSACTION_SINCE = 3
-FLEXIBLE_SINCE = 9
 LEADER_SINCE = 10
 ID_SINCE = 13
 

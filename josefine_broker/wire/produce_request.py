@@ -1,4 +1,4 @@
-"""Produce requests, versions 0 to 13: bytes to `produce.ProduceRequest` and back.
+"""Produce requests: bytes to `produce.ProduceRequest` and back.
 
 Records come in as slices of the frame, and go out as the very buffers that the caller has.
 """
@@ -7,9 +7,9 @@ from struct import Struct
 
 from josefine_broker.base.errors import CorruptData
 from josefine_broker.wire import primitives as p
+from josefine_broker.wire.apis import APIS, PRODUCE
 from josefine_broker.wire.primitives import Buffer
 from josefine_broker.wire.produce import (
-    FLEXIBLE_SINCE,
     ID_SINCE,
     TRANSACTION_SINCE,
     ProducePartition,
@@ -17,6 +17,8 @@ from josefine_broker.wire.produce import (
     ProduceTopic,
 )
 from josefine_broker.wire.shared import read_topic
+
+FLEXIBLE_SINCE = APIS[PRODUCE].flexible_since
 
 _INT32 = p.INT32
 _ACKS_AND_TIMEOUT = Struct(">hi")

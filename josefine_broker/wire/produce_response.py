@@ -1,13 +1,13 @@
-"""Produce responses, versions 0 to 13: `produce.ProduceResponse` to bytes and back."""
+"""Produce responses: `produce.ProduceResponse` to bytes and back."""
 
 from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
 from josefine_broker.wire import primitives as p
+from josefine_broker.wire.apis import APIS, PRODUCE
 from josefine_broker.wire.primitives import Buffer
 from josefine_broker.wire.produce import (
-    FLEXIBLE_SINCE,
     ID_SINCE,
     LEADER_SINCE,
     ProducePartitionResponse,
@@ -16,6 +16,8 @@ from josefine_broker.wire.produce import (
     RecordError,
 )
 from josefine_broker.wire.shared import read_node_endpoints, read_topic, write_node_endpoints
+
+FLEXIBLE_SINCE = APIS[PRODUCE].flexible_since
 
 _INT32 = p.INT32
 _LEADER = Struct(">ii")

@@ -18,98 +18,6 @@ from josefine_broker.wire import entities as e
 from josefine_broker.wire.primitives import Buffer, Reader, Writer
 from josefine_broker.wire.schema import compile_schema
 
-SHAPES: dict[int, tuple[type, type]] = {
-    apis.LIST_OFFSETS: (e.list_offsets.ListOffsetsRequest, e.list_offsets.ListOffsetsResponse),
-    apis.METADATA: (e.metadata.MetadataRequest, e.metadata.MetadataResponse),
-    apis.OFFSET_COMMIT: (
-        e.offset_commit.OffsetCommitRequest,
-        e.offset_commit.OffsetCommitResponse,
-    ),
-    apis.OFFSET_FETCH: (e.offset_fetch.OffsetFetchRequest, e.offset_fetch.OffsetFetchResponse),
-    apis.FIND_COORDINATOR: (
-        e.find_coordinator.FindCoordinatorRequest,
-        e.find_coordinator.FindCoordinatorResponse,
-    ),
-    apis.LIST_GROUPS: (e.list_groups.ListGroupsRequest, e.list_groups.ListGroupsResponse),
-    apis.API_VERSIONS: (e.api_versions.ApiVersionsRequest, e.api_versions.ApiVersionsResponse),
-    apis.CREATE_TOPICS: (
-        e.create_topics.CreateTopicsRequest,
-        e.create_topics.CreateTopicsResponse,
-    ),
-    apis.DELETE_TOPICS: (
-        e.delete_topics.DeleteTopicsRequest,
-        e.delete_topics.DeleteTopicsResponse,
-    ),
-    apis.DELETE_RECORDS: (
-        e.delete_records.DeleteRecordsRequest,
-        e.delete_records.DeleteRecordsResponse,
-    ),
-    apis.INIT_PRODUCER_ID: (
-        e.init_producer_id.InitProducerIdRequest,
-        e.init_producer_id.InitProducerIdResponse,
-    ),
-    apis.OFFSET_FOR_LEADER_EPOCH: (
-        e.offset_for_leader_epoch.OffsetForLeaderEpochRequest,
-        e.offset_for_leader_epoch.OffsetForLeaderEpochResponse,
-    ),
-    apis.DESCRIBE_CONFIGS: (
-        e.describe_configs.DescribeConfigsRequest,
-        e.describe_configs.DescribeConfigsResponse,
-    ),
-    apis.ALTER_CONFIGS: (
-        e.alter_configs.AlterConfigsRequest,
-        e.alter_configs.AlterConfigsResponse,
-    ),
-    apis.DESCRIBE_LOG_DIRS: (
-        e.describe_log_dirs.DescribeLogDirsRequest,
-        e.describe_log_dirs.DescribeLogDirsResponse,
-    ),
-    apis.CREATE_PARTITIONS: (
-        e.create_partitions.CreatePartitionsRequest,
-        e.create_partitions.CreatePartitionsResponse,
-    ),
-    apis.INCREMENTAL_ALTER_CONFIGS: (
-        e.incremental_alter_configs.IncrementalAlterConfigsRequest,
-        e.incremental_alter_configs.IncrementalAlterConfigsResponse,
-    ),
-    apis.DESCRIBE_CLUSTER: (
-        e.describe_cluster.DescribeClusterRequest,
-        e.describe_cluster.DescribeClusterResponse,
-    ),
-    apis.ELECT_LEADERS: (
-        e.elect_leaders.ElectLeadersRequest,
-        e.elect_leaders.ElectLeadersResponse,
-    ),
-    apis.ALTER_PARTITION_REASSIGNMENTS: (
-        e.alter_partition_reassignments.AlterPartitionReassignmentsRequest,
-        e.alter_partition_reassignments.AlterPartitionReassignmentsResponse,
-    ),
-    apis.LIST_PARTITION_REASSIGNMENTS: (
-        e.list_partition_reassignments.ListPartitionReassignmentsRequest,
-        e.list_partition_reassignments.ListPartitionReassignmentsResponse,
-    ),
-    apis.DESCRIBE_QUORUM: (
-        e.describe_quorum.DescribeQuorumRequest,
-        e.describe_quorum.DescribeQuorumResponse,
-    ),
-    apis.UPDATE_FEATURES: (
-        e.update_features.UpdateFeaturesRequest,
-        e.update_features.UpdateFeaturesResponse,
-    ),
-    apis.UNREGISTER_BROKER: (
-        e.unregister_broker.UnregisterBrokerRequest,
-        e.unregister_broker.UnregisterBrokerResponse,
-    ),
-    apis.DESCRIBE_TOPIC_PARTITIONS: (
-        e.describe_topic_partitions.DescribeTopicPartitionsRequest,
-        e.describe_topic_partitions.DescribeTopicPartitionsResponse,
-    ),
-    apis.REMOVE_RAFT_VOTER: (
-        e.remove_raft_voter.RemoveRaftVoterRequest,
-        e.remove_raft_voter.RemoveRaftVoterResponse,
-    ),
-}
-
 
 class Shim(NamedTuple):
     """A change of structure: the last version that has the old one, and both conversions."""
@@ -253,14 +161,14 @@ RESPONSE_SHIMS: dict[int, Shim] = {
 def request_plan(api_key: int, api_version: int) -> Plan:
     """The plan of a supported version's request."""
     version = load_request_schema(api_key, api_version)
-    return _plan(version, SHAPES[api_key][0], REQUEST_SHIMS.get(api_key), api_version)
+    return _plan(version, apis.APIS[api_key].request, REQUEST_SHIMS.get(api_key), api_version)
 
 
 @cache
 def response_plan(api_key: int, api_version: int) -> Plan:
     """The plan of a supported version's response."""
     version = load_response_schema(api_key, api_version)
-    return _plan(version, SHAPES[api_key][1], RESPONSE_SHIMS.get(api_key), api_version)
+    return _plan(version, apis.APIS[api_key].response, RESPONSE_SHIMS.get(api_key), api_version)
 
 
 def _plan(version: type, shape: type, shim: Shim | None, api_version: int) -> Plan:

@@ -1,5 +1,5 @@
-"""`python -m tests.bench [broker] [cluster] [raft] [scale] [spark]`: one JSON line per measure,
-progress on stderr.
+"""`python -m tests.bench [broker] [cleaner] [cluster] [raft] [scale] [spark]`: one JSON line per
+measure, progress on stderr.
 
 BENCH_ROUNDS (default 3) and BENCH_SCALE (default 1, of the record counts) make it shorter.
 """
@@ -9,6 +9,7 @@ from importlib import import_module
 
 NAMES = {
     "broker": "tests.bench.broker_bench",
+    "cleaner": "tests.bench.cleaner_bench",
     "cluster": "tests.bench.cluster_bench",
     "raft": "tests.bench.raft_bench",
     "scale": "tests.bench.scale_bench",

@@ -92,19 +92,6 @@ def test_what_was_deleted_is_told_before_what_is_not_there(bootstrap: str) -> No
     assert done.err == "error: topic 'absent' does not exist\n"
 
 
-def test_a_compacted_topic_is_told_that_it_keeps_everything(bootstrap: str) -> None:
-    made = josefine(bootstrap, "topics", "create", "compacted", "-c", "cleanup.policy=compact")
-    altered = josefine(
-        bootstrap, "topics", "alter", "compacted", "-c", "cleanup.policy=compact,delete"
-    )
-    plain = josefine(bootstrap, "topics", "alter", "compacted", "-c", "cleanup.policy=delete")
-
-    sentence = "compaction is not built yet: topic 'compacted'"
-    assert (made.code, made.err) == (0, f"{sentence} keeps everything\n")
-    assert (altered.code, altered.err) == (0, f"{sentence} deletes by retention only\n")
-    assert (plain.code, plain.err) == (0, "")
-
-
 def test_a_reset_of_an_unknown_configuration_names_the_nearest(bootstrap: str) -> None:
     josefine(bootstrap, "topics", "create", "reset")
 

@@ -16,8 +16,8 @@ import pytest
 from josefine_broker.core.change_codec import encode_change
 from josefine_broker.core.changes import Origin, RegisterBroker
 from josefine_broker.core.controller import Heartbeat
-from josefine_broker.shell.heartbeat_frames import encode_beat
-from josefine_broker.shell.raft_frames import Frame, Hello, Kind, encode_frame
+from josefine_broker.engine.cluster.frames import Frame, Hello, Kind, encode_frame
+from josefine_broker.engine.cluster.speech import encode_said
 from josefine_broker.shell.raft_transport import STRANGERS_MAX
 from raft import GENESIS, NodeId, Term
 from raft.codec import encode
@@ -115,9 +115,9 @@ def test_no_message_of_a_stranger_reaches_raft(broker: Known, sender: int, numbe
 
 
 def test_a_stranger_has_no_heartbeat(broker: Known) -> None:
-    beat = encode_beat(Heartbeat(broker_id=ME, broker_epoch=1, applied_height=1))
+    beat = Heartbeat(broker_id=ME, broker_epoch=1, applied_height=1)
     with broker.greet() as connection:
-        connection.sendall(encode_frame(Kind.HEARTBEAT, beat))
+        connection.sendall(encode_frame(*encode_said(beat)))
         assert is_closed(connection)
 
 

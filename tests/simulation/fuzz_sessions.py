@@ -14,22 +14,29 @@ from collections import Counter
 from random import Random
 from typing import Any
 
+from josefine_broker.base.addresses import HostPort
 from josefine_broker.base.errors import KafkaError
-from josefine_broker.config import HostPort
 from josefine_broker.core.apply import apply
 from josefine_broker.core.change_codec import decode_change
 from josefine_broker.core.changes import At
 from josefine_broker.core.controller import Controller, ControllerConfig, Heartbeat, HeartbeatAnswer
-from josefine_broker.core.door import STRANGER_FRAME_BYTES_MAX, why_not_payload
 from josefine_broker.core.image import MetadataImage
-from josefine_broker.joining import Discovered
-from josefine_broker.shell.heartbeat_frames import (
-    decode_answer,
-    decode_beat,
-    encode_answer,
-    encode_beat,
+from josefine_broker.engine.cluster.door import STRANGER_FRAME_BYTES_MAX, why_not_payload
+from josefine_broker.engine.cluster.frames import (
+    Frame,
+    FrameError,
+    Hello,
+    Kind,
+    Session,
+    encode_frame,
 )
-from josefine_broker.shell.raft_frames import Frame, FrameError, Hello, Kind, Session, encode_frame
+from josefine_broker.engine.cluster.speech import (
+    Discover,
+    Discovered,
+    ProposeChange,
+    decode_said,
+    encode_said,
+)
 from tests.simulation.fuzz import change, main
 from tests.simulation.mutated_frames import damaged_bytes
 
@@ -76,11 +83,11 @@ def _frames(rng: Random) -> list[tuple[Kind, bytes]]:
     found = Discovered(cluster_id="c", leader=1, addresses={1: HostPort("h", 1)})
     return [
         (Kind.HELLO, hello.encode(Kind.HELLO)[7:]),
-        (Kind.HEARTBEAT, encode_beat(beat)),
-        (Kind.HEARTBEAT_ANSWER, encode_answer(answer)),
-        (Kind.DISCOVER, b"{}"),
-        (Kind.DISCOVERED, found.encode()),
-        (Kind.PROPOSE, change(rng)),
+        encode_said(beat),
+        encode_said(answer),
+        encode_said(Discover()),
+        encode_said(found),
+        encode_said(ProposeChange(change=change(rng))),
     ]
 
 
@@ -95,14 +102,11 @@ class Ear:
 
     def take(self, frame: Frame) -> None:
         """Raises FrameError."""
-        if frame.kind is Kind.HEARTBEAT:
-            encode_answer(self.controller.heartbeat(decode_beat(frame), self.image, 0))
-        elif frame.kind is Kind.HEARTBEAT_ANSWER:
-            decode_answer(frame)
-        elif frame.kind is Kind.DISCOVERED:
-            Discovered.decode(frame)
-        elif frame.kind is Kind.PROPOSE and why_not_payload(frame.body) is None:
-            self._commit(frame.body)
+        said = decode_said(frame)
+        if isinstance(said, Heartbeat):
+            encode_said(self.controller.heartbeat(said, self.image, 0))
+        elif isinstance(said, ProposeChange) and why_not_payload(said.change) is None:
+            self._commit(said.change)
 
     def _commit(self, payload: bytes) -> None:
         """As every broker does, which stops when it cannot."""

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +25,7 @@ __all__ = [
     "Life",
     "Live",
     "Share",
+    "Switches",
     "Total",
     "VirtualTime",
     "arguments_for",
@@ -32,8 +33,12 @@ __all__ = [
     "live_share",
     "naming_replay",
     "run",
+    "switches_on",
     "traces_of_two_processes",
 ]
+
+Switches = Mapping[str, Sequence[str]]
+"""Fault → what is counted when it takes place."""
 
 BROKEN_MAX = 10
 """A run ends after so many violations."""
@@ -149,12 +154,25 @@ def arguments_for(description: str) -> argparse.ArgumentParser:
     return parser
 
 
-def run(asked: argparse.Namespace, live: Live, words: dict[str, str]) -> int:
+def switches_on(faults: object, switches: Switches) -> Counter[str]:
+    """Which of its faults a life may meet at all: one of each that is not zero."""
+    return Counter(_switch(name) for name in switches if getattr(faults, name))
+
+
+def _switch(name: str) -> str:
+    return f"life with {name}"
+
+
+def run(
+    asked: argparse.Namespace, live: Live, words: dict[str, str], switches: Switches | None = None
+) -> int:
     """One life or many, as asked; the exit code. One life raises what broke it."""
+    switches = switches or {}
     if asked.seeds == 1:
         life = live(asked.seed, show=asked.trace)
         print(f"seed {life.seed}: {life.events} events, trace {life.trace:08x}")
-        _print_met(life.met, width=8)
+        _print_switches(life.met, switches, width=8)
+        _print_met(life.met, switches, width=8)
         return 0
     total = Total(words)
     for life in live_all(live, range(asked.seed, asked.seed + asked.seeds), asked.jobs):
@@ -167,13 +185,25 @@ def run(asked: argparse.Namespace, live: Live, words: dict[str, str]) -> int:
         if total.seeds % asked.every == 0 and total.seeds < asked.seeds:
             print(total.line(), flush=True)
     print(total.line())
-    _print_met(total.met, width=10)
+    _print_switches(total.met, switches, width=10)
+    _print_met(total.met, switches, width=10)
     return 1 if total.broken else 0
 
 
-def _print_met(met: Counter[str], width: int) -> None:
+def _print_switches(met: Counter[str], switches: Switches, width: int) -> None:
+    """In how many lives each fault could take place, and how often it did."""
+    if switches:
+        print(f"{'lives':>{width}} {'times':>{width}} fault")
+    for name, counted in switches.items():
+        times = sum(met[what] for what in counted)
+        print(f"{met[_switch(name)]:{width}} {times:{width}} {name}")
+
+
+def _print_met(met: Counter[str], switches: Switches, width: int) -> None:
+    told = {_switch(name) for name in switches}
     for what, count in sorted(met.items()):
-        print(f"{count:{width}} {what}")
+        if what not in told:
+            print(f"{count:{width}} {what}")
 
 
 def traces_of_two_processes(module: str, seed: int) -> tuple[bytes, bytes]:

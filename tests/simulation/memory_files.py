@@ -55,9 +55,10 @@ class Inode:
 class MemoryFile:
     """An open handle."""
 
-    def __init__(self, files: MemoryFiles, inode: Inode) -> None:
+    def __init__(self, files: MemoryFiles, inode: Inode, path: str) -> None:
         self._files = files
         self._inode = inode
+        self._path = path
         self._closed = False
 
     def write_at_end(self, buffers: Sequence[Buffer]) -> int:
@@ -65,7 +66,7 @@ class MemoryFile:
         position = len(data)
         try:
             self._files.grow()
-            if self._inode in self._files.failing:
+            if self._inode in self._files.failing or self._files.fails(self._path):
                 raise OSError(errno.EIO, "write failed")
         except OSError:
             data += buffers[0][: len(buffers[0]) // 2]
@@ -92,7 +93,8 @@ class MemoryFile:
             data += bytes(size - len(data))
 
     def sync(self) -> None:
-        if self._files.failing_sync or self._inode in self._files.failing:
+        files = self._files
+        if files.failing_sync or self._inode in files.failing or files.fails(self._path):
             raise OSError(errno.EIO, "sync failed")
         self._files.syncs += 1
         self._inode.durable = bytes(self._data())
@@ -120,6 +122,8 @@ class MemoryFiles:
         self.failing_sync = False
         self.failing: set[Inode] = set()
         """Files that take no write and no sync."""
+        self.fails: Callable[[str], bool] = lambda path: False
+        """The same by path, also of files that come to be; of a directory, its path and a slash."""
         self.fails_to_open = ""
         """Files below it cannot be opened."""
         self.fails_to_rename = False
@@ -173,7 +177,7 @@ class MemoryFiles:
                 raise FileNotFoundError(errno.ENOENT, path)
             self.grow()
             inode = self.names[path] = Inode()
-        return MemoryFile(self, inode)
+        return MemoryFile(self, inode, path)
 
     def list(self, directory: str) -> list[str]:
         prefix = f"{directory}/" if directory else ""
@@ -216,6 +220,8 @@ class MemoryFiles:
 
     def sync_directory(self, directory: str) -> None:
         prefix = f"{directory}/" if directory else ""
+        if self.fails(f"{directory}/"):
+            raise OSError(errno.EIO, "sync of a directory failed")
         self.new_directories = {
             each for each in self.new_directories if each.rpartition("/")[0] != directory
         }

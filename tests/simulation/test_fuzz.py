@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from josefine_broker.core import door
+from josefine_broker.engine.cluster import door
 from raft import InvariantBroken, plausible
 from tests.simulation import fuzz, fuzz_sessions
 

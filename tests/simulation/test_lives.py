@@ -2,12 +2,16 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from random import Random
+from types import ModuleType
 
 import pytest
 
 from raft import InvariantBroken
 from tests.simulation import lives
-from tests.simulation.lives import BROKEN_MAX, Life
+from tests.simulation.cluster import faults as cluster
+from tests.simulation.lives import BROKEN_MAX, Life, Live, Switches, switches_on
+from tests.simulation.raft import faults as raft
 
 WORDS = {"crash": "crashes"}
 
@@ -26,9 +30,9 @@ def live(seed: int, *, show: bool = False) -> Life:
     return Life(seed=seed, events=10, trace=0, met=Counter(crash=seed))
 
 
-def run(*arguments: str) -> int:
+def run(*arguments: str, live: Live = live, switches: Switches | None = None) -> int:
     asked = lives.arguments_for("Lives of no world.").parse_args(arguments)
-    return lives.run(asked, live, WORDS)
+    return lives.run(asked, live, WORDS, switches)
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
@@ -74,3 +78,41 @@ def test_one_life_that_breaks_a_rule_raises_with_its_replay() -> None:
         run("3")
 
     assert "tests.simulation.raft.run 3" in broken.value.__notes__[0]
+
+
+@dataclass
+class Faults:
+    crash_per_second: float = 0.0
+    drop: float = 0.0
+
+
+SWITCHES = {"crash_per_second": ("crash", "crash of all"), "drop": ("message dropped",)}
+
+
+def live_with_switches(seed: int, *, show: bool = False) -> Life:
+    """Odd seeds may crash, and do so in two ways."""
+    met = switches_on(Faults(crash_per_second=0.5 * (seed % 2)), SWITCHES)
+    met.update(Counter({"crash": seed, "crash of all": 1, "election": 2}))
+    return Life(seed=seed, events=10, trace=0, met=met)
+
+
+def test_a_report_says_in_how_many_lives_each_fault_was_on_and_how_often_it_took_place(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run("0", "--seeds", "4", "--jobs", "1", live=live_with_switches, switches=SWITCHES)
+
+    told = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+    assert told == [
+        ["lives", "times", "fault"],
+        ["2", "10", "crash_per_second"],
+        ["0", "0", "drop"],
+        ["6", "crash"],
+        ["4", "crash", "of", "all"],
+        ["8", "election"],
+    ]
+
+
+@pytest.mark.parametrize("faults", [cluster, raft], ids=["cluster", "raft"])
+def test_every_fault_that_a_seed_may_switch_on_is_in_the_report(faults: ModuleType) -> None:
+    assert set(faults.SWITCHES) == set(faults.STRENGTH_MAX)
+    assert faults.draw_faults(Random(1)) != faults.CALM

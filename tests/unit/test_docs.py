@@ -2,10 +2,14 @@
 
 import re
 import subprocess
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
+from kio.index import load_request_schema
+from kio.schema.index import api_key_map
 
+from josefine_broker.api.table import SERVED
 from josefine_spark.options import SINK_OPTIONS, SOURCE_OPTIONS
 from pipelines import failpoints
 from pipelines.validate import read_pipeline
@@ -13,16 +17,40 @@ from tests import generate_docs
 from tests.checklist import claimed_rows, rows
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = ("README.md", "ARCHITECTURE.md", "COMPATIBILITY.md", "raft/README.md")
+BROKER = ROOT / "josefine_broker"
+DOCUMENTS = (
+    "README.md", "ARCHITECTURE.md", "COMPATIBILITY.md", "CONTRIBUTING.md", "raft/README.md",
+    *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
+)  # fmt: skip
 INTERNAL_OPTIONS = ("kafka.security.protocol", "checkpointLocation")
 """Taken so that they can be refused or ignored with reason; nothing a user sets for us."""
 
-PATH_WORD = re.compile(r"`((?:[a-z_]+/)+[a-zA-Z_.-]*\.?[a-z]*)`")
+PATH_WORD = re.compile(r"`((?:[a-z_]+/)+[a-zA-Z_.-]*\.?[a-z]*)(?:::(\w+))?`")
+"""`a/file.py`, or `a/file.py::name` for what is defined there."""
 
 
 @pytest.mark.parametrize("name", generate_docs.PAGES)
 def test_generated_page_is_current(name: str) -> None:
     assert (ROOT / name).read_text() == generate_docs.PAGES[name](), "run ./build.sh docs"
+
+
+def test_every_api_of_kafka_is_served_or_has_a_reason_once() -> None:
+    """kio names the APIs as Kafka does."""
+    words = [word for row in generate_docs.NOT_SERVED for word in row.split(", ")]
+    names = {
+        key: load_request_schema(key, generate_docs.kafkas_versions(key)[-1]).__name__
+        for key in api_key_map
+    }
+    reasons = {
+        name.removesuffix("Request"): [
+            word for word in words if fnmatchcase(name, f"{word}Request")
+        ]
+        for key, name in names.items()
+        if key not in SERVED
+    }
+
+    assert {name: found for name, found in reasons.items() if len(found) != 1} == {}
+    assert set(words) == {word for found in reasons.values() for word in found}
 
 
 def test_every_checklist_row_has_a_test_or_a_reason() -> None:
@@ -42,13 +70,32 @@ def test_claims_understand_lists_and_ranges() -> None:
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_paths_named_in_documents_exist(name: str) -> None:
-    words = PATH_WORD.findall((ROOT / name).read_text())
-    packages = {entry.name for entry in ROOT.iterdir()}
+def test_paths_and_names_in_documents_exist(name: str) -> None:
+    assert stale((ROOT / name).read_text()) == []
 
-    stale = [w for w in words if w.split("/")[0] in packages and not (ROOT / w).exists()]
 
-    assert stale == []
+def test_a_stale_path_or_name_is_found() -> None:
+    there = ("raft/node.py", "raft/node.py::Node", "core/image.py", "other/x.py")
+    gone = ["raft/nod.py", "raft/node.py::Nod", "core/imag.py"]
+
+    assert stale(" ".join(f"`{word}`" for word in (*there, *gone))) == gone
+
+
+def stale(text: str) -> list[str]:
+    """Paths below our folders, or the broker's, that are not there, and names that their file does
+    not define."""
+    found = []
+    for path, name in PATH_WORD.findall(text):
+        first = path.split("/")[0]
+        within = next((each for each in (ROOT, BROKER) if (each / first).exists()), None)
+        if within is None:
+            continue
+        definition = re.compile(rf"^\s*(?:async def|def|class) {name}\b|^{name}\b", re.MULTILINE)
+        if not (within / path).exists():
+            found.append(path)
+        elif name and not definition.search((within / path).read_text()):
+            found.append(f"{path}::{name}")
+    return found
 
 
 def test_committed_files_name_no_machine_and_no_registry() -> None:

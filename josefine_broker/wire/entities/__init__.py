@@ -1,8 +1,8 @@
 """One shape per API key: what handlers and the client see, whatever version is on the wire.
 
-Rules: plain values (int, str, bool, tuple, UUID or None, ErrorCode); durations and times are
-integers whose name ends in `_ms`; "no topic id" is None. Field names are those of the newest
-version of Kafka's message schema, so that a reader can look each up at
+Rules: plain values (int, str, bool, tuple, UUID or None, ErrorCode); durations are integers whose
+name ends in `_ms`, times are milliseconds since the epoch; "no topic id" is None. Field names are
+those of the newest version of Kafka's message schema, so that a reader can look each up at
 kafka.apache.org/protocol. A field that only some versions carry has a default, which a request
 of an older version shows and a response to an older version drops. OffsetCommit and OffsetFetch
 carry name *and* id of a topic: version 10 puts the id on the wire, older ones the name.

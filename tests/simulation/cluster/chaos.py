@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
 from tests.simulation.cluster import damage
+from tests.simulation.cluster.damage import flip_bit, tear_sector
+from tests.simulation.cluster.file_kinds import KINDS
 
 if TYPE_CHECKING:
     from tests.simulation.cluster.world import World
@@ -17,6 +20,7 @@ EVERY_MS = 100
 CALM_START_MS = 2_500
 """First the cluster is born and the topics are made."""
 OPERATE_PER_SECOND = 0.8
+UPGRADE_PER_SECOND = 0.5
 HOUR_MS = 3_600_000
 
 
@@ -29,6 +33,8 @@ class Chaos:
         self._full_until_ms: dict[int, int] = {}
         self._disks = Random(world.seed + 2)
         """By itself, so that seeds found before it still mean what they meant."""
+        self._rot, self._chain = Random(world.seed + 4), Random(world.seed + 5)
+        self._kinds, self._links = Random(world.seed + 6), Random(world.seed + 7)
         self.is_over = False
         world.scheduler.every(EVERY_MS, CALM_START_MS, self._act)
 
@@ -58,12 +64,18 @@ class Chaos:
         else:
             self._break_broker(victim)
         self._damage_logs()
+        self._damage_files()
         if self._chance(faults.sync_fails_per_second):
             world.met["syncs fail"] += 1
             disk = world.machines[victim].disk
             disk.files.failing_sync = True
             world.scheduler.at(250, disk.repair)
         self._break_disks()
+        self._break_kinds()
+        if faults.member_per_second:
+            world.members.act(faults.member_per_second * EVERY_MS / 1_000)
+        if faults.upgraded and world.members.rng.random() < UPGRADE_PER_SECOND * EVERY_MS / 1_000:
+            world.members.upgrade()
         if self._chance(faults.clock_jump_per_second):
             world.met["wall clock jumped"] += 1
             world.machines[victim].clock.jump(rng.randrange(-HOUR_MS, HOUR_MS))
@@ -82,6 +94,21 @@ class Chaos:
             machine.fill_metadata(rng.randrange(3))
             world.scheduler.at(1 + rng.randrange(2_000), machine.empty_metadata)
 
+    def _break_kinds(self) -> None:
+        """All files of one kind, or some of Raft's, for a while."""
+        world, faults, rng = self._world, self._world.faults, self._kinds
+        machine = world.machines[rng.choice(world.broker_ids)]
+        if rng.random() < faults.kind_fails_per_second * EVERY_MS / 1000:
+            kind = rng.choice((*KINDS, None))
+            world.met[f"writes fail: {'directory' if kind is None else kind.name}"] += 1
+            world.met["writes of a kind fail"] += 1
+            machine.disk.break_kind(kind)
+            world.scheduler.at(rng.randrange(1_000), machine.disk.repair)
+        if rng.random() < faults.chain_fails_per_second * EVERY_MS / 1000:
+            world.met["writes fail: chain"] += 1
+            machine.break_chain(rng)
+            world.scheduler.at(rng.randrange(500), machine.repair_chain)
+
     def _break_links(self, victim: int) -> None:
         world, faults, rng = self._world, self._world.faults, self._rng
         network, ids = world.network, [*world.broker_ids, *world.clients]
@@ -97,6 +124,18 @@ class Chaos:
             network.mute(*muted)
         if self._chance(faults.heal_per_second):
             network.heal()
+        self._slow_a_link()
+
+    def _slow_a_link(self) -> None:
+        """What one broker sends to another takes longer, for a while."""
+        world, rng = self._world, self._links
+        if rng.random() < world.faults.slow_link_per_second * EVERY_MS / 1000:
+            world.met["slow link"] += 1
+            link = (source, target) = tuple(rng.sample(world.broker_ids, 2))
+            world.scheduler.note(f"slow link {source} to {target}")
+            links = world.network.slow_links
+            links[link] = rng.choice((20, 100, 400, 1_000))
+            world.scheduler.at(500 + rng.randrange(2_500), partial(links.pop, link, None))
 
     def _break_broker(self, victim: int) -> None:
         world, faults, rng = self._world, self._world.faults, self._rng
@@ -125,17 +164,40 @@ class Chaos:
             machine = world.machines[broker_id]
             if machine.process is None and machine.is_powered:
                 if self._chance(faults.log_flip_per_second):
-                    damage.flip_one(world, broker_id, rng)
+                    damage.spoil_log(world, broker_id, rng, flip_bit, "bit flipped in a log")
                 if self._chance(faults.log_lost_per_second):
                     damage.lose_one(world, broker_id, rng)
+
+    def _damage_files(self) -> None:
+        """The same for what else may befall their files; more than one thing, too."""
+        world, faults, rng = self._world, self._world.faults, self._rot
+
+        def chance(per_second: float) -> bool:
+            return rng.random() < per_second * EVERY_MS / 1000
+
+        for broker_id in world.broker_ids:
+            machine = world.machines[broker_id]
+            if machine.process is None and machine.is_powered:
+                if chance(faults.log_torn_per_second):
+                    damage.spoil_log(world, broker_id, rng, tear_sector, "sector torn in a log")
+                if chance(faults.file_flip_per_second):
+                    damage.harm_file(world, broker_id, rng, flip_bit, "bit flipped in a file")
+                if chance(faults.file_torn_per_second):
+                    damage.harm_file(world, broker_id, rng, tear_sector, "sector torn in a file")
+                if chance(faults.file_lost_per_second):
+                    damage.harm_file(world, broker_id, rng, None, "file lost")
+                if self._chain.random() < faults.chain_damaged_per_second * EVERY_MS / 1000:
+                    damage.spoil_chain(world, broker_id, self._chain)
 
     def _lose_power(self, victims: list[int]) -> None:
         """At once. What may be lost by it is either spared or no longer looked at."""
         world = self._world
         up = [each for each in victims if world.machines[each].process is not None]
-        if not world.view.is_covered(up) and self._rng.random() >= world.faults.reckless:
-            world.met["power loss spared"] += 1
-            return
+        if not world.view.is_covered(up):
+            if self._rng.random() >= world.faults.reckless:
+                world.met["power loss spared"] += 1
+                return
+            world.met["power loss not covered"] += 1
         world.met["power loss of all"] += len(up) > 1
         for victim in up:
             world.kill(victim, power=True)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["Client", "Target"]
 
 METADATA, METADATA_VERSION = 3, 12
+IMPATIENT_MS = 60
+"""Less than an acknowledgement by all replicas takes, often."""
 
 Then = Callable[[Any], None]
 """Gets the answer; None when there is none in time."""
@@ -56,6 +58,7 @@ class Client:
         self._connections: dict[int, Connection] = {}
         self._open: dict[int, _Open] = {}
         self._number = 0
+        self._temper = Random(1_000 * world.seed + node)
 
     def start(self) -> None:
         """Begin to work."""
@@ -76,8 +79,15 @@ class Client:
             self._connections[broker_id] = connection
         if then is not None:
             self._open[number] = _Open(broker_id, api, then)
-            self.world.scheduler.at(timeout_ms, partial(self._late, number))
+            self.world.scheduler.at(self._patience_ms(timeout_ms), partial(self._late, number))
         connection.send(b"".join(encode_request(*api, number, f"client-{self.node}", request)))
+
+    def _patience_ms(self, timeout_ms: int) -> int:
+        """How long it waits for this answer: some give up while it is on its way, and ask again."""
+        if self._temper.random() >= self.world.faults.client_impatient:
+            return timeout_ms
+        self.world.met["impatient request"] += 1
+        return 2 + int(self._temper.random() * IMPATIENT_MS)
 
     def answered(self, connection: Connection, frame: bytes) -> None:
         number = int.from_bytes(frame[4:8], "big")
@@ -94,6 +104,7 @@ class Client:
     def _late(self, number: int) -> None:
         opened = self._open.get(number)
         if opened is not None:
+            self.world.met["answer too late for its client"] += 1
             self._give_up(opened.broker_id)
 
     def _give_up(self, broker_id: int) -> None:
@@ -108,11 +119,15 @@ class Client:
     def after_ms(self, delay_ms: int, event: Callable[[], None]) -> None:
         self.world.scheduler.at(delay_ms, event)
 
+    def any_broker(self) -> int:
+        """One that belongs to the cluster, or is to."""
+        return self.rng.choice(self.world.broker_ids)
+
     # -- metadata
 
     def refresh(self, then: Callable[[], None]) -> None:
         """Ask any broker who leads what, then go on, with or without an answer."""
-        broker_id = self.rng.choice(self.world.broker_ids)
+        broker_id = self.any_broker()
         request = metadata.MetadataRequest(topics=None, allow_auto_topic_creation=False)
 
         def learnt(response: metadata.MetadataResponse | None) -> None:

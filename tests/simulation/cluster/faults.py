@@ -1,15 +1,30 @@
-"""The faults of the simulated cluster, each a named probability, so that a run says what it met."""
+"""The faults of the simulated cluster, each a named probability, so that a run says what it met.
+
+Each is on or off by the seed (a swarm): all of them at once would hide what some of them do alone.
+"""
 
 from dataclasses import dataclass, replace
 from random import Random
 
-__all__ = ["CALM", "COUNTED", "STRENGTH_MAX", "Faults", "draw_faults"]
+__all__ = [
+    "CALM",
+    "COUNTED",
+    "NEWEST",
+    "NEW_SINCE",
+    "STRENGTH_MAX",
+    "SWITCHES",
+    "Faults",
+    "draw_faults",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faults:
     """Per message or disk job, or per second of virtual time, as the name says."""
 
+    client_impatient: float = 0.0
+    """This share of clients' requests is given up after some 30 ms, with all that is under way on
+    that connection, and made again."""
     raft_drop: float = 0.0
     """Raft's messages and the brokers' heartbeats; Kafka's connections lose nothing but
     themselves."""
@@ -18,6 +33,9 @@ class Faults:
     """This share takes up to half a second, and later ones overtake it."""
     connection_slow: float = 0.0
     """This share of requests and answers takes up to 600 ms; those behind it wait."""
+    slow_link_per_second: float = 0.0
+    """All that one broker sends to another takes up to a second more, for up to three seconds; the
+    other way is as fast as ever."""
     connection_break_per_second: float = 0.0
     partition_per_second: float = 0.0
     """The brokers, and the clients with them, fall into two groups that do not hear each other."""
@@ -44,6 +62,11 @@ class Faults:
     half a second later somebody restarts the broker."""
     file_fails_per_second: float = 0.0
     """For a quarter of a second one file of a log takes neither write nor sync."""
+    kind_fails_per_second: float = 0.0
+    """For up to a second no file of one kind takes a write or a sync, see `file_kinds.py`."""
+    chain_fails_per_second: float = 0.0
+    """For up to half a second Raft's segments, its snapshots or their directory take none: the
+    process ends."""
     metadata_disk_full_per_second: float = 0.0
     """Raft's disk takes no byte for up to two seconds."""
     clock_jump_per_second: float = 0.0
@@ -57,12 +80,29 @@ class Faults:
     enough others have its records."""
     log_lost_per_second: float = 0.0
     """One partition's directory is gone from a broker that is down, on the same condition."""
+    log_torn_per_second: float = 0.0
+    """As `log_flip_per_second`, of a sector: zeros, or garbage."""
+    file_flip_per_second: float = 0.0
+    """One bit flips in a file beside the logs of a broker that is down, see `file_kinds.py`."""
+    file_torn_per_second: float = 0.0
+    """The same, of a sector."""
+    file_lost_per_second: float = 0.0
+    """Such a file is gone."""
+    chain_damaged_per_second: float = 0.0
+    """A bit, a sector or a file of Raft's, of a broker that is down, which then must not start
+    until somebody restores it."""
     reckless: float = 0.0
     """This share of power losses does not spare partitions that then may lose records: more
     replicas without power than `min.insync.replicas` covers, and nothing synced."""
+    unclean_allowed: float = 0.0
+    """In this share of lives unclean elections are allowed: by topics, or by default."""
     birth_broken: float = 0.0
     """In this share of lives the first leader of Raft is killed when it has the block that names
     the cluster on disk, and has sent it to nobody."""
+    member_per_second: float = 0.0
+    """A broker is added, begins to leave for good, or loses its data directory: `members.py`."""
+    upgraded: float = 0.0
+    """In this share of lives brokers begin with older code, and get newer one at a restart."""
     stranger_per_second: float = 0.0
     """Somebody sends a frame to a raft listener that it may not send: no member, or a member in the
     name of another. It must be refused, and change nothing."""
@@ -96,7 +136,93 @@ STRENGTH_MAX = {
     "kill_all_per_second": 0.2,
     "log_flip_per_second": 3.0,
     "log_lost_per_second": 3.0,
+    "log_torn_per_second": 3.0,
+    "file_flip_per_second": 8.0,
+    "file_torn_per_second": 8.0,
+    "file_lost_per_second": 8.0,
+    "chain_damaged_per_second": 4.0,
+    "kind_fails_per_second": 0.5,
+    "chain_fails_per_second": 0.15,
+    "slow_link_per_second": 1.0,
+    "member_per_second": 3.0,
+    "upgraded": 0.8,
+    "client_impatient": 0.3,
+    "unclean_allowed": 1.0,
 }
+
+NEWEST = {
+    "kind_fails_per_second": 0.0,
+    "chain_fails_per_second": 0.0,
+    "slow_link_per_second": 0.0,
+    "client_impatient": 0.0,
+    "unclean_allowed": 0.0,
+}
+"""Faults that came after the seeds that tests name: without them these mean what they meant,"""
+NEW_SINCE = {
+    "log_torn_per_second": 0.0,
+    "file_flip_per_second": 0.0,
+    "file_torn_per_second": 0.0,
+    "file_lost_per_second": 0.0,
+    "chain_damaged_per_second": 0.0,
+    **NEWEST,
+    "member_per_second": 0.0,
+    "upgraded": 0.0,
+}
+"""and those that came after the older ones."""
+
+NO_DAMAGE = {
+    "log_flip_per_second": 0.0,
+    "log_lost_per_second": 0.0,
+    "log_torn_per_second": 0.0,
+    "file_flip_per_second": 0.0,
+    "file_torn_per_second": 0.0,
+    "file_lost_per_second": 0.0,
+}
+
+SWITCHES = {
+    "raft_drop": ("raft message dropped",),
+    "raft_duplicate": ("raft message duplicated",),
+    "raft_delay": ("raft message delayed",),
+    "connection_slow": ("slow connection",),
+    "connection_break_per_second": ("connection broken",),
+    "partition_per_second": ("full partition",),
+    "one_way_per_second": ("one-way partition",),
+    "kill_per_second": ("kill -9",),
+    "power_loss_per_second": ("power loss",),
+    "power_loss_of_all_per_second": ("power loss of all",),
+    "shutdown_per_second": ("controlled shutdown", "shutdown on a full disk"),
+    "pause_per_second": ("process paused",),
+    "disk_slow": ("slow disk",),
+    "disk_full_per_second": ("disk full",),
+    "sync_fails_per_second": ("syncs fail",),
+    "clock_jump_per_second": ("wall clock jumped",),
+    "clock_skew": ("clock rate skewed",),
+    "reckless": ("power loss not covered",),
+    "birth_broken": ("birth broken",),
+    "stranger_per_second": ("stranger's frame refused",),
+    "file_fails_per_second": ("file fails",),
+    "metadata_disk_full_per_second": ("metadata disk full",),
+    "kill_all_per_second": ("kill -9 of all",),
+    "log_flip_per_second": ("bit flipped in a log",),
+    "log_lost_per_second": ("partition directory lost",),
+    "log_torn_per_second": ("sector torn in a log",),
+    "file_flip_per_second": ("bit flipped in a file",),
+    "file_torn_per_second": ("sector torn in a file",),
+    "file_lost_per_second": ("file lost",),
+    "chain_damaged_per_second": (
+        "bit flipped in a chain",
+        "sector torn in a chain",
+        "file of a chain lost",
+    ),
+    "kind_fails_per_second": ("writes of a kind fail",),
+    "chain_fails_per_second": ("writes fail: chain",),
+    "slow_link_per_second": ("slow link",),
+    "member_per_second": ("broker added", "broker removed", "data directory lost"),
+    "upgraded": ("level raised",),
+    "client_impatient": ("impatient request",),
+    "unclean_allowed": ("unclean election",),
+}
+"""What is counted when a fault takes place, of each that the seed may switch on."""
 
 COUNTED = (
     "raft message dropped",
@@ -105,6 +231,10 @@ COUNTED = (
     "message lost in a partition",
     "frame held up in a partition",
     "slow connection",
+    "slow link",
+    "message on a slow link",
+    "impatient request",
+    "answer too late for its client",
     "connection broken",
     "full partition",
     "one-way partition",
@@ -114,6 +244,29 @@ COUNTED = (
     "kill -9 of all",
     "bit flipped in a log",
     "partition directory lost",
+    "sector torn in a log",
+    "bit flipped in a file",
+    "sector torn in a file",
+    "file lost",
+    "index damaged",
+    "index lost",
+    "leader epochs damaged",
+    "leader epochs lost",
+    "producer snapshot damaged",
+    "producer snapshot lost",
+    "synced mark damaged",
+    "synced mark lost",
+    "identity damaged",
+    "identity lost",
+    "high watermarks damaged",
+    "high watermarks lost",
+    "marker damaged",
+    "marker lost",
+    "bit flipped in a chain",
+    "sector torn in a chain",
+    "file of a chain lost",
+    "chain refused",
+    "log unreadable",
     "log shortened",
     "log missing",
     "controlled shutdown",
@@ -125,6 +278,9 @@ COUNTED = (
     "disk full",
     "syncs fail",
     "file fails",
+    "writes of a kind fail",
+    "writes fail: directory",
+    "writes fail: chain",
     "metadata disk full",
     "metadata found no room",
     "log not written any more",
@@ -136,6 +292,15 @@ COUNTED = (
     "controller changed",
     "change proposed again",
     "raft leadership handed over",
+    "broker added",
+    "broker removed",
+    "data directory lost",
+    "voter without its data refused",
+    "vote taken away",
+    "level raised",
+    "unclean election",
+    "committed batch lost by an unclean election",
+    "acknowledgement lost by an unclean election",
     "leader elected",
     "replica left an ISR",
     "replica joined an ISR",

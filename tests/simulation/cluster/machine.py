@@ -12,6 +12,10 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import raft
+from josefine_broker.base.addresses import HostPort
+from tests.simulation.chain_damage import Restorable
+from tests.simulation.cluster.file_kinds import FileKind, kind_of
+from tests.simulation.cluster.members import NEWEST
 from tests.simulation.cluster.network import Connection
 from tests.simulation.cluster.scheduler import Scheduler
 from tests.simulation.memory_files import Inode, MemoryFiles
@@ -22,6 +26,11 @@ if TYPE_CHECKING:
 __all__ = ["Clock", "Disk", "Machine"]
 
 EPOCH_MS = 1_700_000_000_000
+RAFT_PORT = 9093
+
+
+def _nothing(path: str) -> bool:
+    return False
 
 
 class Clock:
@@ -109,6 +118,7 @@ class Disk:
         """Writes and syncs work again."""
         self.files.failing_sync = False
         self.files.failing.clear()
+        self.files.fails = _nothing
 
     def break_file(self, rng: Random) -> Inode | None:
         """One segment of a log takes neither write nor sync; None: there is none."""
@@ -119,6 +129,13 @@ class Disk:
         inode = names[rng.choice(logs)]
         self.files.failing.add(inode)
         return inode
+
+    def break_kind(self, kind: FileKind | None) -> None:
+        """No file of that kind takes a write or a sync; None: no directory does."""
+        if kind is None:
+            self.files.fails = lambda path: path.endswith("/")
+        else:
+            self.files.fails = lambda path: kind_of(path.removesuffix(".tmp")) is kind
 
     def fill(self, spare_bytes: int) -> None:
         """No room but for so many bytes."""
@@ -142,14 +159,29 @@ class Machine:
         self.clock = clock
         self.disk = Disk(scheduler, Random(rng.getrandbits(64)), met)
         self.raft_disk = raft.MemoryFiles()
+        self.chain = Restorable()
         self.cluster_id = ""
         """What `broker.json` says."""
+        self.address = HostPort(f"host{id_}", RAFT_PORT)
+        """Of its raft listener."""
+        self.book = b""
+        """What `raft.peers.json` says."""
         self.process: Process | None = None
         self.life = 0
         """Counts the processes."""
         self.paused_until_ms = 0
         self.is_powered = True
         self.boots = 1
+        self.features = NEWEST
+        """What its code understands."""
+
+    def lose_everything(self) -> None:
+        """The data directory is gone, with all that is in it."""
+        assert self.process is None
+        self.disk.files = MemoryFiles()
+        self.raft_disk = raft.MemoryFiles()
+        self.chain = Restorable()
+        self.cluster_id, self.book = "", b""
 
     # As a port of the network.
 
@@ -173,6 +205,19 @@ class Machine:
     def empty_metadata(self) -> None:
         """There is room again."""
         self.raft_disk.full_at = None
+
+    def break_chain(self, rng: Random) -> None:
+        """Raft's segments, or its other files, or their directory cannot be written."""
+        ending = rng.choice((".seg", ".snap.tmp", ""))
+        self.raft_disk.fails = lambda name: name.endswith(ending) if ending else not name
+
+    def repair_chain(self) -> None:
+        """They can again."""
+        self.raft_disk.fails = _nothing
+
+    def restore_chain(self) -> None:
+        """Somebody puts back what was damaged of it, if anything was."""
+        self.raft_disk = self.chain.restored(self.raft_disk)
 
     # Ends of a process.
 

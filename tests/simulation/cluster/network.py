@@ -63,7 +63,10 @@ class Network(Cuts):
         self.met = met
         self.faults: Faults = CALM
         self.connections: dict[Connection, None] = {}
+        self.slow_links: dict[tuple[int, int], int] = {}
+        """(From, to) → what travels there takes up to so many milliseconds more."""
         self._rng = rng
+        self._slow_rng = Random(0)
 
     def datagram(self, source: int, target: int, deliver: Callable[[], None]) -> None:
         """Something that may be lost, doubled and late."""
@@ -77,7 +80,7 @@ class Network(Cuts):
         if chance() < faults.raft_drop:
             met["raft message dropped"] += 1
             return
-        delays = [self.latency_ms()]
+        delays = [self.latency_ms() + self._slowness_ms(source, target)]
         if chance() < faults.raft_duplicate:
             met["raft message duplicated"] += 1
             delays.append(self.latency_ms() + int(chance() * 30))
@@ -90,8 +93,15 @@ class Network(Cuts):
     def latency_ms(self) -> int:
         return 1 + int(self._rng.random() * 4)
 
-    def frame_delay_ms(self) -> int:
-        delay_ms = self.latency_ms()
+    def _slowness_ms(self, source: int, target: int) -> int:
+        slow_ms = self.slow_links.get((source, target))
+        if slow_ms is None:
+            return 0
+        self.met["message on a slow link"] += 1
+        return slow_ms // 2 + int(self._slow_rng.random() * slow_ms / 2)
+
+    def frame_delay_ms(self, source: int, target: int) -> int:
+        delay_ms = self.latency_ms() + self._slowness_ms(source, target)
         if self._rng.random() < self.faults.connection_slow:
             self.met["slow connection"] += 1
             delay_ms += int(self._rng.random() * 600)
@@ -138,7 +148,7 @@ class _Stream:
         self._frames.append(frame)
         if len(self._frames) == 1:
             network = self._connection.network
-            network.scheduler.at(network.frame_delay_ms(), self._arrive)
+            network.scheduler.at(network.frame_delay_ms(self.source, self.target), self._arrive)
 
     def _arrive(self) -> None:
         connection = self._connection
@@ -161,7 +171,7 @@ class _Stream:
         self._held_up = 0
         self._handler(self._frames.popleft())
         if self._frames:
-            scheduler.at(network.frame_delay_ms(), self._arrive)
+            scheduler.at(network.frame_delay_ms(self.source, self.target), self._arrive)
         elif connection.is_hung_up:
             connection.end()
         elif connection.is_finished and self.is_answers:

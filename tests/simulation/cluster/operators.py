@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from josefine_broker.base.errors import ErrorCode
+from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.core.changes import ReassignItem, ReassignPartitions
+from josefine_broker.handlers.proposing import submit_change
 from josefine_broker.wire.entities import (
     create_topics,
     delete_records,
@@ -57,7 +59,7 @@ class Operator(Client):
             ),
         )
         request = create_topics.CreateTopicsRequest(topics=(topic,), timeout_ms=TIMEOUT_MS - 300)
-        self.ask(self._any(), CREATE, request, TIMEOUT_MS, partial(self._created, spec))
+        self.ask(self.any_broker(), CREATE, request, TIMEOUT_MS, partial(self._created, spec))
 
     def _created(
         self, spec: TopicSpec, response: create_topics.CreateTopicsResponse | None
@@ -84,7 +86,7 @@ class Operator(Client):
             return
         state = delete_topics.DeleteTopicState(name=self.rng.choice(names))
         request = delete_topics.DeleteTopicsRequest(topics=(state,), timeout_ms=TIMEOUT_MS)
-        self.ask(self._any(), DELETE, request, TIMEOUT_MS, self._deleted)
+        self.ask(self.any_broker(), DELETE, request, TIMEOUT_MS, self._deleted)
 
     def _deleted(self, response: delete_topics.DeleteTopicsResponse | None) -> None:
         if response is not None and response.responses[0].error_code is ErrorCode.none:
@@ -101,7 +103,7 @@ class Operator(Client):
             resource_type=TOPIC_RESOURCE, resource_name=self.rng.choice(names), configs=(config,)
         )
         request = incremental_alter_configs.IncrementalAlterConfigsRequest(resources=(resource,))
-        self.ask(self._any(), ALTER, request, TIMEOUT_MS, self._altered)
+        self.ask(self.any_broker(), ALTER, request, TIMEOUT_MS, self._altered)
 
     def _altered(self, response: Any) -> None:
         if response is not None and response.responses[0].error_code is ErrorCode.none:
@@ -132,27 +134,27 @@ class Operator(Client):
     def move_one(self) -> None:
         """Reassign a partition: other brokers, or another order, or call it off."""
         world, rng = self.world, self.rng
-        entries = [
-            (name, facts.key, entry)
-            for facts, name, entry in world.view.entries()
-            if not name.startswith("extra")
-        ]
+        every = [(name, facts.key, entry) for facts, name, entry in world.view.entries()]
+        entries = [each for each in every if not each[0].startswith("extra")]
         awake = world.awake()
         if not entries or not awake:
             return
-        _, (topic_id, index), entry = rng.choice(entries)
+        leaving = world.members.leaving
+        stuck = [each for each in every if leaving in each[2].target]
+        _, (topic_id, index), entry = rng.choice(stuck or entries)
+        if entry.is_reassigning and not world.view.image.keeps_doubts:
+            return  # below level 2 a second target may drop a replica that comes back too soon
         target: tuple[int, ...] | None = None
-        if not entry.is_reassigning or rng.random() < 0.7:
+        if stuck or not entry.is_reassigning or rng.random() < 0.7:
             count = len(entry.target)
-            target = tuple(rng.sample(sorted(world.broker_ids), count))
+            ids = sorted(each for each in world.broker_ids if each != leaving)
+            target = tuple(rng.sample(ids, count))
         process = rng.choice(awake)
         change = ReassignPartitions(items=(ReassignItem(topic_id, index, target),))
 
         def propose() -> None:
-            process.ctx.propose(change, process.clock.monotonic_ms() + 2_000)
+            with suppress(KafkaError):  # a full disk, say: he tries again another day
+                submit_change(process.ctx, change, process.clock.monotonic_ms() + 2_000)
 
         world.met["reassignment asked for"] += 1
         process.event(propose)
-
-    def _any(self) -> int:
-        return self.rng.choice(self.world.broker_ids)

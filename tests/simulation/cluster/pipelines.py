@@ -32,6 +32,7 @@ from tests.simulation.cluster.producing import (
     Made,
     ProducingClient,
 )
+from tests.simulation.cluster.view import Key
 
 if TYPE_CHECKING:
     from tests.simulation.cluster.world import World
@@ -107,8 +108,12 @@ class Pipeline(ProducingClient):
         self._is_looking = False
 
     @property
-    def is_idle(self) -> bool:
-        return not any(lane.waiting for lane in self._lanes.values())
+    def waits_for(self) -> set[Key]:
+        return {
+            (target.topic_id, target.partition)
+            for target, lane in self._lanes.items()
+            if lane.waiting
+        }
 
     def start(self) -> None:
         """Work until the end of the world."""
@@ -209,7 +214,8 @@ class Pipeline(ProducingClient):
             met = "one that came too late" if was_late else "a refused one that was stored before"
             self.world.met[f"acknowledgement behind {met}"] += 1
             crc = parse_header(each.made.data).crc
-            assert any(crc == stored.crc for stored in facts.batches), (
+            known = (*facts.batches, *facts.losses.batches)
+            assert any(crc == stored.crc for stored in known), (
                 f"{facts.name}: a batch was acknowledged, one before it is not committed, "
                 f"it was told {each.told}"
             )

@@ -26,6 +26,7 @@ from tests.simulation.cluster.producing import (
     Made,
     ProducingClient,
 )
+from tests.simulation.cluster.view import Key
 
 if TYPE_CHECKING:
     from tests.simulation.cluster.world import World
@@ -46,8 +47,9 @@ class Producer(ProducingClient):
         self._not_found = 0
 
     @property
-    def is_idle(self) -> bool:
-        return self._batch is None
+    def waits_for(self) -> set[Key]:
+        batch = self._batch
+        return set() if batch is None else {(batch.target.topic_id, batch.target.partition)}
 
     def start(self) -> None:
         """Work until the end of the world."""

@@ -73,9 +73,14 @@ class ProducingClient(Client):
         self._values = 0
 
     @property
+    def waits_for(self) -> set[Key]:
+        """Partitions that have not acknowledged all that was sent to them."""
+        raise NotImplementedError
+
+    @property
     def is_idle(self) -> bool:
         """Nothing waits for its acknowledgement."""
-        raise NotImplementedError
+        return not self.waits_for
 
     def targets(self) -> list[Target]:
         """Where a batch may go now."""
@@ -91,7 +96,7 @@ class ProducingClient(Client):
                 self.producer_id = response.producer_id
             self.after_ms(50, then)
 
-        self.ask(self.rng.choice(self.world.broker_ids), INIT_PRODUCER_ID, request, 2_000, begun)
+        self.ask(self.any_broker(), INIT_PRODUCER_ID, request, 2_000, begun)
 
     def make(
         self, target: Target, producer_id: int = NO_PRODUCER_ID, sequence: int = NO_SEQUENCE
@@ -130,17 +135,19 @@ class ProducingClient(Client):
 
     def judge_lost(self, made: Made, code: ErrorCode, message: str | None) -> None:
         """The broker does not have its earlier batches, or not this one any more: fair where
-        nothing was promised, and where it is stored, unheard by its producer, and then deleted: a
-        broker that starts, or copies the log from its new beginning, does not know it (KIP-360)."""
+        nothing was promised, where an unclean election took some, and where it is stored, unheard
+        by its producer, and then deleted: a broker that starts, or copies the log from its new
+        beginning, does not know it (KIP-360)."""
         assert code in LOST_STATE, f"a producer was told {code.name}: {message}"
         facts = self.facts_of(made)
         if self.acks == ACKS_ALL and facts is not None and not facts.excused:
-            crc = parse_header(made.data).crc
+            header = parse_header(made.data)
             is_deleted = any(
-                each.crc == crc and each.end_offset <= facts.deleted_before
+                each.crc == header.crc and each.end_offset <= facts.deleted_before
                 for each in facts.batches
             )
-            assert is_deleted, (
+            was_lost = any(each.producer_id == header.producer_id for each in facts.losses.batches)
+            assert is_deleted or was_lost, (
                 f"{facts.name}: a producer that sent every batch in order, and sent it again until "
                 f"it was acknowledged, was told {code.name}: {message}"
             )

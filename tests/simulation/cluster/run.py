@@ -15,7 +15,7 @@ from random import Random
 
 from tests.simulation import lives
 from tests.simulation.cluster.chaos import Chaos
-from tests.simulation.cluster.faults import Faults, draw_faults
+from tests.simulation.cluster.faults import SWITCHES, Faults, draw_faults
 from tests.simulation.cluster.world import World
 from tests.simulation.lives import Life
 
@@ -83,13 +83,14 @@ def live(seed: int, *, show: bool = False) -> Life:
     met["partition excused"] += sum(1 for each in world.view.partitions.values() if each.excused)
     met["partition"] += len(world.view.partitions)
     met["block"] += world.view.height
+    met.update(lives.switches_on(draw_faults(Random(seed)), SWITCHES))
     scheduler = world.scheduler
     return Life(seed=seed, events=scheduler.events, trace=scheduler.trace, met=met)
 
 
 def main(arguments: list[str]) -> int:
     asked = lives.arguments_for("Run seeds of the cluster simulator.").parse_args(arguments)
-    return lives.run(asked, live, WORDS)
+    return lives.run(asked, live, WORDS, SWITCHES)
 
 
 if __name__ == "__main__":

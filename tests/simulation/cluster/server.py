@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from josefine_broker.api.table import SERVED
 from josefine_broker.base.errors import KafkaError
 from josefine_broker.core.parked import Hangup, Parked
 from josefine_broker.handlers.context import RequestInfo
-from josefine_broker.handlers.table import BY_KEY
 from josefine_broker.wire.codec import (
     RequestHeader,
     decode_request,
@@ -67,10 +67,10 @@ class Server:
         view = memoryview(bytearray(frame))[4:]
         header = parse_request_header(view)
         request = decode_request(header, view)
-        api = BY_KEY[header.api_key]
+        api = SERVED[header.api_key]
         info = RequestInfo(header, "User:ANONYMOUS", "127.0.0.1:5", LISTENER)
         try:
-            answer = api.handler(self._process.ctx, info, request)
+            answer = api.handle(self._process.ctx, info, request)
         except KafkaError as error:
             answer = api.refuse(request, error)
         if answer is None:
@@ -106,7 +106,7 @@ class Server:
         for slot in self._pending.pop(connection, ()):
             if slot.parked is not None:
                 slot.parked.on_done = None
-                self._process.ctx.parked.forget(slot.parked)
+                self._process.ctx.parked.cancel(slot.parked)
 
     def drain(self) -> None:
         """Long polls are answered at once; for a clean stop."""

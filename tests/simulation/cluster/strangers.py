@@ -15,7 +15,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from josefine_broker.core.controller import Heartbeat
-from josefine_broker.core.door import Speech
+from josefine_broker.engine.cluster.frames import FrameError, Hello
+from josefine_broker.engine.events import Heard
 from raft import Message, NodeId, Term
 from raft.messages import Append, Propose, VoteRequest
 
@@ -65,16 +66,21 @@ class Strangers:
     def _say(
         self, say: Callable[[Process, Message], None], message: Message, process: Process
     ) -> None:
-        core = process.raft.node._core
+        core = process.engine.broker.quorum.node._core
         before = core.durable(), core.role, core.leader, core.candidacy.due_ms
         say(process, message)
         after = core.durable(), core.role, core.leader, core.candidacy.due_ms
         assert before == after, f"a stranger's {message} moved {process.machine.id}"
 
-    def _send(self, process: Process, peer: int, message: Message) -> None:
-        refusal = process.raft.refusal(peer, message)
-        assert refusal is not None, f"{process.machine.id} took {message} from {peer}"
-        process.world.met["stranger's frame refused"] += 1
+    def _send(self, process: Process, peer: int, said: Message | Heartbeat) -> None:
+        """Who introduced itself as `peer` says this."""
+        hello = Hello(node_id=peer, to=process.machine.id, cluster_id="", address="")
+        try:
+            process.engine.broker.step(Heard(hello, said))
+        except FrameError:
+            process.world.met["stranger's frame refused"] += 1
+        else:
+            raise AssertionError(f"{process.machine.id} took {said} from {peer}")
 
     def _as_itself(self, process: Process, message: Message) -> None:
         self._send(process, STRANGER, replace(message, sender=NodeId(STRANGER)))
@@ -86,7 +92,7 @@ class Strangers:
 
     def _leads(self, process: Process, _message: Message) -> None:
         """The frame that ended a broker."""
-        core = process.raft.node._core
+        core = process.engine.broker.quorum.node._core
         commit = core.chain.commit
         claim = Append(
             sender=NodeId(STRANGER), to=core.id, term=core.term, parent=commit, blocks=(),
@@ -95,7 +101,7 @@ class Strangers:
         self._send(process, STRANGER, claim)
 
     def _forces_a_vote(self, process: Process, message: Message) -> None:
-        core = process.raft.node._core
+        core = process.engine.broker.quorum.node._core
         request = VoteRequest(
             sender=NodeId(STRANGER), to=core.id, term=Term(core.term + 1_000), pre=False,
             forced=True, head=core.chain.head, cluster_id=message.cluster_id,
@@ -104,7 +110,7 @@ class Strangers:
 
     def _proposes(self, process: Process, message: Message) -> None:
         """A member's change that cannot be applied, too: it would stop every broker."""
-        core = process.raft.node._core
+        core = process.engine.broker.quorum.node._core
         sender = self._rng.choice((message.sender, NodeId(STRANGER)))
         proposal = Propose(
             sender=sender, to=core.id, term=core.term, number=1, payload=b"no change",
@@ -115,6 +121,4 @@ class Strangers:
     def _beats(self, process: Process, message: Message) -> None:
         peer = self._rng.choice([STRANGER, *(set(self._world.broker_ids) - {message.sender})])
         beat = Heartbeat(broker_id=message.sender, broker_epoch=1, applied_height=1)
-        refusal = process.door(peer, Speech.HEARTBEAT, beat.broker_id)
-        assert refusal is not None, f"{process.machine.id} took a beat of {beat} from {peer}"
-        process.world.met["stranger's frame refused"] += 1
+        self._send(process, peer, beat)

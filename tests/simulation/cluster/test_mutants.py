@@ -10,23 +10,37 @@ from typing import Any
 
 import pytest
 
-from josefine_broker.base.errors import Fatal
-from josefine_broker.core import apply, door, elections
+from josefine_broker import hosting
+from josefine_broker.base.errors import CorruptData, Fatal, KafkaError
+from josefine_broker.core import apply, elections, membership, reassignment, registration
 from josefine_broker.core.partition import Partition
 from josefine_broker.core.refusals import EarlyRefusals, Refusals
 from josefine_broker.core.replication import Followers
+from josefine_broker.engine.cluster import door
+from josefine_broker.engine.cluster.enrolment import DismissedError
+from josefine_broker.engine.cluster.joining import Asking
+from josefine_broker.engine.cluster.peers import Peers
+from josefine_broker.engine.quorum import Quorum
 from josefine_broker.handlers import committing, following
-from josefine_broker.handlers.enrolling import DismissedError
 from josefine_broker.hosting import Hosting
 from josefine_broker.shell.log import PartitionLog
 from raft import InvariantBroken
-from tests.simulation.cluster.faults import Faults, draw_faults
+from tests.simulation.cluster.faults import NEW_SINCE, Faults, draw_faults
 from tests.simulation.cluster.run import simulate
 from tests.simulation.mutating import mutated
 
 SEEDS_MAX = 150
 FOR_MS = 10_000
-BROKEN = (AssertionError, InvariantBroken, Fatal, ValueError, KeyError, DismissedError)
+BROKEN = (
+    AssertionError,
+    CorruptData,
+    DismissedError,
+    Fatal,
+    InvariantBroken,
+    KafkaError,
+    KeyError,
+    ValueError,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +98,17 @@ DAMAGE = {
     "power_loss_per_second": 0.0,
     "power_loss_of_all_per_second": 0.0,
 }
+FILES_LOST = {
+    **DIVIDED,
+    **STOPS,
+    "kill_per_second": 0.8,
+    "shutdown_per_second": 0.6,
+    "log_torn_per_second": 2.1,
+    "file_flip_per_second": 2.8,
+    "file_torn_per_second": 5.5,
+    "file_lost_per_second": 20.0,
+}
+MEMBERS = {"member_per_second": 4.0, "upgraded": 0.0}
 ALL_POWER = {"power_loss_of_all_per_second": 0.3, "reckless": 0.0}
 
 
@@ -110,8 +135,8 @@ MUTANTS = [
     ),
     Mutant(
         breaks="acks=all waits for the high watermark",
-        function=committing._settle,
-        old="partition.high_watermark >= each.end_offset",
+        function=committing.Appended.decide,
+        old="partition.high_watermark >= self.end_offset",
         new="True",
         faults={},
     ),
@@ -166,6 +191,14 @@ MUTANTS = [
         faults=DAMAGE,
     ),
     Mutant(
+        breaks="leader epochs whose checkpoint is lost are read from all the batches",
+        function=hosting._recovered_epochs,
+        old="if stored is None and not (seen and seen[0][1] <= partition_log.log_start_offset):",
+        new="if False:",
+        faults=FILES_LOST,
+        seed=54,
+    ),
+    Mutant(
         breaks="an ISR change holds for the partition epoch it was made for",
         function=apply._isr_fits,
         old=" != (entry.leader_epoch, entry.partition_epoch)",
@@ -208,6 +241,7 @@ MUTANTS = [
         old="self.high_watermark >= self.epoch_start_offset",
         new="True",
         faults=ELECTIONS,
+        seed=15,
     ),
     Mutant(
         breaks="who joins an ISR has all that is committed",
@@ -215,7 +249,7 @@ MUTANTS = [
         old="if self._followers[broker_id].end_offset >= needed",
         new="if True",
         faults=STOPS,
-        seed=72,
+        seed=109,
     ),
     Mutant(
         breaks="who is about to join an ISR holds the high watermark",
@@ -227,7 +261,7 @@ MUTANTS = [
     ),
     Mutant(
         breaks="a registration ends the leaderships of the process before",
-        function=apply._register,
+        function=registration.register,
         old="return _end_leaderships(image, broker_id, claims or LogClaims())",
         new="return image",
         faults=STOPS,
@@ -249,11 +283,11 @@ MUTANTS = [
     ),
     Mutant(
         breaks="a refused batch that is here leaves those that were refused behind it",
-        function=Refusals.note,
+        function=Refusals._note,
         old="newest = known.newest = _later(known.newest, sequence)",
         new="pass",
-        faults=ELECTIONS,
-        seed=49,
+        faults=LATE | ELECTIONS,
+        seed=26,
     ),
     Mutant(
         breaks="a batch that came before its partition holds back those behind it",
@@ -261,7 +295,7 @@ MUTANTS = [
         old="refusals.note(header, ErrorCode.not_leader_or_follower)",
         new="pass",
         faults=LATE,
-        seed=56,
+        seed=79,
     ),
     Mutant(
         breaks="flush.messages syncs before an append counts",
@@ -278,7 +312,7 @@ MUTANTS = [
                 batch, base_offset, leader_epoch, header, config.index_interval_bytes, now_ms
             ) if is_synced else self._cut_back(active, error)""",
         faults=FAILING_SYNCS,
-        seed=10,
+        seed=30,
     ),
     Mutant(
         breaks="eligible leader replicas are remembered",
@@ -297,12 +331,56 @@ MUTANTS = [
         faults=DIVIDED | STOPS,
         seed=77,
     ),
+    Mutant(
+        breaks="a leader epoch ends when a replica goes",
+        function=reassignment.drops_replicas,
+        old="return not set(before.replicas) <= set(after.replicas)",
+        new="return False",
+        faults=MEMBERS | LATE,
+        seed=26,
+    ),
+    Mutant(
+        breaks="who dials says where it is",
+        function=Peers.greeted,
+        old="if not was_dialed and peer.address and self.knows(peer.node_id):",
+        new="if False:",
+        faults=MEMBERS,
+    ),
+    Mutant(
+        breaks="a greeting of a member invites those that it names",
+        function=door.vouched_by,
+        old="after = before | frozenset(names)",
+        new="return before",
+        faults=MEMBERS,
+    ),
+    Mutant(
+        breaks="whoever asks around asks those that it is told of",
+        function=Asking._learn,
+        old="if node != self._own_id:",
+        new="if False:",
+        faults=MEMBERS,
+        seed=30,
+    ),
+    Mutant(
+        breaks="a learner that has caught up may vote",
+        function=Quorum._caught_up,
+        old="least = status.head.height - NEAR_HEAD_BLOCKS",
+        new="return frozenset()",
+        faults=MEMBERS,
+    ),
+    Mutant(
+        breaks="an unregistered broker leaves Raft",
+        function=membership.next_member_change,
+        old="if set(voters) != {broker_id}:",
+        new="if False:",
+        faults=MEMBERS,
+    ),
 ]
 
 
 def faults_for(mutant: Mutant, seed: int) -> Faults:
     """What chance gives, with what this mutant needs."""
-    return replace(draw_faults(Random(seed)), **mutant.faults)
+    return replace(draw_faults(Random(seed)), **(NEW_SINCE | mutant.faults))
 
 
 def caught_by(mutant: Mutant) -> int | None:

@@ -14,8 +14,9 @@ from uuid import UUID
 from josefine_broker.core.elections import trusted
 from josefine_broker.core.image import MetadataImage, PartitionEntry, TopicEntry
 from josefine_broker.core.log_completeness import Completeness
-from josefine_broker.handlers.context import HostedPartition
+from josefine_broker.handlers.hosted import HostedPartition
 from josefine_broker.records.batch import NO_PRODUCER_ID, BatchHeader, iter_batches
+from tests.simulation.cluster.unclean import Losses
 
 if TYPE_CHECKING:
     from tests.simulation.cluster.process import Process
@@ -34,6 +35,11 @@ class Batch(NamedTuple):
     leader_epoch: int
     producer_id: int = NO_PRODUCER_ID
     base_sequence: int = -1
+
+    @property
+    def last_sequence(self) -> int:
+        """Of its last record."""
+        return self.base_sequence + self.end_offset - self.base_offset - 1
 
     @classmethod
     def of(cls, header: BatchHeader) -> Batch:
@@ -57,7 +63,7 @@ class Ack(NamedTuple):
 class PartitionFacts:
     """Mutable; one per partition of one topic id."""
 
-    def __init__(self, key: Key, topic: TopicEntry) -> None:
+    def __init__(self, key: Key, topic: TopicEntry, *, unclean_default: bool = False) -> None:
         self.key = key
         self.name = f"{topic.name}-{key[1]}"
         config = dict(topic.config)
@@ -77,6 +83,9 @@ class PartitionFacts:
         """Replicas that lost their power and have not been in sync again."""
         self.damaged: set[int] = set()
         """Replicas whose log was damaged, and that have not been in sync again."""
+        unclean = config.get("unclean.leader.election.enable")
+        self.losses = Losses(is_allowed=unclean == "true" if unclean else unclean_default)
+        """What unclean elections took."""
         self.excused = ""
         """Why records may be lost or changed here from now on; empty: they may not."""
 
@@ -97,6 +106,27 @@ class PartitionFacts:
         """The committed batch that holds this offset."""
         at = bisect_left(self.batches, offset + 1, key=lambda batch: batch.end_offset)
         return self.batches[at] if at < len(self.batches) else None
+
+    def led_anew(self, hosted: HostedPartition, leader_epoch: int) -> int:
+        """The first leader since an unclean election leads: what its log lacks is lost, of what was
+        committed and acknowledged. How many acknowledgements are."""
+        log = hosted.log
+        owed = self.owed(hosted, len(self.batches))
+        found = set(batches_of(hosted, log.log_start_offset, log.log_end_offset))
+        missing = next((at for at, each in enumerate(owed) if each not in found), len(owed))
+        kept = len(self.batches) - len(owed) + missing
+        lost = self.batches[kept:]
+        del self.batches[kept:], self.committed_in[kept:]
+        self.losses.cut(leader_epoch, self.end_offset, lost)
+        self.sequences = {
+            each.producer_id: each.last_sequence
+            for each in self.batches
+            if each.producer_id != NO_PRODUCER_ID
+        }
+        acks = len(self.acks)
+        gone = {(each.base_offset, each.crc) for each in lost}
+        self.acks = [each for each in self.acks if each not in gone]
+        return acks - len(self.acks)
 
     def lose_power(self, broker_id: int) -> None:
         """A replica lost what it had not synced."""
@@ -123,6 +153,8 @@ class View:
         self.partitions: dict[Key, PartitionFacts] = {}
         self.processes: dict[int, Process] = {}
         """Those that are up."""
+        self.unclean_default = False
+        """What brokers do about topics that do not say it themselves."""
 
     def facts(self, key: Key) -> PartitionFacts:
         """Of a partition that some image has named."""
@@ -135,7 +167,9 @@ class View:
             for index in range(len(topic.partitions)):
                 key = topic.topic_id, index
                 if key not in self.partitions:
-                    self.partitions[key] = PartitionFacts(key, topic)
+                    self.partitions[key] = PartitionFacts(
+                        key, topic, unclean_default=self.unclean_default
+                    )
 
     def entries(self) -> Iterator[tuple[PartitionFacts, str, PartitionEntry]]:
         """Every partition of the newest image."""
@@ -157,7 +191,7 @@ class View:
         return (
             process is not None
             and broker is not None
-            and broker.incarnation == process.ctx.incarnation
+            and broker.incarnation == process.ctx.cluster.incarnation
             and not broker.unclean
         )
 
@@ -166,7 +200,7 @@ class View:
         process = self.processes.get(broker_id)
         if process is None:
             return None
-        hosted = process.ctx.partitions.get((name, key[1]))
+        hosted = process.ctx.hosted.partitions.get((name, key[1]))
         if hosted is None or hosted.topic_id != key[0] or hosted.log.failure:
             return None
         return hosted
@@ -192,7 +226,10 @@ class View:
                 facts.lose_power(broker_id)
 
     def may_be_damaged(self, broker_id: int) -> list[PartitionFacts]:
-        """Partitions of which a replica may be damaged there, for the others bear it."""
+        """Partitions of which a replica may be damaged there, for the others bear it. At level 1
+        a broker is judged as a whole: the last of an ISR leads even where its log is damaged."""
+        if not self.image.keeps_doubts:
+            return []
         self.forgive()
         found = []
         for facts, _, entry in self.entries():

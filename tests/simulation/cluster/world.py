@@ -8,18 +8,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from random import Random
 
+from josefine_broker.base.addresses import HostPort
 from josefine_broker.core.change_codec import decode_change
 from josefine_broker.core.changes import At
 from josefine_broker.core.image import NO_LEADER, MetadataImage
+from josefine_broker.engine.cluster.enrolment import DismissedError
+from raft import CorruptStore
 from tests.simulation.cluster.consumers import Consumer
+from tests.simulation.cluster.damage import note_unwritten
 from tests.simulation.cluster.describe import describe
-from tests.simulation.cluster.faults import CALM, Faults
+from tests.simulation.cluster.faults import CALM, NO_DAMAGE, Faults
 from tests.simulation.cluster.invariants import ALL_INVARIANTS
 from tests.simulation.cluster.invariants.base import Invariant, Sight
 from tests.simulation.cluster.machine import Clock, Machine
+from tests.simulation.cluster.members import NEWEST, OLDEST, Members
 from tests.simulation.cluster.network import Network
 from tests.simulation.cluster.operators import Operator, TopicSpec
 from tests.simulation.cluster.process import Process
@@ -27,13 +33,18 @@ from tests.simulation.cluster.producers import make_producers
 from tests.simulation.cluster.producing import ProducingClient
 from tests.simulation.cluster.scheduler import Scheduler
 from tests.simulation.cluster.strangers import Strangers
+from tests.simulation.cluster.unclean import was_unclean
 from tests.simulation.cluster.view import Ack, Batch, Key, View, batches_of
 
 __all__ = ["World"]
 
 PRODUCERS, CONSUMERS = 4, 3
 CLIENT_NODES = 100
+MEMBERS_NODE = 99
+UPGRADED = 0.6
+"""This share of restarts brings newer code, where there is any."""
 WALL_OFFSET_MS = 20_000
+UNCLEAN = "unclean.leader.election.enable"
 
 
 class World:
@@ -57,12 +68,23 @@ class World:
         self._sights: dict[int, dict[tuple[str, int], Sight]] = {}
         self._timing = Random(self.rng.random())
         self._birth_chance = Random(seed + 2).random()
+        self._upgrades = Random(seed + 5)
+        self._is_formed = False
+        self._begins_old = self._upgrades.random() < faults.upgraded
+        if self._begins_old:  # at level 1 a broker that doubts a log is judged as a whole
+            self.faults = self.network.faults = replace(faults, **NO_DAMAGE)
         self.strangers = Strangers(self, Random(seed + 3))
         self.broker_ids = tuple(range(1, brokers + 1))
+        """Who belongs to the cluster, or is to."""
+        self.founder_ids = self.broker_ids
+        """Who forms the cluster."""
         self.machines = {id_: self._make_machine(id_) for id_ in self.broker_ids}
         self.clients = range(CLIENT_NODES, CLIENT_NODES + PRODUCERS + CONSUMERS + 1)
+        self.members = Members(self, MEMBERS_NODE, Random(seed + 4))
         self.producers: list[ProducingClient] = []
         self.is_settling = False
+        self.unwritten: set[int] = set()
+        """Brokers that lost their high watermarks, see `damage.py`."""
         self._make_clients()
         for id_ in self.broker_ids:
             self.start(id_)
@@ -77,6 +99,8 @@ class World:
         )
         machine = Machine(id_, self.scheduler, Random(rng.random()), self.met, clock)
         machine.disk.slow = self.faults.disk_slow
+        if self._begins_old:
+            machine.features = OLDEST
         return machine
 
     def _make_clients(self) -> None:
@@ -105,7 +129,19 @@ class World:
             topics.append(("cached-one", 1, all_replicas, {**small, **one}))
         if not self.power_fails or self.rng.random() < 0.6:
             topics.append(("cached", 2, all_replicas, {**small, **two}))
-        return topics
+        return self._with_unclean(topics)
+
+    def _with_unclean(self, topics: list[TopicSpec]) -> list[TopicSpec]:
+        """Unclean elections are allowed, or not, by the brokers' default and by topics."""
+        rng = Random(self.seed + 8)
+        if rng.random() >= self.faults.unclean_allowed:
+            return topics
+        self.view.unclean_default = rng.random() < 0.5
+        said = [rng.choice(({}, {UNCLEAN: "true"}, {UNCLEAN: "false"})) for _ in topics]
+        return [
+            (name, partitions, replicas, {**config, **more})
+            for (name, partitions, replicas, config), more in zip(topics, said, strict=True)
+        ]
 
     @property
     def power_fails(self) -> bool:
@@ -121,7 +157,21 @@ class World:
         assert machine.process is None
         machine.is_powered = True
         machine.life += 1
-        process = Process(self, machine)
+        # Not before the cluster is born, at a level that they all understand.
+        self._is_formed |= self.view.image.brokers.keys() >= set(self.founder_ids)
+        if self._is_formed and self._upgrades.random() < UPGRADED:
+            machine.features = NEWEST
+        try:
+            process = Process(self, machine)
+        except CorruptStore:
+            machine.chain.was_refused(machine.raft_disk)
+            self.met["chain refused"] += 1
+            self.scheduler.at(300 + self.dice(1_000), machine.restore_chain)
+            return
+        except OSError:
+            self.met["start failed by its disk"] += 1
+            return
+        machine.chain.was_taken()
         if machine.life > 1:
             self.met["restart"] += 1
             self.met[f"restart, {'clean' if process.was_clean else 'unclean'}"] += 1
@@ -166,6 +216,35 @@ class World:
             if self.is_settling:
                 self.scheduler.at(300, partial(self.start, process.machine.id))
 
+    def dismissed(self, process: Process, error: DismissedError) -> None:
+        """It has no place in the cluster (any more)."""
+        if not self.members.expects(process):
+            raise error
+        self.met["process dismissed"] += 1
+        self.kill(process.machine.id, power=False)
+        self.members.dismissed(process)
+
+    def add_machine(self, id_: int) -> None:
+        """For a broker that joins."""
+        machine = self.machines[id_] = self._make_machine(id_)
+        machine.features = NEWEST
+        self.broker_ids += (id_,)
+
+    def address_of(self, id_: int) -> HostPort:
+        """Of this broker's raft listener."""
+        return self.machines[id_].address
+
+    def machine_at(self, address: HostPort) -> Machine | None:
+        """Who can be dialed there."""
+        found = (each for each in self.machines.values() if each.address == address)
+        return next(found, None)
+
+    def seeds_of(self, machine: Machine) -> tuple[HostPort, ...]:
+        """Where it looks for its cluster; empty: it forms one."""
+        if machine.id in self.founder_ids:
+            return ()
+        return tuple(self.address_of(each) for each in self.broker_ids if each != machine.id)
+
     def stopped(self, process: Process) -> None:
         """A controlled shutdown has come to its end."""
         machine = process.machine
@@ -180,9 +259,15 @@ class World:
             self.scheduler.at(300, lambda: self.start(machine.id))
 
     def _gone(self, id_: int) -> None:
-        process = self.view.processes.pop(id_)
-        self.met["replica truncated"] += process.ctx.counters.truncations
+        self._count_life(self.view.processes.pop(id_))
         self._sights[id_] = {}
+
+    def _count_life(self, process: Process) -> None:
+        """What a process counted itself."""
+        quorum = process.engine.broker.quorum
+        self.met["replica truncated"] += process.ctx.hosted.counters.truncations
+        self.met["snapshot made"] += quorum.snapshots
+        self.met["change proposed again"] += quorum.proposed_again
 
     def _tell_gone(self, id_: int) -> None:
         """The others dial its Raft listener again, and are refused."""
@@ -193,7 +278,7 @@ class World:
 
     def _hear_gone(self, id_: int, process: Process) -> None:
         if self.machines[id_].process is None:
-            process.gone.add(id_)
+            process.engine.peers.hear_gone(id_)
 
     def awake(self) -> list[Process]:
         now_ms = self.scheduler.now_ms
@@ -213,7 +298,7 @@ class World:
         if pause_ms > 0:
             self.scheduler.at(pause_ms, lambda: self.to_broker(id_, handle))
         else:
-            process.raft_event(lambda: handle(process))
+            process.engine_event(lambda: handle(process))
 
     def dice(self, sides: int) -> int:
         """0 to `sides` - 1, for times."""
@@ -230,10 +315,13 @@ class World:
             before = view.image
             change = None if payload is None else decode_change(payload)[0]
             view.take_image(image, at.height)
+            if self.unwritten:
+                note_unwritten(self)
             self.scheduler.note(f"block {at.height} {describe(change)}")
             self._count(before, image)
             for decided in self._decided:
                 decided(before, change, at)
+            self._note_unclean(before)
         self.look(process)  # the next block may end what this one began
 
     def _count(self, before: MetadataImage, image: MetadataImage) -> None:
@@ -252,10 +340,17 @@ class World:
                 met["replica joined an ISR"] += bool(set(new.isr) - set(old.isr))
                 met["reassignment"] += old.is_reassigning and not new.is_reassigning
 
+    def _note_unclean(self, before: MetadataImage) -> None:
+        for facts, name, entry in self.view.entries():
+            old = before.partition(name, facts.key[1])
+            if old is not None and old is not entry and was_unclean(old, entry, before):
+                self.met["unclean election"] += 1
+                facts.losses.elected(entry.leader_epoch)
+
     def look(self, process: Process) -> None:
         """After each event and block: did a role, an epoch or a high watermark change?"""
         sights = self._sights[process.machine.id]
-        for tp, hosted in process.ctx.partitions.items():
+        for tp, hosted in process.ctx.hosted.partitions.items():
             partition = hosted.partition
             before = sights.get(tp)
             if (
@@ -277,17 +372,33 @@ class World:
                 f"{'leads' if sight.is_leader else 'follows'} {sight.leader_epoch} "
                 f"{sight.high_watermark}"
             )
+            if sight.is_leader:
+                self._lead_anew(tp, sight)
             for moved in self._moved:
                 moved(process, tp, sight, before)
             if sight.is_leader:
                 self._commit(process, tp, sight)
-        if len(sights) > len(process.ctx.partitions):
-            for tp in [each for each in sights if each not in process.ctx.partitions]:
+        if len(sights) > len(process.ctx.hosted.partitions):
+            for tp in [each for each in sights if each not in process.ctx.hosted.partitions]:
                 del sights[tp]
+
+    def _lead_anew(self, tp: tuple[str, int], sight: Sight) -> None:
+        """Does it lead by an unclean election, or behind one?"""
+        facts = self.view.facts((sight.hosted.topic_id, tp[1]))
+        if facts.losses.takes_effect(sight.leader_epoch) and not facts.excused:
+            batches = len(facts.batches)
+            lost = facts.led_anew(sight.hosted, sight.leader_epoch)
+            self.met["acknowledgement lost by an unclean election"] += lost
+            self.met["committed batch lost by an unclean election"] += batches - len(facts.batches)
+            self.scheduler.note(f"{facts.name} lost {batches - len(facts.batches)} batches")
 
     def _commit(self, process: Process, tp: tuple[str, int], sight: Sight) -> None:
         facts = self.view.facts((sight.hosted.topic_id, tp[1]))
         start, end = facts.end_offset, sight.high_watermark
+        if facts.losses.is_deposed(sight.leader_epoch):
+            found = batches_of(sight.hosted, sight.hosted.log.log_start_offset, end)
+            facts.losses.batches.update(set(found) - set(facts.batches))
+            return
         if end <= start or facts.excused:
             return
         found = batches_of(sight.hosted, start, end)
@@ -302,6 +413,9 @@ class World:
     def acknowledged(self, key: Key, ack: Ack, records: int) -> None:
         """A producer with acks=all was told."""
         facts = self.view.facts(key)
+        if facts.losses.has(ack):
+            self.met["acknowledgement of a lost batch"] += 1
+            return
         facts.acks.append(ack)
         self.met["record acknowledged"] += records
         for invariant in self.invariants:
@@ -321,20 +435,24 @@ class World:
         self.is_settling = True
         self.faults = self.network.faults = CALM
         self.network.heal()
+        self.network.slow_links.clear()
+        self.members.settle()
         for id_, machine in self.machines.items():
             machine.paused_until_ms = 0
             machine.disk.slow = 0.0
             machine.disk.empty()
             machine.disk.repair()
             machine.empty_metadata()
-            if machine.process is None:
+            machine.restore_chain()
+            machine.repair_chain()
+            if machine.process is None and id_ in self.broker_ids:
                 self.start(id_)
         for producer in self.producers:
             producer.is_sending = False
         for invariant in self.invariants:
             invariant.settled(self)
         for process in self.view.processes.values():
-            self.met["replica truncated"] += process.ctx.counters.truncations
+            self._count_life(process)
 
 
 def _overriding(invariants: list[Invariant], hook: str) -> list[Callable[..., None]]:

@@ -8,7 +8,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable
 
-from raft import Message, NodeId, Ready, Refused, Role
+from raft import CorruptStore, Message, NodeId, Ready, Refused, Role
 from raft.files import Crash
 from tests.simulation.raft.faults import CALM, Faults
 from tests.simulation.raft.invariants import ALL_INVARIANTS
@@ -55,6 +55,10 @@ class Cluster:
         """A message leaves its machine."""
         raise NotImplementedError
 
+    def refused(self, machine: Machine) -> None:
+        """It does not start: somebody has to restore its disk."""
+        raise NotImplementedError
+
     # -- what happens
 
     def note(self, what: str) -> None:
@@ -68,7 +72,14 @@ class Cluster:
     def start(self, id_: NodeId) -> None:
         machine = self.machines[id_]
         self.met["restart"] += machine.life > 0
-        recovered = machine.start(self.now_ms)
+        try:
+            recovered = machine.start(self.now_ms)
+        except CorruptStore:
+            machine.chain.was_refused(machine.disk)
+            self.met["damaged disk refused"] += 1
+            self.refused(machine)
+            return
+        machine.chain.was_taken()
         self.note(f"start {id_} {recovered.state.term} {recovered.state.head}")
         for checker in self._restarted:
             checker(machine, recovered)

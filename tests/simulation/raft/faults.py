@@ -1,9 +1,12 @@
-"""The faults of the simulated world, each a named probability, so that a run says what it met."""
+"""The faults of the simulated world, each a named probability, so that a run says what it met.
+
+Each is on or off by the seed (a swarm): all of them at once would hide what some of them do alone.
+"""
 
 from dataclasses import dataclass, replace
 from random import Random
 
-__all__ = ["CALM", "COUNTED", "STRENGTH_MAX", "Faults", "draw_faults"]
+__all__ = ["CALM", "COUNTED", "NEWEST", "STRENGTH_MAX", "SWITCHES", "Faults", "draw_faults"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +58,9 @@ class Faults:
     """This share of changes of members leaves its leader alone with it: cut off, or crashed."""
     change_hasty: float = 0.0
     """This share of new leaders is asked for other members before they committed anything."""
+    disk_damaged_per_second: float = 0.0
+    """A bit, a sector or a file of a machine that is down, which then must not start until somebody
+    restores it."""
 
 
 CALM = Faults()
@@ -82,7 +88,42 @@ STRENGTH_MAX = {
     "more_changes_per_second": 4.0,
     "change_broken": 0.4,
     "change_hasty": 1.0,
+    "disk_damaged_per_second": 2.0,
 }
+
+NEWEST = {"disk_damaged_per_second": 0.0}
+"""Faults that came after most seeds that tests name: without them these mean what they meant."""
+
+SWITCHES = {
+    "message_drop": ("message dropped",),
+    "message_duplicate": ("message duplicated",),
+    "message_delay": ("message delayed",),
+    "message_reorder": ("message reordered",),
+    "partition_per_second": ("full partition",),
+    "one_way_per_second": ("one-way partition",),
+    "crash_per_second": ("crash",),
+    "crash_in_write_per_second": ("crash in a write",),
+    "disk_slow": ("slow disk",),
+    "pause_per_second": ("process paused",),
+    "clock_skew": ("clock rate skewed",),
+    "snapshot_per_second": ("snapshot made",),
+    "member_change_per_second": ("membership change",),
+    "transfer_per_second": ("leadership transfer",),
+    "gone_told": ("leader said to be gone",),
+    "gone_wrongly_told_per_second": ("leader wrongly said to be gone",),
+    "birth_broken": ("birth broken",),
+    "snapshot_of_all": ("snapshot of another leader, same block",),
+    "sender_breaks_per_second": ("sender of a snapshot broken",),
+    "more_changes_per_second": ("membership change",),
+    "change_broken": ("leader alone with a membership change",),
+    "change_hasty": ("membership change asked of a new leader",),
+    "disk_damaged_per_second": (
+        "bit flipped in a chain",
+        "sector torn in a chain",
+        "file of a chain lost",
+    ),
+}
+"""What is counted when a fault takes place, of each that the seed may switch on."""
 
 COUNTED = (
     "message dropped",
@@ -113,6 +154,10 @@ COUNTED = (
     "leader wrongly said to be gone",
     "birth broken",
     "birth block dead",
+    "bit flipped in a chain",
+    "sector torn in a chain",
+    "file of a chain lost",
+    "damaged disk refused",
 )
 """What a run counts when it really happens; a fault that never does proves nothing."""
 

@@ -25,6 +25,7 @@ from raft import (
     Role,
     Term,
 )
+from tests.simulation.chain_damage import Restorable
 from tests.simulation.raft.faults import CALM, Faults
 
 __all__ = ["Facts", "Machine"]
@@ -42,6 +43,8 @@ class Machine:
     rng: Random
     clock_rate: float = 1.0
     disk: MemoryFiles = field(default_factory=MemoryFiles)
+    chain: Restorable = field(default_factory=Restorable)
+    """Whether that is damaged."""
     store: BlockFile | None = None
     node: Node | None = None
     life: int = 0
@@ -70,6 +73,10 @@ class Machine:
         self.applied = self.digest = 0
         self.node = Node(self.config, recovered, now_ms=self.now_ms(world_ms), rng=self.rng)
         return recovered
+
+    def restore(self) -> None:
+        """Somebody puts back what was damaged on its disk, if anything was."""
+        self.disk = self.chain.restored(self.disk)
 
     def crash(self, faults: Faults = CALM) -> Counter[str]:
         """Lose power; say what became of the unsynced writes."""

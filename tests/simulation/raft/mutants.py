@@ -4,11 +4,11 @@
 itself notices (an assertion or InvariantBroken) or the trace of the scenario is another.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from raft import Node
+from raft import BlockFile, Node
 from raft import core as core_rules
 from raft.chain import Chain
 from raft.election import on_vote_request
@@ -33,6 +33,7 @@ from raft.replication import (
 from raft.segment import _encode_state
 from raft.sent import Sent
 from raft.snapshots import _install, compact, on_snapshot_chunk
+from raft.synced import SyncedMark
 
 __all__ = ["MUTANTS", "Mutant"]
 
@@ -50,6 +51,11 @@ class Mutant:
     checker: str = ""
     seed: int = 0
     """Where the search begins: a life that noticed, when it was last looked for."""
+    faults: Mapping[str, float] = field(default_factory=dict)
+    """Strengths that these lives have besides what chance gives them."""
+
+
+DAMAGE = {"disk_damaged_per_second": 6.0, "crash_per_second": 0.6}
 
 
 def get(property_: Any) -> Callable[..., Any]:
@@ -457,5 +463,21 @@ MUTANTS = [
         old="done = message.last.height <= core.chain.commit.height",
         new="done = False",
         seed=69,
+    ),
+    Mutant(
+        breaks="what a mark knows to have been synced is not cut as a torn write",
+        function=SyncedMark.check,
+        old="if found < known:",
+        new="if False:",
+        faults=DAMAGE,
+        seed=1,
+    ),
+    Mutant(
+        breaks="what a later frame knows to have been synced is not cut as a torn write",
+        function=BlockFile._recover_segment,
+        old="if not is_last or later is not None:",
+        new="if not is_last:",
+        faults=DAMAGE,
+        seed=3,
     ),
 ]

@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 from tests.simulation import lives
 from tests.simulation.lives import Life
-from tests.simulation.raft.faults import draw_faults
+from tests.simulation.raft.faults import SWITCHES, draw_faults
 from tests.simulation.raft.world import World
 
 __all__ = ["WORDS", "live", "simulate"]
@@ -60,6 +60,7 @@ def live(seed: int, nodes: int = NODES, *, show: bool = False) -> Life:
     met = world.met
     met["block committed"] += len(world.view.committed)
     met["read done"] += world.view.reads_done
+    met.update(lives.switches_on(draw_faults(Random(seed)), SWITCHES))
     for result, count in world.results().items():
         met[f"proposal {result.name.lower()}"] += count
     return Life(seed=seed, events=world.events, trace=world.trace, met=met)
@@ -69,7 +70,7 @@ def main(arguments: list[str]) -> int:
     parser = lives.arguments_for("Run seeds of the Raft simulator.")
     parser.add_argument("--nodes", type=int, default=NODES)
     asked = parser.parse_args(arguments)
-    return lives.run(asked, partial(live, nodes=asked.nodes), WORDS)
+    return lives.run(asked, partial(live, nodes=asked.nodes), WORDS, SWITCHES)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import pytest
 
 from raft import CorruptBlock, InvariantBroken
 from tests.simulation.mutating import mutated
+from tests.simulation.raft.faults import NEWEST
 from tests.simulation.raft.invariants import ALL_INVARIANTS
 from tests.simulation.raft.mutants import MUTANTS, Mutant
 from tests.simulation.raft.run import simulate
@@ -28,7 +29,7 @@ def who_complains(mutant: Mutant) -> str | None:
             text = path.read_text()
             return "trace" if play(text) != text else None
         for seed in range(mutant.seed, mutant.seed + SEEDS_MAX):
-            simulate(seed, for_ms=6_000)
+            simulate(seed, for_ms=6_000, without={**NEWEST, **mutant.faults})
     except BROKEN as error:
         return checker_in(error) or "library"
     return None

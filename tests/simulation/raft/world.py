@@ -11,6 +11,7 @@ from random import Random
 from raft import Config, Members, Message, NodeId, Refused, Result, Role
 from raft.codec import decode, encode
 from raft.messages import SnapshotChunk
+from tests.simulation.chain_damage import spoilt
 from tests.simulation.raft.cluster import Cluster
 from tests.simulation.raft.faults import CALM, Faults
 from tests.simulation.raft.machine import Facts, Machine
@@ -37,6 +38,7 @@ class World(Cluster):
         self.network = Network(Random(self.rng.random()), self.met)
         # Of their own: lives from before these faults came stay as they were.
         self._gone_rng, self._late_rng = Random(seed + 1), Random(seed + 2)
+        self._rot_rng = Random(seed + 3)
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._queued = 0
         self._sent_count = 0
@@ -272,6 +274,7 @@ class World(Cluster):
             self._tell_wrongly()
         self._break_sender()
         machine = self.machines[victim]
+        self._damage_disks()
         if machine.node is None:
             if self.chance(faults.restart_per_second):
                 self.start(victim)
@@ -283,6 +286,22 @@ class World(Cluster):
             self.met["process paused"] += 1
             machine.paused_until_ms = self.now_ms + rng.randrange(1000)
         self._operate()
+
+    def _damage_disks(self) -> None:
+        """Of machines that are down, what is known to be durable there."""
+        rng = self._rot_rng
+        for machine in self.machines.values():
+            if machine.node is not None or machine.chain.is_spoilt:
+                continue
+            if rng.random() < self.faults.disk_damaged_per_second * FAULT_MS / 1000:
+                found = spoilt(machine.disk, rng)
+                if found is not None:
+                    machine.disk = machine.chain.spoil(machine.disk, found)
+                    self.met[found.what] += 1
+                    self.note(f"{found.what} {machine.id}")
+
+    def refused(self, machine: Machine) -> None:
+        self._at(100 + self._rot_rng.randrange(1_000), machine.restore)
 
     def _break_links(self, victim: NodeId, ids: list[NodeId]) -> None:
         faults, rng = self.faults, self.rng
@@ -385,6 +404,7 @@ class World(Cluster):
         self.network.heal()
         for id_, machine in self.machines.items():
             machine.paused_until_ms = 0
+            machine.restore()
             machine.disk.crash_at = machine.wake_ms = None
             if machine.node is None:
                 self.start(id_)

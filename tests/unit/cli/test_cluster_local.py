@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -276,3 +279,26 @@ def test_way_back_is_told_once_however_many_brokers_refused_it(tmp_path: Path) -
 
     assert told.count("josefine cluster remove") == told.count("josefine cluster restart") == 1
     assert told.endswith(f"'josefine cluster restart 1 -d {tmp_path}'")
+
+
+@pytest.mark.parametrize("verb", ["kill", "stop"])
+def test_a_process_that_is_not_the_brokers_any_more_is_not_signalled(
+    tmp_path: Path, verb: str
+) -> None:
+    """The machine has given the number to somebody else's process since."""
+    cluster = laid_out(tmp_path, 1)
+    echo = [sys.executable, "-c", "print(input())"]
+    stranger = subprocess.Popen(echo, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        cluster.brokers[1] = replace(cluster.brokers[1], pid=stranger.pid)
+
+        if verb == "kill":
+            cluster.kill(1)
+        else:
+            assert cluster.stop([1]) == []
+
+        assert cluster.running == []
+        assert stranger.communicate("well\n", timeout=30)[0] == "well\n"
+    finally:
+        stranger.kill()
+        stranger.wait()

@@ -230,7 +230,8 @@ def _check_partition(
     world: World, topic: TopicEntry, old: PartitionEntry, new: PartitionState, view: View
 ) -> None:
     assert new.partition_epoch == old.partition_epoch
-    assert new.leader_epoch == old.leader_epoch + (new.leader != old.leader)
+    is_another = new.leader != old.leader or not set(old.replicas) <= set(new.replicas)
+    assert new.leader_epoch == old.leader_epoch + is_another
     members = {*old.isr, *old.elr}
     lossy = members & view.lossy if members - view.lossy else set()
     left = [each for each in old.isr if each not in lossy]

@@ -374,6 +374,32 @@ def test_another_in_sync_minimum_empties_the_elr() -> None:
     assert [(e.isr, e.elr) for e in partitions] == [((1,), ()), ((2,), ())]
 
 
+def configured(image: MetadataImage, *changes: AlterTopicConfig) -> dict[str, str]:
+    for change in changes:
+        image = after(image, change)
+    return dict(image.topics["orders"].config)
+
+
+def test_topic_that_is_not_compacted_any_more_says_that_it_was() -> None:
+    """What was taken away is still missing: recovery and followers must not take that for damage.
+    Not below the level at which every broker understands it, nor by a client's wish."""
+    image = image_of([partition((1,))], cleanup_policy="compact")
+    at_level_3 = replace(image, features={"josefine.version": 3})
+    delete = AlterTopicConfig(topic_id=TOPIC_ID, assign=(("cleanup.policy", "delete"),))
+    forget = AlterTopicConfig(topic_id=TOPIC_ID, remove=("cleanup.policy", "was.compacted"))
+    both = AlterTopicConfig(topic_id=TOPIC_ID, assign=(("cleanup.policy", "compact,delete"),))
+
+    was = {"was.compacted": "true"}
+    assert configured(at_level_3, delete) == {"cleanup.policy": "delete", **was}
+    assert configured(at_level_3, forget) == was
+    assert configured(at_level_3, delete, forget) == was
+    assert configured(at_level_3, both) == {"cleanup.policy": "compact,delete"}
+    assert configured(at_level_3, both, forget, delete) == {"cleanup.policy": "delete", **was}
+    assert configured(image, delete) == {"cleanup.policy": "delete"}
+    never = replace(image_of([partition((1,))]), features={"josefine.version": 3})
+    assert configured(never, delete) == {"cleanup.policy": "delete"}
+
+
 def test_topic_under_the_id_of_another_is_refused() -> None:
     """Whoever asks by id would be answered of either."""
     image = image_of([partition((1,))])

@@ -17,13 +17,16 @@ from josefine_broker.core.group_offsets import (
 )
 
 TP = TopicPartition("orders", 3)
+times = st.integers(0, 2**50)
+fields = {
+    "offset": st.integers(-1, 2**63 - 1),
+    "metadata": st.text(max_size=20),
+    "commit_time_ms": times,
+}
 offsets = st.builds(
-    CommittedOffset,
-    offset=st.integers(-1, 2**63 - 1),
-    leader_epoch=st.integers(-1, 2**31 - 1),
-    metadata=st.text(max_size=20),
-    commit_time_ms=st.integers(0, 2**50),
-)
+    CommittedOffset, leader_epoch=st.integers(-1, 2**31 - 1), expire_ms=st.just(-1), **fields
+) | st.builds(CommittedOffset, leader_epoch=st.just(-1), expire_ms=times, **fields)
+"""One that says when it expires has no leader epoch: it comes from clients older than those."""
 
 
 @given(st.text(max_size=30), st.text(max_size=30), st.integers(0, 2**31 - 1), offsets)
@@ -43,6 +46,22 @@ def test_bytes_are_kafkas() -> None:
 
     assert key.hex(" ", 1) == "00 01 00 01 67 00 01 74 00 00 00 02"
     assert value.hex() == "0003" + "0000000000000005" + "00000001" + "00016d" + "0000000000000007"
+
+
+def test_an_offset_that_says_when_it_expires_is_of_the_version_that_can() -> None:
+    value = encode_value(CommittedOffset(5, 1, "m", 7, 9))
+
+    assert value.hex() == "0001" + "0000000000000005" + "00016d" + "0000000000000007" + (
+        "0000000000000009"
+    )
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_older_values_are_read(version: int) -> None:
+    """Of Kafka's, without leader epoch or expiry."""
+    value = version.to_bytes(2) + bytes.fromhex("000000000000000500016d0000000000000007")
+
+    assert decode_value(value) == CommittedOffset(5, -1, "m", 7)
 
 
 @pytest.mark.parametrize(

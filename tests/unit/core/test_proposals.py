@@ -23,10 +23,8 @@ from josefine_broker.core.changes import (
 )
 from josefine_broker.core.features import SUPPORTED
 from josefine_broker.core.image import FeatureRange, MetadataImage
-from josefine_broker.core.parked import ParkedRequests
 from josefine_broker.core.producer_ids import ProducerIds
 from josefine_broker.core.proposals import (
-    AwaitProposals,
     Proposal,
     Proposals,
     is_in_effect,
@@ -42,10 +40,6 @@ def two_proposals() -> tuple[Proposals, list[Proposal]]:
     return table, [table.open(CHANGE)[0] for _ in range(2)]
 
 
-def outcome(proposals: list[Proposal]) -> list[KafkaError | None]:
-    return [proposal.error for proposal in proposals]
-
-
 def test_payload_carries_the_change_and_its_origin() -> None:
     proposal, payload = Proposals(1, 500).open(CHANGE)
 
@@ -56,39 +50,31 @@ def test_payload_carries_the_change_and_its_origin() -> None:
 def test_block_of_another_broker_or_of_an_earlier_life_settles_nothing() -> None:
     table, proposals = two_proposals()
 
-    assert table.settle(Origin(2, 500), None) is None
-    assert table.settle(Origin(1, 7), None) is None
+    assert table.close(Origin(2, 500)) is None
+    assert table.close(Origin(1, 7)) is None
 
-    assert not any(proposal.settled for proposal in proposals)
-
-
-def test_request_waits_for_all_its_proposals() -> None:
-    table, proposals = two_proposals()
-    waiting = AwaitProposals(table, proposals, 100, lambda: outcome(proposals))
-    parked = ParkedRequests()
-    parked.park(waiting, [proposal.origin for proposal in proposals])
-
-    table.settle(proposals[1].origin, REFUSED)
-    parked.wake(proposals[1].origin, 0)
-    assert not waiting.done
-    table.settle(proposals[0].origin, None)
-    parked.wake(proposals[0].origin, 0)
-
-    assert waiting.response == [None, REFUSED]
-    assert len(table) == len(parked) == 0
+    assert len(table) == len(proposals)
 
 
-def test_deadline_tells_a_timeout_for_what_has_not_settled() -> None:
-    table, proposals = two_proposals()
-    waiting = AwaitProposals(table, proposals, 100, lambda: outcome(proposals))
-    table.settle(proposals[0].origin, None)
+def test_who_waits_for_a_proposal_is_told_once_and_when_it_is_settled() -> None:
+    _, (proposal, _) = two_proposals()
+    told: list[KafkaError | None] = []
+    proposal.on_settled = lambda: told.append(proposal.error)
 
-    waiting.expire(100)
+    proposal.settle(REFUSED)
 
-    assert proposals[0].error is None
-    assert proposals[1].error is not None
-    assert proposals[1].error.code is ErrorCode.request_timed_out
-    assert table.settle(proposals[1].origin, None) is None
+    assert (proposal.settled, told) == (True, [REFUSED])
+
+
+def test_proposal_that_was_given_up_is_settled_by_no_block() -> None:
+    table, (proposal, other) = two_proposals()
+
+    table.give_up(proposal, REFUSED)
+    table.give_up(proposal, REFUSED)
+
+    assert table.close(proposal.origin) is None
+    assert table.close(other.origin) is other
+    assert len(table) == 0
 
 
 def test_producer_ids_come_from_each_block_once() -> None:
@@ -157,11 +143,11 @@ def test_snapshot_settles_what_it_shows_and_leaves_the_rest_open() -> None:
     shown, _ = table.open(CREATE)
     hidden, _ = table.open(CreateTopic(name="u", topic_id=OTHER_ID, replicas=((1,),)))
 
-    assert table.settle_by(image_after(CREATE)) == [shown]
+    table.settle_by(image_after(CREATE))
 
     assert (shown.settled, shown.error, hidden.settled) == (True, None, False)
-    assert table.settle(shown.origin, REFUSED) is None
-    assert table.settle(hidden.origin, None) is hidden
+    assert table.close(shown.origin) is None
+    assert table.close(hidden.origin) is hidden
 
 
 def test_only_what_takes_effect_once_is_proposed_again_while_it_is_in_doubt() -> None:

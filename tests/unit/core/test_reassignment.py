@@ -33,12 +33,22 @@ def test_reassignment_is_complete_when_all_new_replicas_are_in_sync() -> None:
     assert (done.leader, done.leader_epoch) == (3, 4)
 
 
-def test_leader_that_stays_keeps_its_epoch() -> None:
+def test_leader_that_stays_begins_a_new_epoch_when_a_replica_goes() -> None:
+    """It comes back empty, perhaps soon, and a fetch of before may still be on its way: it must be
+    fenced, or the leader takes the new log for the old one and lets it into the ISR."""
     moving = partition((3, 1, 2), leader=1, adding=(3,), removing=(2,))
 
     done = complete(moving, ALL)
 
-    assert (done.leader, done.leader_epoch, done.replicas) == (1, 3, (3, 1))
+    assert (done.leader, done.leader_epoch, done.replicas) == (1, 4, (3, 1))
+
+
+def test_leader_that_stays_keeps_its_epoch_where_no_replica_goes() -> None:
+    moving = partition((1, 2, 3), leader=1, adding=(3,))
+
+    done = complete(moving, ALL)
+
+    assert (done.leader, done.leader_epoch, done.replicas) == (1, 3, (1, 2, 3))
 
 
 def test_cancelling_goes_back_to_the_replicas_before() -> None:

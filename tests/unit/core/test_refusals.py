@@ -156,6 +156,39 @@ def test_producer_that_goes_on_without_the_refused_batch_is_told_of_the_gap_in_t
     assert answers == [NOT_LEADER] * HELD_BACK_MAX + [OUT_OF_ORDER]
 
 
+@pytest.mark.parametrize("known", [0, 1], ids=["nothing is left of it", "one batch is left"])
+def test_batch_behind_one_that_was_cut_away_waits_for_it(known: int) -> None:
+    """It was on its way to this leader, which was a follower for a moment, and leads again."""
+    partition = opened()
+    lead(partition)
+    assert [asked(partition, n) for n in range(known + 1)] == [ErrorCode.none] * (known + 1)
+    partition.follow(entry(partition.leader_epoch + 1), 101)
+    partition.truncated(100 + known)
+    partition.producers.clear()  # and read from the log again
+    for n in range(known):
+        partition.producers.record(batch(n), 100 + n, 0)
+    lead(partition)
+
+    assert asked(partition, known + 1) is NOT_LEADER
+    assert [asked(partition, known + n) for n in (0, 1)] == [ErrorCode.none] * 2
+    assert not partition.refusals
+
+
+def test_batch_behind_a_confirmed_one_that_an_unclean_election_took_is_told_of_the_gap() -> None:
+    """Its producer has the confirmation: what was confirmed does not come again."""
+    partition = opened()
+    lead(partition)
+    assert [asked(partition, n) for n in (0, 1)] == [ErrorCode.none] * 2
+    partition.follow_high_watermark(102, 102)
+    partition.follow(entry(partition.leader_epoch + 1), 102)
+    partition.truncated(101)
+    partition.producers.clear()
+    partition.producers.record(batch(0), 100, 0)
+    lead(partition)
+
+    assert asked(partition, 2) is OUT_OF_ORDER
+
+
 def test_plain_producers_are_not_held_back() -> None:
     refusals = Refusals()
 

@@ -129,16 +129,16 @@ def test_member_of_a_proposal_counts_until_the_answer_is_known() -> None:
     followers = Followers(ENTRY, 0)
     fetch(followers, 2, 10, 10)
     fetch(followers, 3, 10, 10)
-    followers.propose((1, 2, 3))
+    followers.begin_change((1, 2, 3))
     followers.appended(10, 5)
     fetch(followers, 2, 12, 12, 5)
 
     assert wanted(followers, 12, 5 + LAG_MS + 1) is None  # one proposal at a time
     followers.drop_joining([3])
     assert followers.committed_end(12) == 10
-    followers.settle(7, 2_000, refused=False)  # in doubt
+    followers.end_change(7, 2_000, refused=False)  # in doubt
     assert followers.committed_end(12) == 10
-    followers.settle(7, 2_000, refused=True)
+    followers.end_change(7, 2_000, refused=True)
     assert followers.committed_end(12) == 12
 
 
@@ -146,19 +146,19 @@ def test_answer_to_a_proposal_of_an_older_partition_epoch_changes_nothing() -> N
     followers = Followers(ENTRY, 0)
     fetch(followers, 2, 10, 10)
     fetch(followers, 3, 10, 10)
-    followers.propose((1, 2, 3))
+    followers.begin_change((1, 2, 3))
 
-    followers.settle(6, 0, refused=True)
+    followers.end_change(6, 0, refused=True)
 
-    assert followers.proposed
+    assert followers.is_changing
 
 
 def test_refused_proposal_waits_before_it_is_made_again() -> None:
     followers = Followers(ENTRY, 0)
     fetch(followers, 2, 10, 10)
     fetch(followers, 3, 10, 10)
-    followers.propose((1, 2, 3))
-    followers.settle(7, 100, refused=True)
+    followers.begin_change((1, 2, 3))
+    followers.end_change(7, 100, refused=True)
 
     assert wanted(followers, 10, 100) is None
     assert wanted(followers, 10, 100 + REFUSED_WAIT_MS) == (1, 2, 3)
@@ -168,11 +168,11 @@ def test_new_partition_epoch_settles_proposals_and_forgets_what_was_refused() ->
     followers = Followers(ENTRY, 0)
     fetch(followers, 2, 10, 10)
     fetch(followers, 3, 10, 10)
-    followers.propose((1, 2, 3))
+    followers.begin_change((1, 2, 3))
 
     followers.update(replace(ENTRY, partition_epoch=8, isr=(1, 2, 3)), 0)
 
-    assert (followers.proposed, followers.pending, followers.joining) == (
+    assert (followers.is_changing, followers.pending, followers.joining) == (
         False,
         frozenset(),
         frozenset(),
@@ -253,7 +253,7 @@ def test_whoever_is_proposed_has_everything_below_the_high_watermark(
         isr = wanted(followers, end, now_ms, high_watermark)
         if isr is None:
             continue
-        followers.propose(isr)
+        followers.begin_change(isr)
         high_watermark = max(high_watermark, followers.committed_end(end))
         for member in set(isr) - {1} - set(entry.isr):
             follower = followers.get(member)

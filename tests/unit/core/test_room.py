@@ -65,6 +65,18 @@ def test_who_waits_for_an_answer_or_spoke_just_now_stays() -> None:
     assert full.make_room("b", 5_000 + IDLE_MS_MIN).gives_way is speaking
 
 
+def test_who_spoke_since_the_last_look_stays_though_it_was_idle_then() -> None:
+    """One look serves many newcomers."""
+    full = room(3)
+    guests = [come(full, "a", now_ms) for now_ms in (0, 1, 2)]
+    assert full.make_room("b", 5_000).gives_way is guests[0]
+    come(full, "b", 5_000)
+    assert guests[1] is not None
+    guests[1].received = 1
+
+    assert full.make_room("b", 5_000).gives_way is guests[2]
+
+
 def test_newcomers_that_all_come_at_once_do_not_push_each_other_out() -> None:
     full = room(10)
 

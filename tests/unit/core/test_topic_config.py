@@ -1,8 +1,12 @@
 """Topic configurations: what is served has its effect, what is not is refused."""
 
+from dataclasses import replace
+
 import pytest
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.core.image import WAS_COMPACTED
+from josefine_broker.core.inert_configs import INERT, Inert
 from josefine_broker.core.log_config import DAY_MS, LogConfig, TimestampType
 from josefine_broker.core.topic_config import (
     TOPIC_CONFIGS,
@@ -58,6 +62,12 @@ def test_every_shown_value_can_be_set_again_and_changes_nothing(key: object) -> 
             TimestampType.LOG_APPEND_TIME,
         ),
         ("cleanup.policy", "compact, delete", "cleanup_policy", frozenset({"compact", "delete"})),
+        ("delete.retention.ms", "0", "delete_retention_ms", 0),
+        ("min.cleanable.dirty.ratio", "0.01", "min_cleanable_dirty_ratio", 0.01),
+        ("min.cleanable.dirty.ratio", "1", "min_cleanable_dirty_ratio", 1.0),
+        ("min.compaction.lag.ms", "7", "min_compaction_lag_ms", 7),
+        ("max.compaction.lag.ms", "7", "max_compaction_lag_ms", 7),
+        ("max.compaction.lag.ms", str(2**63 - 1), "max_compaction_lag_ms", None),
     ],
 )
 def test_setting_reaches_the_log(name: str, value: str, field: str, expected: object) -> None:
@@ -82,7 +92,14 @@ def test_setting_reaches_the_log(name: str, value: str, field: str, expected: ob
         ("compression.type", "gzip"),
         ("message.timestamp.type", "createtime"),
         ("min.insync.replicas", "0"),
-        ("min.cleanable.dirty.ratio", "0.5"),
+        ("min.cleanable.dirty.ratio", "1.1"),
+        ("min.cleanable.dirty.ratio", "nan"),
+        ("min.cleanable.dirty.ratio", "-0.1"),
+        ("min.compaction.lag.ms", "-1"),
+        ("max.compaction.lag.ms", "0"),
+        ("remote.storage.enable", "true"),
+        ("compression.gzip.level", "10"),
+        ("preallocate", "perhaps"),
     ],
 )
 def test_wrong_value_is_refused(name: str, value: str | None) -> None:
@@ -128,3 +145,36 @@ def test_refusal_of_a_number_names_its_unit(name: str, value: str, sentence: str
         check_config(name, value)
 
     assert caught.value.message == f"'{name}' cannot be '{value}': {sentence}"
+
+
+@pytest.mark.parametrize("pair", [("tiered.storage", "true"), ("cleanup.policy", "archive")])
+def test_what_newer_code_set_has_no_effect_and_stops_nobody(pair: tuple[str, str]) -> None:
+    """A rolling upgrade: the broker that was asked knows more names and values than this one."""
+    settings = resolve([pair, ("retention.ms", "5")], DEFAULTS)
+
+    assert settings == TopicSettings(log=LogConfig(retention_ms=5))
+
+
+@pytest.mark.parametrize("inert", INERT, ids=[each.name for each in INERT])
+def test_setting_without_effect_is_kept_and_described(inert: Inert) -> None:
+    value = {"BOOLEAN": "true", "INT": "7", "LONG": "7"}[inert.type]
+    if inert.name == "remote.storage.enable":
+        value = inert.default  # the only one that it can have
+
+    settings = resolve(check_configs([(inert.name, value)]), DEFAULTS)
+
+    assert replace(settings, inert={}) == DEFAULTS
+    assert shown(DEFAULTS)[inert.name] == inert.default
+    assert shown(settings)[inert.name] == value
+    inert.parse(inert.default)
+
+
+def test_topic_that_was_compacted_may_have_holes_for_good() -> None:
+    """Nobody sets that but the image itself (`core/apply.py`)."""
+    settings = resolve([("cleanup.policy", "delete"), (WAS_COMPACTED, "true")], DEFAULTS)
+
+    assert (settings.log.may_have_holes, settings.log.compacts) == (True, False)
+    assert not DEFAULTS.log.may_have_holes
+    assert WAS_COMPACTED not in shown(settings)
+    with pytest.raises(KafkaError):
+        check_config(WAS_COMPACTED, "true")

@@ -41,6 +41,7 @@ def test_what_was_meant_is_typed(value: object) -> None:
         RegisterBroker(broker_id=1, incarnation="a", endpoints=(("P", "h", 9),)),  # type: ignore[arg-type]
         RegisterBroker(broker_id=1, incarnation="a", endpoints=(), clean=1),  # type: ignore[arg-type]
         RegisterBroker(broker_id=INT_MAX, incarnation="a", endpoints=()),
+        IsrItem(TOPIC, 0, "1", 1, (1,), (), ()),  # type: ignore[arg-type]
         CreateTopic(name="t", topic_id="7", replicas=((1,),)),  # type: ignore[arg-type]
         CreateTopic(name="t", topic_id=TOPIC, replicas=(1,)),  # type: ignore[arg-type]
         CreateTopic(name="t", topic_id=TOPIC, replicas=((1,),), config=(("a",),)),  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ from random import Random
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from josefine_broker.api.table import SERVED
 from josefine_broker.base.errors import KafkaError
 from josefine_broker.core.change_codec import encode_change
 from josefine_broker.core.changes import (
@@ -28,16 +29,10 @@ from josefine_broker.core.image import Endpoint, MetadataImage, PartitionEntry
 from josefine_broker.core.parked import Parked
 from josefine_broker.core.replica_fetch import FetchLimits, ReplicaFetcher
 from josefine_broker.handlers.blocks import apply_block
-from josefine_broker.handlers.context import (
-    BrokerSettings,
-    Context,
-    HostedPartition,
-    RequestInfo,
-    new_context,
-)
+from josefine_broker.handlers.context import BrokerSettings, Context, RequestInfo, new_context
 from josefine_broker.handlers.following import hear
+from josefine_broker.handlers.hosted import HostedPartition
 from josefine_broker.handlers.replication import check_isrs
-from josefine_broker.handlers.table import BY_KEY
 from josefine_broker.hosting import Hosting
 from josefine_broker.records.batch import iter_batches
 from josefine_broker.records.reader import read_records
@@ -177,14 +172,14 @@ class Replicas:
             logs=hosting,
             settings=self.settings,
         )
-        ctx.incarnation = f"{broker_id}-{self.starts}"
+        ctx.cluster.incarnation = f"{broker_id}-{self.starts}"
         self.ctx[broker_id], self.hosting[broker_id] = ctx, hosting
         self.applied[broker_id] = 0
         self.held.discard(broker_id)
         self.propose(
             RegisterBroker(
                 broker_id=broker_id,
-                incarnation=ctx.incarnation,
+                incarnation=ctx.cluster.incarnation,
                 endpoints=(self.endpoint(broker_id),),
                 rack=self.racks.get(broker_id),
                 clean=manager.clean_shutdown,
@@ -206,7 +201,7 @@ class Replicas:
         self.held.discard(broker_id)
         self.waiting = [w for w in self.waiting if ctx not in (w.follower, w.leader)]
         for other in self.ctx.values():
-            fetcher = other.fetchers.by_leader.get(broker_id)
+            fetcher = other.hosted.fetchers.by_leader.get(broker_id)
             if fetcher is not None:
                 fetcher.disconnected()
         if fenced:
@@ -267,7 +262,7 @@ class Replicas:
         return self.image.topics["orders"].partitions[index]
 
     def hosted(self, broker_id: int, index: int = 0) -> HostedPartition:
-        return self.ctx[broker_id].partitions["orders", index]
+        return self.ctx[broker_id].hosted.partitions["orders", index]
 
     def high_watermark(self, broker_id: int, index: int = 0) -> int:
         return self.hosted(broker_id, index).partition.high_watermark
@@ -294,11 +289,13 @@ class Replicas:
     # Requests.
 
     def ask(self, broker_id: int, api_key: int, request: Any, version: int | None = None) -> Any:
-        api = BY_KEY[api_key]
-        header = RequestHeader(api_key, api.max_version if version is None else version, 1, "t", 0)
+        api = SERVED[api_key]
+        header = RequestHeader(
+            api_key, api.spec.max_version if version is None else version, 1, "t", 0
+        )
         info = RequestInfo(header, "User:ANONYMOUS", "127.0.0.1:5", LISTENER)
         try:
-            return api.handler(self.ctx[broker_id], info, request)
+            return api.handle(self.ctx[broker_id], info, request)
         except KafkaError as error:
             return api.refuse(request, error)
 
@@ -339,7 +336,7 @@ class Replicas:
     def send(self, follower: int, leader: int) -> bool:
         """One request of a follower, through the wire format; False when it has none to send."""
         ctx, now_ms = self.ctx[follower], self.clock.monotonic_ms()
-        fetcher = ctx.fetchers.by_leader.get(leader)
+        fetcher = ctx.hosted.fetchers.by_leader.get(leader)
         if fetcher is None or leader not in self.ctx or not fetcher.wants_request(now_ms):
             return False
         number, request = fetcher.request(now_ms, ctx.broker_epoch)

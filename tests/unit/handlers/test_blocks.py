@@ -17,8 +17,10 @@ from josefine_broker.core.changes import (
 )
 from josefine_broker.core.group_offsets import CommittedOffset
 from josefine_broker.core.image import OFFSETS_TOPIC
+from josefine_broker.core.log_completeness import Completeness
 from josefine_broker.handlers.blocks import reconcile, retry_unopened, to_be_hosted
 from josefine_broker.handlers.groups import coordinator_of, forget_missing_topics, store_offsets
+from josefine_broker.handlers.proposing import submit_change
 from tests.simulation.memory_files import MemoryFiles
 from tests.unit.handlers.world import ELSEWHERE, TERM, World, batch_of, values_in
 
@@ -31,23 +33,23 @@ def test_replayed_blocks_open_nothing_until_the_end() -> None:
     world = World()
     for change in (ORDERS, DELETED, AGAIN):
         world.apply(encode_change(change, ELSEWHERE), replaying=True)
-    assert world.ctx.partitions == {}
+    assert world.ctx.hosted.partitions == {}
     assert set(world.files.names) <= {"high-watermarks.checkpoint"}
 
     reconcile(world.ctx)
 
-    assert list(world.ctx.partitions) == [("orders", 0)]
-    assert world.ctx.partitions["orders", 0].topic_id == UUID(int=2)
+    assert list(world.ctx.hosted.partitions) == [("orders", 0)]
+    assert world.ctx.hosted.partitions["orders", 0].topic_id == UUID(int=2)
 
 
 def test_reconciling_the_same_image_again_changes_nothing() -> None:
     world = World()
     world.create()
-    hosted = world.ctx.partitions["orders", 0]
+    hosted = world.ctx.hosted.partitions["orders", 0]
 
     reconcile(world.ctx)
 
-    assert world.ctx.partitions["orders", 0] is hosted
+    assert world.ctx.hosted.partitions["orders", 0] is hosted
 
 
 def test_topic_deleted_and_made_anew_in_one_step_is_another() -> None:
@@ -86,7 +88,7 @@ def test_refused_change_leaves_image_and_partitions() -> None:
 def test_block_of_an_earlier_life_answers_nobody() -> None:
     world = World()
     world.raft.at_once = False
-    proposal = world.ctx.propose(ORDERS, 1000)
+    proposal = submit_change(world.ctx, ORDERS, 1000)
 
     world.apply(encode_change(AGAIN, Origin(1, proposal.origin.number - 1)))
     assert not proposal.settled
@@ -120,7 +122,7 @@ def test_damaged_log_leaves_its_partition_unserved_until_a_restart_finds_it_mend
     again = World(world.settings, files=world.files, history=world.raft.committed)
 
     assert again.produce().error_code == 0
-    assert again.ctx.unopened == {}
+    assert again.ctx.hosted.unopened == {}
 
 
 def test_damaged_log_is_not_read_again_at_every_change() -> None:
@@ -146,15 +148,15 @@ def test_log_that_the_disk_would_not_open_is_opened_without_a_change_of_the_imag
     again = World(world.settings, files=world.files, history=world.raft.committed)
     assert again.produce().error_code == ErrorCode.kafka_storage_error
     world.files.fails_to_open = ""
-    again.ctx.disk_full = True
+    again.ctx.storage.is_full = True
     retry_unopened(again.ctx)
-    assert ("orders", 0) in again.ctx.unopened
-    again.ctx.disk_full = False
+    assert ("orders", 0) in again.ctx.hosted.unopened
+    again.ctx.storage.is_full = False
 
     retry_unopened(again.ctx)
 
     assert again.produce().error_code == 0
-    assert again.ctx.unopened == {}
+    assert again.ctx.hosted.unopened == {}
 
 
 def test_topic_can_be_made_on_a_full_disk_and_takes_records_when_there_is_room() -> None:
@@ -194,7 +196,7 @@ def test_unopened_partition_of_a_deleted_topic_is_forgotten() -> None:
 
     world.raft.propose(encode_change(DELETED, ELSEWHERE), 0)
 
-    assert world.ctx.unopened == {}
+    assert world.ctx.hosted.unopened == {}
     assert world.produce().error_code == ErrorCode.unknown_topic_or_partition
 
 
@@ -216,7 +218,7 @@ def test_election_alone_costs_the_disk_nothing() -> None:
 
     elect_again(world)
 
-    assert world.ctx.partitions["orders", 0].partition.epochs.starts == ((0, 0), (1, 1))
+    assert world.ctx.hosted.partitions["orders", 0].partition.epochs.starts == ((0, 0), (1, 1))
     assert world.files.syncs == before
 
 
@@ -234,9 +236,63 @@ def test_leader_epochs_that_wrote_something_are_known_after_a_restart(how: str) 
 
     world = world.restart(clean=how == "stopped")
 
-    starts = world.ctx.partitions["orders", 0].partition.epochs.starts
+    starts = world.ctx.hosted.partitions["orders", 0].partition.epochs.starts
     assert starts[:2] == ((0, 0), (1, 1))
     assert len(starts) == (3 if how == "rolled and killed" else 2)
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
+@pytest.mark.parametrize("how", ["lost", "damaged"])
+def test_leader_epochs_whose_checkpoint_is_not_right_are_read_from_the_batches(
+    how: str, clean: bool
+) -> None:
+    """From all of them: those behind a producer snapshot are not all, and epochs that begin too
+    late tell a follower that its log agrees where it does not."""
+    world = World()
+    world.create(segment_records="2")
+    for _ in range(3):
+        world.produce()
+        elect_again(world)
+    starts = world.ctx.hosted.partitions["orders", 0].partition.epochs.starts[:3]
+    path = "orders-0/leader-epochs.checkpoint"
+    if clean:
+        world.hosting.close(1)
+    if how == "lost":
+        del world.files.names[path]
+    else:
+        world.files.names[path].data[-1] ^= 1
+
+    world = world.restart()
+
+    assert starts == ((0, 0), (1, 1), (2, 2))
+    assert world.ctx.hosted.partitions["orders", 0].partition.epochs.starts[:3] == starts
+
+
+@pytest.mark.parametrize("bit", [0x40, 0x01], ids=["far", "next"])
+def test_batch_of_a_leader_epoch_that_there_was_not_yet_leaves_the_log_unserved(bit: int) -> None:
+    """It lies outside the batch's checksum. A restart says that the log is shorter, and cuts it."""
+    world = World()
+    world.create()
+    world.produce(batch_of(b"a"))
+    world.produce(batch_of(b"b"))
+    (path,) = (name for name in world.files.names if name.endswith(".log"))
+    size = len(world.files.names[path].data) // 2
+    world.files.names[path].data[size + 15] ^= bit
+
+    world = world.restart()
+
+    unopened = world.ctx.hosted.unopened["orders", 0]
+    assert unopened.is_damaged
+    assert "from offset 1 on, the newest is 0: the log is damaged there" in unopened.reason
+    assert world.produce().error_code == ErrorCode.kafka_storage_error
+
+    again = World(world.settings, files=world.files, history=world.raft.committed, reconciled=False)
+    claims = again.hosting.prepare(to_be_hosted(again.ctx))
+    again.follow()
+
+    assert claims.of((again.topic_id(), 0)) is not Completeness.COMPLETE
+    assert values_in(again.fetch(0)) == [b"a"]
+    assert again.produce(batch_of(b"c")).base_offset == 1
 
 
 def elect_again(world: World) -> None:
@@ -280,7 +336,7 @@ def test_offsets_are_forgotten_though_the_disk_is_full() -> None:
 
     forget_missing_topics(world.ctx)
 
-    assert world.ctx.groups.group_ids == []
+    assert world.ctx.clients.groups.group_ids == []
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -370,5 +426,5 @@ def test_partition_on_a_failing_disk_is_not_taken_for_a_stray() -> None:
 
     again = World(world.settings, files=world.files, history=world.raft.committed)
 
-    assert list(again.ctx.unopened) == [("orders", 0)]
+    assert list(again.ctx.hosted.unopened) == [("orders", 0)]
     assert "orders-0/00000000000000000000.log" in again.files.names

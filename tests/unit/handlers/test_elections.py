@@ -19,7 +19,7 @@ PREFERRED, UNCLEAN = 0, 1
 def cluster(replicas: tuple[tuple[int, ...], ...] = ((1, 2),), **config: str) -> World:
     """A topic over three brokers, seen by the controller."""
     world = World(brokers=3)
-    world.ctx.controller_term = TERM
+    world.ctx.cluster.controller_term = TERM
     world.propose(
         CreateTopic(
             name="orders",
@@ -162,7 +162,7 @@ def test_all_partitions_means_those_that_need_an_election() -> None:
 
 
 def test_many_elections_are_cut_into_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("josefine_broker.handlers.elect_leaders.DECISION_PARTITIONS_MAX", 2)
+    monkeypatch.setattr("josefine_broker.api.elect_leaders.DECISION_PARTITIONS_MAX", 2)
     world = cluster(((1, 2),) * 5)
     for index in range(5):
         change(world, index, leader=2)
@@ -177,8 +177,8 @@ def test_many_elections_are_cut_into_decisions(monkeypatch: pytest.MonkeyPatch) 
 def test_other_brokers_name_the_controller() -> None:
     """A client asks again where Metadata says the controller is."""
     world = cluster()
-    world.ctx.controller_term = None
-    world.ctx.controller_id = 2
+    world.ctx.cluster.controller_term = None
+    world.ctx.cluster.controller_id = 2
     before = len(world.raft.committed)
 
     answer = elect(world)
@@ -190,8 +190,8 @@ def test_other_brokers_name_the_controller() -> None:
 
 def test_election_without_a_controller_says_why_there_is_none() -> None:
     world = cluster()
-    world.ctx.controller_term, world.ctx.controller_id = None, -1
-    world.ctx.why_no_controller = lambda: "no controller: as it happens"
+    world.ctx.cluster.controller_term, world.ctx.cluster.controller_id = None, -1
+    world.ctx.ports.why_no_controller = lambda: "no controller: as it happens"
 
     ((told,),) = (each.partition_result for each in elect(world).replica_election_results)
 
@@ -202,7 +202,7 @@ def test_controller_of_an_older_term_is_told_so() -> None:
     """Checklist row 15: it did not know yet that another one was elected."""
     world = cluster()
     change(world, leader=2)
-    world.ctx.controller_term = TERM - 1
+    world.ctx.cluster.controller_term = TERM - 1
 
     answer = elect(world)
 

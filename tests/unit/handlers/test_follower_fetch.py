@@ -10,8 +10,9 @@ from josefine_broker.base.errors import ErrorCode
 from josefine_broker.core.changes import BrokerState, Decision
 from josefine_broker.core.parked import Parked
 from josefine_broker.wire.fetch import FetchPartitionResponse
-from tests.unit.handlers.replicas import FETCH, FETCH_VERSION, Replicas, fetched
-from tests.unit.handlers.world import TERM, fetch_request
+from josefine_broker.wire.produce import ProducePartition, ProduceRequest, ProduceTopic
+from tests.unit.handlers.replicas import FETCH, FETCH_VERSION, PRODUCE, Replicas, fetched
+from tests.unit.handlers.world import TERM, batch_of, fetch_request
 
 
 @pytest.fixture
@@ -74,6 +75,32 @@ def test_a_follower_at_rest_out_of_sync_joins_again_by_asking_for_nothing_new(
     cluster.run()
 
     assert cluster.entry().isr == (1, 2, 3)
+
+
+def test_a_request_that_waited_says_nothing_new_of_its_follower(cluster: Replicas) -> None:
+    """It was sent before the append that answers it: a follower that hangs would look alive."""
+    follower = cluster.hosted(1).partition.followers.get(2)  # type: ignore[union-attr]
+    assert follower is not None
+    (waiting,) = [each for each in cluster.waiting if each.follower.broker_id == 2]
+    before = (follower.fetched_ms, follower.leader_end_then, follower.end_offset)
+    cluster.held.add(2)
+    cluster.advance(100)
+
+    cluster.produce(1, b"c", acks=1)
+
+    assert waiting.answer.done  # type: ignore[union-attr]
+    assert (follower.fetched_ms, follower.leader_end_then, follower.end_offset) == before
+
+
+def test_a_follower_is_not_woken_by_a_topic_that_is_called_follower(cluster: Replicas) -> None:
+    """What wakes broker 2's fetch was once known by a name that a partition may have, too."""
+    cluster.create("follower", ((1,),) * 3)
+    batch = memoryview(bytearray(batch_of(b"v")))
+    topics = (ProduceTopic("follower", None, (ProducePartition(2, batch),)),)
+
+    cluster.ask(1, PRODUCE, ProduceRequest(None, -1, 500, topics), 12)
+
+    assert [each.answer.done for each in cluster.waiting] == [False, False]
 
 
 def as_follower(

@@ -40,7 +40,7 @@ def test_a_batch_of_an_older_epoch_behind_a_newer_one_is_not_written(cluster: Re
 
     cluster.run()
     assert [epoch for _, epoch, _ in cluster.records(2)] == [1]
-    assert cluster.ctx[2].counters.replication_errors == 1
+    assert cluster.ctx[2].hosted.counters.replication_errors == 1
     cluster.advance(FetchLimits().backoff_ms)
     cluster.run()
 
@@ -62,7 +62,7 @@ def test_a_leader_that_says_nonsense_about_its_end_is_not_followed(
 
     cluster.run()
     assert cluster.log_end(2) == 0
-    assert cluster.ctx[2].counters.replication_errors == 1
+    assert cluster.ctx[2].hosted.counters.replication_errors == 1
     cluster.advance(FetchLimits().backoff_ms)
     cluster.run()
 

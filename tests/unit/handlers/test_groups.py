@@ -101,7 +101,7 @@ def test_coordinator_is_found_and_its_topic_made() -> None:
         ("b", 1, 9091),
     ]
     topic = world.ctx.image.topics[OFFSETS_TOPIC]
-    assert len(topic.partitions) == world.settings.offsets_partitions
+    assert len(topic.partitions) == world.settings.offsets.partitions
     assert ("cleanup.policy", "compact") in topic.config
 
 

@@ -56,7 +56,7 @@ def test_follower_keeps_what_was_confirmed_from_a_leader_that_lacks_it(end_offse
     for follower in (1, 3):
         assert cluster.records(follower) == before
         assert cluster.high_watermark(follower) == 3
-        assert cluster.ctx[follower].counters.truncations_refused == 1
+        assert cluster.ctx[follower].hosted.counters.truncations_refused == 1
         assert "confirmed" in cluster.hosted(follower).halt
     check = check_replicas(cluster.ctx[1])
     assert not check.ok
@@ -70,7 +70,7 @@ def test_a_halted_follower_asks_again_and_is_free_under_another_leader() -> None
     cluster.run()
     cluster.advance(HALT_MS)
     cluster.run()
-    assert cluster.ctx[1].counters.truncations_refused == 1, "it is told once"
+    assert cluster.ctx[1].hosted.counters.truncations_refused == 1, "it is told once"
     assert cluster.hosted(1).halt
 
     cluster.lead(3)
@@ -97,7 +97,7 @@ def test_an_unclean_election_may_take_what_was_confirmed(end_offset: int) -> Non
     for follower in (1, 3):
         assert cluster.records(follower) == cluster.records(2)
         assert cluster.high_watermark(follower) <= cluster.log_end(follower) == end_offset + 1
-        assert cluster.ctx[follower].counters.truncations_refused == 0
+        assert cluster.ctx[follower].hosted.counters.truncations_refused == 0
 
 
 def test_below_the_level_that_tells_nothing_is_refused() -> None:

@@ -10,7 +10,7 @@ from josefine_broker.base.errors import ErrorCode
 from josefine_broker.core.changes import CreateTopic, Decision, PartitionState, UnregisterBroker
 from josefine_broker.core.features import SUPPORTED
 from josefine_broker.core.image import NO_LEADER, PartitionEntry
-from josefine_broker.handlers.context import BrokerSettings
+from josefine_broker.handlers.context import BrokerSettings, OffsetsSettings
 from josefine_broker.handlers.topics import LISTED_MS
 from josefine_broker.wire.entities import (
     api_versions,
@@ -246,7 +246,7 @@ def coordinator(world: World) -> Any:
 
 
 def test_coordinator_is_not_available_while_its_broker_is_fenced() -> None:
-    world = World(BrokerSettings(offsets_partitions=1), brokers=1)
+    world = World(BrokerSettings(offsets=OffsetsSettings(partitions=1)), brokers=1)
     assert coordinator(world).node_id == 1
 
     world.fence(1)

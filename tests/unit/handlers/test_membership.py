@@ -13,8 +13,8 @@ from josefine_broker.core.changes import CreateTopic, RegisterBroker
 from josefine_broker.core.features import JOSEFINE_VERSION
 from josefine_broker.core.image import Address, FeatureRange
 from josefine_broker.core.parked import Parked
-from josefine_broker.handlers.context import QuorumMember, QuorumView
 from josefine_broker.handlers.forwarding import FORWARDED_CLIENT_ID
+from josefine_broker.handlers.ports import QuorumMember, QuorumView
 from josefine_broker.wire.entities import (
     describe_quorum,
     remove_raft_voter,
@@ -109,7 +109,7 @@ def test_last_broker_is_not_unregistered_and_writes_no_block() -> None:
 def test_only_voter_is_not_unregistered_while_others_only_observe() -> None:
     """Raft would keep it as a member, and it would have stopped."""
     world = World(brokers=2)
-    world.ctx.quorum = Quorum(voters=(QuorumMember(1),))
+    world.ctx.ports.quorum = Quorum(voters=(QuorumMember(1),))
 
     answer = unregister(world, 1)
 
@@ -126,8 +126,8 @@ def lost_voter(live: tuple[int, ...] = (1, 2)) -> tuple[World, Quorum]:
     }
     world.ctx.image = replace(world.ctx.image, brokers=brokers)
     quorum = Quorum(voters=tuple(QuorumMember(each) for each in (1, 2, 3)))
-    world.ctx.quorum = quorum
-    world.ctx.controller_term = 5
+    world.ctx.ports.quorum = quorum
+    world.ctx.cluster.controller_term = 5
     return world, quorum
 
 
@@ -169,7 +169,7 @@ def test_vote_is_taken_away_by_the_controller_alone_and_when_raft_is_ready() -> 
     assert remove_vote(world, 3).error_code is ErrorCode.request_timed_out
     assert remove_vote(world, 3, cluster_id="red").error_code is ErrorCode.inconsistent_cluster_id
 
-    world.ctx.controller_term = None
+    world.ctx.cluster.controller_term = None
     assert remove_vote(world, 3).error_code is ErrorCode.not_controller
 
 
@@ -348,7 +348,7 @@ class Forwarded:
     def __init__(self, world: World) -> None:
         self.asked: list[tuple[int, int, Any]] = []
         self.answer: Callable[[Any], None] = lambda _: None
-        world.ctx.forward = self
+        world.ctx.ports.forward = self
 
     def __call__(
         self,
@@ -390,7 +390,7 @@ def test_quorum_is_told_as_kafkas_metadata_partition() -> None:
     world = World(brokers=3)
     broker = replace(world.ctx.image.brokers[2], raft=Address("host2", 9093))
     world.ctx.image = replace(world.ctx.image, brokers={**world.ctx.image.brokers, 2: broker})
-    world.ctx.quorum = Quorum()
+    world.ctx.ports.quorum = Quorum()
 
     answer = quorum_of(world)
 
@@ -410,7 +410,7 @@ def test_quorum_is_told_as_kafkas_metadata_partition() -> None:
 
 def test_term_beyond_what_kafka_carries_is_told_as_the_highest_epoch() -> None:
     world = World(brokers=3)
-    world.ctx.quorum = Quorum(term=1 << 41)
+    world.ctx.ports.quorum = Quorum(term=1 << 41)
 
     (partition,) = quorum_of(world).topics[0].partitions
 
@@ -419,7 +419,7 @@ def test_term_beyond_what_kafka_carries_is_told_as_the_highest_epoch() -> None:
 
 def test_other_partitions_have_no_quorum() -> None:
     world = World()
-    world.ctx.quorum = Quorum()
+    world.ctx.ports.quorum = Quorum()
 
     for topic, index in (("orders", 0), ("__cluster_metadata", 1)):
         (partition,) = quorum_of(world, topic, index).topics[0].partitions
@@ -428,7 +428,7 @@ def test_other_partitions_have_no_quorum() -> None:
 
 def test_broker_that_does_not_lead_asks_the_leader_of_the_quorum() -> None:
     world = World(brokers=3)
-    world.ctx.quorum = Quorum(leader_id=2)
+    world.ctx.ports.quorum = Quorum(leader_id=2)
     forwarded = Forwarded(world)
 
     waiting = quorum_of(world)
@@ -442,7 +442,7 @@ def test_broker_that_does_not_lead_asks_the_leader_of_the_quorum() -> None:
 @pytest.mark.parametrize("how", ["no answer", "too late", "nobody to ask", "forwarded already"])
 def test_quorum_that_its_leader_does_not_tell_is_somebody_elses(how: str) -> None:
     world = World(brokers=3)
-    world.ctx.quorum = Quorum(leader_id=2)
+    world.ctx.ports.quorum = Quorum(leader_id=2)
     if how == "nobody to ask":
         assert is_not_leader(quorum_of(world))
         return
@@ -463,7 +463,7 @@ def test_quorum_that_its_leader_does_not_tell_is_somebody_elses(how: str) -> Non
 
 def test_quorum_without_a_leader_is_told_by_nobody() -> None:
     world = World()
-    world.ctx.quorum = Quorum(leader_id=-1)
+    world.ctx.ports.quorum = Quorum(leader_id=-1)
     forwarded = Forwarded(world)
 
     (partition,) = quorum_of(world).topics[0].partitions

@@ -37,7 +37,7 @@ def names(response: Any) -> list[str]:
 def test_cluster_brokers_and_controller_are_the_images() -> None:
     """Checklist row 19."""
     world = World(brokers=2)
-    world.ctx.controller_id = 2
+    world.ctx.cluster.controller_id = 2
 
     response = ask(world, ())
 

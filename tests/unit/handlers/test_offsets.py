@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from josefine_broker.api.list_offsets import LOOKUP_TIMEOUT_MS
 from josefine_broker.base.errors import ErrorCode
-from josefine_broker.base.limits import LOOKUP_BYTES_MAX
-from josefine_broker.handlers.list_offsets import LOOKUP_TIMEOUT_MS
+from josefine_broker.handlers.context import Context
 from josefine_broker.records.builder import Record, build_batch
+from josefine_broker.shell.lookup import LOOKUP_BYTES_MAX
 from josefine_broker.wire.entities import delete_records, list_offsets, offset_for_leader_epoch
 from tests.unit.handlers.replicas import Replicas
 from tests.unit.handlers.world import World, batch_of, values_in
@@ -145,12 +146,12 @@ def test_deleting_below_the_start_again_changes_nothing(world: World) -> None:
     delete_before(world, 4)
 
     assert delete_before(world, 1).low_watermark == 4
-    assert world.ctx.partitions["orders", 0].partition.epochs.starts == ((0, 4),)
+    assert world.ctx.hosted.partitions["orders", 0].partition.epochs.starts == ((0, 4),)
 
 
 def test_record_past_the_high_watermark_is_not_found(world: World) -> None:
     """Followers may still lose it."""
-    world.ctx.partitions["orders", 0].partition.high_watermark = 3
+    world.ctx.hosted.partitions["orders", 0].partition.high_watermark = 3
 
     assert listed(world, 300).offset == 1
     assert listed(world, 400).offset == -1
@@ -176,9 +177,9 @@ def test_leader_epoch_ends_at_the_high_watermark(world: World) -> None:
 class Later:
     """Work that is done when the test says so."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, ctx: Context) -> None:
         self.jobs: list[Callable[[], None]] = []
-        world.ctx.work = self
+        ctx.ports.work = self
 
     def __call__(
         self,
@@ -209,7 +210,7 @@ def answered(token: Any) -> tuple[int, int]:
 
 def test_records_are_looked_at_beside_the_loop(world: World) -> None:
     """What needs no look at them is answered at once."""
-    later = Later(world)
+    later = Later(world.ctx)
 
     assert asked(world, -1).topics[0].partitions[0].offset == 6
     assert asked(world, 500).topics[0].partitions[0].offset == -1
@@ -225,7 +226,7 @@ def test_records_are_looked_at_beside_the_loop(world: World) -> None:
 
 
 def test_lookup_whose_client_is_gone_or_whose_time_is_over_is_not_done(world: World) -> None:
-    later = Later(world)
+    later = Later(world.ctx)
     gone, late = asked(world, 260), asked(world, 260)
 
     world.ctx.parked.forget(gone)
@@ -238,7 +239,7 @@ def test_lookup_whose_client_is_gone_or_whose_time_is_over_is_not_done(world: Wo
 
 
 def test_records_deleted_while_they_were_looked_for_are_not_found(world: World) -> None:
-    later = Later(world)
+    later = Later(world.ctx)
     token = asked(world, 260)
     delete_before(world, 3)
 
@@ -253,7 +254,7 @@ def test_replica_that_no_longer_leads_does_not_answer_a_lookup() -> None:
     world = World(brokers=2)
     world.create(partitions=1)
     world.produce(batch_of(b"a", timestamp_ms=5))
-    later = Later(world)
+    later = Later(world.ctx)
     token = asked(world, 1)
     world.delete("orders")
     world.create()
@@ -274,14 +275,37 @@ def test_batch_that_expands_too_far_is_refused_for_good(world: World) -> None:
     assert listed(world, 260).offset == 1
 
 
-def listed_at(cluster: Replicas, timestamp: int) -> Any:
+def asked_at(cluster: Replicas, timestamp: int) -> Any:
     e = list_offsets
     partition = e.ListOffsetsPartition(
         partition_index=0, timestamp=timestamp, current_leader_epoch=-1
     )
     topic = e.ListOffsetsTopic(name="orders", partitions=(partition,))
     request = e.ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=(topic,))
-    return cluster.ask(1, 2, request, 9).topics[0].partitions[0]
+    return cluster.ask(1, 2, request, 9)
+
+
+def listed_at(cluster: Replicas, timestamp: int) -> Any:
+    return asked_at(cluster, timestamp).topics[0].partitions[0]
+
+
+@pytest.mark.parametrize("leader", [1, 2])
+def test_leadership_that_moved_during_a_lookup_is_told(leader: int) -> None:
+    """What was found was committed in the epoch before; a client that knows of the new one asks
+    who leads in it."""
+    cluster = Replicas(2)
+    cluster.create(replicas=((1, 2),))
+    cluster.run()
+    cluster.produce(1, b"a")
+    cluster.run()
+    later = Later(cluster.ctx[1])
+    token = asked_at(cluster, 1)
+    cluster.lead(leader)
+
+    later.run()
+
+    code = ErrorCode.not_leader_or_follower if leader == 2 else ErrorCode.fenced_leader_epoch
+    assert answered(token) == (code, -1)
 
 
 def test_record_that_is_not_committed_is_not_the_one_with_the_largest_timestamp() -> None:

@@ -135,9 +135,9 @@ def test_refusal_that_another_leader_does_not_explain_names_none(world: World) -
 
 def test_batch_behind_one_that_a_full_disk_refused_waits_for_it(world: World) -> None:
     """No gap of the producer's: the first will come again."""
-    world.ctx.disk_full = True
+    world.ctx.storage.is_full = True
     assert world.produce(idempotent(0, b"a")).error_code == ErrorCode.kafka_storage_error
-    world.ctx.disk_full = False
+    world.ctx.storage.is_full = False
 
     assert world.produce(idempotent(1, b"b")).error_code == ErrorCode.kafka_storage_error
     assert world.produce(idempotent(0, b"a")).error_code == ErrorCode.none
@@ -287,7 +287,7 @@ def test_batch_is_stamped_with_its_offset_and_the_leader_epoch(world: World) -> 
     """KIP-101: both lie outside the CRC."""
     world.produce(batch_of(b"a", b"b"))
     entry = replace(world.ctx.image.topics["orders"].partitions[0], leader_epoch=5)
-    world.ctx.partitions["orders", 0].partition.lead(entry, 2, 0)
+    world.ctx.hosted.partitions["orders", 0].partition.lead(entry, 2, 0)
 
     world.produce(batch_of(b"c"))
 

@@ -74,7 +74,7 @@ def test_a_flipped_bit_on_the_way_is_not_written_and_fetched_again(cluster: Repl
 
     cluster.run()
     assert cluster.records(2) == []
-    assert cluster.ctx[2].counters.replication_errors == 1
+    assert cluster.ctx[2].hosted.counters.replication_errors == 1
     cluster.advance(FetchLimits().backoff_ms)
     cluster.run()
 
@@ -92,7 +92,7 @@ def test_fetch_that_is_refused_as_a_whole_counts_as_an_error(cluster: Replicas) 
 
     cluster.run()
 
-    assert cluster.ctx[2].counters.replication_errors == 1
+    assert cluster.ctx[2].hosted.counters.replication_errors == 1
 
 
 def is_open(answer: object) -> bool:
@@ -121,9 +121,9 @@ def test_broker_that_is_no_replica_any_more_deletes_its_log(cluster: Replicas) -
 
     reconcile(ctx)
 
-    assert ("orders", 0) not in ctx.partitions
+    assert ("orders", 0) not in ctx.hosted.partitions
     assert not any(name.startswith("orders-0/") for name in cluster.files[3].names)
-    assert all(not len(fetcher) for fetcher in ctx.fetchers.by_leader.values())
+    assert all(not len(fetcher) for fetcher in ctx.hosted.fetchers.by_leader.values())
 
 
 def test_follower_deletes_what_its_leader_deleted(cluster: Replicas) -> None:
@@ -219,7 +219,7 @@ def test_leader_out_of_reach_hangs_up_on_producers_so_that_they_look_for_another
     """librdkafka asks who leads where it is connected: there it would be told the same for ever."""
     cluster.run()
     waiting = cluster.produce(1, b"a", timeout_ms=60_000)
-    cluster.ctx[1].is_heard = False
+    cluster.ctx[1].cluster.is_heard = False
     cluster.at_once = False  # nor is what it proposes
     cluster.check_isrs()
     assert not waiting.done
@@ -239,7 +239,7 @@ def test_leader_out_of_reach_hangs_up_on_producers_so_that_they_look_for_another
 def test_leader_without_a_controller_serves_as_long_as_its_followers_reach_it(
     cluster: Replicas,
 ) -> None:
-    cluster.ctx[1].is_heard = False
+    cluster.ctx[1].cluster.is_heard = False
     for _ in range(5):
         cluster.advance(FetchLimits().wait_ms)
         waiting = cluster.produce(1, b"a")
@@ -250,12 +250,12 @@ def test_leader_without_a_controller_serves_as_long_as_its_followers_reach_it(
 
 
 def test_leader_is_trusted_again_once_the_controller_hears_it(cluster: Replicas) -> None:
-    cluster.ctx[1].is_heard = False
+    cluster.ctx[1].cluster.is_heard = False
     cluster.advance(3 * FetchLimits().wait_ms + 1)
     cluster.check_isrs()
     assert isinstance(cluster.produce(1, b"a"), Hangup)
 
-    cluster.ctx[1].is_heard = True
+    cluster.ctx[1].cluster.is_heard = True
     cluster.check_isrs()
     waiting = cluster.produce(1, b"a")
     cluster.run()
@@ -265,7 +265,7 @@ def test_leader_is_trusted_again_once_the_controller_hears_it(cluster: Replicas)
 
 def test_acks_all_in_doubt_without_a_controller_is_hung_up_on(cluster: Replicas) -> None:
     waiting = cluster.produce(1, b"a", timeout_ms=200)
-    cluster.ctx[1].is_heard = False
+    cluster.ctx[1].cluster.is_heard = False
 
     cluster.advance(200)
 
@@ -408,7 +408,7 @@ def test_follower_that_lags_leaves_the_isr_and_joins_again_when_it_has_caught_up
 
     assert cluster.entry().isr == (1, 2)
     assert result_of(waiting).error_code == 0
-    cluster.ctx[3].fetchers.by_leader[1].disconnected()
+    cluster.ctx[3].hosted.fetchers.by_leader[1].disconnected()
     cluster.run()
     assert cluster.entry().isr == (1, 2, 3)
 
@@ -477,6 +477,22 @@ def test_refused_isr_change_is_made_again_later(cluster: Replicas) -> None:
     assert cluster.entry().isr == (1,)
 
 
+def test_isr_change_that_cannot_be_submitted_is_made_once_it_can(cluster: Replicas) -> None:
+    """It is not taken for one on its way, after which no other would be made."""
+    cluster.kill(3, fenced=False)
+    me = cluster.ctx[1].cluster
+    incarnation, me.incarnation = me.incarnation, "unknown to the image"
+    cluster.produce(1, b"a", acks=1)
+    cluster.advance(1_100)
+    cluster.check_isrs()
+    assert cluster.entry().isr == (1, 2, 3)
+
+    me.incarnation = incarnation
+    cluster.check_isrs()
+
+    assert 3 not in cluster.entry().isr
+
+
 def test_member_that_a_proposal_in_flight_adds_holds_the_high_watermark(
     cluster: Replicas,
 ) -> None:
@@ -499,7 +515,7 @@ def test_member_that_a_proposal_in_flight_adds_holds_the_high_watermark(
 def test_fetch_of_an_older_incarnation_is_refused(cluster: Replicas) -> None:
     """KIP-903."""
     ctx = cluster.ctx[2]
-    fetcher = ctx.fetchers.by_leader[1]
+    fetcher = ctx.hosted.fetchers.by_leader[1]
     fetcher.disconnected()
     _, request = fetcher.request(0, ctx.broker_epoch - 1)
 
@@ -549,7 +565,7 @@ def test_new_leader_has_all_that_was_confirmed_and_followers_cut_what_was_not(
 
     assert [value for _, _, value in cluster.records(2)] == [b"kept", b"new"]
     assert cluster.records(1) == cluster.records(2) == cluster.records(3)
-    assert cluster.ctx[1].counters.truncations == 1
+    assert cluster.ctx[1].hosted.counters.truncations == 1
 
 
 def test_logs_that_crossed_several_epochs_meet_by_epochs_not_by_length(
@@ -744,7 +760,7 @@ def test_request_with_news_ends_the_wait_of_the_one_before(cluster: Replicas) ->
     """A new partition must not wait for the long poll of the others."""
     assert all(is_open(waiting.answer) for waiting in cluster.waiting)
 
-    fetcher = cluster.ctx[2].fetchers.by_leader[1]
+    fetcher = cluster.ctx[2].hosted.fetchers.by_leader[1]
     (copy,) = fetcher
     fetcher.fail(copy.key, 0)
     cluster.advance(FetchLimits().backoff_ms)
@@ -767,16 +783,16 @@ def test_idle_session_names_no_partition_and_gets_none() -> None:
     (waiting,) = cluster.waiting
     assert waiting.answer.response.topics == []
     cluster.receive(waiting)
-    fetcher = cluster.ctx[2].fetchers.by_leader[1]
+    fetcher = cluster.ctx[2].hosted.fetchers.by_leader[1]
     _, request = fetcher.request(0, cluster.ctx[2].broker_epoch)
 
     assert (request.topics, request.forgotten) == ((), ())
 
 
 def test_leader_that_lost_the_session_is_asked_for_a_new_one(cluster: Replicas) -> None:
-    session_ids = list(cluster.ctx[1].sessions._sessions)
+    session_ids = list(cluster.ctx[1].clients.sessions._sessions)
     for session_id in session_ids:
-        del cluster.ctx[1].sessions._sessions[session_id]
+        del cluster.ctx[1].clients.sessions._sessions[session_id]
     cluster.advance(500)
 
     cluster.produce(1, b"a")
@@ -823,7 +839,7 @@ def test_deleted_topic_is_copied_no_more_and_its_waiters_are_told(cluster: Repli
 
     assert error_of(waiting) == ErrorCode.not_leader_or_follower
     for broker_id in (1, 2, 3):
-        assert cluster.ctx[broker_id].partitions == {}
+        assert cluster.ctx[broker_id].hosted.partitions == {}
     cluster.run()
 
 
@@ -863,20 +879,20 @@ def test_group_is_served_by_the_leader_of_its_partition_only_and_follows_it(
     cluster.run()
     waiting = commit(cluster, 1, 5)
     assert isinstance(waiting, Parked)
-    assert not cluster.ctx[1].groups.group_ids  # not before it is on every replica in sync
+    assert not cluster.ctx[1].clients.groups.group_ids  # not before it is on every replica in sync
     assert code_of_commit(commit(cluster, 2, 5)) is ErrorCode.not_coordinator
 
     cluster.run()
     assert code_of_commit(waiting) is ErrorCode.none
     cluster.kill(1)
 
-    assert cluster.ctx[2].groups.group_ids == ["g"]
-    (found,) = cluster.ctx[2].groups.committed("g").values()
+    assert cluster.ctx[2].clients.groups.group_ids == ["g"]
+    (found,) = cluster.ctx[2].clients.groups.committed("g").values()
     assert isinstance(found, CommittedOffset)
     assert found.offset == 5
     cluster.start(1)
     cluster.run()
-    assert cluster.ctx[1].groups.group_ids == []
+    assert cluster.ctx[1].clients.groups.group_ids == []
     assert UUID(int=0) not in cluster.image.topic_names
 
 
@@ -888,4 +904,4 @@ def test_commit_that_never_reaches_the_replicas_is_no_success(cluster: Replicas)
     cluster.advance(5_000)
 
     assert code_of_commit(waiting) is ErrorCode.coordinator_not_available
-    assert cluster.ctx[1].groups.group_ids == []
+    assert cluster.ctx[1].clients.groups.group_ids == []

@@ -136,7 +136,7 @@ class ReplicatedPartition(RuleBasedStateMachine):
     @invariant()
     def what_consumers_could_read_never_changes(self) -> None:
         for broker_id in self.cluster.ctx:
-            if ("orders", 0) not in self.cluster.ctx[broker_id].partitions:
+            if ("orders", 0) not in self.cluster.ctx[broker_id].hosted.partitions:
                 continue
             high_watermark = self.cluster.high_watermark(broker_id)
             for record in self.cluster.records(broker_id, below=high_watermark):
@@ -154,11 +154,11 @@ class ReplicatedPartition(RuleBasedStateMachine):
     @invariant()
     def high_watermark_never_falls_within_an_epoch(self) -> None:
         for ctx in self.cluster.ctx.values():
-            hosted = ctx.partitions.get(("orders", 0))
+            hosted = ctx.hosted.partitions.get(("orders", 0))
             if hosted is None:
                 continue
             partition = hosted.partition
-            key = (ctx.incarnation, partition.leader_epoch)
+            key = (ctx.cluster.incarnation, partition.leader_epoch)
             assert self.watermarks.get(key, 0) <= partition.high_watermark
             assert partition.high_watermark <= hosted.log.log_end_offset
             self.watermarks[key] = partition.high_watermark
@@ -168,7 +168,7 @@ class ReplicatedPartition(RuleBasedStateMachine):
         ctx = self.cluster.ctx.get(broker_id)
         if broker_id == NO_LEADER or ctx is None:
             return False
-        hosted = ctx.partitions.get(("orders", 0))
+        hosted = ctx.hosted.partitions.get(("orders", 0))
         return (
             hosted is not None
             and hosted.partition.leader_epoch == self.cluster.entry().leader_epoch

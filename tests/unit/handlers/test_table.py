@@ -1,14 +1,15 @@
 """The API table: what is listed is served, and every refusal can be said in every version."""
 
+import re
+import sys
 from dataclasses import fields, is_dataclass
 from typing import Any, get_type_hints
 from uuid import UUID
 
 import pytest
 
+from josefine_broker.api.table import API_VERSIONS, SERVED
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.handlers.errors import error_response
-from josefine_broker.handlers.table import API_VERSIONS, APIS, BY_KEY
 from josefine_broker.wire import apis as wire_apis
 from josefine_broker.wire import codec
 from josefine_broker.wire.entities import api_versions, init_producer_id
@@ -16,18 +17,23 @@ from josefine_broker.wire.produce import ProducePartition, ProduceRequest, Produ
 from tests.unit.handlers.world import World, fetch_request
 
 EVERY_VERSION = [
-    pytest.param(api.key, version, id=f"{api.name}-v{version}")
-    for api in APIS
-    for version in range(api.min_version, api.max_version + 1)
+    pytest.param(spec.key, version, id=f"{spec.name}-v{version}")
+    for spec, _, _ in SERVED.values()
+    for version in range(spec.min_version, spec.max_version + 1)
 ]
 
 
-def test_served_versions_are_within_what_the_wire_translates() -> None:
+def test_every_key_of_the_wire_is_answered_by_the_file_named_after_it() -> None:
     """Checklist row 17."""
-    for api in APIS:
-        spec = wire_apis.APIS[api.key]
-        assert spec.name == api.name
-        assert spec.min_version <= api.min_version <= api.max_version <= spec.max_version
+    files = {key: getattr(api.handle, "__module__", "") for key, api in SERVED.items()}
+
+    assert {key: file.rpartition(".")[2] for key, file in files.items()} == {
+        key: re.sub(r"(?<!^)(?=[A-Z])", "_", spec.name).lower()
+        for key, spec in wire_apis.APIS.items()
+    }
+    headers = {key: sys.modules[file].__doc__ or "" for key, file in files.items()}
+    names = {key: f"{spec.name} (key {key}" for key, spec in wire_apis.APIS.items()}
+    assert [key for key in SERVED if not headers[key].startswith(names[key])] == []
 
 
 def test_api_versions_lists_exactly_the_table() -> None:
@@ -35,8 +41,8 @@ def test_api_versions_lists_exactly_the_table() -> None:
     response = World().ask(18, api_versions.ApiVersionsRequest())
 
     listed = {(a.api_key, a.min_version, a.max_version) for a in response.api_keys}
-    assert listed == {(api.key, api.min_version, api.max_version) for api in APIS}
-    assert len(BY_KEY) == len(APIS)
+    assert listed == {(key, s.min_version, s.max_version) for key, (s, _, _) in SERVED.items()}
+    assert [a.api_key for a in response.api_keys] == sorted(SERVED)
 
 
 def test_unsupported_version_is_error_35_in_a_v0_body() -> None:
@@ -46,7 +52,7 @@ def test_unsupported_version_is_error_35_in_a_v0_body() -> None:
     frame = b"".join(codec.encode_response(18, 0, 7, response))
 
     assert frame[4:10] == b"\x00\x00\x00\x07" + b"\x00\x23"
-    assert len(response.api_keys) == len(APIS)
+    assert len(response.api_keys) == len(SERVED)
 
 
 @pytest.mark.parametrize(("api_key", "version"), EVERY_VERSION)
@@ -54,9 +60,7 @@ def test_whole_request_can_be_refused_in_every_version(api_key: int, version: in
     """Checklist rows 17 and 18: the refusal is encoded and decoded again."""
     request = empty_request(api_key, version)
 
-    response = error_response(
-        api_key, version, request, KafkaError(ErrorCode.unknown_server_error, "broken")
-    )
+    response = SERVED[api_key].refuse(request, KafkaError(ErrorCode.unknown_server_error, "broken"))
 
     frame = b"".join(codec.encode_response(api_key, version, 7, response))
     correlation_id, again = codec.decode_response(api_key, version, memoryview(frame)[4:])
@@ -67,7 +71,7 @@ def test_whole_request_can_be_refused_in_every_version(api_key: int, version: in
 def test_refused_acks_zero_is_not_answered() -> None:
     request = ProduceRequest(None, 0, 1000, ())
 
-    assert error_response(0, 9, request, KafkaError(ErrorCode.unknown_server_error)) is None
+    assert SERVED[0].refuse(request, KafkaError(ErrorCode.unknown_server_error)) is None
 
 
 def empty_request(api_key: int, version: int) -> Any:
@@ -78,10 +82,7 @@ def empty_request(api_key: int, version: int) -> Any:
         return ProduceRequest(None, -1, 1, (ProduceTopic("t", topic_id, parts),))
     if api_key == wire_apis.FETCH:
         return fetch_request()
-    api = BY_KEY[api_key]
-    hints = get_type_hints(api.handler) if api_key != wire_apis.API_VERSIONS else {}
-    entity = hints.get("request", api_versions.ApiVersionsRequest)
-    return _filled(entity)
+    return _filled(wire_apis.APIS[api_key].request)
 
 
 def _filled(entity: Any) -> Any:

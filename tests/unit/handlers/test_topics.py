@@ -118,7 +118,7 @@ def test_answer_waits_for_the_block() -> None:
 def test_answer_of_an_uncommitted_topic_says_that_there_is_no_controller() -> None:
     world = World()
     world.raft.at_once = False
-    world.ctx.why_no_controller = lambda: "no controller: as it happens"
+    world.ctx.ports.why_no_controller = lambda: "no controller: as it happens"
 
     waiting = create(world, wanted(), timeout_ms=100)
     world.advance(100)

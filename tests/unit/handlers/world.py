@@ -6,6 +6,7 @@ from random import Random
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from josefine_broker.api.table import SERVED
 from josefine_broker.base.errors import KafkaError
 from josefine_broker.core.change_codec import encode_change
 from josefine_broker.core.changes import (
@@ -23,7 +24,6 @@ from josefine_broker.core.image import Endpoint, FeatureRange, MetadataImage
 from josefine_broker.core.parked import Parked
 from josefine_broker.handlers.blocks import apply_block, reconcile
 from josefine_broker.handlers.context import BrokerSettings, Context, RequestInfo, new_context
-from josefine_broker.handlers.table import BY_KEY
 from josefine_broker.hosting import Hosting
 from josefine_broker.records.batch import iter_batches
 from josefine_broker.records.builder import Record, build_batch
@@ -108,7 +108,7 @@ class World:
         history: list[bytes] | None = None,
         reconciled: bool = True,
     ) -> None:
-        self.settings = settings or BrokerSettings(auto_create_topics=False)
+        self.settings = settings or BrokerSettings(auto_create_topics=False, data_directory="/data")
         self.features = features
         """What brokers understand that are started here."""
         self.files = files or MemoryFiles()
@@ -126,7 +126,6 @@ class World:
             raft=self.raft,
             logs=self.hosting,
             settings=self.settings,
-            data_directory="/data",
         )
         if history is None:
             for broker_id in range(1, brokers + 1):
@@ -140,23 +139,23 @@ class World:
 
     def follow(self) -> None:
         """The image is known to be of this incarnation: host what it says."""
-        self.ctx.incarnation = self.ctx.image.brokers[1].incarnation
+        self.ctx.cluster.incarnation = self.ctx.image.brokers[1].incarnation
         reconcile(self.ctx)
 
     def apply(self, payload: bytes, *, replaying: bool = False) -> None:
         """The next committed block; nothing is hosted while the image does not know who we are."""
         self.height += 1
-        incarnation = self.ctx.incarnation
-        self.ctx.incarnation = "" if replaying else incarnation
+        incarnation = self.ctx.cluster.incarnation
+        self.ctx.cluster.incarnation = "" if replaying else incarnation
         apply_block(self.ctx, payload, At(TERM, self.height))
-        self.ctx.incarnation = incarnation
+        self.ctx.cluster.incarnation = incarnation
 
     def start_broker(self, broker_id: int, rack: str | None = None) -> None:
         """A new incarnation, registered and unfenced."""
         at = Endpoint(LISTENER, f"host{broker_id}", 9090 + broker_id)
         name = f"{broker_id}-{self.height}"
         if broker_id == self.ctx.broker_id:
-            self.ctx.incarnation = name
+            self.ctx.cluster.incarnation = name
         register = RegisterBroker(
             broker_id=broker_id,
             incarnation=name,
@@ -187,13 +186,13 @@ class World:
         self, api_key: int, request: Any, *, version: int | None = None, client_id: str = "t"
     ) -> Any:
         """The handler's answer or its refusal, as the shell would encode it; maybe a Parked."""
-        api = BY_KEY[api_key]
+        api = SERVED[api_key]
         header = RequestHeader(
-            api_key, api.max_version if version is None else version, 1, client_id, 0
+            api_key, api.spec.max_version if version is None else version, 1, client_id, 0
         )
         info = RequestInfo(header, "User:ANONYMOUS", "127.0.0.1:5", LISTENER)
         try:
-            return api.handler(self.ctx, info, request)
+            return api.handle(self.ctx, info, request)
         except KafkaError as error:
             return api.refuse(request, error)
 
@@ -206,7 +205,7 @@ class World:
         self.raft.propose(encode_change(change, ELSEWHERE), 0)
 
     def topic_id(self) -> UUID:
-        return UUID(int=self.ctx.rng.getrandbits(128), version=4)
+        return UUID(int=self.ctx.ports.rng.getrandbits(128), version=4)
 
     def create(self, name: str = "orders", partitions: int = 1, **config: str) -> UUID:
         """A topic with all replicas here; `max_message_bytes="10"` sets max.message.bytes."""

@@ -45,7 +45,7 @@ def test_segment_rolls_by_time() -> None:
     for now_ms in (0, 999, 1000, 1500, 2000):
         append(log, [b"x"], now_ms=now_ms)
 
-    assert log._base_offsets == [0, 2, 4]
+    assert log._segments.base_offsets == [0, 2, 4]
 
 
 def test_segment_rolls_by_record_count() -> None:
@@ -55,7 +55,7 @@ def test_segment_rolls_by_record_count() -> None:
     for _ in range(60):
         append(log, [b"x"] * 10)
 
-    assert log._base_offsets == [0, 200, 400]
+    assert log._segments.base_offsets == [0, 200, 400]
 
 
 def test_batch_larger_than_a_segment_gets_one_of_its_own() -> None:
@@ -64,7 +64,7 @@ def test_batch_larger_than_a_segment_gets_one_of_its_own() -> None:
     append(log, [b"x" * 1000])
     append(log, [b"y" * 1000])
 
-    assert log._base_offsets == [0, 1]
+    assert log._segments.base_offsets == [0, 1]
     assert [offset for offset, _ in read_all(log)] == [0, 1]
 
 

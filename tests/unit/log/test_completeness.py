@@ -129,7 +129,7 @@ def test_the_note_is_durable_before_the_cut_is(monkeypatch: pytest.MonkeyPatch) 
 def test_missing_first_segments_are_told_and_deleted_ones_are_not_missed() -> None:
     files = MemoryFiles()
     log = filled(files, batches=20, config=SMALL)
-    log.delete_before(log._base_offsets[1])
+    log.delete_before(log._segments.base_offsets[1])
     assert reopened(files, SMALL) is COMPLETE
 
     del files.names[min(path for path in files.names if path.endswith(".log"))]

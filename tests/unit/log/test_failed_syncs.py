@@ -79,7 +79,7 @@ class FailsWhileItIsWritten(MemoryFiles):
                     files.failing_sync = False
                 return position
 
-        return File(files, file._inode)
+        return File(files, file._inode, path)
 
 
 def test_scheduled_flush_that_fails_stops_the_log_and_keeps_what_was_taken() -> None:
@@ -123,7 +123,7 @@ class CannotCut(MemoryFiles):
                     raise OSError("not cut")
                 super().truncate(size)
 
-        return File(files, file._inode)
+        return File(files, file._inode, path)
 
 
 def test_recovery_syncs_what_a_killed_process_left_before_anybody_reads_it() -> None:

@@ -22,7 +22,7 @@ from tests.unit.log.support import NOW_MS, append, read_all
 TP = TopicPartition("orders", 0)
 TOPIC_ID = TopicId(UUID(int=1))
 
-REGRESSIONS = (1, 7, 18, 183, 294, 451, 1_047_219)
+REGRESSIONS = (1, 7, 18, 183, 294, 451, 481, 1857, 29067, 34452, 1_047_219)
 """Seeds that failed once."""
 
 

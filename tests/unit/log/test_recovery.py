@@ -364,6 +364,40 @@ def test_snapshot_that_its_reader_refuses_falls_back_to_the_one_before() -> None
     assert headers[0].base_offset == before
 
 
+def test_batches_behind_a_snapshot_are_replayed_below_the_log_start_too() -> None:
+    """Who only knew the snapshot would take a producer's next batch for a gap in its sequence."""
+    files = MemoryFiles()
+    log = open_log(files, SMALL)
+    log.snapshot_source = lambda: b"at %d" % log.log_end_offset
+    for n in range(20):
+        append(log, [b"%d" % n], producer_id=7, base_sequence=n)
+    last_base = log._segments[-1].base_offset
+    log.delete_before(20)
+
+    snapshots, headers = replayed(files)
+
+    assert snapshots == [b"at %d" % last_base]
+    assert [header.base_sequence for header in headers] == list(range(last_base, 20))
+
+
+def test_snapshot_with_a_gap_between_it_and_the_log_is_not_used() -> None:
+    """The producers' batches in between are deleted: what they wrote last nobody knows, and a
+    producer that is not known may go on anywhere (KIP-360)."""
+    files = MemoryFiles()
+    log = open_log(files, SMALL)
+    log.snapshot_source = lambda: b"at %d" % log.log_end_offset
+    for n in range(20):
+        append(log, [b"%d" % n], producer_id=7, base_sequence=n)
+    newest, before = log.state.snapshot_offsets()[:-3:-1]
+    log.delete_before(newest)
+    files.names[f"{DIRECTORY}/{newest:020d}.snapshot"].data[-1] ^= 1
+
+    snapshots, headers = replayed(files)
+
+    assert snapshots == []
+    assert headers[0].base_offset == newest > before
+
+
 def test_without_a_snapshot_everything_is_replayed() -> None:
     files = MemoryFiles()
     log = filled(files, 9)
@@ -396,6 +430,25 @@ def test_index_from_before_a_truncation_is_not_used_for_a_log_of_the_same_length
 
     assert max_timestamp(again) == (3, 501)
     assert again.verify().problems == ()
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_truncation_needs_no_index(suffix: str) -> None:
+    """A follower that cannot cut its log can never follow again."""
+    for end_offset in range(1, 39):
+        files = MemoryFiles()
+        filled(files).close()
+        twin = open_log(files.copy(), SMALL, clean=True)
+        for path in files.names:
+            if path.endswith(suffix):
+                files.names[path].data[-1] ^= 4
+        log = open_log(files, SMALL, clean=True)
+
+        log.truncate_to(end_offset)
+
+        twin.truncate_to(end_offset)
+        assert read_all(log) == read_all(twin)
+        assert append(log, [b"new"], leader_epoch=9) == append(twin, [b"new"], leader_epoch=9)
 
 
 def test_truncation_forgets_snapshots_of_what_is_gone() -> None:

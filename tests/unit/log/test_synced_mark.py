@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from josefine_broker.base.errors import CorruptData, KafkaError
+from josefine_broker.core.log_completeness import Completeness
 from josefine_broker.core.log_config import LogConfig
 from josefine_broker.shell.flusher import Job
 from josefine_broker.shell.synced_mark import ENTRIES_MAX, SYNCED_MARK_FILE, SyncedMark
@@ -277,3 +278,99 @@ def test_mark_that_cannot_be_written_stops_nothing() -> None:
 
     assert SyncedMark(files, DIRECTORY).read() == (0, 3)
     assert len(read_all(open_log(files, SYNCED))) == 3
+
+
+def without_its_first_two(sealed: bool) -> MemoryFiles:
+    """Three segments of two records; the names of two did not survive a power cut."""
+    files = MemoryFiles()
+    jobs: list[Job] = []
+    log = open_log(files, LogConfig(segment_records=2), schedule=jobs.append)
+    for n in range(4):
+        append(log, [b"%d" % n] * 2)
+    if sealed:
+        for job in jobs:
+            job()
+        files.remove(MARK)
+    files.remove(log_file())
+    files.remove(log_file("00000000000000000002.log"))
+    return files
+
+
+def test_unsynced_segments_behind_a_lost_first_one_go_with_it() -> None:
+    """They are behind a hole: a log keeps what was synced, and a whole prefix of the rest."""
+    files = without_its_first_two(sealed=False)
+
+    log = open_log(files)
+
+    assert (log.log_start_offset, log.log_end_offset) == (0, 0)
+    assert log.recovery_report.completeness is Completeness.MISSING
+    assert not [path for path in files.names if path.endswith("4.log")]
+
+
+@pytest.mark.parametrize("lost", ["00000000000000000000.log", "00000000000000000004.log"])
+def test_refusal_changes_nothing_where_segments_have_no_index_yet(lost: str) -> None:
+    """They were synced all the same: the mark says so. None is removed, and none sealed."""
+    files = MemoryFiles()
+    jobs: list[Job] = []
+    config = LogConfig(segment_records=2, flush_messages=1)
+    log = open_log(files, config, schedule=jobs.append)
+    for n in range(3):
+        append(log, [b"%d" % n] * 2)
+    files.remove(log_file(lost))
+
+    assert "had been synced from 0 to 6" in refusal(files, config)
+
+
+def test_log_is_written_on_from_the_segment_before_a_hole() -> None:
+    files = MemoryFiles()
+    config = LogConfig(segment_records=3)
+    jobs: list[Job] = []
+    log = open_log(files, config, schedule=jobs.append)
+    for n in range(6):
+        append(log, [b"%d" % n])
+    append(log, [b"behind"])
+    files.remove(log_file("00000000000000000003.log"))
+
+    again = open_log(files)
+    assert again.log_end_offset == 3
+    for value in (b"3", b"4"):
+        append(again, [value])
+
+    assert read_all(again) == [(n, b"%d" % n) for n in range(5)]
+    assert read_all(open_log(files)) == [(n, b"%d" % n) for n in range(5)]
+
+
+def test_hole_above_a_log_start_behind_which_nothing_was_synced_is_a_cut() -> None:
+    """Segments below the log start go a little later: one that is there still ends before it."""
+    files = MemoryFiles()
+    jobs: list[Job] = []
+    config = LogConfig(segment_records=2)
+    log = open_log(files, config, schedule=jobs.append)
+    for n in range(3):
+        append(log, [b"%d" % n] * 2)
+    log.flush()
+    log.delete_before(5)
+    log.truncate_to(5)
+    append(log, [b"again"] * 2)
+    append(log, [b"again"] * 2)
+    assert log_file("00000000000000000002.log") in files.names
+    files.remove(log_file("00000000000000000005.log"))
+
+    again = open_log(files, config)
+
+    assert (again.log_start_offset, again.log_end_offset) == (5, 5)
+
+
+def test_synced_segments_behind_lost_ones_are_kept_and_not_refused_at_the_next_start() -> None:
+    """Without the mark nobody knows what was before them; their next sync says nothing of it."""
+    files = without_its_first_two(sealed=True)
+    log = open_log(files)
+    assert (log.log_start_offset, log.log_end_offset) == (4, 8)
+    assert log.recovery_report.completeness is Completeness.MISSING
+
+    append(log, [b"more"])
+    log.flush()
+    again = open_log(files)
+
+    assert (again.log_start_offset, again.log_end_offset) == (4, 9)
+    assert again.recovery_report.completeness is Completeness.MISSING  # until it was copied

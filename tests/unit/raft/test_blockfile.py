@@ -18,14 +18,10 @@ from raft.errors import CorruptStore, StoreFailed
 from raft.files import Crash, File, MemoryFiles
 from raft.ids import GENESIS, BlockId, Height, NodeId, Term
 from raft.members import Members
-from raft.segment import HEADER_BYTES, encode_frame, encode_header, encode_mark
+from raft.segment import HEADER_BYTES, encode_frame, encode_header
 from raft.state import Batch, Recovered, Snapshot, State
 
 NODE = NodeId(1)
-
-
-MARK_BYTES = len(encode_mark(number=1, position=0, sequence=0))
-"""What follows the last frame once it is synced."""
 
 
 class Writer:
@@ -122,11 +118,12 @@ def test_a_new_store_is_empty() -> None:
 
 def test_a_torn_tail_is_cut_at_every_byte_and_nothing_before_it_is_lost() -> None:
     before = written(2, 2)
-    whole = written(2, 2, 2)
+    whole = written(2, 2)
+    whole.extend(2, must_sync=False)
     name, data = only_segment(whole.files)
     kept = len(only_segment(before.files)[1])
 
-    for size in range(kept, len(data) - MARK_BYTES):
+    for size in range(kept, len(data)):
         files = replace(whole.files, name, data[:size])
         recovered = reopen(files)
         assert recovered.state == before.state
@@ -136,9 +133,10 @@ def test_a_torn_tail_is_cut_at_every_byte_and_nothing_before_it_is_lost() -> Non
 
 
 def test_writing_goes_on_after_a_torn_tail() -> None:
-    whole = written(2, 2, 2)
+    whole = written(2, 2)
+    whole.extend(2, must_sync=False)
     name, data = only_segment(whole.files)
-    files = replace(whole.files, name, data[: -MARK_BYTES - 1])
+    files = replace(whole.files, name, data[:-1])
 
     writer = Writer(files)
     writer.extend(3)
@@ -149,7 +147,8 @@ def test_writing_goes_on_after_a_torn_tail() -> None:
 
 
 def test_a_tail_whose_pages_never_arrived_is_cut() -> None:
-    whole = written(2, 2)
+    whole = written(2)
+    whole.extend(2, must_sync=False)
     name, data = only_segment(whole.files)
     kept = len(only_segment(written(2).files)[1])
 

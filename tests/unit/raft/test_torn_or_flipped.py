@@ -1,10 +1,25 @@
 """What recovery can tell apart: a write that a loss of power interrupted, and damage to what was
 synced. The first was never promised and is cut; the second is refused."""
 
+from dataclasses import replace
+
 import pytest
 
-from raft import Batch, BlockFile, CorruptStore, MemoryFiles, NodeId, Recovered, State, Term
+from raft import (
+    GENESIS,
+    Batch,
+    BlockFile,
+    BlockKind,
+    CorruptStore,
+    MemoryFiles,
+    NodeId,
+    Recovered,
+    State,
+    Term,
+)
+from raft.block import make_block
 from raft.segment import encode_mark
+from raft.synced import ENTRIES_MAX, SYNCED_FILE, Synced, SyncedMark
 
 NODE = NodeId(1)
 SEGMENT = "0000000000000001.seg"
@@ -28,10 +43,10 @@ def store_with(synced: int, unsynced: int = 0) -> tuple[MemoryFiles, list[int]]:
     return files, ends
 
 
-def damaged(files: MemoryFiles, data: bytes) -> MemoryFiles:
+def damaged(files: MemoryFiles, data: bytes, name: str = SEGMENT) -> MemoryFiles:
     """The same files with this segment, all of it on the disk."""
     copy = files.crash(lambda _, unsynced: unsynced, names_kept=True)
-    file = copy.open(SEGMENT)
+    file = copy.open(name)
     file.truncate(0)
     file.append(data)
     file.sync()
@@ -65,6 +80,63 @@ def test_a_torn_or_flipped_mark_costs_nothing() -> None:
 
     for content in (flipped, *torn):
         assert recover(damaged(files, content)).state == state(3)
+
+
+@pytest.mark.parametrize("spoilt", [b"\0", b"\xa5"], ids=["zeros", "garbage"])
+def test_a_bad_sector_that_has_the_last_synced_frame_and_its_mark_is_refused(spoilt: bytes) -> None:
+    """The other mark, in a file of its own, is the proof."""
+    files, ends = store_with(synced=3)
+    data = files.read(SEGMENT)
+
+    for start in range(ends[1], len(data[: ends[2]].rstrip(spoilt))):
+        copy = damaged(files, data[:start] + spoilt * (len(data) - start))
+        with pytest.raises(CorruptStore, match=r"synced up to byte .* is damaged, or missing"):
+            recover(copy)
+    copy = damaged(files, data[: ends[1]])
+    with pytest.raises(CorruptStore, match="synced up to byte"):
+        recover(copy)
+
+
+def test_a_newest_segment_that_is_gone_is_missed() -> None:
+    files = MemoryFiles()
+    store, _ = BlockFile.open(files, NODE, segment_bytes=200)
+    parent = GENESIS
+    for term in range(1, 8):
+        block = make_block(parent, Term(term), BlockKind.DATA, b"p")
+        store.persist(Batch(state=replace(state(term), head=block.id), blocks=(block,)))
+        parent = block.id
+    segments = [name for name in files.names() if name.endswith(".seg")]
+    assert len(segments) > 1
+
+    for gone in (segments[-1:], segments):
+        copy = files.crash(lambda _, unsynced: unsynced, names_kept=True)
+        for name in gone:
+            copy.remove(name)
+        with pytest.raises(CorruptStore, match="missing"):
+            recover(copy)
+
+
+def test_a_mark_that_is_lost_torn_or_older_costs_nothing() -> None:
+    files, _ = store_with(synced=3)
+    data = files.read(SYNCED_FILE)
+    older = store_with(synced=2)[0].read(SYNCED_FILE)
+    whole = [data[:size] for size in range(len(data))]
+
+    for content in (*whole, older, data[:-1] + b"?", b"?" * 600):
+        copy = damaged(files, content, SYNCED_FILE)
+        assert recover(copy).state == state(3)
+
+
+def test_the_file_of_marks_stays_small_and_the_last_whole_mark_counts() -> None:
+    files = MemoryFiles()
+    mark = SyncedMark(files)
+    for position in range(1, 3 * ENTRIES_MAX):
+        mark.write(Synced(1, position))
+        assert len(files.read(SYNCED_FILE)) <= 4096
+
+    assert mark.read() == Synced(1, 3 * ENTRIES_MAX - 1)
+    torn = damaged(files, files.read(SYNCED_FILE)[:-1], SYNCED_FILE)
+    assert SyncedMark(torn).read() == Synced(1, 3 * ENTRIES_MAX - 2)
 
 
 def test_pages_of_unsynced_frames_may_arrive_in_any_order() -> None:

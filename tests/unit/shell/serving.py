@@ -29,6 +29,10 @@ def groups_answer(text: str) -> e.list_groups.ListGroupsResponse:
     return e.list_groups.ListGroupsResponse(groups=(group,))
 
 
+def refuse(body: Any, error: KafkaError) -> e.list_groups.ListGroupsResponse:
+    return e.list_groups.ListGroupsResponse(error_code=error.code, groups=())
+
+
 class Held(Parked):
     """A request that waits until a test releases it, or its deadline."""
 
@@ -38,7 +42,7 @@ class Held(Parked):
         super().__init__(deadline_ms)
         self.text = text
 
-    def try_complete(self, key: object, now_ms: int) -> bool:
+    def try_complete(self, partition: object, now_ms: int) -> bool:
         self.complete(groups_answer(self.text))
         return True
 
@@ -57,7 +61,6 @@ class Serving:
         self.ticker = Ticker(self.clock, self.parked, (), self.fatal.append)
         dispatcher = Dispatcher(
             {key: self._route(key, handle) for key, handle in routes.items()},
-            self._refuse,
             lambda: e.api_versions.ApiVersionsResponse(
                 error_code=ErrorCode.unsupported_version, api_keys=()
             ),
@@ -71,7 +74,7 @@ class Serving:
             limits=ConnectionLimits(**{**bounds, **limits}),
             stats=self.metrics.connections,
             on_parked=self.ticker.arm,
-            forget=self.parked.forget,
+            forget=self.parked.cancel,
             on_fatal=self.fatal.append,
             monotonic_ms=self.clock.monotonic_ms,
         )
@@ -81,18 +84,22 @@ class Serving:
     def _route(self, key: int, handle: Handle) -> Route:
         spec = APIS[key]
         stats = self.metrics.api(spec.name)
-        return Route(spec.name, spec.min_version, spec.max_version, handle, stats)
-
-    def _refuse(self, header: RequestHeader, body: Any, error: KafkaError) -> Any:
-        return e.list_groups.ListGroupsResponse(error_code=error.code, groups=())
+        return Route(
+            name=spec.name,
+            min_version=spec.min_version,
+            max_version=spec.max_version,
+            handle=handle,
+            refuse=refuse,
+            stats=stats,
+        )
 
     def hold(self, text: str, key: str = "key", wait_ms: int = 60_000) -> Held:
         held = Held(self.clock.monotonic_ms() + wait_ms, text)
-        self.parked.park(held, [key])
+        self.parked.park(held, partitions=[(key, 0)])
         return held
 
     def release(self, key: str = "key") -> None:
-        self.parked.wake(key, self.clock.monotonic_ms())
+        self.parked.wake((key, 0), self.clock.monotonic_ms())
 
     async def connect(self) -> Client:
         return Client(*await asyncio.open_connection("127.0.0.1", self.port))

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import aiohttp
+import asyncio
 
+import aiohttp
+import pytest
+
+from josefine_broker.shell import admin_http
 from josefine_broker.shell.admin_http import AdminServer, Check
 from josefine_broker.shell.metrics import Metrics
 from josefine_broker.shell.server import bind
@@ -40,6 +44,30 @@ def test_health_follows_its_checks_and_names_them() -> None:
             async with session.post(f"{url}/health") as response:
                 assert response.status == 405
         await admin.stop()
+        await admin.stop()
+
+    on_uvloop(scenario)
+
+
+def test_of_many_silent_connections_the_oldest_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They share the process's descriptors with the data."""
+    monkeypatch.setattr(admin_http, "CONNECTIONS_MAX", 2)
+
+    async def scenario() -> None:
+        admin = AdminServer(Metrics(), {}, dict)
+        bound = bind("admin", "127.0.0.1", 0)
+        await admin.start(bound.socket)
+        silent = [await asyncio.open_connection("127.0.0.1", bound.port) for _ in range(3)]
+
+        async with asyncio.timeout(20):
+            assert await silent[0][0].read() == b""
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{bound.port}/health") as response,
+        ):
+            assert response.status == 200
+        for _, writer in silent:
+            writer.close()
         await admin.stop()
 
     on_uvloop(scenario)

@@ -11,19 +11,13 @@ from josefine_broker.compose import (
     connection_limits,
     controller_config,
     initial_voters,
-    leaving,
     named_but_loopback,
-    no_controller,
-    only_on_this_machine,
-    other_cluster,
     raft_address,
     registration,
-    stored_voters,
-    waits_for_controller,
 )
-from josefine_broker.config import HostPort, load_config
+from josefine_broker.config import load_config
 from josefine_broker.core.features import SUPPORTED
-from josefine_broker.core.image import BrokerEntry, Endpoint, MetadataImage
+from josefine_broker.core.image import Endpoint
 from josefine_broker.core.log_config import LogConfig, TimestampType
 from josefine_broker.shell.server import Bound
 
@@ -97,8 +91,10 @@ def test_a_listener_advertises_what_is_configured_else_what_is_bound() -> None:
             "broker.listeners": [f"{each.name}://{each.host}:{each.port}" for each in bound[:2]],
             "broker.advertised_listeners": ["OUT://broker.example:9"],
         }
-        entry = registration(load_config(None, {}, overrides), bound, "this-host", "http://a:1")
+        config = load_config(None, {}, overrides)
+        entry = registration(config, bound, "this-host", "http://a:1", "life")
     assert (entry.broker_id, entry.rack, entry.admin) == (4, "r1", "http://a:1")
+    assert entry.incarnation == "life"
     assert entry.features == SUPPORTED
     assert entry.endpoints == (
         Endpoint("IN", "10.0.0.1", 1111),
@@ -135,111 +131,6 @@ def test_a_cluster_begins_with_the_configured_voters_or_alone_or_is_joined() -> 
     assert voters(seeds=["a:1"]) == []
 
 
-def _of_voters(*voters: int) -> dict[str, object]:
-    return {"broker.data_dir": "d", "raft.voters": [f"{each}@h{each}:9093" for each in voters]}
-
-
-def _image(*brokers: int, unregistered: tuple[int, ...] = ()) -> MetadataImage:
-    entries = {each: BrokerEntry(broker_id=each, endpoints=()) for each in brokers}
-    return MetadataImage(cluster_id="c", brokers=entries, unregistered=frozenset(unregistered))
-
-
-def test_data_of_a_broker_alone_are_refused_where_others_are_to_vote_with_it() -> None:
-    """Else it takes up its own old cluster in silence, and the others form one without it."""
-    trouble = other_cluster(load_config(None, {}, _of_voters(1, 2, 3)), {1}, _image(1))
-
-    assert trouble.startswith("raft.voters names the brokers 1, 2, 3, but the data directory d ")
-    assert "only voter is 1 " in trouble
-
-
-@pytest.mark.parametrize(
-    ("voters", "members", "image"),
-    [
-        ((), {1}, _image(1)),
-        ((1,), {1}, _image(1)),
-        ((1,), {1, 2, 3}, _image(1, 2, 3)),
-        ((1, 2, 3), {1, 2, 3}, _image()),
-        ((1, 2, 3), {1, 4}, _image(1, 4)),
-        ((1, 2, 3), {1}, _image(1, 2)),
-        ((1, 2, 3), {1}, _image(1, unregistered=(3,))),
-    ],
-    ids=["none", "alone", "grown", "forming", "replaced", "joining", "left alone"],
-)
-def test_list_of_voters_may_be_older_than_the_cluster(
-    voters: tuple[int, ...], members: set[int], image: MetadataImage
-) -> None:
-    assert not other_cluster(load_config(None, {}, _of_voters(*voters)), members, image)
-
-
-@pytest.mark.parametrize(
-    ("overrides", "voters", "is_surprising"),
-    [
-        ({}, (1, 2, 3), True),
-        (_of_voters(1), (1, 2, 3), True),
-        (_of_voters(1, 2, 3), (1, 2, 3), False),
-        ({"raft.seeds": ["h:1"]}, (1, 2, 3), False),
-        ({}, (1,), False),
-    ],
-)
-def test_broker_that_waits_for_voters_its_file_does_not_name_says_so(
-    overrides: dict[str, object], voters: tuple[int, ...], is_surprising: bool
-) -> None:
-    config = load_config(None, {}, {"broker.data_dir": "d"} | overrides)
-    said = stored_voters(config, voters, lambda broker_id: "")
-
-    assert said.startswith(f"waiting for a majority of the voters {', '.join(map(str, voters))} ")
-    assert ("cluster in d" in said and "names only this broker" in said) == is_surprising
-
-
-def test_voter_that_cannot_be_reached_is_named_with_the_reason() -> None:
-    trouble = {2: "two:9192: Name or service not known", 3: ""}
-
-    said = stored_voters(load_config(None, {}), (1, 2, 3), lambda each: trouble.get(each, ""))
-
-    assert said.endswith("(broker 2 at two:9192: Name or service not known)")
-
-
-@pytest.mark.parametrize(
-    ("there", "words"), [(1, "1 of the voters 1, 2, 3 is"), (2, "2 of the voters 1, 2, 3 are")]
-)
-def test_voters_that_are_there_are_counted(there: int, words: str) -> None:
-    assert no_controller((2, 1, 3), there) == f"no controller: {words} there"
-
-
-def test_broker_that_cannot_write_says_so_in_place_of_a_stop() -> None:
-    trouble = "5 bytes free, broker.disk_free_bytes_min is 6"
-
-    assert waits_for_controller(2, trouble).endswith(trouble)
-    assert waits_for_controller(2, "").endswith("broker 2, to take this broker in")
-    assert leaving("") == "this broker hands over and stops"
-    assert leaving(trouble).endswith(trouble)
-    assert "stops" not in leaving(trouble)
-
-
-@pytest.mark.parametrize(
-    ("own", "other", "is_told"),
-    [
-        ("127.0.0.1", "host2", True),
-        ("127.0.1.1", "10.0.0.2", True),
-        ("localhost", "10.0.0.2", True),
-        ("::1", "fd00::2", True),
-        ("127.0.0.1", "127.0.0.1", False),
-        ("127.0.0.1", "localhost", False),
-        ("host1", "host2", False),
-        ("10.0.0.1", "127.0.0.1", False),
-    ],
-)
-def test_loopback_address_among_brokers_elsewhere_is_told(
-    own: str, other: str, is_told: bool
-) -> None:
-    found = only_on_this_machine({"raft.listener": HostPort(own, 1)}, [HostPort(other, 2)])
-
-    assert bool(found) == is_told
-    if is_told:
-        assert found[0].startswith(f"raft.listener is advertised as {HostPort(own, 1)}, which only")
-        assert f"another broker is at {HostPort(other, 2)}" in found[0]
-
-
 @pytest.mark.parametrize(
     ("host", "voter", "is_told"),
     [("host1", "host2", True), ("host1", "localhost", False), ("127.0.0.1", "host2", False)],
@@ -255,7 +146,3 @@ def test_name_that_means_a_loopback_address_here_is_told(
         found = named_but_loopback([Bound("raft", host, 9093, bound)], config)
 
     assert bool(found) == is_told
-
-
-def test_who_stands_alone_may_advertise_what_it_likes() -> None:
-    assert only_on_this_machine({"raft.listener": HostPort("127.0.0.1", 1)}, []) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -349,3 +350,36 @@ def test_missing_and_binary_files_are_refused_in_one_sentence(tmp_path: Path) ->
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="is not UTF-8"):
         load_config(path, {})
+
+
+def keys_of_the_model() -> dict[str, dict[str, Any]]:
+    """Path → its JSON schema, with that of its kind where null is one."""
+    schema = BrokerConfig.model_json_schema()
+    sections = {
+        name: schema["$defs"][section["$ref"].rpartition("/")[2]]
+        for name, section in schema["properties"].items()
+    }
+    return {
+        f"{name}.{key}": {**next(iter(found.get("anyOf", ({},)))), **found}
+        for name, section in sections.items()
+        for key, found in section["properties"].items()
+    }
+
+
+NUMBERS = {name: key for name, key in keys_of_the_model().items() if key.get("type") == "integer"}
+
+
+def test_every_key_has_a_meaning_and_every_number_its_unit_in_its_name() -> None:
+    keys = keys_of_the_model()
+    units = {name: key["unit"] for name, key in NUMBERS.items() if "unit" in key}
+
+    assert sorted(keys) == sorted(key_paths())
+    assert [name for name, key in keys.items() if not key.get("description")] == []
+    assert set(units.values()) == {"ms", "bytes"}
+    assert [name for name, unit in units.items() if unit not in name.split(".")[1].split("_")] == []
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_every_number_has_a_lower_bound(name: str) -> None:
+    with pytest.raises(ConfigError, match=name.partition(".")[2]):
+        load_config(None, {}, {name: -1})

@@ -146,7 +146,7 @@ def test_hangup_without_an_answer_only_closes_the_connection() -> None:
             if body.states_filter[0] == "now":
                 return Hangup("gone")
             held = Gone(server.clock.monotonic_ms() + 20, "")
-            server.parked.park(held, ["key"])
+            server.parked.park(held)
             return held
 
         async with serving(handle) as server:

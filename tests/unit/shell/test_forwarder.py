@@ -9,8 +9,8 @@ from typing import Any
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.client.cluster import Address
 from josefine_broker.client.io_asyncio_protocol import ProtocolConnection
-from josefine_broker.handlers.context import QuorumMember, QuorumView
 from josefine_broker.handlers.forwarding import FORWARDED_CLIENT_ID
+from josefine_broker.handlers.ports import QuorumMember, QuorumView
 from josefine_broker.shell.clock import RealClock
 from josefine_broker.shell.forwarder import Forwarder
 from josefine_broker.wire.entities import describe_quorum as e
@@ -41,7 +41,7 @@ def give_forwarder(cluster: Net, stack: AsyncExitStack, broker_id: int, leader_i
     forwarder = Forwarder(address_of, FORWARDED_CLIENT_ID, RealClock())
     stack.push_async_callback(forwarder.stop)
     ctx = cluster.ctx[broker_id]
-    ctx.quorum, ctx.forward = Quorum(broker_id, leader_id), forwarder.ask
+    ctx.ports.quorum, ctx.ports.forward = Quorum(broker_id, leader_id), forwarder.ask
 
 
 async def asked(cluster: Net, broker_id: int) -> e.PartitionData:

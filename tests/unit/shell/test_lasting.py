@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from josefine_broker.shell.lasting import Lasting
+from josefine_broker.shell.lasting import logged
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ def test_trouble_is_told_once_a_minute_however_often_it_is_seen(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
-    trouble = Lasting(log, "lost", leader=3)
+    trouble = logged(log, "lost", leader=3)
 
     for now_ms in range(5_000, 155_000, 500):
         trouble.goes_on(now_ms, f"reason at {now_ms}")
@@ -33,7 +33,7 @@ def test_trouble_is_told_once_a_minute_however_often_it_is_seen(
 
 def test_trouble_that_comes_back_is_told_again(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    trouble = Lasting(log, "lost")
+    trouble = logged(log, "lost")
 
     trouble.end(0, "found")
     trouble.goes_on(1_000, "r")

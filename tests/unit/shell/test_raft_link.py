@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from josefine_broker.config_values import HostPort
+from josefine_broker.base.addresses import HostPort
 from josefine_broker.shell.raft_connection import Connection, PeerError, TransportStats
 from josefine_broker.shell.raft_link import Link
 from tests.support.waiting import wait_until_async

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import logging
 import socket
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from random import Random
 
 import pytest
 
-from josefine_broker.config import HostPort
-from josefine_broker.core.changes import RegisterBroker
-from josefine_broker.joining import AskingAround, Joining
-from josefine_broker.shell.address_book import AddressBook
+from josefine_broker.base.addresses import HostPort, parse_host_port
+from josefine_broker.engine.cluster.address_book import AddressBook
+from josefine_broker.engine.cluster.frames import Frame, Hello, Kind, encode_frame
 from josefine_broker.shell.raft_connection import PeerError
-from josefine_broker.shell.raft_frames import Frame, Hello, Kind, encode_frame
 from josefine_broker.shell.raft_link import Link
 from josefine_broker.shell.raft_transport import RaftTransport, Reply
 from josefine_broker.shell.server import bind
@@ -37,9 +32,9 @@ class End:
         self.is_known: Callable[[int], bool] = lambda _peer: True
         self.transport = RaftTransport(
             hello=self._hello,
-            book=AddressBook(None),
+            book=AddressBook(),
             rng=Random(node_id),
-            handlers={Kind.RAFT: self._take, Kind.DISCOVER: self._answer},
+            take=self._hear,
             timeout_ms=2_000,
             queue_bytes_max=1_000_000,
             is_known=lambda peer: self.is_known(peer),
@@ -48,6 +43,8 @@ class End:
 
     def _greeted(self, peer: Hello, was_dialed: bool) -> None:
         self.greeted.append((peer.node_id, peer.members, was_dialed))
+        if not was_dialed and self.is_known(peer.node_id):  # as engine.cluster.peers does
+            self.transport.book.learn(peer.node_id, parse_host_port(peer.address))
 
     def _hello(self, to: int) -> Hello:
         address = str(self.address) if self.address.port else ""
@@ -59,11 +56,11 @@ class End:
             members=self.members,
         )
 
-    def _take(self, peer: Hello, frame: Frame, _reply: Reply) -> None:
-        self.got.append((peer.node_id, frame.body))
-
-    def _answer(self, peer: Hello, _frame: Frame, reply: Reply) -> None:
-        reply(Kind.DISCOVERED, b'{"asked_by": %d}' % peer.node_id)
+    def _hear(self, peer: Hello, frame: Frame, reply: Reply) -> None:
+        if frame.kind is Kind.DISCOVER:
+            reply(Kind.DISCOVERED, b'{"asked_by": %d}' % peer.node_id)
+        else:
+            self.got.append((peer.node_id, frame.body))
 
     async def start(self) -> End:
         bound = bind("raft", "127.0.0.1", self.address.port)
@@ -119,38 +116,47 @@ def test_name_that_means_nothing_is_the_trouble_with_its_peer(
     run(scenario)
 
 
-def test_asking_around_hears_from_known_brokers_who_the_others_are() -> None:
-    """A broker that was away while members changed does not know its leader."""
+def test_name_that_no_name_service_could_be_asked_for_is_trouble_like_any_other() -> None:
+    """It came from a registration, or in an answer: to dial it ends no dial that follows."""
+    too_long = HostPort("a" * 64 + ".example", 9192)
 
     async def scenario() -> None:
-        away, known = await End(1).start(), await End(3).start()
-        known.members = (1, 3, 4)
-        away.knows(known)
-        away.knows(away)
-        away.transport.book.learn(2, HostPort("127.0.0.1", 1))  # nobody listens there any more
-        asking = AskingAround(away.transport, 1, ())
-        asking.begin()
-        asking.begin()
-        await wait_until_async(lambda: away.greeted, 10, "a greeting")
-        assert away.greeted == [(3, (1, 3, 4), True)]
-        assert known.greeted == [(1, (), False)]
-        await asking.stop()
-        await away.transport.stop()
-        await known.transport.stop()
+        one, two = await End(1).start(), await End(2).start()
+        with pytest.raises(PeerError, match=str(too_long)):
+            await one.transport.ask(too_long, Kind.DISCOVER, b"{}", 10)
+        one.knows(two)
+        one.transport.book.learn(2, too_long)  # the newest is tried first
+        one.transport.send(2, Kind.RAFT, b"a")
+        await wait_until_async(lambda: two.got == [(1, b"a")], 10, "the other address")
+        await one.transport.stop()
+        await two.transport.stop()
 
     run(scenario)
 
 
-def test_strangers_addresses_are_not_learned() -> None:
+def test_only_the_refusal_of_a_peer_that_was_dialed_is_one() -> None:
+    """What a stranger says when it dials, and this broker refuses, is nobody's word."""
+    lie = "broker 1 votes in this cluster, but came with an empty data directory"
+    liar = Hello(node_id=9, to=0, cluster_id="", address=lie)
+
     async def scenario() -> None:
-        one, stranger = await End(1).start(), await End(77).start()
-        one.is_known = lambda peer: peer != 77
-        stranger.knows(one)
-        stranger.transport.send(1, Kind.DISCOVER, b"{}")
-        await wait_until_async(lambda: one.greeted, 10, "a greeting")
-        assert one.transport.book.addresses(77) == ()
+        heard: list[tuple[int, str]] = []
+        one, two = await End(1, "red").start(), await End(2, "blue").start()
+        one.transport.on_refused = lambda peer, reason: heard.append((peer, reason))
+        reader, writer = await asyncio.open_connection(*one.address)
+        writer.write(liar.encode(Kind.HELLO))
+        assert await reader.read() == b""
+        writer.close()
+        await wait_until_async(lambda: one.transport.stats.refused == 1, 10, "a refusal of ours")
+        assert heard == []
+
+        one.knows(two)
+        one.transport.send(2, Kind.RAFT, b"a")
+        await wait_until_async(lambda: heard, 10, "a refusal of theirs")
+        assert heard[0][0] == 2
+        assert "belongs to cluster red" in heard[0][1]
         await one.transport.stop()
-        await stranger.transport.stop()
+        await two.transport.stop()
 
     run(scenario)
 
@@ -271,61 +277,18 @@ def test_question_over_a_connection_of_its_own_is_answered_or_refused() -> None:
     run(scenario)
 
 
-def test_newcomer_at_a_port_that_speaks_no_raft_is_told_so_and_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.INFO)
-
+def test_question_to_a_port_that_speaks_no_raft_says_so() -> None:
     async def scenario() -> None:
         async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.read(1)
             writer.close()
 
         foreign = await asyncio.start_server(hang_up, "127.0.0.1", 0)
-        seed = HostPort("127.0.0.1", foreign.sockets[0].getsockname()[1])
+        address = HostPort("127.0.0.1", foreign.sockets[0].getsockname()[1])
         one = await End(1).start()
-        wanted = iter((True, True, True, False))
-        over = asyncio.Event()
-
-        def is_wanted() -> bool:
-            goes_on = next(wanted)
-            if not goes_on:
-                over.set()
-            return goes_on
-
-        joining = Joining(
-            one.transport,
-            RegisterBroker(broker_id=1, incarnation="i", endpoints=()),
-            seeds=(seed,),
-            is_wanted=is_wanted,
-            is_member=lambda: False,
-            on_refused=lambda _: None,
-        )
-        joining.begin()
-        async with asyncio.timeout(30):
-            await over.wait()
-        await joining.stop()
+        with pytest.raises(PeerError, match=r"the other side \(perhaps it is no raft listener\)"):
+            await one.transport.ask(address, Kind.DISCOVER, b"{}", 5)
         await one.transport.stop()
         foreign.close()
 
     run(scenario)
-    (told,) = (each for each in caplog.records if each.getMessage() == "not joined yet")
-    assert "closed by the other side (perhaps it is no raft listener)" in told.__dict__["reason"]
-
-
-def test_address_book_survives_and_tries_the_newest_first(tmp_path: Path) -> None:
-    path = tmp_path / "raft.peers.json"
-    book = AddressBook(path)
-    for port in (1, 2, 1):
-        book.learn(7, HostPort("a", port))
-    book.store()
-
-    again = AddressBook(path)
-    again.learn(7, HostPort("configured", 9))
-    again.load()
-
-    assert again.addresses(7) == (HostPort("a", 1), HostPort("a", 2), HostPort("configured", 9))
-    path.write_text(json.dumps({"version": 2, "nodes": {}}))
-    ignoring = AddressBook(path)
-    ignoring.load()
-    assert ignoring.addresses(7) == ()

@@ -12,14 +12,13 @@ from random import Random
 
 import pytest
 
+from josefine_broker.api.table import API_VERSIONS
 from josefine_broker.client.cluster import Address
-from josefine_broker.compose import routes
 from josefine_broker.core.image import Endpoint
 from josefine_broker.core.parked import Parked
 from josefine_broker.core.replica_fetch import FetchLimits
-from josefine_broker.handlers.errors import error_response
 from josefine_broker.handlers.following import hear
-from josefine_broker.handlers.table import API_VERSIONS, APIS
+from josefine_broker.routes import routes
 from josefine_broker.shell.clock import RealClock
 from josefine_broker.shell.connection import ConnectionLimits, Host
 from josefine_broker.shell.dispatch import Dispatcher
@@ -57,10 +56,7 @@ class Net(Replicas):
         ctx, metrics = self.ctx[broker_id], Metrics()
         ticker = Ticker(self.clock, ctx.parked, (), self.fatal.append)
         dispatcher = Dispatcher(
-            routes(ctx, APIS, metrics),
-            lambda header, body, error: error_response(
-                header.api_key, header.api_version, body, error
-            ),
+            routes(ctx, metrics),
             API_VERSIONS.unsupported_version,
             metrics.connections,
         )
@@ -71,7 +67,7 @@ class Net(Replicas):
             ),
             stats=metrics.connections,
             on_parked=ticker.arm,
-            forget=ctx.parked.forget,
+            forget=ctx.parked.cancel,
             on_fatal=self.fatal.append,
             monotonic_ms=self.clock.monotonic_ms,
         )
@@ -204,7 +200,8 @@ def test_leader_that_is_away_is_told_once_and_once_that_it_is_back(
             replicator.address_of = address_of  # type: ignore[method-assign]
             await cluster.take_down(1)
             await wait_until_async(lambda: tries > 3, TIMEOUT_S, "several tries")
-            assert cluster.ctx[2].counters.replication_errors >= 3  # no connection, each time
+            errors = cluster.ctx[2].hosted.counters.replication_errors
+            assert errors >= 3  # no connection, each time
             await cluster.serve(1)
             waiting = cluster.produce(1, b"a", timeout_ms=60_000)
             await wait_until_async(lambda: waiting.done, TIMEOUT_S, "acks=all after the return")

@@ -48,8 +48,8 @@ def test_disk_that_was_full_is_well_again_when_records_are_taken_again(
     for left in (GIB, GIB - 1, GIB, GIB * 5 // 4 - 1, GIB * 5 // 4, GIB):
         free["bytes"] = left
         storage_watch.look_at_storage(ctx, config, logs)
-        assert observe.check_disk(ctx, config).ok is not ctx.disk_full
-        seen.append(ctx.disk_full)
+        assert observe.check_disk(ctx, config).ok is not ctx.storage.is_full
+        seen.append(ctx.storage.is_full)
 
     assert seen == [False, True, True, True, False, False]
 
@@ -59,11 +59,11 @@ def test_failed_log_is_trouble_with_a_name(tmp_path: Path) -> None:
     world.create()
     world.files.failing_sync = True
     with pytest.raises(KafkaError, match="not begun anew"):
-        world.ctx.partitions["orders", 0].log.restart_at(5)
+        world.ctx.hosted.partitions["orders", 0].log.restart_at(5)
 
     storage_watch.look_at_storage(world.ctx, reserve(1, tmp_path), storage_watch.FailedLogs())
 
-    assert world.ctx.storage_trouble == "storage failed: orders-0"
+    assert world.ctx.storage.trouble == "storage failed: orders-0"
 
 
 def test_damaged_log_is_told_and_no_reason_to_hand_over_the_others(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_damaged_log_is_told_and_no_reason_to_hand_over_the_others(tmp_path: Pat
     storage_watch.look_at_storage(again.ctx, reserve(1, tmp_path), storage_watch.FailedLogs())
 
     assert again.produce(topic="another").error_code == 0
-    assert again.ctx.storage_trouble == ""
+    assert again.ctx.storage.trouble == ""
     check = observe.check_logs(again.ctx, again.manager)
     assert not check.ok
     assert "offline, for the log is damaged: orders-0; " in check.detail

@@ -25,7 +25,7 @@ def test_each_deadline_is_met_whatever_was_armed_before() -> None:
         for text, wait_ms in (("never", 60_000), ("late", 40), ("early", 10)):
             held = Held(now_ms + wait_ms, text)
             held.on_done = lambda done: order.append(done.text)  # type: ignore[attr-defined]
-            parked.park(held, [text])
+            parked.park(held)
             ticker.arm()
         await until(lambda: len(order) == 2, "two expired")
         assert order == ["early", "late"]

@@ -27,6 +27,7 @@ KEY_VERSIONS = [
     for version in range(spec.min_version, spec.max_version + 1)
     if (spec.key, version) not in KIO_HAS_NOT
 ]
+GENERIC_KEYS = [key for key in sorted(APIS) if key > 1]
 GENERIC_KEY_VERSIONS = [(key, version) for key, version in KEY_VERSIONS if key > 1]
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

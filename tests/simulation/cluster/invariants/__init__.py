@@ -9,6 +9,7 @@ from tests.simulation.cluster.invariants.isr_is_complete import IsrIsComplete
 from tests.simulation.cluster.invariants.one_leader_per_epoch import OneLeaderPerEpoch
 from tests.simulation.cluster.invariants.sequences_are_whole import SequencesAreWhole
 from tests.simulation.cluster.invariants.stale_changes_fail import StaleChangesFail
+from tests.simulation.cluster.invariants.unclean_is_last import UncleanIsLast
 
 ALL_INVARIANTS = (
     ClusterConverges,  # first when a world settles: the others look at the settled one
@@ -20,4 +21,5 @@ ALL_INVARIANTS = (
     ImagesAreEqual,
     SequencesAreWhole,
     StaleChangesFail,
+    UncleanIsLast,
 )

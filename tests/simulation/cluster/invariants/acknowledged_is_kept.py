@@ -1,4 +1,5 @@
-"""1. A record that was acknowledged with acks=all is committed, and is never lost."""
+"""1. A record that was acknowledged with acks=all is committed, and is never lost: not while enough
+replicas are whole, nor without an unclean election that somebody has allowed (`unclean.py`)."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.core.changes import At, Change
 from josefine_broker.core.image import MetadataImage
-from josefine_broker.handlers.context import HostedPartition
+from josefine_broker.handlers.hosted import HostedPartition
 from tests.simulation.cluster.view import Ack, Batch, PartitionFacts, View
 
 if TYPE_CHECKING:

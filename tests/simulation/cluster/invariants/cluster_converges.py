@@ -60,10 +60,11 @@ def _missing(world: World) -> str:
         process = view.processes.get(broker_id)
         if broker is None or not broker.is_live:
             return f"broker {broker_id} is not live"
-        if process is None or process.ctx.incarnation != broker.incarnation:
+        if process is None or process.ctx.cluster.incarnation != broker.incarnation:
             return f"broker {broker_id} is not registered as {broker.incarnation}"
-        if process.ctx.applied_height != view.height:
-            return f"broker {broker_id} has applied {process.ctx.applied_height} of {view.height}"
+        applied = process.ctx.metadata.applied_height
+        if applied != view.height:
+            return f"broker {broker_id} has applied {applied} of {view.height}"
     if len(view.image.topics) < len(world.operator.wanted):
         return f"topics: {sorted(view.image.topics)}"
     for facts, _, entry in view.entries_that_may_be_led():
@@ -71,7 +72,9 @@ def _missing(world: World) -> str:
             return f"{facts.name} has no leader: {entry}"
         if set(entry.isr) != set(entry.replicas) or entry.is_reassigning:
             return f"{facts.name} is not in sync: {entry}"
-    if not all(producer.is_idle for producer in world.producers):
+    led = {facts.key for facts, _, _ in view.entries_that_may_be_led()}
+    stands_still = {facts.key for facts, _, _ in view.entries()} - led
+    if any(producer.waits_for - stands_still for producer in world.producers):
         return "a producer is not done"
     return ""
 

@@ -1,4 +1,5 @@
-"""3. In one life of a replica its high watermark never falls, whatever its role or epoch."""
+"""3. In one life of a replica its high watermark never falls, whatever its role or epoch; but once
+for each unclean election, to no less than what that has left."""
 
 from __future__ import annotations
 
@@ -27,6 +28,10 @@ class HighWatermarkGrows(Invariant):
         facts = self.view.facts((hosted.topic_id, tp.partition))
         if before is None or facts.excused or process.machine.id in facts.damaged:
             return  # a damaged log may have to be begun anew
+        if sight.high_watermark < before.high_watermark and facts.losses.falls(
+            process.ctx.cluster.incarnation, sight.high_watermark
+        ):
+            return
         assert sight.high_watermark >= before.high_watermark, (
             f"{tp}: at broker {process.machine.id} the high watermark fell from "
             f"{before.high_watermark} to {sight.high_watermark} (epochs {before.leader_epoch}, "

@@ -10,6 +10,7 @@ from josefine_broker.core.changes import At, Change
 from josefine_broker.core.image import MetadataImage
 from josefine_broker.core.log_completeness import Completeness
 from tests.simulation.cluster.invariants.base import Invariant, Sight
+from tests.simulation.cluster.unclean import was_unclean
 from tests.simulation.cluster.view import Batch, PartitionFacts, batches_of
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ class IsrIsComplete(Invariant):
             if old is entry or facts.excused:
                 continue
             joined = set(entry.isr) - set(old.isr if old is not None else ())
+            if old is not None and was_unclean(old, entry, before):
+                joined.discard(entry.leader)  # it is what is left, by definition
             for broker_id in joined:
                 assert entry.completeness_of(broker_id) is Completeness.COMPLETE
                 self._check_end(facts, name, broker_id, "joined the ISR")

@@ -25,9 +25,7 @@ class SequencesAreWhole(Invariant):
             if batch.producer_id == NO_PRODUCER_ID:
                 continue
             last = facts.sequences.get(batch.producer_id, -1)
-            facts.sequences[batch.producer_id] = (
-                batch.base_sequence + batch.end_offset - batch.base_offset - 1
-            )
+            facts.sequences[batch.producer_id] = batch.last_sequence
             if batch.base_sequence <= last and not facts.excused:
                 assert _is_forgotten(facts, batch), (
                     f"{facts.name}: {batch} of producer {batch.producer_id} after sequence {last}"

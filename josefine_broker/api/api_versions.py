@@ -1,0 +1,56 @@
+"""ApiVersions (key 18): what this broker serves, from the table beside it.
+
+KIP-511: a version we do not know is answered UNSUPPORTED_VERSION with a v0 body that lists the
+versions of every key, so that the client can ask again. KIP-584: the features that this code
+understands, and the levels that the cluster has finalized.
+"""
+
+from collections.abc import Iterable
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.core.features import SUPPORTED
+from josefine_broker.handlers.context import Context, RequestInfo
+from josefine_broker.wire.apis import ApiSpec
+from josefine_broker.wire.entities import api_versions as e
+
+_SUPPORTED = tuple(
+    e.SupportedFeatureKey(name=name, min_version=low, max_version=high)
+    for name, low, high in SUPPORTED
+)
+
+
+class ApiVersionsHandler:
+    """Holds the part of the answer that is the same for everybody, at any time."""
+
+    __slots__ = ("_api_keys",)
+
+    def __init__(self, served: Iterable[ApiSpec]) -> None:
+        self._api_keys = tuple(
+            e.ApiVersion(
+                api_key=spec.key, min_version=spec.min_version, max_version=spec.max_version
+            )
+            for spec in served
+        )
+
+    def handle(
+        self, ctx: Context, info: RequestInfo, request: e.ApiVersionsRequest
+    ) -> e.ApiVersionsResponse:
+        image = ctx.image
+        return e.ApiVersionsResponse(
+            api_keys=self._api_keys,
+            supported_features=_SUPPORTED,
+            finalized_features_epoch=image.features_epoch,
+            finalized_features=tuple(
+                e.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+                for name, level in sorted(image.features.items())
+            ),
+        )
+
+    def refuse(self, request: object, error: KafkaError) -> e.ApiVersionsResponse:
+        return e.ApiVersionsResponse(error_code=error.code, api_keys=self._api_keys)
+
+    def unsupported_version(self) -> e.ApiVersionsResponse:
+        """To be encoded as v0, whatever version was asked."""
+        return e.ApiVersionsResponse(
+            error_code=ErrorCode.unsupported_version, api_keys=self._api_keys
+        )

@@ -1,0 +1,98 @@
+"""CreateTopics (key 19): one Raft proposal per topic, which carries all its partitions.
+
+Defaults by -1 (KIP-464), configs in the answer (KIP-525), ids (KIP-516). The answer waits until the
+block is applied here, so the topic is usable at once; a timeout is told as REQUEST_TIMED_OUT, and
+the topic may still come. Internal topics are made by the broker itself, when a group needs them:
+one with the wrong partitions or policy would scatter or lose what groups committed.
+"""
+
+from collections import Counter
+
+from josefine_broker.api.describe_configs import source_of
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.core.changes import CreateTopic
+from josefine_broker.core.partition_limit import PartitionLimit
+from josefine_broker.core.proposals import Proposal
+from josefine_broker.core.topic_config import resolve, shown
+from josefine_broker.handlers.context import Context, RequestInfo
+from josefine_broker.handlers.proposing import answer_when_settled, submit_change
+from josefine_broker.handlers.topics import check_not_internal, new_topic
+from josefine_broker.wire.entities import create_topics as e
+
+
+def handle(ctx: Context, info: RequestInfo, request: e.CreateTopicsRequest) -> object:
+    """Create each topic named; a wrong wish is refused alone."""
+    deadline_ms = ctx.clock.monotonic_ms() + request.timeout_ms
+    times = Counter(topic.name for topic in request.topics)
+    changes: dict[str, CreateTopic] = {}
+    errors: dict[str, KafkaError] = {}
+    limit = ctx.partition_limit()
+    for topic in request.topics:
+        try:
+            if times[topic.name] > 1:
+                raise KafkaError(ErrorCode.invalid_request, "the topic is named more than once")
+            changes[topic.name] = _change(ctx, topic, limit)
+        except KafkaError as error:
+            errors[topic.name] = error
+    proposals: dict[str, Proposal] = {}
+    if not request.validate_only:
+        proposals = {name: submit_change(ctx, each, deadline_ms) for name, each in changes.items()}
+
+    def build() -> e.CreateTopicsResponse:
+        for name, proposal in proposals.items():
+            if proposal.error is not None:
+                errors[name] = proposal.error
+        results = [
+            _failed(name, errors[name])
+            if name in errors
+            else _created(ctx, changes[name], with_id=not request.validate_only)
+            for name in times
+        ]
+        return e.CreateTopicsResponse(topics=tuple(results))
+
+    return answer_when_settled(ctx, list(proposals.values()), deadline_ms, build)
+
+
+def refuse(request: e.CreateTopicsRequest, error: KafkaError) -> e.CreateTopicsResponse:
+    """The answer when the whole request is refused."""
+    topics = tuple(_failed(topic.name, error) for topic in request.topics)
+    return e.CreateTopicsResponse(topics=topics)
+
+
+def _change(ctx: Context, topic: e.CreatableTopic, limit: PartitionLimit) -> CreateTopic:
+    check_not_internal(topic.name)
+    assignment = {each.partition_index: each.broker_ids for each in topic.assignments}
+    if len(assignment) != len(topic.assignments):
+        raise KafkaError(ErrorCode.invalid_replica_assignment, "a partition is assigned twice")
+    return new_topic(
+        ctx,
+        topic.name,
+        limit,
+        partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignment=assignment,
+        config=[(config.name, config.value) for config in topic.configs],
+    )
+
+
+def _created(ctx: Context, change: CreateTopic, *, with_id: bool) -> e.CreatableTopicResult:
+    assigned = {name for name, _ in change.config}
+    settings = resolve(change.config, ctx.settings.topic_defaults)
+    return e.CreatableTopicResult(
+        name=change.name,
+        topic_id=change.topic_id if with_id else None,
+        num_partitions=len(change.replicas),
+        replication_factor=len(change.replicas[0]),
+        configs=tuple(
+            e.CreatableTopicConfigs(
+                name=name, value=value, config_source=source_of(ctx, name, name in assigned)
+            )
+            for name, value in shown(settings).items()
+        ),
+    )
+
+
+def _failed(name: str, error: KafkaError) -> e.CreatableTopicResult:
+    return e.CreatableTopicResult(
+        name=name, error_code=error.code, error_message=error.message or None, configs=()
+    )

@@ -1,0 +1,141 @@
+"""DeleteRecords (key 21, KIP-107): the log start moves up; -1 stands for the high watermark.
+
+Rules: what is deleted here counts when every live replica has deleted it too, in sync or not, so
+that no later leader shows it again; the answer tells the low watermark, the smallest log start of
+these. One that is not there in time is REQUEST_TIMED_OUT, and deletes as soon as it can.
+"""
+
+from dataclasses import dataclass
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.core.awaiting import AwaitEach
+from josefine_broker.handlers.context import Context, RequestInfo
+from josefine_broker.handlers.hosted import HostedPartition
+from josefine_broker.handlers.topics import check_not_internal
+from josefine_broker.wire.entities import delete_records as e
+
+HIGH_WATERMARK = -1
+NO_LOW_WATERMARK = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class Deletion:
+    """One partition's: begun here when it has a `hosted`, decided when it has a `result`."""
+
+    ctx: Context
+    tp: tuple[str, int]
+    offset: int = HIGH_WATERMARK
+    hosted: HostedPartition | None = None
+    result: e.DeleteRecordsPartitionResult | None = None
+
+    def decide(self) -> bool:
+        """Whether every live replica has deleted it, or none is asked any more."""
+        hosted, index = self.hosted, self.tp[1]
+        if hosted is None:
+            return True
+        if self.ctx.hosted.partitions.get(self.tp) is not hosted or not hosted.partition.is_leader:
+            self.result = _failed(index, ErrorCode.not_leader_or_follower)
+            return True
+        low_watermark = _low_watermark(self.ctx, hosted)
+        if low_watermark < self.offset:
+            return False
+        self.result = e.DeleteRecordsPartitionResult(
+            partition_index=index, low_watermark=low_watermark
+        )
+        return True
+
+    def give_up(self) -> None:
+        """A replica was not there in time."""
+        self.result = _failed(self.tp[1], ErrorCode.request_timed_out)
+
+
+def handle(ctx: Context, info: RequestInfo, request: e.DeleteRecordsRequest) -> object:
+    """Move the start of each partition named; errors are per partition."""
+    deletions = [
+        [_delete(ctx, topic.name, part) for part in topic.partitions] for topic in request.topics
+    ]
+
+    def build() -> e.DeleteRecordsResponse:
+        topics = tuple(
+            e.DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=tuple(each.result for each in parts if each.result is not None),
+            )
+            for topic, parts in zip(request.topics, deletions, strict=True)
+        )
+        return e.DeleteRecordsResponse(topics=topics)
+
+    waiting = [each for parts in deletions for each in parts if not each.decide()]
+    if not waiting:
+        return build()
+    now_ms = ctx.clock.monotonic_ms()
+    token = AwaitEach(waiting, now_ms + request.timeout_ms, build).park(ctx.parked, brokers=True)
+    _tell_followers(ctx, waiting, now_ms)
+    return token
+
+
+def refuse(request: e.DeleteRecordsRequest, error: KafkaError) -> e.DeleteRecordsResponse:
+    """The answer when the whole request is refused."""
+    topics = tuple(
+        e.DeleteRecordsTopicResult(
+            name=topic.name,
+            partitions=tuple(
+                _failed(part.partition_index, error.code) for part in topic.partitions
+            ),
+        )
+        for topic in request.topics
+    )
+    return e.DeleteRecordsResponse(topics=topics)
+
+
+def _delete(ctx: Context, topic: str, part: e.DeleteRecordsPartition) -> Deletion:
+    """Delete here."""
+    deletion = Deletion(ctx=ctx, tp=(topic, part.partition_index), offset=part.offset)
+    try:
+        check_not_internal(topic)
+        hosted = ctx.hosted_partition(topic, part.partition_index)
+        hosted.partition.check_serves()
+        if not hosted.settings.log.deletes:
+            raise KafkaError(ErrorCode.policy_violation, "the topic's cleanup.policy is compact")
+        end = hosted.partition.high_watermark
+        if deletion.offset == HIGH_WATERMARK:
+            deletion.offset = end
+        if not 0 <= deletion.offset <= end:
+            raise KafkaError(
+                ErrorCode.offset_out_of_range, f"{deletion.offset} is not within 0 to {end}"
+            )
+        hosted.log.delete_before(deletion.offset)  # nothing happens below the log start
+        hosted.partition.epochs.truncate_start(deletion.offset)
+        deletion.hosted = hosted
+    except KafkaError as error:
+        deletion.result = _failed(part.partition_index, error.code)
+    return deletion
+
+
+def _low_watermark(ctx: Context, hosted: HostedPartition) -> int:
+    """The smallest log start of the live replicas; -1 while one of them has not told its own."""
+    followers = hosted.partition.followers
+    low = hosted.log.log_start_offset
+    for broker_id in hosted.partition.replicas:
+        follower = None if followers is None else followers.get(broker_id)
+        if follower is not None and ctx.image.is_live(broker_id):
+            low = min(low, follower.start_offset)
+    return low
+
+
+def _tell_followers(ctx: Context, waiting: list[Deletion], now_ms: int) -> None:
+    """Their waiting fetches are answered, with our new log start."""
+    replicas = {
+        broker_id: None
+        for each in waiting
+        if each.hosted is not None
+        for broker_id in each.hosted.partition.replicas
+    }
+    for broker_id in replicas:
+        ctx.parked.wake_follower(broker_id, now_ms)
+
+
+def _failed(partition_index: int, code: ErrorCode) -> e.DeleteRecordsPartitionResult:
+    return e.DeleteRecordsPartitionResult(
+        partition_index=partition_index, low_watermark=NO_LOW_WATERMARK, error_code=code
+    )

@@ -1,0 +1,70 @@
+"""DeleteTopics (key 20): by name or, since v6, by id (KIP-516). One proposal per topic, by its id.
+
+Internal topics are refused: a deleted offsets topic would take every group's progress with it.
+"""
+
+from uuid import UUID
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.core.changes import DeleteTopic
+from josefine_broker.core.image import TopicEntry
+from josefine_broker.core.proposals import Proposal
+from josefine_broker.handlers.context import Context, RequestInfo
+from josefine_broker.handlers.proposing import answer_when_settled, submit_change
+from josefine_broker.wire.entities import delete_topics as e
+
+_Outcome = tuple[str | None, UUID | None, KafkaError | Proposal]
+
+
+def handle(ctx: Context, info: RequestInfo, request: e.DeleteTopicsRequest) -> object:
+    """Delete each topic named; errors are per topic."""
+    deadline_ms = ctx.clock.monotonic_ms() + request.timeout_ms
+    outcomes: list[_Outcome] = []
+    for wanted in request.topics:
+        try:
+            topic = _find(ctx, wanted)
+            proposal = submit_change(ctx, DeleteTopic(topic_id=topic.topic_id), deadline_ms)
+            outcomes.append((topic.name, topic.topic_id, proposal))
+        except KafkaError as error:
+            outcomes.append((wanted.name, wanted.topic_id, error))
+
+    def build() -> e.DeleteTopicsResponse:
+        return e.DeleteTopicsResponse(responses=tuple(_result(*outcome) for outcome in outcomes))
+
+    proposals = [each for _, _, each in outcomes if isinstance(each, Proposal)]
+    return answer_when_settled(ctx, proposals, deadline_ms, build)
+
+
+def refuse(request: e.DeleteTopicsRequest, error: KafkaError) -> e.DeleteTopicsResponse:
+    """The answer when the whole request is refused."""
+    responses = tuple(_result(each.name, each.topic_id, error) for each in request.topics)
+    return e.DeleteTopicsResponse(responses=responses)
+
+
+def _find(ctx: Context, wanted: e.DeleteTopicState) -> TopicEntry:
+    if wanted.topic_id is not None:
+        if wanted.name is not None:
+            raise KafkaError(ErrorCode.invalid_request, "a topic by name and by id at once")
+        topic = ctx.image.topic_by_id(wanted.topic_id)
+        if topic is None:
+            raise KafkaError(ErrorCode.unknown_topic_id, f"no topic with id {wanted.topic_id}")
+    else:
+        topic = ctx.image.topics.get(wanted.name or "")
+        if topic is None:
+            raise KafkaError(
+                ErrorCode.unknown_topic_or_partition, f"no topic '{wanted.name or ''}'"
+            )
+    if topic.is_internal:
+        raise KafkaError(ErrorCode.invalid_request, f"'{topic.name}' is the broker's own topic")
+    return topic
+
+
+def _result(
+    name: str | None, topic_id: UUID | None, outcome: KafkaError | Proposal
+) -> e.DeletableTopicResult:
+    error = outcome.error if isinstance(outcome, Proposal) else outcome
+    if error is None:
+        return e.DeletableTopicResult(name=name, topic_id=topic_id)
+    return e.DeletableTopicResult(
+        name=name, topic_id=topic_id, error_code=error.code, error_message=error.message or None
+    )

@@ -1,0 +1,48 @@
+"""DescribeCluster (key 60, KIP-700): cluster id, controller, brokers. Only brokers' endpoints.
+
+Fenced brokers are told to those who ask for them (KIP-1073).
+"""
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.handlers.context import Context, RequestInfo
+from josefine_broker.handlers.topics import ALL_CLUSTER_OPERATIONS, reachable_brokers
+from josefine_broker.wire.entities import describe_cluster as e
+
+BROKERS = 1
+
+
+def handle(
+    ctx: Context, info: RequestInfo, request: e.DescribeClusterRequest
+) -> e.DescribeClusterResponse:
+    """The cluster as its current image and the client's listener have it."""
+    if request.endpoint_type != BROKERS:
+        raise KafkaError(
+            ErrorCode.mismatched_endpoint_type, "only brokers are described (endpoint type 1)"
+        )
+    operations = -(2**31)
+    if request.include_cluster_authorized_operations:
+        operations = ALL_CLUSTER_OPERATIONS
+    return e.DescribeClusterResponse(
+        cluster_id=ctx.image.cluster_id,
+        controller_id=ctx.cluster.controller_id,
+        brokers=tuple(
+            e.DescribeClusterBroker(
+                broker_id=broker.broker_id,
+                host=at.host,
+                port=at.port,
+                rack=broker.rack,
+                is_fenced=broker.fenced,
+            )
+            for broker, at in reachable_brokers(
+                ctx, info.listener, with_fenced=request.include_fenced_brokers
+            )
+        ),
+        cluster_authorized_operations=operations,
+    )
+
+
+def refuse(request: e.DescribeClusterRequest, error: KafkaError) -> e.DescribeClusterResponse:
+    """The answer when the whole request is refused."""
+    return e.DescribeClusterResponse(
+        error_code=error.code, error_message=error.message or None, cluster_id="", brokers=()
+    )

@@ -1,0 +1,148 @@
+"""DescribeConfigs (key 32): topics, and this broker's own read-only values (KIP-133, KIP-226).
+
+A topic's value is its own, or the broker's file's where that differs from Kafka's default, or the
+default: the source says which. Broker settings come from its file and are read-only.
+"""
+
+from collections.abc import Callable, Mapping
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.core.topic_config import (
+    TOPIC_CONFIGS,
+    ConfigType,
+    TopicSettings,
+    resolve,
+    shown,
+)
+from josefine_broker.handlers.context import Context, RequestInfo
+from josefine_broker.wire.entities import describe_configs as e
+
+TOPIC, BROKER = 2, 4
+
+SOURCE_TOPIC, SOURCE_BROKER_FILE, SOURCE_DEFAULT = 1, 4, 5
+
+KAFKA_DEFAULTS: Mapping[str, str] = shown(TopicSettings())
+
+_BROKER_VALUES: tuple[tuple[str, ConfigType, Callable[[Context], str]], ...] = (
+    ("auto.create.topics.enable", ConfigType.BOOLEAN,
+     lambda ctx: str(ctx.settings.auto_create_topics).lower()),
+    ("broker.id", ConfigType.INT, lambda ctx: str(ctx.broker_id)),
+    ("default.replication.factor", ConfigType.INT,
+     lambda ctx: str(ctx.settings.default_replication_factor)),
+    ("fetch.max.bytes", ConfigType.INT, lambda ctx: str(ctx.settings.fetch_bytes_max)),
+    ("log.dirs", ConfigType.STRING, lambda ctx: ctx.settings.data_directory),
+    ("num.partitions", ConfigType.INT, lambda ctx: str(ctx.settings.default_partitions)),
+    ("offsets.topic.num.partitions", ConfigType.INT,
+     lambda ctx: str(ctx.settings.offsets.partitions)),
+)  # fmt: skip
+
+
+def handle(
+    ctx: Context, info: RequestInfo, request: e.DescribeConfigsRequest
+) -> e.DescribeConfigsResponse:
+    """The settings of each resource named; errors are per resource."""
+    results = []
+    for resource in request.resources:
+        try:
+            results.append(_describe(ctx, resource, request))
+        except KafkaError as error:
+            results.append(_failed(resource, error))
+    return e.DescribeConfigsResponse(results=tuple(results))
+
+
+def refuse(request: e.DescribeConfigsRequest, error: KafkaError) -> e.DescribeConfigsResponse:
+    """The answer when the whole request is refused."""
+    results = tuple(_failed(resource, error) for resource in request.resources)
+    return e.DescribeConfigsResponse(results=results)
+
+
+def source_of(ctx: Context, name: str, is_set: bool) -> int:
+    """Where a topic's value comes from (DescribeConfigs' numbers)."""
+    if is_set:
+        return SOURCE_TOPIC
+    ours = shown(ctx.settings.topic_defaults)[name]
+    return SOURCE_DEFAULT if ours == KAFKA_DEFAULTS[name] else SOURCE_BROKER_FILE
+
+
+def _describe(
+    ctx: Context, resource: e.DescribeConfigsResource, request: e.DescribeConfigsRequest
+) -> e.DescribeConfigsResult:
+    if resource.resource_type == TOPIC:
+        configs = _topic_configs(ctx, resource.resource_name, request)
+    elif resource.resource_type == BROKER:
+        configs = _broker_configs(ctx, resource.resource_name)
+    else:
+        raise KafkaError(
+            ErrorCode.invalid_request, f"resources of type {resource.resource_type} have no configs"
+        )
+    wanted = resource.configuration_keys
+    return e.DescribeConfigsResult(
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=tuple(each for each in configs if not wanted or each.name in wanted),
+    )
+
+
+def _topic_configs(
+    ctx: Context, name: str, request: e.DescribeConfigsRequest
+) -> list[e.DescribeConfigsResourceResult]:
+    topic = ctx.image.topics.get(name)
+    if topic is None:
+        raise KafkaError(ErrorCode.unknown_topic_or_partition, f"no topic '{name}'")
+    own = {key for key, _ in topic.config}
+    values = shown(resolve(topic.config, ctx.settings.topic_defaults))
+    defaults = shown(ctx.settings.topic_defaults)
+    results = []
+    for key in TOPIC_CONFIGS:
+        source = source_of(ctx, key.name, key.name in own)
+        synonyms: list[e.DescribeConfigsSynonym] = []
+        if request.include_synonyms:
+            if source == SOURCE_TOPIC:
+                synonyms.append(_synonym(key.name, values[key.name], SOURCE_TOPIC))
+            if defaults[key.name] != KAFKA_DEFAULTS[key.name]:
+                synonyms.append(_synonym(key.broker_name, defaults[key.name], SOURCE_BROKER_FILE))
+            synonyms.append(_synonym(key.broker_name, KAFKA_DEFAULTS[key.name], SOURCE_DEFAULT))
+        results.append(
+            e.DescribeConfigsResourceResult(
+                name=key.name,
+                value=values[key.name],
+                config_source=source,
+                synonyms=tuple(synonyms),
+                config_type=key.type.value,
+                documentation=key.meaning if request.include_documentation else None,
+            )
+        )
+    return results
+
+
+def _synonym(name: str, value: str, source: int) -> e.DescribeConfigsSynonym:
+    return e.DescribeConfigsSynonym(name=name, value=value, source=source)
+
+
+def _broker_configs(ctx: Context, name: str) -> list[e.DescribeConfigsResourceResult]:
+    if name not in ("", str(ctx.broker_id)):
+        raise KafkaError(ErrorCode.invalid_request, f"this is broker {ctx.broker_id}, not '{name}'")
+    defaults = shown(ctx.settings.topic_defaults)
+    values = [(key, kind, read(ctx)) for key, kind, read in _BROKER_VALUES]
+    values += [(key.broker_name, key.type, defaults[key.name]) for key in TOPIC_CONFIGS]
+    return [
+        e.DescribeConfigsResourceResult(
+            name=key,
+            value=value,
+            read_only=True,
+            config_source=SOURCE_BROKER_FILE,
+            synonyms=(),
+            config_type=kind.value,
+        )
+        for key, kind, value in sorted(values, key=lambda each: each[0])
+    ]
+
+
+def _failed(resource: e.DescribeConfigsResource, error: KafkaError) -> e.DescribeConfigsResult:
+    return e.DescribeConfigsResult(
+        error_code=error.code,
+        error_message=error.message or None,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=(),
+    )

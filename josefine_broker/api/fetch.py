@@ -1,0 +1,382 @@
+"""Fetch (key 1): whole batches as buffers, long polls, sessions; for consumers and followers.
+
+Rules: the first partition that has bytes gets at least one batch, however large (KIP-74); a fetch
+with fewer than `min_bytes` waits up to `max_wait_ms`, but an error is told at once; consumers see
+below the high watermark, read_committed ones below the last stable offset (KIP-98). Sessions are
+KIP-227's, topic ids KIP-516's (since v13), leader epochs KIP-320's (since v9). Consumers may read
+from followers, and are sent to one in their rack (KIP-392, since v11). How followers read is in
+`handlers/fetch_follower.py`; who does not lead names the leader (KIP-951).
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.core.fetch_session import (
+    FINAL_EPOCH,
+    Fetched,
+    FetchPlan,
+    Wanted,
+    select_answers,
+    wanted_of,
+)
+from josefine_broker.core.parked import Parked, PartitionKey
+from josefine_broker.handlers.context import Context, RequestInfo
+from josefine_broker.handlers.fetch_follower import check_follower, read_for_follower
+from josefine_broker.handlers.hints import leader_of, node_endpoints
+from josefine_broker.handlers.hosted import Buffer, HostedPartition
+from josefine_broker.handlers.replication import submit_isr_changes
+from josefine_broker.wire.fetch import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopicResponse,
+)
+
+READ_COMMITTED = 1
+FOLLOWERS_SERVE_SINCE = 11
+
+
+class Round(NamedTuple):
+    """What reading every wanted partition gave."""
+
+    results: list[Fetched]
+    got_bytes: int
+    is_urgent: bool
+    """Something must be told at once: an error, a divergence, another replica to read from, records
+    to delete."""
+
+
+def handle(ctx: Context, info: RequestInfo, request: FetchRequest) -> FetchResponse | Parked:
+    """Answer now, or park the request until there is enough or its wait is over."""
+    if request.replica_id >= 0:
+        check_follower(ctx, request)
+    if request.session_epoch == FINAL_EPOCH and not request.session_id:
+        plan = FetchPlan(tuple(wanted_of(request)))
+    else:
+        plan = ctx.clients.sessions.begin(request, ctx.clock.monotonic_ms(), ctx.ports.rng)
+    session = plan.session
+    if session is not None and session.waiting is not None:
+        waiting, session.waiting = session.waiting, None
+        if not waiting.done:
+            ctx.parked.forget(waiting)
+            waiting.expire(ctx.clock.monotonic_ms())
+    found = _read_all(ctx, info, request, plan, is_first=True)
+    missing_bytes = min(request.min_bytes, request.max_bytes) - found.got_bytes
+    if missing_bytes <= 0 or found.is_urgent or request.max_wait_ms <= 0 or not plan.wanted:
+        return _answer(ctx, info, plan, found.results)
+    return _park(ctx, info, request, plan, missing_bytes)
+
+
+def refuse(request: FetchRequest, error: KafkaError) -> FetchResponse:
+    """The whole-fetch error of v7 and later; an older client sees an answer without partitions."""
+    return FetchResponse(error_code=error.code.value)
+
+
+def _read_all(
+    ctx: Context, info: RequestInfo, request: FetchRequest, plan: FetchPlan, *, is_first: bool
+) -> Round:
+    """Read every wanted partition. `is_first`: the request just came, it did not wait."""
+    if request.replica_id >= 0:
+        return _read_all_for_follower(ctx, request, plan, is_first=is_first)
+    isolation, version = request.isolation_level, info.header.api_version
+    replica_id = request.replica_id
+    rack_id = request.rack_id if is_first else ""
+    room = min(request.max_bytes, ctx.settings.fetch_bytes_max)
+    got, is_urgent = 0, False
+    results = []
+    for name, topic_id, part in plan.wanted:
+        try:
+            hosted = _find(ctx, name, topic_id, part.index)
+            if version < FOLLOWERS_SERVE_SINCE or replica_id != -1:
+                hosted.partition.check_serves(part.current_leader_epoch)
+            else:
+                hosted.partition.check_reads(part.current_leader_epoch)
+            answer, size = None, 0
+            if rack_id and version >= FOLLOWERS_SERVE_SINCE:
+                answer = _sent_elsewhere(ctx, hosted, part, rack_id)
+            if answer is None:
+                answer, size = _read(hosted, part, replica_id, isolation, room, got == 0)
+            else:
+                is_urgent = True
+        except KafkaError as error:
+            is_urgent = True
+            topic = ctx.topic_name(name, topic_id) or ""
+            results.append(Fetched(name, topic_id, _failed(ctx, topic, part, error)))
+            continue
+        got += size
+        room -= size
+        results.append(Fetched(name, topic_id, answer))
+    return Round(results, got, is_urgent)
+
+
+def _read_all_for_follower(
+    ctx: Context, request: FetchRequest, plan: FetchPlan, *, is_first: bool
+) -> Round:
+    """As `_read_all`; partitions without news are passed over, for a session may have thousands."""
+    room = min(request.max_bytes, ctx.settings.fetch_bytes_max)
+    got, is_urgent = 0, False
+    results = []
+    moved: list[tuple[str, int]] = []
+    named = (
+        {(topic.topic_id, part.index) for topic in request.topics for part in topic.partitions}
+        if is_first
+        else set()
+    )
+    names, partitions = ctx.image.topic_names, ctx.hosted.partitions
+    may_join = ctx.image.is_live(request.replica_id)
+    for wanted in plan.wanted:
+        name, topic_id, part = wanted
+        topic = name if topic_id is None else names.get(topic_id, "")
+        tp = (topic, part.index)
+        try:
+            hosted = partitions.get(tp) or _find(ctx, name, topic_id, part.index)
+            is_named = (topic_id, part.index) in named
+            if not is_named and _has_no_news(hosted, plan, wanted, request.replica_id):
+                continue
+            answer, size, has_moved = read_for_follower(
+                ctx, tp, hosted, part, request.replica_id, room, got == 0,
+                is_first=is_first, may_join=may_join,
+            )  # fmt: skip
+        except KafkaError as error:
+            is_urgent = True
+            results.append(Fetched(name, topic_id, _failed(ctx, topic, part, error)))
+            continue
+        if has_moved:
+            moved.append(tp)
+        if answer.error_code or answer.diverging is not None:
+            is_urgent = True
+        elif not size and plan.has_new_start(wanted, answer.log_start_offset):
+            is_urgent = True  # DeleteRecords waits for it
+        got += size
+        room -= size
+        results.append(Fetched(name, topic_id, answer))
+    if moved:
+        now_ms = ctx.clock.monotonic_ms()
+        for tp in moved:
+            ctx.parked.wake(tp, now_ms)
+    if ctx.hosted.isr.due:
+        submit_isr_changes(ctx)
+    return Round(results, got, is_urgent)
+
+
+def _has_no_news(hosted: HostedPartition, plan: FetchPlan, wanted: Wanted, replica_id: int) -> bool:
+    """A follower that is in sync, has everything, and was told so, at this very epoch."""
+    partition, log, part = hosted.partition, hosted.log, wanted.partition
+    return (
+        part.fetch_offset == log.log_end_offset
+        and part.current_leader_epoch == partition.leader_epoch
+        and partition.is_leader
+        and replica_id in partition.isr
+        and plan.is_told(wanted, partition.high_watermark, log.log_start_offset)
+    )
+
+
+def _find(ctx: Context, name: str, topic_id: UUID | None, index: int) -> HostedPartition:
+    topic = name if topic_id is None else ctx.image.topic_names.get(topic_id)
+    if topic is None:
+        raise KafkaError(ErrorCode.unknown_topic_id)
+    return ctx.hosted_partition(topic, index)
+
+
+def _failed(
+    ctx: Context, topic: str, part: FetchPartition, error: KafkaError
+) -> FetchPartitionResponse:
+    leader = leader_of(ctx, topic, part.index, error.code)
+    return FetchPartitionResponse(part.index, error.code.value, leader=leader)
+
+
+def _sent_elsewhere(
+    ctx: Context, hosted: HostedPartition, part: FetchPartition, rack_id: str
+) -> FetchPartitionResponse | None:
+    """A nearer replica to read from (KIP-392): in sync, in the consumer's rack, with the offset."""
+    partition, log = hosted.partition, hosted.log
+    followers, brokers = partition.followers, ctx.image.brokers
+    here = brokers.get(ctx.broker_id)
+    if followers is None or partition.is_alone or (here is not None and here.rack == rack_id):
+        return None
+    offset = part.fetch_offset
+    best, best_end = -1, -1
+    for broker_id in partition.isr:
+        follower, broker = followers.get(broker_id), brokers.get(broker_id)
+        if (
+            follower is not None
+            and broker is not None
+            and broker.is_live
+            and broker.rack == rack_id
+            and follower.start_offset <= offset <= follower.end_offset
+            and follower.end_offset > best_end
+        ):
+            best, best_end = broker_id, follower.end_offset
+    if best < 0:
+        return None
+    high_watermark = partition.high_watermark
+    return FetchPartitionResponse(
+        part.index,
+        0,
+        high_watermark,
+        partition.last_stable_offset,
+        log.log_start_offset,
+        preferred_read_replica=best,
+    )
+
+
+def _read(
+    hosted: HostedPartition,
+    part: FetchPartition,
+    replica_id: int,
+    isolation: int,
+    room: int,
+    at_least_one: bool,
+) -> tuple[FetchPartitionResponse, int]:
+    """One partition's answer and its bytes. Raises KafkaError."""
+    partition, log = hosted.partition, hosted.log
+    offset, log_start = part.fetch_offset, log.log_start_offset
+    log_end = log.log_end_offset
+    end = partition.readable_end(replica_id, log_end)
+    if offset < log_start or offset > log_end:
+        raise KafkaError(ErrorCode.offset_out_of_range)
+    stable = partition.last_stable_offset
+    if isolation == READ_COMMITTED and stable < end:
+        end = stable
+    records: Sequence[Buffer] = ()
+    size = 0
+    bytes_max = part.max_bytes if part.max_bytes < room else room
+    if offset < end and (at_least_one or bytes_max > 0):
+        records = log.read(offset, bytes_max, end_offset=end, at_least_one=at_least_one)
+        for buffer in records:
+            size += len(buffer)
+    answer = FetchPartitionResponse(
+        part.index,
+        0,
+        partition.high_watermark,
+        stable,
+        log_start,
+        () if isolation == READ_COMMITTED else None,
+        -1,
+        records,
+    )
+    return answer, size
+
+
+def _answer(
+    ctx: Context, info: RequestInfo, plan: FetchPlan, results: Sequence[Fetched]
+) -> FetchResponse:
+    told = select_answers(plan, results)
+    topics: dict[object, FetchTopicResponse] = {}
+    leaders = set()
+    for name, topic_id, answer in told:
+        key = name if topic_id is None else topic_id
+        topic = topics.get(key)
+        if topic is None:
+            topic = topics[key] = FetchTopicResponse(name, topic_id, [])
+        topic.partitions.append(answer)  # type: ignore[attr-defined]
+        if answer.leader is not None:
+            leaders.add(answer.leader[0])
+        for buffer in answer.records or ():
+            ctx.counters.fetched_bytes += len(buffer)
+    session_id = 0 if plan.session is None else plan.session.session_id
+    endpoints = node_endpoints(ctx, leaders, info.listener) if leaders else ()
+    return FetchResponse(0, 0, session_id, list(topics.values()), endpoints)
+
+
+def _park(
+    ctx: Context, info: RequestInfo, request: FetchRequest, plan: FetchPlan, missing_bytes: int
+) -> Parked:
+    deadline_ms = ctx.clock.monotonic_ms() + request.max_wait_ms
+    waiting: _Waiting
+    if request.replica_id >= 0:
+        waiting = _WaitingFollower(ctx, info, request, plan, deadline_ms)
+        ctx.parked.park(waiting, follower=request.replica_id)
+    else:
+        keys: dict[tuple[str, int], int] = {}
+        for name, topic_id, part in plan.wanted:
+            topic = ctx.topic_name(name, topic_id)
+            assert topic is not None
+            key = (topic, part.index)
+            keys[key] = _visible_bytes(ctx.hosted.partitions[key], request)
+        waiting = _WaitingConsumer(ctx, info, request, plan, deadline_ms)
+        waiting.expect(keys, missing_bytes)
+        ctx.parked.park(waiting, partitions=keys)
+    if plan.session is not None:
+        plan.session.waiting = waiting
+    return waiting
+
+
+def _visible_bytes(hosted: HostedPartition, request: FetchRequest) -> int:
+    """Bytes that ever became visible to this reader: to a debugger, all that were appended."""
+    partition = hosted.partition
+    return partition.committed_bytes if request.replica_id == -1 else partition.appended_bytes
+
+
+class _Waiting(Parked):
+    """A fetch that waits. Reads once more when its wait ends."""
+
+    __slots__ = ("_ctx", "_info", "_plan", "_request")
+
+    def __init__(
+        self,
+        ctx: Context,
+        info: RequestInfo,
+        request: FetchRequest,
+        plan: FetchPlan,
+        deadline_ms: int,
+    ) -> None:
+        super().__init__(deadline_ms)
+        self._ctx = ctx
+        self._info = info
+        self._request = request
+        self._plan = plan
+
+    def expire(self, now_ms: int) -> None:
+        ctx, info, plan = self._ctx, self._info, self._plan
+        if plan.session is not None and plan.session.waiting is self:
+            plan.session.waiting = None
+        found = _read_all(ctx, info, self._request, plan, is_first=False)
+        self.complete(_answer(ctx, info, plan, found.results))
+
+
+class _WaitingFollower(_Waiting):
+    """Any news of a partition it copies will do: parked under one key for all of them."""
+
+    __slots__ = ()
+
+    def try_complete(self, partition: PartitionKey | None, now_ms: int) -> bool:
+        self.expire(now_ms)
+        return True
+
+
+class _WaitingConsumer(_Waiting):
+    """Waits for bytes: counts those that become visible to it."""
+
+    __slots__ = ("_missing_bytes", "_seen")
+
+    def expect(self, seen: dict[tuple[str, int], int], missing_bytes: int) -> None:
+        self._seen = seen
+        self._missing_bytes = missing_bytes
+
+    def try_complete(self, partition: PartitionKey | None, now_ms: int) -> bool:
+        assert partition is not None
+        hosted = self._ctx.hosted.partitions.get(partition)
+        if hosted is not None and self._may_read(hosted):
+            total = _visible_bytes(hosted, self._request)
+            self._missing_bytes -= total - self._seen[partition]
+            self._seen[partition] = total
+            if self._missing_bytes > 0:
+                return False
+        self.expire(now_ms)  # enough, or the partition is gone and the fetch has an error to tell
+        return True
+
+    def _may_read(self, hosted: HostedPartition) -> bool:
+        """Whether a change of role ended what this reader may do here."""
+        serves_followers = self._info.header.api_version >= FOLLOWERS_SERVE_SINCE
+        epochs = {
+            part.current_leader_epoch
+            for _, topic_id, part in self._plan.wanted
+            if part.current_leader_epoch >= 0 and topic_id in (None, hosted.topic_id)
+        }
+        if epochs and hosted.partition.leader_epoch > max(epochs):
+            return False
+        return hosted.partition.is_leader or serves_followers

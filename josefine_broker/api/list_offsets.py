@@ -1,0 +1,246 @@
+"""ListOffsets (key 2): where a partition begins and ends, and offsets by timestamp.
+
+Special timestamps: -1 latest (the high watermark; the last stable offset for read_committed), -2
+earliest, -3 the record with the largest timestamp (KIP-734, since v7), -4 earliest local (KIP-405,
+since v8: all storage is local), -5 latest tiered (KIP-1005, since v9: there is none, so -1).
+
+Rules: what needs a look at records is done beside the broker's thread, one request's partitions one
+after another, and answered when all are; then it is looked at again who leads, and where the log
+begins. A batch whose records would expand too far is MESSAGE_TOO_LARGE: clients do not repeat that.
+"""
+
+from collections.abc import Callable
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ids import LeaderEpoch
+from josefine_broker.core.awaiting import Promise
+from josefine_broker.core.partition import Partition
+from josefine_broker.handlers.context import Context, RequestInfo
+from josefine_broker.handlers.hosted import HostedPartition, SearchPort
+from josefine_broker.records.batch import NO_LEADER_EPOCH
+from josefine_broker.wire.entities import list_offsets as e
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+
+SINCE_VERSION = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+READ_COMMITTED = 1
+NOT_FOUND = (-1, -1, -1)
+Found = tuple[int, int, int] | None
+"""(offset, timestamp_ms, leader_epoch) of a record, or that there is none."""
+
+LOOKUP_TIMEOUT_MS = 30_000
+"""How long a client's lookups may take: its own default patience with a request."""
+ATTEMPTS_MAX = 3
+"""Of one search: retention and other leaders do not change a log more often meanwhile."""
+
+
+def handle(ctx: Context, info: RequestInfo, request: e.ListOffsetsRequest) -> object:
+    """One offset per partition named; errors are per partition."""
+    version = info.header.api_version
+    lookups = [
+        [
+            Lookup(ctx, topic.name, part, request.isolation_level, version)
+            for part in topic.partitions
+        ]
+        for topic in request.topics
+    ]
+
+    def build() -> e.ListOffsetsResponse:
+        topics = tuple(
+            e.ListOffsetsTopicResponse(
+                name=topic.name, partitions=tuple(each.result for each in parts if each.result)
+            )
+            for topic, parts in zip(request.topics, lookups, strict=True)
+        )
+        return e.ListOffsetsResponse(topics=topics)
+
+    waiting = [each for parts in lookups for each in parts if not each.begin()]
+    if not waiting:
+        return build()
+    searches = Searches(ctx, waiting, build)
+    searches.begin()
+    promise = searches.promise
+    return promise.response if promise.done else promise
+
+
+def refuse(request: e.ListOffsetsRequest, error: KafkaError) -> e.ListOffsetsResponse:
+    """The answer when the whole request is refused."""
+    topics = tuple(
+        e.ListOffsetsTopicResponse(
+            name=topic.name, partitions=tuple(_failed(part, error) for part in topic.partitions)
+        )
+        for topic in request.topics
+    )
+    return e.ListOffsetsResponse(topics=topics)
+
+
+class Lookup:
+    """One partition's: decided when it has a `result`, else its `search` is to be run."""
+
+    __slots__ = ("_attempts", "_ctx", "_isolation", "_part", "_topic", "_version", "hosted",
+                 "leader_epoch", "result", "search")  # fmt: skip
+
+    def __init__(
+        self, ctx: Context, topic: str, part: e.ListOffsetsPartition, isolation: int, version: int
+    ) -> None:
+        self._ctx, self._topic, self._part = ctx, topic, part
+        self._isolation, self._version = isolation, version
+        self._attempts = 0
+        self.hosted: HostedPartition | None = None
+        self.leader_epoch = NO_LEADER_EPOCH
+        """Under which the search began."""
+        self.search: SearchPort | None = None
+        self.result: e.ListOffsetsPartitionResponse | None = None
+
+    def begin(self) -> bool:
+        """Decide what can be without a look at records; whether that was enough."""
+        part = self._part
+        self._attempts += 1
+        try:
+            self.hosted = self._ctx.hosted_partition(self._topic, part.partition_index)
+            partition = self.hosted.partition
+            partition.check_serves(LeaderEpoch(part.current_leader_epoch))
+            if part.timestamp < 0:
+                since = SINCE_VERSION.get(part.timestamp)
+                if since is None or self._version < since:
+                    raise KafkaError(ErrorCode.unsupported_version, f"timestamp {part.timestamp}")
+            if part.timestamp == MAX_TIMESTAMP or part.timestamp >= 0:
+                wanted = None if part.timestamp == MAX_TIMESTAMP else part.timestamp
+                self.leader_epoch = partition.leader_epoch
+                self.search = self.hosted.log.timestamp_search(wanted)
+                if self.search is not None:
+                    return False
+                self._answer(self._found(self.hosted, None))
+            else:
+                self._answer(self._at_an_end(self.hosted))
+        except KafkaError as error:
+            self.fail(error)
+        return True
+
+    def settle(self, found: Found | KafkaError) -> bool:
+        """The search is over; whether that decides. Else it failed beside a log that was cut or
+        shortened meanwhile, and is to be run again."""
+        hosted, self.search = self.hosted, None
+        tp = self._topic, self._part.partition_index
+        try:
+            if self._ctx.hosted.partitions.get(tp) is not hosted:
+                raise KafkaError(ErrorCode.not_leader_or_follower, "the replica moved meanwhile")
+            assert hosted is not None
+            hosted.partition.check_serves(self.leader_epoch)
+            is_gone = isinstance(found, tuple) and found[0] < hosted.log.log_start_offset
+            if (is_gone or isinstance(found, KafkaError)) and self._attempts < ATTEMPTS_MAX:
+                return self.begin()
+            if isinstance(found, KafkaError):
+                raise found
+            self._answer(self._found(hosted, found))
+        except KafkaError as error:
+            self.fail(error)
+        return True
+
+    def fail(self, error: KafkaError) -> None:
+        self.result = _failed(self._part, error)
+
+    def _answer(self, found: tuple[int, int, int]) -> None:
+        offset, timestamp_ms, leader_epoch = found
+        self.result = e.ListOffsetsPartitionResponse(
+            partition_index=self._part.partition_index,
+            timestamp=timestamp_ms,
+            offset=offset,
+            leader_epoch=leader_epoch,
+        )
+
+    def _found(self, hosted: HostedPartition, found: Found) -> tuple[int, int, int]:
+        """Raises KafkaError."""
+        if found is None or found[0] >= self._end(hosted.partition):
+            _check_end_known(hosted.partition, self._version)
+            return NOT_FOUND
+        return found
+
+    def _at_an_end(self, hosted: HostedPartition) -> tuple[int, int, int]:
+        """(offset, timestamp or -1, leader epoch or -1). Raises KafkaError."""
+        partition, timestamp_ms = hosted.partition, self._part.timestamp
+        if timestamp_ms == LATEST:
+            _check_end_known(partition, self._version)
+            return self._end(partition), -1, partition.leader_epoch
+        if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
+            start = hosted.log.log_start_offset
+            return start, -1, partition.epochs.epoch_of(start)
+        assert timestamp_ms == LATEST_TIERED
+        return NOT_FOUND
+
+    def _end(self, partition: Partition) -> int:
+        if self._isolation == READ_COMMITTED:
+            return min(partition.high_watermark, partition.last_stable_offset)
+        return partition.high_watermark
+
+
+class Searches:
+    """Those of one request, run one after another beside the broker's thread."""
+
+    __slots__ = ("_build", "_ctx", "_waiting", "promise")
+
+    def __init__(self, ctx: Context, waiting: list[Lookup], build: Callable[[], object]) -> None:
+        self._ctx = ctx
+        self._waiting = waiting
+        self._build = build
+        deadline_ms = ctx.clock.monotonic_ms() + LOOKUP_TIMEOUT_MS
+        self.promise = Promise(ctx.parked, deadline_ms, self._too_late)
+
+    def begin(self) -> None:
+        """Have every search run that is to be."""
+        searches = [each.search for each in self._waiting if each.search is not None]
+        try:
+            self._ctx.ports.work(
+                lambda breathe: [_run(search, breathe) for search in searches],
+                lambda: self.promise.is_wanted,
+                self._done,
+            )
+        except KafkaError as error:
+            refused = error
+            self.promise.keep(lambda: self._fail(refused))
+
+    def _done(self, results: list[Found | KafkaError] | None) -> None:
+        if not self.promise.is_wanted:
+            return  # the deadline passed, or the client is gone
+        if results is None:
+            failed = KafkaError(ErrorCode.unknown_server_error, "the lookup failed")
+            self.promise.keep(lambda: self._fail(failed))
+            return
+        pairs = zip(self._waiting, results, strict=True)
+        self._waiting = [each for each, result in pairs if not each.settle(result)]
+        if self._waiting:
+            self.begin()
+        else:
+            self.promise.keep(self._build)
+
+    def _fail(self, error: KafkaError) -> object:
+        for each in self._waiting:
+            each.fail(error)
+        return self._build()
+
+    def _too_late(self) -> object:
+        return self._fail(
+            KafkaError(ErrorCode.request_timed_out, "the records were not read in time")
+        )
+
+
+def _run(search: SearchPort, breathe: Callable[[], None]) -> Found | KafkaError:
+    """Beside the broker's thread."""
+    try:
+        return search.run(breathe)
+    except KafkaError as error:
+        return error
+
+
+def _check_end_known(partition: Partition, version: int) -> None:
+    """A new leader's high watermark may be behind its predecessor's: offsets must not go back
+    (KIP-207, since v5; older clients get the other error that they ask again after)."""
+    if not partition.knows_high_watermark:
+        code = ErrorCode.offset_not_available if version >= 5 else ErrorCode.leader_not_available
+        raise KafkaError(code, "the high watermark is not known yet")
+
+
+def _failed(part: e.ListOffsetsPartition, error: KafkaError) -> e.ListOffsetsPartitionResponse:
+    return e.ListOffsetsPartitionResponse(
+        partition_index=part.partition_index, error_code=error.code
+    )

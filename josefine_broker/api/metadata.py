@@ -1,0 +1,153 @@
+"""Metadata (key 3): brokers, topics, partitions with leader and epoch, as one image has them.
+
+All topics (null), none (empty), by name, by id (KIP-516, since v10). A topic that is not there is
+made when the client allows it and the broker is configured to; the answer then waits for the block,
+so that the client need not ask again.
+"""
+
+from uuid import UUID
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.core.image import INTERNAL_TOPICS, PartitionEntry, TopicEntry
+from josefine_broker.core.proposals import Proposal
+from josefine_broker.handlers.context import Context, RequestInfo
+from josefine_broker.handlers.proposing import answer_when_settled, submit_change
+from josefine_broker.handlers.topics import (
+    ALL_TOPIC_OPERATIONS,
+    check_name,
+    just_fenced_brokers,
+    new_topic,
+    reachable_brokers,
+)
+from josefine_broker.wire.entities import metadata as e
+
+
+def handle(ctx: Context, info: RequestInfo, request: e.MetadataRequest) -> object:
+    """Brokers and the topics asked for; errors are per topic."""
+    deadline_ms = ctx.clock.monotonic_ms() + ctx.settings.metadata_timeout_ms
+    refused: dict[str, KafkaError] = {}
+    proposals = _create_missing(ctx, request, deadline_ms, refused)
+
+    def build() -> e.MetadataResponse:
+        for name, proposal in proposals.items():
+            if proposal.error is not None:
+                refused[name] = proposal.error
+        return _answer(ctx, info, request, refused)
+
+    return answer_when_settled(ctx, list(proposals.values()), deadline_ms, build)
+
+
+def refuse(request: e.MetadataRequest, error: KafkaError) -> e.MetadataResponse:
+    """The answer when the whole request is refused."""
+    return e.MetadataResponse(
+        brokers=(),
+        topics=tuple(
+            _missing(topic.name, topic.topic_id, error.code) for topic in request.topics or ()
+        ),
+        error_code=error.code,
+    )
+
+
+def _create_missing(
+    ctx: Context, request: e.MetadataRequest, deadline_ms: int, refused: dict[str, KafkaError]
+) -> dict[str, Proposal]:
+    if not (request.allow_auto_topic_creation and ctx.settings.auto_create_topics):
+        return {}
+    proposals: dict[str, Proposal] = {}
+    limit = ctx.partition_limit()
+    for topic in request.topics or ():
+        name = topic.name
+        known = name is None or name in ctx.image.topics or name in proposals
+        if known or topic.topic_id is not None or name in INTERNAL_TOPICS:
+            continue
+        assert name is not None
+        try:
+            proposals[name] = submit_change(ctx, new_topic(ctx, name, limit), deadline_ms)
+        except KafkaError as error:
+            refused[name] = error
+    return proposals
+
+
+def _answer(
+    ctx: Context, info: RequestInfo, request: e.MetadataRequest, refused: dict[str, KafkaError]
+) -> e.MetadataResponse:
+    brokers = reachable_brokers(ctx, info.listener)
+    reachable = frozenset(broker.broker_id for broker, _ in brokers)
+    listed = (*brokers, *just_fenced_brokers(ctx, info.listener, reachable))
+    operations = -(2**31)
+    if request.include_topic_authorized_operations:
+        operations = ALL_TOPIC_OPERATIONS
+    if request.topics is None:
+        topics = [
+            _topic(ctx.image.topics[n], reachable, operations) for n in sorted(ctx.image.topics)
+        ]
+    else:
+        topics = [
+            _requested(ctx, topic, reachable, operations, refused) for topic in request.topics
+        ]
+    return e.MetadataResponse(
+        brokers=tuple(
+            e.MetadataResponseBroker(
+                node_id=broker.broker_id, host=at.host, port=at.port, rack=broker.rack
+            )
+            for broker, at in listed
+        ),
+        cluster_id=ctx.image.cluster_id,
+        controller_id=ctx.cluster.controller_id,
+        topics=tuple(topics),
+    )
+
+
+def _requested(
+    ctx: Context,
+    topic: e.MetadataRequestTopic,
+    reachable: frozenset[int],
+    operations: int,
+    refused: dict[str, KafkaError],
+) -> e.MetadataResponseTopic:
+    name = ctx.topic_name(topic.name, topic.topic_id)
+    if name is None:
+        return _missing(None, topic.topic_id, ErrorCode.unknown_topic_id)
+    entry = ctx.image.topics.get(name)
+    if entry is not None:
+        return _topic(entry, reachable, operations)
+    if name in refused:
+        return _missing(name, None, refused[name].code)
+    try:
+        check_name(name)
+    except KafkaError as error:
+        return _missing(name, None, error.code)
+    return _missing(name, None, ErrorCode.unknown_topic_or_partition)
+
+
+def _missing(name: str | None, topic_id: UUID | None, code: ErrorCode) -> e.MetadataResponseTopic:
+    return e.MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id, partitions=())
+
+
+def _topic(
+    topic: TopicEntry, reachable: frozenset[int], operations: int
+) -> e.MetadataResponseTopic:
+    return e.MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=tuple(
+            _partition(index, entry, reachable) for index, entry in enumerate(topic.partitions)
+        ),
+        topic_authorized_operations=operations,
+    )
+
+
+def _partition(
+    index: int, entry: PartitionEntry, reachable: frozenset[int]
+) -> e.MetadataResponsePartition:
+    led = entry.leader in reachable
+    return e.MetadataResponsePartition(
+        error_code=ErrorCode.none if led else ErrorCode.leader_not_available,
+        partition_index=index,
+        leader_id=entry.leader if led else -1,
+        leader_epoch=entry.leader_epoch,
+        replica_nodes=entry.replicas,
+        isr_nodes=entry.isr,
+        offline_replicas=tuple(each for each in entry.replicas if each not in reachable),
+    )

@@ -1,0 +1,96 @@
+"""OffsetFetch (key 9): what groups have committed; several since v8 (KIP-709), ids since v10.
+
+No offset is -1 without an error; null topics stand for all the group has committed.
+"""
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.core.group_offsets import CommittedOffset
+from josefine_broker.handlers.context import Context, RequestInfo
+from josefine_broker.handlers.groups import coordinator_of
+from josefine_broker.wire.entities import offset_fetch as e
+
+NOTHING = CommittedOffset(offset=-1, leader_epoch=-1, metadata="", commit_time_ms=-1)
+
+
+def handle(ctx: Context, info: RequestInfo, request: e.OffsetFetchRequest) -> e.OffsetFetchResponse:
+    """The committed offsets of each group named; errors are per group."""
+    groups = []
+    for group in request.groups:
+        try:
+            groups.append(_group(ctx, group))
+        except KafkaError as error:
+            groups.append(_failed(group, error))
+    return e.OffsetFetchResponse(groups=tuple(groups))
+
+
+def refuse(request: e.OffsetFetchRequest, error: KafkaError) -> e.OffsetFetchResponse:
+    """The answer when the whole request is refused."""
+    return e.OffsetFetchResponse(groups=tuple(_failed(group, error) for group in request.groups))
+
+
+def _group(ctx: Context, group: e.OffsetFetchRequestGroup) -> e.OffsetFetchResponseGroup:
+    coordinator_of(ctx, group.group_id)
+    committed = ctx.clients.groups.committed(group.group_id)
+    topics = []
+    if group.topics is None:
+        for name in sorted({tp.topic for tp in committed}):
+            indexes = sorted(tp.partition for tp in committed if tp.topic == name)
+            topics.append(_topic(ctx, group.group_id, name, None, indexes))
+    else:
+        for topic in group.topics:
+            known = ctx.topic_name(topic.name, topic.topic_id)
+            if known is None:
+                topics.append(_failed_topic(topic, ErrorCode.unknown_topic_id))
+            else:
+                indexes = list(topic.partition_indexes)
+                topics.append(_topic(ctx, group.group_id, known, topic.topic_id, indexes))
+    return e.OffsetFetchResponseGroup(group_id=group.group_id, topics=tuple(topics))
+
+
+def _topic(
+    ctx: Context, group_id: str, name: str, topic_id: UUID | None, indexes: Iterable[int]
+) -> e.OffsetFetchResponseTopics:
+    committed = ctx.clients.groups.committed(group_id)
+    entry = ctx.image.topics.get(name)
+    found = [(index, committed.get(TopicPartition(name, index), NOTHING)) for index in indexes]
+    return e.OffsetFetchResponseTopics(
+        name=name,
+        topic_id=topic_id if entry is None else entry.topic_id,
+        partitions=tuple(
+            e.OffsetFetchResponsePartitions(
+                partition_index=index,
+                committed_offset=each.offset,
+                committed_leader_epoch=each.leader_epoch,
+                metadata=each.metadata,
+            )
+            for index, each in found
+        ),
+    )
+
+
+def _failed_topic(
+    topic: e.OffsetFetchRequestTopics, code: ErrorCode
+) -> e.OffsetFetchResponseTopics:
+    return e.OffsetFetchResponseTopics(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=tuple(
+            e.OffsetFetchResponsePartitions(
+                partition_index=index, committed_offset=-1, metadata="", error_code=code
+            )
+            for index in topic.partition_indexes
+        ),
+    )
+
+
+def _failed(group: e.OffsetFetchRequestGroup, error: KafkaError) -> e.OffsetFetchResponseGroup:
+    """v1 tells a group's error per partition only, later versions by itself: so both are said."""
+    return e.OffsetFetchResponseGroup(
+        group_id=group.group_id,
+        topics=tuple(_failed_topic(topic, error.code) for topic in group.topics or ()),
+        error_code=error.code,
+    )

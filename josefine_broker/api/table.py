@@ -1,0 +1,103 @@
+"""Who answers which API key: a literal table, and the only registration.
+
+Each key is a row of `wire/apis.py`, where its name and versions stand; here it gets the file that
+answers it. ApiVersions, the routes and COMPATIBILITY.md are made of this table.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from josefine_broker.api import (
+    alter_configs,
+    alter_partition_reassignments,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_log_dirs,
+    describe_quorum,
+    describe_topic_partitions,
+    elect_leaders,
+    fetch,
+    find_coordinator,
+    incremental_alter_configs,
+    init_producer_id,
+    list_groups,
+    list_offsets,
+    list_partition_reassignments,
+    metadata,
+    offset_commit,
+    offset_fetch,
+    offset_for_leader_epoch,
+    produce,
+    remove_raft_voter,
+    unregister_broker,
+    update_features,
+)
+from josefine_broker.api.api_versions import ApiVersionsHandler
+from josefine_broker.base.errors import KafkaError
+from josefine_broker.handlers.context import Handler
+from josefine_broker.wire import apis
+from josefine_broker.wire.apis import ApiSpec
+
+Refuse = Callable[[Any, KafkaError], Any]
+"""The answer to a request that is refused as a whole; None: no answer is owed."""
+
+
+class ApiFile(Protocol):
+    """What the file of an API key offers, under these two names."""
+
+    @property
+    def handle(self) -> Handler: ...
+
+    @property
+    def refuse(self) -> Refuse: ...
+
+
+class Api(NamedTuple):
+    """One served API: its row, and its file's two functions."""
+
+    spec: ApiSpec
+    handle: Handler
+    refuse: Refuse
+
+
+_FILES: Mapping[int, ApiFile] = {
+    apis.PRODUCE: produce,
+    apis.FETCH: fetch,
+    apis.LIST_OFFSETS: list_offsets,
+    apis.METADATA: metadata,
+    apis.OFFSET_COMMIT: offset_commit,
+    apis.OFFSET_FETCH: offset_fetch,
+    apis.FIND_COORDINATOR: find_coordinator,
+    apis.LIST_GROUPS: list_groups,
+    apis.CREATE_TOPICS: create_topics,
+    apis.DELETE_TOPICS: delete_topics,
+    apis.DELETE_RECORDS: delete_records,
+    apis.INIT_PRODUCER_ID: init_producer_id,
+    apis.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch,
+    apis.DESCRIBE_CONFIGS: describe_configs,
+    apis.ALTER_CONFIGS: alter_configs,
+    apis.DESCRIBE_LOG_DIRS: describe_log_dirs,
+    apis.CREATE_PARTITIONS: create_partitions,
+    apis.ELECT_LEADERS: elect_leaders,
+    apis.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
+    apis.ALTER_PARTITION_REASSIGNMENTS: alter_partition_reassignments,
+    apis.LIST_PARTITION_REASSIGNMENTS: list_partition_reassignments,
+    apis.DESCRIBE_QUORUM: describe_quorum,
+    apis.UPDATE_FEATURES: update_features,
+    apis.DESCRIBE_CLUSTER: describe_cluster,
+    apis.UNREGISTER_BROKER: unregister_broker,
+    apis.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
+    apis.REMOVE_RAFT_VOTER: remove_raft_voter,
+}
+
+API_VERSIONS = ApiVersionsHandler(apis.APIS[key] for key in sorted((*_FILES, apis.API_VERSIONS)))
+
+SERVED: Mapping[int, Api] = {
+    key: Api(apis.APIS[key], file.handle, file.refuse)
+    for key, file in sorted({**_FILES, apis.API_VERSIONS: API_VERSIONS}.items())
+}
+"""By key, in the order of keys."""

@@ -1,0 +1,193 @@
+"""This broker's own place in the cluster: it registers, is heard, and takes its leave.
+
+Rules: each process is an incarnation and registers itself once; it is proposed again until the
+image shows it. From then on the controller hears it every interval, whether it is fenced or not. A
+process whose broker was registered by another one, or removed by command, has no place any more and
+must stop. Nothing here waits: the owner calls `step` at `wake_at_ms` and after each change of the
+image, sends the heartbeat it returns to the controller, and hands in the answer.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from enum import Enum
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.core.changes import RegisterBroker
+from josefine_broker.core.controller import Heartbeat, HeartbeatAnswer
+from josefine_broker.core.image import BrokerEntry
+from josefine_broker.core.proposals import Proposal
+from josefine_broker.handlers.context import Context
+from josefine_broker.handlers.proposing import answer_when_settled, submit_change
+
+RETRY_MS = 100
+"""Between two attempts to register after one that was refused for a passing reason."""
+
+PASSING = frozenset({ErrorCode.request_timed_out, ErrorCode.stale_broker_epoch})
+"""Refusals after which it is proposed again; the second says that a block came in between, which
+the image has by then: perhaps an earlier process's last word."""
+
+
+class Place(Enum):
+    """Where this process stands in the cluster."""
+
+    UNKNOWN = "unknown"  # the image does not show this incarnation (yet)
+    FENCED = "fenced"  # registered; leads nothing and counts in no new ISR
+    SERVING = "serving"  # unfenced
+    LEAVING = "leaving"  # asked to stop; hands over its leaderships
+    LEFT = "left"  # nothing is left that another broker could do for it
+    DISMISSED = "dismissed"  # another process, or nobody, is this broker now
+
+
+class DismissedError(Exception):
+    """This process must stop: it is not (or no longer) the broker it set out to be. One sentence
+    for the user."""
+
+
+class Enrolment:
+    """One per process. `registration` names what never changes in its life."""
+
+    def __init__(
+        self,
+        ctx: Context,
+        registration: RegisterBroker,
+        *,
+        heartbeat_ms: int,
+        proposal_timeout_ms: int,
+        session_timeout_ms: int = 9_000,
+        on_settled: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_settled` hears that what was proposed came to its end: `step` is due."""
+        self._ctx = ctx
+        self.registration = registration
+        self._heartbeat_ms = heartbeat_ms
+        self._proposal_timeout_ms = proposal_timeout_ms
+        self._session_timeout_ms = session_timeout_ms
+        self._on_settled = on_settled
+        self._answered_ms: int | None = None
+        self._proposal: Proposal | None = None
+        self._can_propose = True
+        """At the last step."""
+        self._was_registered = False
+        self._refusal = ""
+        self._due_ms = 0
+        self._told: int | None = None
+        """The controller that the last heartbeat went to."""
+        self._wants_shutdown = False
+        self._may_stop = False
+        ctx.cluster.incarnation = registration.incarnation
+
+    @property
+    def place(self) -> Place:
+        entry = self._entry()
+        if entry is None:
+            return Place.DISMISSED if self._was_registered else Place.UNKNOWN
+        if self._wants_shutdown:
+            return Place.LEFT if self._may_stop else Place.LEAVING
+        return Place.FENCED if entry.fenced else Place.SERVING
+
+    def leave(self) -> None:
+        """Ask to stop: heartbeats say so from now on."""
+        self._wants_shutdown = True
+        self._due_ms = 0
+
+    def step(self, *, can_propose: bool = True) -> Heartbeat | None:
+        """What to tell the controller now, if anything; proposes the registration while it is
+        missing (not while `can_propose` is False: who joins asks a member to do it).
+
+        Raises DismissedError.
+        """
+        ctx = self._ctx
+        entry = self._entry()
+        self._can_propose = can_propose
+        if entry is None:
+            self._check_dismissed()
+            if can_propose:
+                self._register()
+            return None
+        self._was_registered = True
+        now_ms = ctx.clock.monotonic_ms()
+        if self._answered_ms is None:
+            self._answered_ms = now_ms
+        ctx.cluster.is_heard = now_ms < self._answered_ms + self._session_timeout_ms
+        controller = ctx.cluster.controller_id
+        if now_ms < self._due_ms and controller == self._told:
+            return None
+        self._told = controller
+        self._due_ms = now_ms + self._heartbeat_ms
+        if controller < 0:  # nobody to tell; looked at again when there is one
+            return None
+        return Heartbeat(
+            broker_id=ctx.broker_id,
+            broker_epoch=entry.epoch,
+            applied_height=ctx.metadata.applied_height,
+            # Who cannot write hands over as one who stops does, until it can again.
+            wants_shutdown=self._wants_shutdown or bool(ctx.storage.trouble),
+        )
+
+    def answered(self, answer: HeartbeatAnswer) -> None:
+        """The controller's word."""
+        if answer.known_epoch:
+            self._answered_ms = self._ctx.clock.monotonic_ms()
+            self._ctx.cluster.is_heard = True
+        self._may_stop = answer.known_epoch and answer.may_stop
+        if answer.known_epoch and self._wants_shutdown and not answer.may_stop:
+            self._due_ms = min(self._due_ms, self._ctx.clock.monotonic_ms() + RETRY_MS)
+
+    def wake_at_ms(self) -> int | None:
+        """When `step` is due if nothing happens before; None: not by time."""
+        if self._entry() is None:
+            has_to = self._can_propose and self._proposal is None
+            return self._due_ms if has_to else None
+        return self._due_ms
+
+    # -- registering
+
+    def _entry(self) -> BrokerEntry | None:
+        entry = self._ctx.image.brokers.get(self._ctx.broker_id)
+        if entry is None or entry.incarnation != self.registration.incarnation:
+            return None
+        return entry
+
+    def _check_dismissed(self) -> None:
+        if self._refusal:
+            raise DismissedError(self._refusal)
+        if not self._was_registered:
+            return
+        broker_id = self._ctx.broker_id
+        if broker_id in self._ctx.image.brokers:
+            raise DismissedError(
+                f"another process was started as broker {broker_id}; this one has stopped"
+            )
+        raise DismissedError(f"broker {broker_id} was removed from the cluster")
+
+    def _register(self) -> None:
+        ctx = self._ctx
+        now_ms = ctx.clock.monotonic_ms()
+        if self._proposal is not None or now_ms < self._due_ms:
+            return
+        self._due_ms = now_ms + RETRY_MS
+        deadline_ms = now_ms + self._proposal_timeout_ms
+        known = ctx.image.brokers.get(ctx.broker_id)
+        change = replace(
+            self.registration,
+            logs=self.registration.logs if ctx.image.keeps_doubts else None,
+            known_epoch=-1 if known is None else known.epoch,
+        )
+        try:
+            self._proposal = submit_change(ctx, change, deadline_ms)
+        except KafkaError:
+            return
+        answer_when_settled(ctx, [self._proposal], deadline_ms, self._settled)
+
+    def _settled(self) -> None:
+        """Registered (and the image shows it), refused, or in doubt: `step` looks again."""
+        proposal, self._proposal = self._proposal, None
+        assert proposal is not None
+        error = proposal.error
+        if error is not None and error.code not in PASSING:
+            self.refused(str(error))
+        self._on_settled()
+
+    def refused(self, reason: str) -> None:
+        """The cluster does not take this broker: the next `step` says so."""
+        self._refusal = f"broker {self._ctx.broker_id} was not registered: {reason}"

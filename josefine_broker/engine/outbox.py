@@ -1,0 +1,30 @@
+"""What a broker asks of its host, gathered until the host takes it."""
+
+from __future__ import annotations
+
+from josefine_broker.engine import events as e
+from josefine_broker.engine.cluster.speech import Said
+
+
+class Outbox:
+    """Mutable: the `Ready` that is being filled."""
+
+    def __init__(self) -> None:
+        self.ready = e.Ready()
+
+    def take(self) -> e.Ready:
+        ready, self.ready = self.ready, e.Ready()
+        return ready
+
+    def send(self, to: int, said: Said) -> None:
+        self.ready.sends.append(e.Send(to, said))
+
+    def reply(self, reply_to: object, said: Said) -> None:
+        self.ready.replies.append(e.Reply(reply_to, said))
+
+    def ask(self, ask: e.Ask | None) -> None:
+        if ask is not None:
+            self.ready.asks.append(ask)
+
+    def tell(self, message: str, *, is_warning: bool = False, **fields: object) -> None:
+        self.ready.notices.append(e.Notice(message, fields, is_warning))

@@ -1,0 +1,42 @@
+"""Holds work on a thread of its own to so many bytes a second."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+STEP_S = 0.05
+"""Slept at once: then it is asked whether the work is still wanted. What was saved up in idle time
+is no more than this either."""
+
+
+class Pace:
+    """Mutable; of one piece of work, used on its thread."""
+
+    __slots__ = ("_breathe", "_monotonic_s", "_rate", "_sleep", "_until_s")
+
+    def __init__(
+        self,
+        bytes_per_second: int | None,
+        breathe: Callable[[], None],
+        *,
+        monotonic_s: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """`breathe` is called between two sleeps, and may raise; a rate of None: no limit."""
+        self._rate = bytes_per_second
+        self._breathe = breathe
+        self._monotonic_s = monotonic_s
+        self._sleep = sleep
+        self._until_s = monotonic_s()
+
+    def moved(self, size_bytes: int) -> None:
+        """So many more; returns when that is allowed."""
+        if self._rate is None:
+            return
+        now_s = self._monotonic_s()
+        self._until_s = max(self._until_s, now_s - STEP_S) + size_bytes / self._rate
+        while (left_s := self._until_s - now_s) > 0:
+            self._sleep(min(left_s, STEP_S))
+            self._breathe()
+            now_s = self._monotonic_s()

@@ -1,0 +1,155 @@
+"""A compacted topic on a real broker: foreign clients read the last value of each key, while it is
+cleaned, after it, and after a kill in the middle. Checklist row 38."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from kafka import KafkaConsumer
+from kafka.structs import TopicPartition as KafkaPythonPartition
+
+from josefine_broker.client.io_blocking import BlockingClient, NewTopic
+from tests.support.broker import BrokerProcess
+from tests.support.waiting import wait_until
+
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "65536",
+    "min.cleanable.dirty.ratio": "0.01",
+    "delete.retention.ms": "86400000",
+}
+KEYS = 50
+TIMEOUT_S = 60.0
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> BrokerProcess:
+    return BrokerProcess(tmp_path, start=False, log__cleaner_backoff_ms=100)
+
+
+def produce(broker: BrokerProcess, rounds: int, first: int = 0) -> dict[bytes, bytes | None]:
+    """Each key once a round, every seventh deleted in the end; the last value of each."""
+    producer = Producer(
+        {"bootstrap.servers": broker.bootstrap, "linger.ms": 5, "batch.num.messages": 100}
+    )
+    last: dict[bytes, bytes | None] = {}
+    for n in range(first, first + rounds):
+        for key in range(KEYS):
+            value = None if key % 7 == 0 and n == first + rounds - 1 else b"%d " % n + bytes(60)
+            last[b"key-%d" % key] = value
+            producer.produce("table", value, b"key-%d" % key)
+        producer.poll(0)
+    assert producer.flush(TIMEOUT_S) == 0
+    return last
+
+
+def metric(broker: BrokerProcess, name: str) -> float:
+    _, text = broker.get("/metrics")
+    lines = [line for line in text.splitlines() if line.startswith(f"josefine_{name}")]
+    assert lines, name
+    return float(lines[0].split()[-1])
+
+
+def consumed(broker: BrokerProcess) -> tuple[dict[bytes, bytes | None], int]:
+    """What librdkafka reads from the beginning: the last value of each key, and how many records.
+    Offsets must grow."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused"})
+    found: dict[bytes, bytes | None] = {}
+    count, last = 0, -1
+    try:
+        _, end = consumer.get_watermark_offsets(TopicPartition("table", 0), timeout=TIMEOUT_S)
+        consumer.assign([TopicPartition("table", 0, OFFSET_BEGINNING)])
+        while last < end - 1:
+            message = consumer.poll(TIMEOUT_S)
+            assert message is not None, f"nothing behind {last} of {end}"
+            assert message.error() is None, message.error()
+            assert message.offset() > last
+            last = message.offset()
+            found[message.key()] = message.value()
+            count += 1
+    finally:
+        consumer.close()
+    return found, count
+
+
+def make_topic(broker: BrokerProcess, **config: str) -> None:
+    with BlockingClient(broker.bootstrap) as client:
+        client.create_topics([NewTopic("table", 1, configs={**COMPACTED, **config})])
+
+
+def wait_cleaned(broker: BrokerProcess, passes: float = 0) -> None:
+    wait_until(lambda: metric(broker, "cleaner_passes_total") > passes, TIMEOUT_S, "a pass")
+
+
+def test_clients_read_the_last_value_of_each_key_of_a_cleaned_topic(
+    broker: BrokerProcess,
+) -> None:
+    with broker:
+        broker.start()
+        make_topic(broker)
+        last = produce(broker, rounds=200)
+        wait_cleaned(broker)
+
+        found, count = consumed(broker)
+
+        assert found == last
+        assert count < 200 * KEYS / 2
+        theirs = KafkaConsumer(bootstrap_servers=broker.bootstrap, consumer_timeout_ms=5_000)
+        theirs.assign([KafkaPythonPartition("table", 0)])
+        theirs.seek_to_beginning()
+        again: dict[bytes, bytes | None] = {}
+        end = theirs.end_offsets([KafkaPythonPartition("table", 0)])
+        while (
+            theirs.position(KafkaPythonPartition("table", 0))
+            < end[KafkaPythonPartition("table", 0)]
+        ):
+            message = next(theirs)
+            again[message.key] = message.value
+        theirs.close()
+        assert again == last
+        assert broker.get("/health")[0] == 200
+        assert metric(broker, "cleaner_bytes_removed_total") > 0
+        assert metric(broker, "cleaner_logs_damaged") == 0
+
+
+def test_broker_killed_while_it_cleans_has_the_last_value_of_each_key(
+    broker: BrokerProcess,
+) -> None:
+    """At any moment: it cleans for as long as it is written to."""
+    with broker:
+        broker.start()
+        make_topic(broker)
+        last: dict[bytes, bytes | None] = {}
+        for n in range(6):
+            last = produce(broker, rounds=60, first=60 * n)
+            broker.kill()
+            broker.start()
+            assert consumed(broker)[0] == last
+        passes = metric(broker, "cleaner_passes_total")
+        last = produce(broker, rounds=60, first=1_000)
+        wait_cleaned(broker, passes)
+        assert consumed(broker)[0] == last
+        assert "damaged" not in broker.output
+        assert broker.stop() == 0
+
+
+def test_topic_that_is_compacted_no_more_goes_on_over_a_restart(broker: BrokerProcess) -> None:
+    """What is missing in it was taken away, and is no damage."""
+    with broker:
+        broker.start()
+        make_topic(broker)
+        last = produce(broker, rounds=100)
+        wait_cleaned(broker)
+        with BlockingClient(broker.bootstrap) as client:
+            client.alter_configs({"table": {"cleanup.policy": "delete"}})
+        broker.kill()
+        for path in broker.data_dir.glob("table-0/*index"):
+            path.unlink()
+
+        broker.start()
+
+        assert consumed(broker)[0] == last
+        produce(broker, rounds=1, first=500)
+        assert broker.get("/health")[0] == 200

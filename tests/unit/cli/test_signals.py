@@ -1,0 +1,62 @@
+"""A stop is something to look at, once; then everything is as if nobody had listened."""
+
+from __future__ import annotations
+
+import select
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from josefine_cli.signals import STOP_SIGNALS, StopSignals
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    """Those of a program of its own, whoever runs the tests; put back at the end."""
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def is_readable(stop: StopSignals) -> bool:
+    return bool(select.select([stop.descriptor], [], [], 0)[0])
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_the_first_signal_raises_nothing_and_is_remembered(number: signal.Signals) -> None:
+    with StopSignals() as stop:
+        assert (stop.number, is_readable(stop)) == (None, False)
+
+        signal.raise_signal(number)
+
+        assert (stop.number, is_readable(stop)) == (number, True)
+
+
+@pytest.mark.parametrize("second", STOP_SIGNALS)
+def test_a_second_signal_acts_as_if_nobody_listened(second: signal.Signals) -> None:
+    with StopSignals():
+        signal.raise_signal(signal.SIGTERM)
+
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(second)
+
+
+def test_a_signal_that_was_ignored_stays_ignored() -> None:
+    """As in a shell's background job."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    with StopSignals() as stop:
+        signal.raise_signal(signal.SIGINT)
+
+        assert stop.number is None
+
+
+def test_who_listened_before_listens_again() -> None:
+    with StopSignals():
+        pass
+
+    assert {signal.getsignal(number) for number in STOP_SIGNALS} == {signal.default_int_handler}

@@ -1,0 +1,153 @@
+"""How a newcomer asks its way in: one question at a time, rounds with pauses, what ends them."""
+
+import itertools
+
+import pytest
+
+from josefine_broker.base.addresses import HostPort
+from josefine_broker.core.change_codec import encode_change
+from josefine_broker.core.changes import Change, Origin, RegisterBroker, UnregisterBroker
+from josefine_broker.core.image import MetadataImage
+from josefine_broker.engine.cluster.address_book import AddressBook
+from josefine_broker.engine.cluster.joining import (
+    PAUSE_MS,
+    ROUND,
+    Asking,
+    Step,
+    Turn,
+    why_not_proposed,
+)
+from josefine_broker.engine.cluster.speech import (
+    Discover,
+    Discovered,
+    ProposeAnswer,
+    ProposeChange,
+)
+from josefine_broker.engine.events import Ask
+
+ONE, TWO, LEADER = HostPort("one", 1), HostPort("two", 2), HostPort("leader", 3)
+WITH_LEADER = Discovered(cluster_id="c", leader=3, addresses={3: LEADER, 2: TWO})
+WITHOUT = Discovered(cluster_id="c", leader=-1, addresses={2: TWO})
+
+
+def asking(*seeds: HostPort) -> Asking:
+    return Asking(9, seeds, AddressBook())
+
+
+def asked(ask: Ask | None) -> Ask:
+    assert ask is not None
+    return ask
+
+
+def test_newcomer_asks_one_seed_after_another_for_the_leader_and_then_the_leader() -> None:
+    one = asking(ONE, TWO)
+    first = asked(one.begin(b"change", 0))
+    assert (first.address, first.to, first.said) == (ONE, 0, Discover())
+
+    second = asked(one.unanswered(first.number, "one is down", 5))
+    assert (second.address, second.said) == (TWO, Discover())
+    last = asked(one.answered(second.number, WITH_LEADER, 6))
+
+    assert (last.address, last.to, last.said) == (LEADER, 3, ProposeChange(change=b"change"))
+    assert one.answered(last.number, ProposeAnswer(), 7) is None
+    assert (one.step, one.trouble, one.refusal) == (Step.PAUSING, "", "")
+
+
+def test_every_address_that_was_told_is_asked_in_the_next_round() -> None:
+    one = asking(ONE)
+    first = asked(one.begin(b"change", 0))
+    last = asked(one.answered(first.number, WITH_LEADER, 0))
+    one.unanswered(last.number, "no answer", 100)
+    one.tick(100 + PAUSE_MS)
+
+    found = [asked(one.begin(b"change", 700)).address]
+    while (ask := one.unanswered(one._number, "down", 700)) is not None:
+        found.append(ask.address)
+
+    assert found == [ONE, LEADER, TWO]
+    assert one.trouble == "down; down; down"
+
+
+def test_round_ends_with_a_pause_and_with_why_nobody_took_it_in() -> None:
+    one = asking(ONE)
+    first = asked(one.begin(b"change", 0))
+
+    assert one.answered(first.number, WITHOUT, 40) is None
+    assert (one.step, one.trouble) == (Step.PAUSING, "one:1 knows no leader")
+    assert one.wake_at_ms() == 40 + PAUSE_MS
+    one.tick(39 + PAUSE_MS)
+    assert one.step is Step.PAUSING
+    one.tick(40 + PAUSE_MS)
+    assert (one.step, one.wake_at_ms()) == (Step.IDLE, None)
+
+
+def test_who_only_wants_to_be_seen_greets_everybody_and_proposes_nothing() -> None:
+    one = asking(ONE, TWO)
+    first = asked(one.begin(None, 0))
+    second = asked(one.answered(first.number, WITH_LEADER, 1))
+    third = asked(one.unanswered(second.number, "down", 2))
+
+    assert [second.address, third.address] == [TWO, LEADER]  # the last is who was told of
+    assert second.said == third.said == Discover()
+    assert one.answered(third.number, WITH_LEADER, 3) is None
+    assert one.trouble == ""  # somebody answered
+
+
+def test_refusal_by_the_leader_is_kept_and_a_failure_is_asked_again() -> None:
+    for answer, refusal, trouble in (
+        (ProposeAnswer(refused="never"), "never", ""),
+        (ProposeAnswer(failed="not now"), "", "not now"),
+    ):
+        one = asking(ONE)
+        first = asked(one.begin(b"change", 0))
+        last = asked(one.answered(first.number, WITH_LEADER, 0))
+        one.answered(last.number, answer, 0)
+        assert (one.refusal, one.trouble) == (refusal, trouble)
+
+
+def test_answer_to_a_question_that_is_over_moves_nothing() -> None:
+    one = asking(ONE, TWO)
+    first = asked(one.begin(b"change", 0))
+    second = asked(one.unanswered(first.number, "slow", 3_000))
+
+    assert one.answered(first.number, WITH_LEADER, 3_001) is None
+    assert one.step is Step.LOOKING
+    asked(one.answered(second.number, WITH_LEADER, 3_002))
+    assert one.step is Step.PROPOSING
+
+
+def test_nobody_to_ask_is_a_round_too() -> None:
+    one = asking()
+    assert one.begin(b"change", 10) is None
+    assert (one.step, one.wake_at_ms()) == (Step.PAUSING, 10 + PAUSE_MS)
+
+
+@pytest.mark.parametrize(("step", "turn"), list(itertools.product(Step, Turn)))
+def test_round_moves_by_its_table_and_no_other_way(step: Step, turn: Turn) -> None:
+    one = asking()
+    one.step = step
+    if (step, turn) in ROUND:
+        one._move(turn)
+        assert one.step is ROUND[step, turn]
+    else:
+        with pytest.raises(KeyError):
+            one._move(turn)
+
+
+def why_not(peer: int, change: Change, voters: tuple[int, ...] = (1,)) -> str:
+    payload = encode_change(change, Origin(peer, 0))
+    return why_not_proposed(MetadataImage(cluster_id="c"), voters, 1, peer, payload)
+
+
+def test_leader_proposes_a_newcomers_own_registration_and_nothing_else() -> None:
+    own, others = (RegisterBroker(broker_id=id_, incarnation="i", endpoints=()) for id_ in (9, 8))
+    nothing_else = "a broker proposes its own registration and nothing else"
+
+    assert why_not(9, own) == ""
+    assert why_not(9, others) == nothing_else
+    assert why_not(9, UnregisterBroker(broker_id=9)) == nothing_else
+    assert why_not(9, own, voters=(1, 9)).startswith(
+        "broker 9 votes in this cluster, but came with an empty data directory"
+    )
+    image = MetadataImage(cluster_id="c")
+    assert why_not_proposed(image, (1,), 1, 9, b"{}").startswith("a registration that cannot be")

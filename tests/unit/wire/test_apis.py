@@ -1,0 +1,48 @@
+"""The rows of `wire/apis.py` are Kafka's own, and say why where they are not. kio is the oracle."""
+
+import pytest
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.index import api_key_map, schema_name_map
+
+from josefine_broker.wire import apis
+from josefine_broker.wire.apis import ApiSpec
+
+ROWS = [pytest.param(spec, id=spec.name) for spec in apis.APIS.values()]
+
+
+def versions_of_kafka(spec: ApiSpec) -> list[int]:
+    return sorted(schema_name_map[api_key_map[spec.key]])
+
+
+def test_no_key_has_two_rows_and_every_constant_has_one() -> None:
+    constants = [value for name, value in vars(apis).items() if name.isupper() and name != "APIS"]
+
+    keys = [value for value in constants if isinstance(value, int)]
+    assert sorted(keys) == sorted(apis.APIS)
+    assert [spec.key for spec in apis._ROWS] == list(apis.APIS)
+
+
+@pytest.mark.parametrize("spec", ROWS)
+def test_name_and_shapes_are_those_of_the_key(spec: ApiSpec) -> None:
+    newest = spec.max_version
+
+    assert load_request_schema(spec.key, newest).__name__ == f"{spec.name}Request"
+    assert load_response_schema(spec.key, newest).__name__ == f"{spec.name}Response"
+    assert spec.request.__name__ == f"{spec.name}Request"
+    assert spec.response.__name__ == f"{spec.name}Response"
+
+
+@pytest.mark.parametrize("spec", ROWS)
+def test_bound_that_is_not_kafkas_has_a_reason(spec: ApiSpec) -> None:
+    theirs = versions_of_kafka(spec)
+
+    differs = (theirs[0], theirs[-1]) != (spec.min_version, spec.max_version)
+    assert differs == bool(spec.why)
+
+
+@pytest.mark.parametrize("spec", ROWS)
+def test_flexible_versions_are_kafkas(spec: ApiSpec) -> None:
+    for version in versions_of_kafka(spec):
+        flexible = version >= spec.flexible_since
+        assert load_request_schema(spec.key, version).__flexible__ is flexible
+        assert load_response_schema(spec.key, version).__flexible__ is flexible
