@@ -15,12 +15,17 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from tests.support.waiting import wait_until
 
 READ_TIMEOUT_S = 60.0
 FLUSH_TIMEOUT_S = 90.0
+LEADER_MOVED = {
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.FENCED_LEADER_EPOCH,
+}
 
 
 @dataclass
@@ -142,8 +147,7 @@ def read_back(bootstrap: str, topic: str, partitions: int) -> dict[int, dict[int
     with contextlib.closing(consumer):
         ends = {}
         for index in range(partitions):
-            _, end = consumer.get_watermark_offsets(TopicPartition(topic, index), timeout=30)
-            ends[index] = end
+            ends[index] = end_offset(consumer, topic, index)
         consumer.assign([TopicPartition(topic, index, 0) for index in ends])
         found: dict[int, dict[int, bytes]] = {index: {} for index in ends}
         for message in _messages(consumer):
@@ -155,6 +159,23 @@ def read_back(bootstrap: str, topic: str, partitions: int) -> dict[int, dict[int
             if all(not end or end - 1 in found[each] for each, end in ends.items()):
                 return found
     raise AssertionError(f"{topic}: read {[len(each) for each in found.values()]} of {ends}")
+
+
+def end_offset(consumer: Consumer, topic: str, partition: int) -> int:
+    """The high watermark. librdkafka asks the leader it knows, once: where leadership moves at
+    that moment (home to the preferred replica, after a restart) it is asked again."""
+
+    def asked() -> tuple[int] | None:
+        try:
+            _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
+        except KafkaException as error:
+            if error.args[0].code() not in LEADER_MOVED:
+                raise
+            return None
+        return (end,)
+
+    (end,) = wait_until(asked, READ_TIMEOUT_S, f"the end of {topic}-{partition}")
+    return end
 
 
 def _messages(consumer: Consumer) -> Iterator[Message]:
