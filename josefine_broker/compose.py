@@ -8,20 +8,20 @@ from collections.abc import Iterable
 
 from josefine_broker.base.addresses import HostPort, is_loopback
 from josefine_broker.config import BrokerConfig, LogSection, ReplicationSection
-from josefine_broker.core.changes import RegisterBroker
-from josefine_broker.core.controller import ControllerConfig
-from josefine_broker.core.features import SUPPORTED
-from josefine_broker.core.image import Endpoint
-from josefine_broker.core.log_config import LogConfig, TimestampType
-from josefine_broker.core.replica_fetch import FetchLimits
-from josefine_broker.core.topic_config import TopicSettings
 from josefine_broker.engine.broker import EngineConfig
 from josefine_broker.engine.cluster.address_book import AddressBook
+from josefine_broker.engine.context import BrokerSettings
+from josefine_broker.engine.controller.controller import ControllerConfig
+from josefine_broker.engine.metadata.changes import RegisterBroker
+from josefine_broker.engine.metadata.features import SUPPORTED
+from josefine_broker.engine.metadata.image import Endpoint
+from josefine_broker.engine.metadata.log_config import LogConfig, TimestampType
+from josefine_broker.engine.metadata.topic_config import TopicSettings
+from josefine_broker.engine.partition.replica_fetch import FetchLimits
 from josefine_broker.engine.quorum import SnapshotLimits
-from josefine_broker.handlers.context import BrokerSettings
-from josefine_broker.shell.cleaner import CleanerSettings
-from josefine_broker.shell.connection import ConnectionLimits
-from josefine_broker.shell.server import Bound
+from josefine_broker.host.log.cleaner import CleanerSettings
+from josefine_broker.host.net.connection import ConnectionLimits
+from josefine_broker.host.net.server import Bound
 from raft import Config, NodeId
 
 WILDCARDS = frozenset({"0.0.0.0", "::"})

@@ -5,7 +5,7 @@ after a crash too; the leader epochs come from their checkpoint and from the bat
 high watermark from its checkpoint, as far as the log still goes.
 
 Logs are recovered before the broker registers, as Kafka loads them, for the registration says what
-may be believed of each (`core/log_completeness.py`). It is judged by the disk alone, not by an
+may be believed of each (`metadata/log_completeness.py`). It is judged by the disk alone, not by an
 image that may be behind: by recovery, by the high watermarks last stored, and by the directories. A
 partition without a directory is missing if it had records when those were stored, else empty.
 Nothing is made anew, and no high watermark stored, before the registration is in the image; and a
@@ -24,19 +24,19 @@ from uuid import UUID
 from josefine_broker.base.errors import CorruptData, KafkaError
 from josefine_broker.base.ids import LeaderEpoch, TopicId, TopicPartition
 from josefine_broker.base.ports import Clock
-from josefine_broker.core.leader_epochs import LeaderEpochs
-from josefine_broker.core.log_completeness import Completeness, LogClaims
-from josefine_broker.core.log_config import LogConfig
-from josefine_broker.core.partition import Partition
-from josefine_broker.core.producers import ProducerState
-from josefine_broker.core.rounds import steps
-from josefine_broker.core.topic_config import TopicSettings
-from josefine_broker.handlers.hosted import HostedPartition
+from josefine_broker.base.rounds import steps
+from josefine_broker.engine.hosted import HostedPartition
+from josefine_broker.engine.metadata.log_completeness import Completeness, LogClaims
+from josefine_broker.engine.metadata.log_config import LogConfig
+from josefine_broker.engine.metadata.topic_config import TopicSettings
+from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
+from josefine_broker.engine.partition.partition import Partition
+from josefine_broker.engine.partition.producers import ProducerState
+from josefine_broker.host.log.cleaner import Candidate
+from josefine_broker.host.log.high_watermarks import HighWatermarks, Key
+from josefine_broker.host.log.log import PartitionLog
+from josefine_broker.host.log.log_manager import LogManager
 from josefine_broker.records.batch import BatchHeader
-from josefine_broker.shell.cleaner import Candidate
-from josefine_broker.shell.high_watermarks import HighWatermarks, Key
-from josefine_broker.shell.log import PartitionLog
-from josefine_broker.shell.log_manager import LogManager
 
 NEW_STORED_MS = 1_000
 """A partition first written to is named among the high watermarks within about this time: before,
@@ -55,7 +55,7 @@ class _Recovered(NamedTuple):
 
 
 class Hosting:
-    """Implements `handlers.ports.LogsPort` over the log manager."""
+    """Implements `engine.ports.LogsPort` over the log manager."""
 
     def __init__(
         self, manager: LogManager, clock: Clock, on_opened: Callable[[], None] = lambda: None

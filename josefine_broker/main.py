@@ -15,12 +15,12 @@ import uvloop
 
 from josefine_broker.base.errors import CorruptData, Fatal
 from josefine_broker.config import BrokerConfig
-from josefine_broker.core.descriptors import Shares, divide
 from josefine_broker.engine.cluster.enrolment import DismissedError
+from josefine_broker.engine.limits.descriptors import Shares, divide
+from josefine_broker.host.disk.data_dir import DataDirError
+from josefine_broker.host.events import configure_logging
+from josefine_broker.host.net.server import BindError
 from josefine_broker.node import Node
-from josefine_broker.shell.data_dir import DataDirError
-from josefine_broker.shell.events import configure_logging
-from josefine_broker.shell.server import BindError
 
 log = logging.getLogger(__name__)
 

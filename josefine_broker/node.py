@@ -20,6 +20,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from josefine_broker.api.shared.forwarding import FORWARDED_CLIENT_ID
 from josefine_broker.api.table import API_VERSIONS
 from josefine_broker.base.addresses import HostPort
 from josefine_broker.compose import (
@@ -32,28 +33,15 @@ from josefine_broker.compose import (
     registration,
 )
 from josefine_broker.config import BrokerConfig
-from josefine_broker.core.descriptors import Shares
-from josefine_broker.core.log_completeness import Completeness, LogClaims
-from josefine_broker.handlers.blocks import retry_unopened, to_be_hosted
-from josefine_broker.handlers.context import Context
-from josefine_broker.handlers.following import hear
-from josefine_broker.handlers.forwarding import FORWARDED_CLIENT_ID
-from josefine_broker.handlers.replication import isr_check_ms, isr_steps
-from josefine_broker.hosting import Hosting
-from josefine_broker.observe import (
-    health_checks,
-    register_cleaner_metrics,
-    register_cluster_metrics,
-    register_metrics,
-)
-from josefine_broker.observe_cluster import chain_view, cluster_view
-from josefine_broker.routes import routes
-from josefine_broker.shell.admin_http import AdminServer
-from josefine_broker.shell.cleaner import Cleaner
-from josefine_broker.shell.clock import RealClock
-from josefine_broker.shell.collector import Freezer
-from josefine_broker.shell.connection import Host
-from josefine_broker.shell.data_dir import (
+from josefine_broker.engine.blocks import retry_unopened, to_be_hosted
+from josefine_broker.engine.context import Context
+from josefine_broker.engine.limits.descriptors import Shares
+from josefine_broker.engine.metadata.log_completeness import Completeness, LogClaims
+from josefine_broker.engine.replicas.following import hear
+from josefine_broker.engine.replicas.leading import isr_check_ms, isr_steps
+from josefine_broker.host.clock import RealClock
+from josefine_broker.host.collector import Freezer
+from josefine_broker.host.disk.data_dir import (
     METADATA_DIR,
     DataDirLock,
     Identity,
@@ -63,18 +51,30 @@ from josefine_broker.shell.data_dir import (
     remove_addresses,
     write_addresses,
 )
-from josefine_broker.shell.dispatch import Dispatcher
-from josefine_broker.shell.engine_host import EngineHost, Hooks
-from josefine_broker.shell.files import RealFiles
-from josefine_broker.shell.flusher import Flusher
-from josefine_broker.shell.forwarder import Forwarder
-from josefine_broker.shell.log_manager import LogManager
-from josefine_broker.shell.metrics import Metrics
-from josefine_broker.shell.replicator import Replicator
-from josefine_broker.shell.server import Bound, Server, bind
-from josefine_broker.shell.telling import tell_meanwhile
-from josefine_broker.shell.ticker import Duty, Ticker
-from josefine_broker.shell.worker import Worker
+from josefine_broker.host.disk.files import RealFiles
+from josefine_broker.host.disk.flusher import Flusher
+from josefine_broker.host.engine_host import EngineHost, Hooks
+from josefine_broker.host.log.cleaner import Cleaner
+from josefine_broker.host.log.log_manager import LogManager
+from josefine_broker.host.metrics import Metrics
+from josefine_broker.host.net.admin_http import AdminServer
+from josefine_broker.host.net.connection import Host
+from josefine_broker.host.net.dispatch import Dispatcher
+from josefine_broker.host.net.server import Bound, Server, bind
+from josefine_broker.host.peers.forwarder import Forwarder
+from josefine_broker.host.peers.replicator import Replicator
+from josefine_broker.host.telling import tell_meanwhile
+from josefine_broker.host.ticker import Duty, Ticker
+from josefine_broker.host.worker import Worker
+from josefine_broker.hosting import Hosting
+from josefine_broker.observe import (
+    health_checks,
+    register_cleaner_metrics,
+    register_cluster_metrics,
+    register_metrics,
+)
+from josefine_broker.observe_cluster import chain_view, cluster_view
+from josefine_broker.routes import routes
 from josefine_broker.storage_watch import FailedLogs, look_at_storage, room_bytes
 
 log = logging.getLogger(__name__)

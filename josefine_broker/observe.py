@@ -9,20 +9,20 @@ from types import MappingProxyType
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.config import IdentitySection
-from josefine_broker.core.image import NO_LEADER
-from josefine_broker.core.log_completeness import Completeness
 from josefine_broker.engine.broker import Broker
 from josefine_broker.engine.cluster.enrolment import Place
 from josefine_broker.engine.cluster.sentences import leaving
-from josefine_broker.handlers.context import Context, Counters
-from josefine_broker.handlers.hosted import ReplicaCounters
+from josefine_broker.engine.context import Context, Counters
+from josefine_broker.engine.hosted import ReplicaCounters
+from josefine_broker.engine.metadata.image import NO_LEADER
+from josefine_broker.engine.metadata.log_completeness import Completeness
+from josefine_broker.host.engine_host import EngineHost
+from josefine_broker.host.log.cleaner import Cleaner, CleanerStats
+from josefine_broker.host.log.log_manager import LogManager
+from josefine_broker.host.metrics import Metrics, Sample
+from josefine_broker.host.net.admin_http import Check
+from josefine_broker.host.net.server import Server
 from josefine_broker.observe_cluster import is_under_replicated, partitions_of, place_of
-from josefine_broker.shell.admin_http import Check
-from josefine_broker.shell.cleaner import Cleaner, CleanerStats
-from josefine_broker.shell.engine_host import EngineHost
-from josefine_broker.shell.log_manager import LogManager
-from josefine_broker.shell.metrics import Metrics, Sample
-from josefine_broker.shell.server import Server
 from josefine_broker.storage_watch import (
     damaged_logs,
     failed_logs,

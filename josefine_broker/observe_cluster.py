@@ -11,20 +11,20 @@ from itertools import islice
 from typing import Any
 
 from josefine_broker.base.errors import CorruptData
-from josefine_broker.core.change_codec import decode_change
-from josefine_broker.core.change_words import describe_change
-from josefine_broker.core.image import (
+from josefine_broker.engine.broker import Broker
+from josefine_broker.engine.cluster.enrolment import Place
+from josefine_broker.engine.context import Context
+from josefine_broker.engine.metadata.change_codec import decode_change
+from josefine_broker.engine.metadata.change_words import describe_change
+from josefine_broker.engine.metadata.image import (
     NO_LEADER,
     BrokerEntry,
     MetadataImage,
     PartitionEntry,
     TopicEntry,
 )
-from josefine_broker.engine.broker import Broker
-from josefine_broker.engine.cluster.enrolment import Place
+from josefine_broker.engine.ports import QuorumMember
 from josefine_broker.engine.quorum import KnownBlock, Quorum
-from josefine_broker.handlers.context import Context
-from josefine_broker.handlers.ports import QuorumMember
 
 CHAIN_BLOCKS = 200
 """Told of the chain when nobody asks for another number: the newest."""

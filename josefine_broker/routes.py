@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from josefine_broker.api.table import SERVED
-from josefine_broker.handlers.context import Context, Handler, RequestInfo
-from josefine_broker.shell.dispatch import Peer, Route
-from josefine_broker.shell.metrics import Metrics
+from josefine_broker.engine.context import Context, Handler, RequestInfo
+from josefine_broker.host.metrics import Metrics
+from josefine_broker.host.net.dispatch import Peer, Route
 from josefine_broker.wire.codec import RequestHeader
 
 _new = tuple.__new__

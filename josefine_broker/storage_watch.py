@@ -7,9 +7,9 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
+from josefine_broker.base.rounds import Rounds
 from josefine_broker.config import IdentitySection
-from josefine_broker.core.rounds import Rounds
-from josefine_broker.handlers.context import Context
+from josefine_broker.engine.context import Context
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ ENOUGH_AGAIN = 1.25
 
 
 class FailedLogs:
-    """Which hosted logs cannot be written, as far as was looked: all in turn (`core/rounds.py`)."""
+    """Which hosted logs cannot be written, as far as was looked: all in turn (`base/rounds.py`)."""
 
     def __init__(self) -> None:
         self._rounds = Rounds[tuple[str, int]]()

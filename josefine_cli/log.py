@@ -34,7 +34,7 @@ def verify(
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Read every byte of the partition logs and hold it against its checksums; change nothing."""
-    from josefine_broker.shell.data_dir import DataDirError, DataDirLock
+    from josefine_broker.host.disk.data_dir import DataDirError, DataDirLock
 
     directories = _partition_directories(data_dir, topic)
     try:
@@ -72,9 +72,9 @@ def _partition_directories(data_dir: Path, topic: str | None) -> list[str]:
 
 
 def _verify(data_dir: Path, name: str) -> dict[str, object]:
-    from josefine_broker.core.log_config import LogConfig
-    from josefine_broker.shell.files import RealFiles
-    from josefine_broker.shell.verify import verify_directory
+    from josefine_broker.engine.metadata.log_config import LogConfig
+    from josefine_broker.host.disk.files import RealFiles
+    from josefine_broker.host.log.verify import verify_directory
 
     return asdict(verify_directory(RealFiles(data_dir), name, LogConfig()))
 

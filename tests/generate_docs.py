@@ -8,8 +8,8 @@ from pathlib import Path
 from kio.schema.index import api_key_map, schema_name_map
 
 from josefine_broker.api.table import SERVED
-from josefine_broker.core.inert_configs import INERT
-from josefine_broker.core.topic_config import TOPIC_CONFIGS
+from josefine_broker.engine.metadata.inert_configs import INERT
+from josefine_broker.engine.metadata.topic_config import TOPIC_CONFIGS
 from tests import state_machines
 from tests.checklist import Row, rows
 

@@ -12,12 +12,12 @@ from itertools import count
 from typing import Any
 
 from josefine_broker.client import connection
-from josefine_broker.core import partition, replica_fetch
-from josefine_broker.core.groups import states
-from josefine_broker.core.groups.group import Group
-from josefine_broker.core.groups.values import Member
-from josefine_broker.core.leader_epochs import LeaderEpochs
-from josefine_broker.core.producers import ProducerState
+from josefine_broker.engine.groups import states
+from josefine_broker.engine.groups.group import Group
+from josefine_broker.engine.groups.values import Member
+from josefine_broker.engine.partition import partition, replica_fetch
+from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
+from josefine_broker.engine.partition.producers import ProducerState
 from raft import roles
 
 _MEMBER = re.compile(r"^\s+([A-Z_]+) = [^#]*(?:#\s*(.+))?$")

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 
+from josefine_broker.api.shared.altering import Resource, alter_topics, results
 from josefine_broker.base.errors import KafkaError
-from josefine_broker.core.changes import AlterTopicConfig
-from josefine_broker.core.image import TopicEntry
-from josefine_broker.core.topic_config import check_configs
-from josefine_broker.handlers.altering import Resource, alter_topics, results
-from josefine_broker.handlers.context import Context, RequestInfo
+from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.metadata.changes import AlterTopicConfig
+from josefine_broker.engine.metadata.image import TopicEntry
+from josefine_broker.engine.metadata.topic_config import check_configs
 from josefine_broker.wire.entities import alter_configs as e
 
 

@@ -8,12 +8,12 @@ from collections import Counter
 from typing import NamedTuple
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.core.changes import ReassignItem, ReassignPartitions
-from josefine_broker.core.partition_limit import PartitionLimit
-from josefine_broker.core.proposals import Proposal
-from josefine_broker.core.reassignment import check_target, retarget
-from josefine_broker.handlers.context import Context, RequestInfo
-from josefine_broker.handlers.proposing import answer_when_settled, submit_change
+from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.metadata.changes import ReassignItem, ReassignPartitions
+from josefine_broker.engine.metadata.partition_limit import PartitionLimit
+from josefine_broker.engine.metadata.proposals import Proposal
+from josefine_broker.engine.metadata.reassignment import check_target, retarget
+from josefine_broker.engine.proposing import answer_when_settled, submit_change
 from josefine_broker.wire.entities import alter_partition_reassignments as e
 
 

@@ -8,8 +8,8 @@ understands, and the levels that the cluster has finalized.
 from collections.abc import Iterable
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.core.features import SUPPORTED
-from josefine_broker.handlers.context import Context, RequestInfo
+from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.metadata.features import SUPPORTED
 from josefine_broker.wire.apis import ApiSpec
 from josefine_broker.wire.entities import api_versions as e
 

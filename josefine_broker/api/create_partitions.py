@@ -2,15 +2,15 @@
 
 from collections import Counter
 
+from josefine_broker.api.shared.topics import live_racks, offline_among
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.core.changes import CreatePartitions, Replicas
-from josefine_broker.core.image import TopicEntry
-from josefine_broker.core.partition_limit import PartitionLimit
-from josefine_broker.core.placement import Racks, check_assignment, place, place_of
-from josefine_broker.core.proposals import Proposal
-from josefine_broker.handlers.context import Context, RequestInfo
-from josefine_broker.handlers.proposing import answer_when_settled, submit_change
-from josefine_broker.handlers.topics import live_racks, offline_among
+from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.controller.placement import Racks, check_assignment, place, place_of
+from josefine_broker.engine.metadata.changes import CreatePartitions, Replicas
+from josefine_broker.engine.metadata.image import TopicEntry
+from josefine_broker.engine.metadata.partition_limit import PartitionLimit
+from josefine_broker.engine.metadata.proposals import Proposal
+from josefine_broker.engine.proposing import answer_when_settled, submit_change
 from josefine_broker.wire.entities import create_partitions as e
 
 

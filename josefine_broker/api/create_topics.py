@@ -9,14 +9,14 @@ one with the wrong partitions or policy would scatter or lose what groups commit
 from collections import Counter
 
 from josefine_broker.api.describe_configs import source_of
+from josefine_broker.api.shared.topics import check_not_internal, new_topic
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.core.changes import CreateTopic
-from josefine_broker.core.partition_limit import PartitionLimit
-from josefine_broker.core.proposals import Proposal
-from josefine_broker.core.topic_config import resolve, shown
-from josefine_broker.handlers.context import Context, RequestInfo
-from josefine_broker.handlers.proposing import answer_when_settled, submit_change
-from josefine_broker.handlers.topics import check_not_internal, new_topic
+from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.metadata.changes import CreateTopic
+from josefine_broker.engine.metadata.partition_limit import PartitionLimit
+from josefine_broker.engine.metadata.proposals import Proposal
+from josefine_broker.engine.metadata.topic_config import resolve, shown
+from josefine_broker.engine.proposing import answer_when_settled, submit_change
 from josefine_broker.wire.entities import create_topics as e
 
 

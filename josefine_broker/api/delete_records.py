@@ -7,11 +7,11 @@ these. One that is not there in time is REQUEST_TIMED_OUT, and deletes as soon a
 
 from dataclasses import dataclass
 
+from josefine_broker.api.shared.topics import check_not_internal
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.core.awaiting import AwaitEach
-from josefine_broker.handlers.context import Context, RequestInfo
-from josefine_broker.handlers.hosted import HostedPartition
-from josefine_broker.handlers.topics import check_not_internal
+from josefine_broker.engine.awaiting import AwaitEach
+from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.wire.entities import delete_records as e
 
 HIGH_WATERMARK = -1

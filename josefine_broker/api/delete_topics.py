@@ -6,11 +6,11 @@ Internal topics are refused: a deleted offsets topic would take every group's pr
 from uuid import UUID
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.core.changes import DeleteTopic
-from josefine_broker.core.image import TopicEntry
-from josefine_broker.core.proposals import Proposal
-from josefine_broker.handlers.context import Context, RequestInfo
-from josefine_broker.handlers.proposing import answer_when_settled, submit_change
+from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.metadata.changes import DeleteTopic
+from josefine_broker.engine.metadata.image import TopicEntry
+from josefine_broker.engine.metadata.proposals import Proposal
+from josefine_broker.engine.proposing import answer_when_settled, submit_change
 from josefine_broker.wire.entities import delete_topics as e
 
 _Outcome = tuple[str | None, UUID | None, KafkaError | Proposal]

@@ -3,9 +3,9 @@
 Fenced brokers are told to those who ask for them (KIP-1073).
 """
 
+from josefine_broker.api.shared.topics import ALL_CLUSTER_OPERATIONS, reachable_brokers
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.handlers.context import Context, RequestInfo
-from josefine_broker.handlers.topics import ALL_CLUSTER_OPERATIONS, reachable_brokers
+from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.wire.entities import describe_cluster as e
 
 BROKERS = 1

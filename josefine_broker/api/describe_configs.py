@@ -7,14 +7,14 @@ default: the source says which. Broker settings come from its file and are read-
 from collections.abc import Callable, Mapping
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.core.topic_config import (
+from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.metadata.topic_config import (
     TOPIC_CONFIGS,
     ConfigType,
     TopicSettings,
     resolve,
     shown,
 )
-from josefine_broker.handlers.context import Context, RequestInfo
 from josefine_broker.wire.entities import describe_configs as e
 
 TOPIC, BROKER = 2, 4

@@ -1,7 +1,7 @@
 """DescribeLogDirs (key 35, KIP-113): the size of each hosted partition, all in one directory."""
 
 from josefine_broker.base.errors import KafkaError
-from josefine_broker.handlers.context import Context, RequestInfo
+from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.wire.entities import describe_log_dirs as e
 
 

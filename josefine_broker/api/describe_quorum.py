@@ -6,10 +6,10 @@ knows how far the others are, so another broker asks it; without its answer that
 NOT_LEADER_OR_FOLLOWER, with the leader as far as it is known.
 """
 
+from josefine_broker.api.shared.forwarding import forward
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.handlers.context import Context, RequestInfo
-from josefine_broker.handlers.forwarding import forward
-from josefine_broker.handlers.ports import QuorumMember, QuorumView
+from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.ports import QuorumMember, QuorumView
 from josefine_broker.wire.entities import describe_quorum as e
 
 EPOCH_MAX = 2**31 - 1

@@ -4,10 +4,10 @@ Topics come in the order of their names; a page ends after `response_partition_l
 and the cursor says where the next one begins. No topic named: all of them.
 """
 
+from josefine_broker.api.shared.topics import ALL_TOPIC_OPERATIONS, reachable_brokers
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.core.image import NO_LEADER, PartitionEntry, TopicEntry
-from josefine_broker.handlers.context import Context, RequestInfo
-from josefine_broker.handlers.topics import ALL_TOPIC_OPERATIONS, reachable_brokers
+from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.metadata.image import NO_LEADER, PartitionEntry, TopicEntry
 from josefine_broker.wire.entities import describe_topic_partitions as e
 
 PARTITIONS_MAX = 2000

@@ -8,14 +8,14 @@ changed in between keeps what it then had, and the client may ask again.
 from collections.abc import Iterator, Mapping
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.core.changes import Decision, PartitionState
-from josefine_broker.core.controller import DECISION_PARTITIONS_MAX
-from josefine_broker.core.elections import ElectionRules, ElectionType, Liveness, elect
-from josefine_broker.core.image import TopicEntry
-from josefine_broker.core.proposals import Proposal
-from josefine_broker.core.topic_config import resolve
-from josefine_broker.handlers.context import Context, RequestInfo
-from josefine_broker.handlers.proposing import answer_when_settled, submit_change
+from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.controller.controller import DECISION_PARTITIONS_MAX
+from josefine_broker.engine.metadata.changes import Decision, PartitionState
+from josefine_broker.engine.metadata.elections import ElectionRules, ElectionType, Liveness, elect
+from josefine_broker.engine.metadata.image import TopicEntry
+from josefine_broker.engine.metadata.proposals import Proposal
+from josefine_broker.engine.metadata.topic_config import resolve
+from josefine_broker.engine.proposing import answer_when_settled, submit_change
 from josefine_broker.wire.entities import elect_leaders as e
 
 _Outcome = PartitionState | KafkaError

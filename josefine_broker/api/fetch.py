@@ -5,15 +5,19 @@ with fewer than `min_bytes` waits up to `max_wait_ms`, but an error is told at o
 below the high watermark, read_committed ones below the last stable offset (KIP-98). Sessions are
 KIP-227's, topic ids KIP-516's (since v13), leader epochs KIP-320's (since v9). Consumers may read
 from followers, and are sent to one in their rack (KIP-392, since v11). How followers read is in
-`handlers/fetch_follower.py`; who does not lead names the leader (KIP-951).
+`engine/replicas/fetch_follower.py`; who does not lead names the leader (KIP-951).
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID
 
+from josefine_broker.api.shared.hints import leader_of, node_endpoints
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.core.fetch_session import (
+from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.hosted import Buffer, HostedPartition
+from josefine_broker.engine.parked import Parked, PartitionKey
+from josefine_broker.engine.partition.fetch_session import (
     FINAL_EPOCH,
     Fetched,
     FetchPlan,
@@ -21,12 +25,8 @@ from josefine_broker.core.fetch_session import (
     select_answers,
     wanted_of,
 )
-from josefine_broker.core.parked import Parked, PartitionKey
-from josefine_broker.handlers.context import Context, RequestInfo
-from josefine_broker.handlers.fetch_follower import check_follower, read_for_follower
-from josefine_broker.handlers.hints import leader_of, node_endpoints
-from josefine_broker.handlers.hosted import Buffer, HostedPartition
-from josefine_broker.handlers.replication import submit_isr_changes
+from josefine_broker.engine.replicas.fetch_follower import check_follower, read_for_follower
+from josefine_broker.engine.replicas.leading import submit_isr_changes
 from josefine_broker.wire.fetch import (
     FetchPartition,
     FetchPartitionResponse,

@@ -5,12 +5,12 @@ The topic is made at the first question, and the answer waits for it. Several ke
 client takes as final (librdkafka asks again for ever after any other), and the message says why.
 """
 
+from josefine_broker.api.shared.topics import submit_offsets_topic
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.core.group_offsets import coordinator_partition
-from josefine_broker.core.image import NO_LEADER, OFFSETS_TOPIC
-from josefine_broker.handlers.context import Context, RequestInfo
-from josefine_broker.handlers.proposing import answer_when_settled
-from josefine_broker.handlers.topics import submit_offsets_topic
+from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.groups.offsets import coordinator_partition
+from josefine_broker.engine.metadata.image import NO_LEADER, OFFSETS_TOPIC
+from josefine_broker.engine.proposing import answer_when_settled
 from josefine_broker.wire.entities import find_coordinator as e
 
 GROUP, TRANSACTION = 0, 1

@@ -6,10 +6,10 @@ one code that every client takes as final, as FindCoordinator does.
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.core.changes import AllocateProducerIds
-from josefine_broker.core.producer_ids import BLOCK_IDS
-from josefine_broker.handlers.context import Context, RequestInfo
-from josefine_broker.handlers.proposing import answer_when_settled, submit_change
+from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.metadata.changes import AllocateProducerIds
+from josefine_broker.engine.partition.producer_ids import BLOCK_IDS
+from josefine_broker.engine.proposing import answer_when_settled, submit_change
 from josefine_broker.wire.entities import init_producer_id as e
 
 

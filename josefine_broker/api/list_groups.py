@@ -4,7 +4,7 @@ None of them has members, so all are in state Empty (KIP-518 filters by it) and 
 """
 
 from josefine_broker.base.errors import KafkaError
-from josefine_broker.handlers.context import Context, RequestInfo
+from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.wire.entities import list_groups as e
 
 STATE = "Empty"

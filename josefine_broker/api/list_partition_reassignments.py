@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from josefine_broker.base.errors import KafkaError
-from josefine_broker.core.image import TopicEntry
-from josefine_broker.handlers.context import Context, RequestInfo
+from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.metadata.image import TopicEntry
 from josefine_broker.wire.entities import list_partition_reassignments as e
 
 

@@ -7,18 +7,18 @@ so that the client need not ask again.
 
 from uuid import UUID
 
-from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.core.image import INTERNAL_TOPICS, PartitionEntry, TopicEntry
-from josefine_broker.core.proposals import Proposal
-from josefine_broker.handlers.context import Context, RequestInfo
-from josefine_broker.handlers.proposing import answer_when_settled, submit_change
-from josefine_broker.handlers.topics import (
+from josefine_broker.api.shared.topics import (
     ALL_TOPIC_OPERATIONS,
     check_name,
     just_fenced_brokers,
     new_topic,
     reachable_brokers,
 )
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.metadata.image import INTERNAL_TOPICS, PartitionEntry, TopicEntry
+from josefine_broker.engine.metadata.proposals import Proposal
+from josefine_broker.engine.proposing import answer_when_settled, submit_change
 from josefine_broker.wire.entities import metadata as e
 
 

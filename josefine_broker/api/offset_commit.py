@@ -7,9 +7,9 @@ ILLEGAL_GENERATION, as Kafka answers for a group it does not know.
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
-from josefine_broker.core.group_offsets import CommittedOffset
-from josefine_broker.handlers.context import Context, RequestInfo
-from josefine_broker.handlers.groups import coordinator_of, store_offsets
+from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.groups.offsets import CommittedOffset
+from josefine_broker.engine.offsets_topic import coordinator_of, store_offsets
 from josefine_broker.wire.entities import offset_commit as e
 
 _Codes = dict[tuple[int, int], ErrorCode]

@@ -8,9 +8,9 @@ from uuid import UUID
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
-from josefine_broker.core.group_offsets import CommittedOffset
-from josefine_broker.handlers.context import Context, RequestInfo
-from josefine_broker.handlers.groups import coordinator_of
+from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.groups.offsets import CommittedOffset
+from josefine_broker.engine.offsets_topic import coordinator_of
 from josefine_broker.wire.entities import offset_fetch as e
 
 NOTHING = CommittedOffset(offset=-1, leader_epoch=-1, metadata="", commit_time_ms=-1)

@@ -5,7 +5,7 @@ A client that read under an old leader asks it to find out whether its position 
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import LeaderEpoch
-from josefine_broker.handlers.context import Context, RequestInfo
+from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.wire.entities import offset_for_leader_epoch as e
 
 

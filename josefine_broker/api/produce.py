@@ -8,15 +8,15 @@ acks=0 has no answer: an error ends the connection, which makes the client look 
 
 from uuid import UUID
 
+from josefine_broker.api.shared.hints import leader_of, node_endpoints
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
-from josefine_broker.core.image import INTERNAL_TOPICS
-from josefine_broker.core.parked import Hangup
-from josefine_broker.core.partition import ACKS_ALL
-from josefine_broker.handlers.batches import append_batch
-from josefine_broker.handlers.committing import Appended, answer_when_committed
-from josefine_broker.handlers.context import Context, RequestInfo
-from josefine_broker.handlers.hints import leader_of, node_endpoints
-from josefine_broker.handlers.hosted import HostedPartition
+from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.hosted import HostedPartition
+from josefine_broker.engine.metadata.image import INTERNAL_TOPICS
+from josefine_broker.engine.parked import Hangup
+from josefine_broker.engine.partition.partition import ACKS_ALL
+from josefine_broker.engine.replicas.batches import append_batch
+from josefine_broker.engine.replicas.committing import Appended, answer_when_committed
 from josefine_broker.records.batch import HEADER_BYTES, parse_header
 from josefine_broker.wire.produce import (
     ProducePartition,

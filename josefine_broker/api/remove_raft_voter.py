@@ -6,8 +6,8 @@ vote is gone when it asks again and the voter is not found.
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.core.membership import why_not_removed
-from josefine_broker.handlers.context import Context, RequestInfo
+from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.controller.membership import why_not_removed
 from josefine_broker.wire.entities import remove_raft_voter as e
 
 

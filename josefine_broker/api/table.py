@@ -38,7 +38,7 @@ from josefine_broker.api import (
 )
 from josefine_broker.api.api_versions import ApiVersionsHandler
 from josefine_broker.base.errors import KafkaError
-from josefine_broker.handlers.context import Handler
+from josefine_broker.engine.context import Handler
 from josefine_broker.wire import apis
 from josefine_broker.wire.apis import ApiSpec
 

@@ -4,10 +4,10 @@ What this broker's image refuses costs no block; the image that the block meets 
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.core.changes import UnregisterBroker
-from josefine_broker.core.registration import check_unregister
-from josefine_broker.handlers.context import Context, RequestInfo
-from josefine_broker.handlers.proposing import answer_when_settled, submit_change
+from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.metadata.changes import UnregisterBroker
+from josefine_broker.engine.metadata.registration import check_unregister
+from josefine_broker.engine.proposing import answer_when_settled, submit_change
 from josefine_broker.wire.entities import unregister_broker as e
 
 

@@ -7,10 +7,10 @@ each. A level goes down only where the client says so, that of `josefine.version
 from collections import Counter
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.core.changes import FeatureLevel, SetFeatures
-from josefine_broker.core.features import check_level
-from josefine_broker.handlers.context import Context, RequestInfo
-from josefine_broker.handlers.proposing import answer_when_settled, submit_change
+from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.metadata.changes import FeatureLevel, SetFeatures
+from josefine_broker.engine.metadata.features import check_level
+from josefine_broker.engine.proposing import answer_when_settled, submit_change
 from josefine_broker.wire.entities import update_features as e
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3

@@ -1,6 +1,6 @@
 """Protocols between the deciding layers and the world, only where two implementations exist.
 
-The real ones live in `shell/`; the simulated ones in `tests/simulation/`. The storage port is at
+The real ones live in `host/`; the simulated ones in `tests/simulation/`. The storage port is at
 the level of file operations so that recovery, torn tails and indexes run in the simulator too.
 """
 

@@ -22,14 +22,8 @@ from typing import Any, Protocol
 
 from josefine_broker.base.addresses import HostPort
 from josefine_broker.base.errors import Fatal
+from josefine_broker.base.lasting import Lasting
 from josefine_broker.base.ports import Clock
-from josefine_broker.core.change_codec import encode_change
-from josefine_broker.core.changes import At, Origin
-from josefine_broker.core.controller import ControllerConfig, Heartbeat
-from josefine_broker.core.features import raft_format
-from josefine_broker.core.image import Address, MetadataImage
-from josefine_broker.core.lasting import Lasting
-from josefine_broker.core.membership import MemberChange
 from josefine_broker.engine import events as e
 from josefine_broker.engine.cluster import sentences
 from josefine_broker.engine.cluster.address_book import AddressBook
@@ -37,13 +31,19 @@ from josefine_broker.engine.cluster.enrolment import DismissedError, Enrolment, 
 from josefine_broker.engine.cluster.frames import Hello
 from josefine_broker.engine.cluster.joining import Asking, Step
 from josefine_broker.engine.cluster.peers import Peers
+from josefine_broker.engine.context import BrokerSettings, new_context
+from josefine_broker.engine.controller.controller import ControllerConfig, Heartbeat
+from josefine_broker.engine.controller.membership import MemberChange
 from josefine_broker.engine.controlling import Controlling
 from josefine_broker.engine.hearing import Hearing
+from josefine_broker.engine.metadata.change_codec import encode_change
+from josefine_broker.engine.metadata.changes import At, Origin
+from josefine_broker.engine.metadata.features import raft_format
+from josefine_broker.engine.metadata.image import Address, MetadataImage
 from josefine_broker.engine.outbox import Outbox
+from josefine_broker.engine.ports import LogsPort
 from josefine_broker.engine.quorum import Quorum, SnapshotLimits
 from josefine_broker.engine.raft_work import RaftWork
-from josefine_broker.handlers.context import BrokerSettings, new_context
-from josefine_broker.handlers.ports import LogsPort
 from raft import Config, InvariantBroken, NodeId, Recovered, Role
 
 HAND_OVER_MS = 1_000

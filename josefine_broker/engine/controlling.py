@@ -1,4 +1,4 @@
-"""The controller at work in one broker: it judges with `core/controller.py` and proposes.
+"""The controller at work in one broker: it judges with `controller/controller.py` and proposes.
 
 Rules: it leads while this broker leads Raft and has applied a block of its own term (so that its
 image has everything that earlier controllers committed); one decision is under way at a time; a
@@ -10,15 +10,15 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from josefine_broker.base.errors import KafkaError
-from josefine_broker.core.controller import (
+from josefine_broker.engine.context import Context
+from josefine_broker.engine.controller.controller import (
     Controller,
     ControllerConfig,
     Heartbeat,
     HeartbeatAnswer,
 )
-from josefine_broker.core.membership import MemberChange
-from josefine_broker.handlers.context import Context
-from josefine_broker.handlers.proposing import answer_when_settled, submit_change
+from josefine_broker.engine.controller.membership import MemberChange
+from josefine_broker.engine.proposing import answer_when_settled, submit_change
 
 DECISION_TIMEOUT_MS = 5_000
 """A decision that is not committed by then is made anew. It cannot take effect twice: the epochs

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from josefine_broker.base.addresses import HostPort
-from josefine_broker.core.changes import RegisterBroker
 from josefine_broker.engine.cluster.frames import Hello
+from josefine_broker.engine.cluster.joining import Ask
 from josefine_broker.engine.cluster.speech import Said
+from josefine_broker.engine.metadata.changes import RegisterBroker
 from raft import Batch
 
 # -- what happens to a broker
@@ -135,18 +135,6 @@ class Reply:
 
     reply_to: object
     said: Said
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """A question over a connection of its own: `Answered` or `Unanswered` in time."""
-
-    number: int
-    address: HostPort
-    to: int
-    """Who is thought to be there; 0: whoever is."""
-    said: Said
-    timeout_ms: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 from josefine_broker.base.ports import Clock
-from josefine_broker.core.controller import Heartbeat, HeartbeatAnswer
 from josefine_broker.engine import events as e
 from josefine_broker.engine.cluster.door import Speech, why_not_payload
 from josefine_broker.engine.cluster.enrolment import Enrolment
@@ -24,10 +23,11 @@ from josefine_broker.engine.cluster.speech import (
     ProposeChange,
     kind_of,
 )
+from josefine_broker.engine.context import Context
+from josefine_broker.engine.controller.controller import Heartbeat, HeartbeatAnswer
 from josefine_broker.engine.controlling import Controlling
 from josefine_broker.engine.outbox import Outbox
 from josefine_broker.engine.quorum import Quorum
-from josefine_broker.handlers.context import Context
 from raft import CorruptBlock, Message, Refused, Result
 from raft.messages import Propose
 

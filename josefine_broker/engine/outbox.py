@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from josefine_broker.engine import events as e
+from josefine_broker.engine.cluster.joining import Ask
 from josefine_broker.engine.cluster.speech import Said
 
 
@@ -22,7 +23,7 @@ class Outbox:
     def reply(self, reply_to: object, said: Said) -> None:
         self.ready.replies.append(e.Reply(reply_to, said))
 
-    def ask(self, ask: e.Ask | None) -> None:
+    def ask(self, ask: Ask | None) -> None:
         if ask is not None:
             self.ready.asks.append(ask)
 

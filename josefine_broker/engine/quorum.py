@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ports import Clock
-from josefine_broker.core.membership import MemberChange, MemberStep
-from josefine_broker.core.proposals import may_propose_again
+from josefine_broker.engine.controller.membership import MemberChange, MemberStep
 from josefine_broker.engine.controlling import RaftView
-from josefine_broker.handlers.ports import QuorumMember, QuorumView
+from josefine_broker.engine.metadata.proposals import may_propose_again
+from josefine_broker.engine.ports import QuorumMember, QuorumView
 from raft import (
     GENESIS,
     Block,
@@ -73,7 +73,7 @@ class _Open(NamedTuple):
 
 
 class Quorum:
-    """`handlers.ports.RaftPort` and `QuorumPort`, and what the controller asks of Raft."""
+    """`engine.ports.RaftPort` and `QuorumPort`, and what the controller asks of Raft."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Quorum:
     # -- what is asked of Raft here
 
     def propose(self, payload: bytes, deadline_ms: int) -> object:
-        """`handlers.ports.RaftPort`. A leader that fails meanwhile costs time, not the change;
+        """`engine.ports.RaftPort`. A leader that fails meanwhile costs time, not the change;
         nor does one whose disk is full: it sends whoever asks to the others."""
         if self.has_ended or self.lacks_room:
             reason = self.lacks_room or "this broker has ended"
@@ -137,7 +137,7 @@ class Quorum:
         return proposal
 
     def remove_voter(self, broker_id: int) -> bool:
-        """`handlers.ports.QuorumPort`."""
+        """`engine.ports.QuorumPort`."""
         return self.change_members(MemberChange(step=MemberStep.REMOVE, broker_id=broker_id))
 
     def change_members(self, change: MemberChange) -> bool:
@@ -302,7 +302,7 @@ class Quorum:
         )
 
     def describe(self) -> QuorumView:
-        """`handlers.ports.QuorumPort`."""
+        """`engine.ports.QuorumPort`."""
         status = self.status()
         followers = self.node.followers()
         now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()

@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from josefine_broker.base.errors import CorruptData, Fatal
-from josefine_broker.core.changes import At
-from josefine_broker.core.image import MetadataImage
-from josefine_broker.core.lasting import Lasting
+from josefine_broker.base.lasting import Lasting
 from josefine_broker.engine import events as e
+from josefine_broker.engine.blocks import apply_block, name_cluster, replace_image
 from josefine_broker.engine.cluster.peers import Peers
+from josefine_broker.engine.context import Context
+from josefine_broker.engine.metadata.changes import At
+from josefine_broker.engine.metadata.image import MetadataImage
 from josefine_broker.engine.outbox import Outbox
 from josefine_broker.engine.quorum import Quorum
-from josefine_broker.handlers.blocks import apply_block, name_cluster, replace_image
-from josefine_broker.handlers.context import Context
 from raft import Block, BlockKind, Ready, Snapshot
 
 ROOM_CHECK_MS = 100

@@ -16,7 +16,7 @@ from kafka.admin import KafkaAdminClient
 from kafka.errors import InvalidUpdateVersionError
 
 from josefine_broker.base.errors import ErrorCode
-from josefine_broker.core.features import SUPPORTED
+from josefine_broker.engine.metadata.features import SUPPORTED
 from tests.support.cluster import DEFAULT_TIMINGS, Cluster
 from tests.support.waiting import wait_until
 

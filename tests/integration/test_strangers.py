@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from josefine_broker.core.change_codec import encode_change
-from josefine_broker.core.changes import Origin, RegisterBroker
-from josefine_broker.core.controller import Heartbeat
 from josefine_broker.engine.cluster.frames import Frame, Hello, Kind, encode_frame
 from josefine_broker.engine.cluster.speech import encode_said
-from josefine_broker.shell.raft_transport import STRANGERS_MAX
+from josefine_broker.engine.controller.controller import Heartbeat
+from josefine_broker.engine.metadata.change_codec import encode_change
+from josefine_broker.engine.metadata.changes import Origin, RegisterBroker
+from josefine_broker.host.peers.raft_transport import STRANGERS_MAX
 from raft import GENESIS, NodeId, Term
 from raft.codec import encode
 from raft.messages import Append, Message, Propose, TakeOver, VoteRequest

@@ -20,10 +20,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
-from josefine_broker.core.change_codec import encode_change
-from josefine_broker.core.changes import Origin, RegisterBroker
-from josefine_broker.core.image import Address, Endpoint
 from josefine_broker.engine.cluster.door import Roster, Speech, why_not, why_not_payload
+from josefine_broker.engine.metadata.change_codec import encode_change
+from josefine_broker.engine.metadata.changes import Origin, RegisterBroker
+from josefine_broker.engine.metadata.image import Address, Endpoint
 from raft import BlockFile, Config, CorruptBlock, MemoryFiles, Message, Node, NodeId, Refused
 from raft.codec import decode, encode
 from raft.messages import Propose

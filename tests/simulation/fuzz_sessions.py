@@ -16,11 +16,6 @@ from typing import Any
 
 from josefine_broker.base.addresses import HostPort
 from josefine_broker.base.errors import KafkaError
-from josefine_broker.core.apply import apply
-from josefine_broker.core.change_codec import decode_change
-from josefine_broker.core.changes import At
-from josefine_broker.core.controller import Controller, ControllerConfig, Heartbeat, HeartbeatAnswer
-from josefine_broker.core.image import MetadataImage
 from josefine_broker.engine.cluster.door import STRANGER_FRAME_BYTES_MAX, why_not_payload
 from josefine_broker.engine.cluster.frames import (
     Frame,
@@ -37,6 +32,16 @@ from josefine_broker.engine.cluster.speech import (
     decode_said,
     encode_said,
 )
+from josefine_broker.engine.controller.controller import (
+    Controller,
+    ControllerConfig,
+    Heartbeat,
+    HeartbeatAnswer,
+)
+from josefine_broker.engine.metadata.apply import apply
+from josefine_broker.engine.metadata.change_codec import decode_change
+from josefine_broker.engine.metadata.changes import At
+from josefine_broker.engine.metadata.image import MetadataImage
 from tests.simulation.fuzz import change, main
 from tests.simulation.mutated_frames import damaged_bytes
 

@@ -1,6 +1,6 @@
 """Who writes what of a broker's context: the sentences in its classes are the rule, this checks it.
 
-"Written by `handlers/blocks.py`" in the docstring of a field, or else of its class, names the only
+"Written by `engine/blocks.py`" in the docstring of a field, or else of its class, names the only
 modules of the broker that may assign the field, or change the table that it is. Without such a
 sentence nobody does: the field stays what the composition made it.
 
@@ -18,7 +18,7 @@ from typing import NamedTuple
 from tests.unit.test_style import ROOT
 
 BROKER = ROOT / "josefine_broker"
-COMPOSITION = ("handlers/context.py", "handlers/hosted.py", "handlers/ports.py")
+COMPOSITION = ("engine/context.py", "engine/hosted.py", "engine/ports.py")
 COUNTED = {"Counters", "ReplicaCounters"}
 """By whoever does what they count."""
 ATTRIBUTES_MAX = 12

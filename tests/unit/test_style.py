@@ -23,9 +23,9 @@ FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 
 BROAD_EXCEPT_ALLOWED = {
-    "josefine_broker/shell/connection.py",
-    "josefine_broker/shell/dispatch.py",  # the connection loop's part that calls handlers
-    "josefine_broker/shell/ticker.py",  # supervises the periodic duties
+    "josefine_broker/host/net/connection.py",
+    "josefine_broker/host/net/dispatch.py",  # the connection loop's part that calls handlers
+    "josefine_broker/host/ticker.py",  # supervises the periodic duties
     # Spark and py4j raise whatever a user's code, a file system or the JVM raised.
     "pipelines/delta_chain.py",
     "pipelines/jvm.py",

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from josefine_broker.base.errors import CorruptData
-from josefine_broker.core.change_codec import decode_change
-from josefine_broker.core.changes import Origin, RegisterBroker
-from josefine_broker.core.typed import is_typed
+from josefine_broker.base.typed import is_typed
+from josefine_broker.engine.metadata.change_codec import decode_change
+from josefine_broker.engine.metadata.changes import Origin, RegisterBroker
 
 
 class Standing(Enum):

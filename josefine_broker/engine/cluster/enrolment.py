@@ -12,12 +12,12 @@ from dataclasses import replace
 from enum import Enum
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.core.changes import RegisterBroker
-from josefine_broker.core.controller import Heartbeat, HeartbeatAnswer
-from josefine_broker.core.image import BrokerEntry
-from josefine_broker.core.proposals import Proposal
-from josefine_broker.handlers.context import Context
-from josefine_broker.handlers.proposing import answer_when_settled, submit_change
+from josefine_broker.engine.context import Context
+from josefine_broker.engine.controller.controller import Heartbeat, HeartbeatAnswer
+from josefine_broker.engine.metadata.changes import RegisterBroker
+from josefine_broker.engine.metadata.image import BrokerEntry
+from josefine_broker.engine.metadata.proposals import Proposal
+from josefine_broker.engine.proposing import answer_when_settled, submit_change
 
 RETRY_MS = 100
 """Between two attempts to register after one that was refused for a passing reason."""

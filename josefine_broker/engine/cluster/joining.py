@@ -10,14 +10,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection
+from dataclasses import dataclass
 from enum import Enum
 
 from josefine_broker.base.addresses import HostPort
 from josefine_broker.base.errors import KafkaError
-from josefine_broker.core.apply import apply
-from josefine_broker.core.change_codec import decode_change
-from josefine_broker.core.changes import At, RegisterBroker
-from josefine_broker.core.image import BrokerEntry, MetadataImage
 from josefine_broker.engine.cluster.address_book import AddressBook
 from josefine_broker.engine.cluster.door import why_not_payload
 from josefine_broker.engine.cluster.speech import (
@@ -27,7 +24,10 @@ from josefine_broker.engine.cluster.speech import (
     ProposeChange,
     Said,
 )
-from josefine_broker.engine.events import Ask
+from josefine_broker.engine.metadata.apply import apply
+from josefine_broker.engine.metadata.change_codec import decode_change
+from josefine_broker.engine.metadata.changes import At, RegisterBroker
+from josefine_broker.engine.metadata.image import BrokerEntry, MetadataImage
 from raft import Result
 
 ASK_TIMEOUT_MS = 3_000
@@ -36,6 +36,18 @@ PROPOSE_SLACK_MS = 1_000
 """The leader's answer that it came to nothing is on its way so long."""
 PAUSE_MS = 500
 """Between two rounds of questions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A question over a connection of its own; the host says `Answered` or `Unanswered` in time."""
+
+    number: int
+    address: HostPort
+    to: int
+    """Who is thought to be there; 0: whoever is."""
+    said: Said
+    timeout_ms: int
 
 
 class Step(Enum):

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from josefine_broker.base.addresses import HostPort, is_loopback, parse_host_port
-from josefine_broker.core.changes import RegisterBroker
-from josefine_broker.core.image import MetadataImage
 from josefine_broker.engine.cluster.address_book import AddressBook
 from josefine_broker.engine.cluster.door import Roster, Speech, Standing, vouched_by, why_not
 from josefine_broker.engine.cluster.frames import MEMBERS_MAX, FrameError, Hello
 from josefine_broker.engine.cluster.joining import forgotten, way_back
 from josefine_broker.engine.cluster.speech import Discovered
+from josefine_broker.engine.metadata.changes import RegisterBroker
+from josefine_broker.engine.metadata.image import MetadataImage
 
 
 class Peers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from josefine_broker.core.image import MetadataImage
+from josefine_broker.engine.metadata.image import MetadataImage
 
 
 def other_cluster(

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from josefine_broker.base.addresses import HostPort, parse_host_port
-from josefine_broker.core.controller import Heartbeat, HeartbeatAnswer
 from josefine_broker.engine.cluster.door import Speech
 from josefine_broker.engine.cluster.frames import Frame, FrameError, Kind, encode_body
+from josefine_broker.engine.controller.controller import Heartbeat, HeartbeatAnswer
 from raft import CorruptBlock, Message
 from raft.codec import decode as decode_message
 from raft.codec import encode as encode_message

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
-from josefine_broker.shell.files import RealFiles
-from josefine_broker.shell.high_watermarks import HighWatermarks
+from josefine_broker.host.disk.files import RealFiles
+from josefine_broker.host.log.high_watermarks import HighWatermarks
 from tests.integration.cluster.records import produce, read_all
 from tests.support.cluster import REPLICATED, Cluster
 from tests.support.waiting import wait_until

@@ -24,6 +24,18 @@ def _agreed(cluster: Cluster, ids: tuple[int, ...]) -> tuple[int, int] | None:
     return (leader, term) if leader in ids else None
 
 
+def _one_leads_equal_chains(cluster: Cluster) -> bool:
+    """One leads, the others follow, and all chains end alike (leadership may still be going home
+    to preferred replicas: each time is a block, at its replicas a moment later)."""
+    views = [cluster.view(id_) for id_ in cluster.voters]
+    if not all(views):
+        return False
+    rafts = [view["raft"] for view in views]
+    roles = sorted(raft["role"] for raft in rafts)
+    ends = {(raft["head"], raft["commit"]) for raft in rafts}
+    return roles == ["follower", "follower", "leader"] and len(ends) == 1
+
+
 def _topics(cluster: Cluster, id_: int) -> set[str]:
     admin = AdminClient({"bootstrap.servers": cluster.broker(id_).bootstrap, "log_level": 0})
     return set(admin.list_topics(timeout=10).topics)
@@ -44,7 +56,9 @@ def test_one_controller_and_a_new_one_within_five_seconds(tmp_path: Path) -> Non
             lambda: _agreed(cluster, left), ELECTED_WITHIN_S, "another controller"
         ) or (0, 0)
         assert later > term
-        assert "before" in _topics(cluster, second)
+        # It has the block that was acknowledged, and applies it once it has committed one of its
+        # own term; until then its metadata are those that it knew to be committed.
+        wait_until(lambda: "before" in _topics(cluster, second), 30, "the acknowledged topic")
         with BlockingClient(cluster.broker(second).bootstrap) as client:
             client.create_topics([NewTopic("after", partitions=3, replication_factor=2)])
         wait_until(
@@ -54,8 +68,6 @@ def test_one_controller_and_a_new_one_within_five_seconds(tmp_path: Path) -> Non
         )
 
         cluster.restart(first)
-        views = cluster.wait_settled()
-        roles = {view["broker_id"]: view["raft"]["role"] for view in views}
-        assert sorted(roles.values()) == ["follower", "follower", "leader"]
-        assert len({(v["raft"]["head"], v["raft"]["commit"]) for v in views}) == 1
+        cluster.wait_settled()
+        wait_until(lambda: _one_leads_equal_chains(cluster), 30, "one leader and equal chains")
         assert {"before", "after"} <= _topics(cluster, first)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
-from josefine_broker.shell.high_watermarks import HighWatermarks
+from josefine_broker.host.log.high_watermarks import HighWatermarks
 from tests.simulation.chain_damage import spoilt
 from tests.simulation.cluster.file_kinds import KINDS, FileKind, Harm, kind_of
 from tests.simulation.memory_files import SECTOR_BYTES, Inode, MemoryFiles

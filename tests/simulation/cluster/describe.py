@@ -1,6 +1,6 @@
 """A block as one line of a trace: which change, and what matters of it."""
 
-from josefine_broker.core.changes import (
+from josefine_broker.engine.metadata.changes import (
     AlterIsr,
     Change,
     CreateTopic,

@@ -1,4 +1,4 @@
-"""Hosts the engine in virtual time: what shell/engine_host.py does with asyncio and files.
+"""Hosts the engine in virtual time: what host/engine_host.py does with asyncio and files.
 
 The broker, its chain's block file and the frames are the real ones.
 """
@@ -11,14 +11,14 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from josefine_broker.base.addresses import HostPort
-from josefine_broker.core.changes import At
-from josefine_broker.core.controller import ControllerConfig
-from josefine_broker.core.replica_fetch import FetchLimits
 from josefine_broker.engine import events as e
 from josefine_broker.engine.broker import Broker, EngineConfig
 from josefine_broker.engine.cluster.address_book import AddressBook
+from josefine_broker.engine.context import BrokerSettings
+from josefine_broker.engine.controller.controller import ControllerConfig
+from josefine_broker.engine.metadata.changes import At
+from josefine_broker.engine.partition.replica_fetch import FetchLimits
 from josefine_broker.engine.quorum import SnapshotLimits
-from josefine_broker.handlers.context import BrokerSettings
 from raft import BlockFile, Config, NodeId, StoreFull
 from tests.simulation.cluster.peer_port import PeerPort
 
@@ -114,7 +114,7 @@ class EngineHost:
         )
 
     def pump(self) -> None:
-        """As `shell.engine_host.EngineHost._pump`: once for all that came."""
+        """As `host.engine_host.EngineHost._pump`: once for all that came."""
         process, broker = self._process, self.broker
         led = broker.controlling.leads
         broker.tick(process.clock.monotonic_ms())

@@ -23,7 +23,7 @@ lose by itself its partition bears as long as enough others have it, see `View.m
 Left out, and why. A sealed segment is not read at a start: who reads it finds the damage by its
 checksum, and a person removes the replica. Of the chain's last segment only what a mark proves to
 have been synced is damaged: the rest looks like a write that a loss of power interrupted. What
-`shell/data_dir.py` reads (`broker.json`, the addresses) is none of these files: damaged,
+`host/disk/data_dir.py` reads (`broker.json`, the addresses) is none of these files: damaged,
 it stops the start.
 """
 

@@ -1,11 +1,11 @@
-"""A follower's connection to one leader: what `shell/replicator.py` does with sockets."""
+"""A follower's connection to one leader: what `host/peers/replicator.py` does with sockets."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from josefine_broker.core.replica_fetch import ReplicaFetcher
-from josefine_broker.handlers.following import hear
+from josefine_broker.engine.partition.replica_fetch import ReplicaFetcher
+from josefine_broker.engine.replicas.following import hear
 from josefine_broker.wire.codec import decode_response, encode_request
 from tests.simulation.cluster.network import Connection
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from josefine_broker.base.addresses import HostPort
 from josefine_broker.base.errors import ErrorCode
-from josefine_broker.core.features import JOSEFINE_VERSION, SUPPORTED
-from josefine_broker.core.image import FeatureRange
+from josefine_broker.engine.metadata.features import JOSEFINE_VERSION, SUPPORTED
+from josefine_broker.engine.metadata.image import FeatureRange
 from josefine_broker.wire.entities import remove_raft_voter, unregister_broker, update_features
 from tests.simulation.cluster.clients import Client
 

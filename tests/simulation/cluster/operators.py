@@ -8,8 +8,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.core.changes import ReassignItem, ReassignPartitions
-from josefine_broker.handlers.proposing import submit_change
+from josefine_broker.engine.metadata.changes import ReassignItem, ReassignPartitions
+from josefine_broker.engine.proposing import submit_change
 from josefine_broker.wire.entities import (
     create_topics,
     delete_records,

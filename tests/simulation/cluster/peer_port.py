@@ -1,6 +1,6 @@
 """A simulated broker's raft listener, and its connections to those of others.
 
-What shell/raft_transport.py does with sockets: who dials is greeted with the real `Session`s, and
+What peers/raft_transport.py does with sockets: who dials is greeted with the real `Session`s, and
 let in or not; what is said then may be lost, doubled or late. Frames of a process go to the process
 that it greeted: another one on the same machine has to be greeted anew.
 """
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from josefine_broker.engine import events as e
 from josefine_broker.engine.cluster.frames import Frame, FrameError, Hello, Session
+from josefine_broker.engine.cluster.joining import Ask
 from josefine_broker.engine.cluster.speech import Said, decode_said, encode_said
 from raft import Message
 
@@ -89,7 +90,7 @@ class PeerPort:
         own_id = self._process.machine.id
         self._process.world.network.datagram(own_id, dialer.machine.id, deliver)
 
-    def ask(self, ask: e.Ask) -> None:
+    def ask(self, ask: Ask) -> None:
         """One question over a connection of its own."""
         world, process = self._process.world, self._process
         fail = partial(self._unanswered, ask.number, f"no answer from {ask.address}")

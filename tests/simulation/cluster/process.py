@@ -10,15 +10,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from josefine_broker.core.changes import At, RegisterBroker
-from josefine_broker.core.image import Endpoint
 from josefine_broker.engine import events as e
+from josefine_broker.engine.blocks import to_be_hosted
 from josefine_broker.engine.cluster.enrolment import DismissedError, Place
-from josefine_broker.handlers.blocks import to_be_hosted
-from josefine_broker.handlers.context import Context
-from josefine_broker.handlers.replication import check_isrs, isr_check_ms
+from josefine_broker.engine.context import Context
+from josefine_broker.engine.metadata.changes import At, RegisterBroker
+from josefine_broker.engine.metadata.image import Endpoint
+from josefine_broker.engine.replicas.leading import check_isrs, isr_check_ms
+from josefine_broker.host.log.log_manager import LogManager
 from josefine_broker.hosting import Hosting
-from josefine_broker.shell.log_manager import LogManager
 from josefine_broker.storage_watch import failed_logs
 from raft import StoreFailed
 from tests.simulation.cluster.damage import lose_directory

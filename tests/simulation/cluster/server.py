@@ -1,6 +1,6 @@
 """A broker's side of its connections: frames in, handlers called, answers out in order.
 
-What `shell/connection.py` and `shell/dispatch.py` do with sockets. A handler that fails is not
+What `net/connection.py` and `net/dispatch.py` do with sockets. A handler that fails is not
 caught here: it ends the run.
 """
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from josefine_broker.api.table import SERVED
 from josefine_broker.base.errors import KafkaError
-from josefine_broker.core.parked import Hangup, Parked
-from josefine_broker.handlers.context import RequestInfo
+from josefine_broker.engine.context import RequestInfo
+from josefine_broker.engine.parked import Hangup, Parked
 from josefine_broker.wire.codec import (
     RequestHeader,
     decode_request,

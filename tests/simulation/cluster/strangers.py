@@ -14,8 +14,8 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
-from josefine_broker.core.controller import Heartbeat
 from josefine_broker.engine.cluster.frames import FrameError, Hello
+from josefine_broker.engine.controller.controller import Heartbeat
 from josefine_broker.engine.events import Heard
 from raft import Message, NodeId, Term
 from raft.messages import Append, Propose, VoteRequest

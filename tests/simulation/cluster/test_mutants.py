@@ -12,18 +12,19 @@ import pytest
 
 from josefine_broker import hosting
 from josefine_broker.base.errors import CorruptData, Fatal, KafkaError
-from josefine_broker.core import apply, elections, membership, reassignment, registration
-from josefine_broker.core.partition import Partition
-from josefine_broker.core.refusals import EarlyRefusals, Refusals
-from josefine_broker.core.replication import Followers
 from josefine_broker.engine.cluster import door
 from josefine_broker.engine.cluster.enrolment import DismissedError
 from josefine_broker.engine.cluster.joining import Asking
 from josefine_broker.engine.cluster.peers import Peers
+from josefine_broker.engine.controller import membership
+from josefine_broker.engine.metadata import apply, elections, reassignment, registration
+from josefine_broker.engine.partition.partition import Partition
+from josefine_broker.engine.partition.refusals import EarlyRefusals, Refusals
+from josefine_broker.engine.partition.replication import Followers
 from josefine_broker.engine.quorum import Quorum
-from josefine_broker.handlers import committing, following
+from josefine_broker.engine.replicas import committing, following
+from josefine_broker.host.log.log import PartitionLog
 from josefine_broker.hosting import Hosting
-from josefine_broker.shell.log import PartitionLog
 from raft import InvariantBroken
 from tests.simulation.cluster.faults import NEW_SINCE, Faults, draw_faults
 from tests.simulation.cluster.run import simulate

@@ -11,8 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from josefine_broker.core.image import NO_LEADER, BrokerEntry, MetadataImage, PartitionEntry
-from josefine_broker.core.log_completeness import Completeness
+from josefine_broker.engine.metadata.image import (
+    NO_LEADER,
+    BrokerEntry,
+    MetadataImage,
+    PartitionEntry,
+)
+from josefine_broker.engine.metadata.log_completeness import Completeness
 
 if TYPE_CHECKING:
     from tests.simulation.cluster.view import Ack, Batch

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-from josefine_broker.core.elections import trusted
-from josefine_broker.core.image import MetadataImage, PartitionEntry, TopicEntry
-from josefine_broker.core.log_completeness import Completeness
-from josefine_broker.handlers.hosted import HostedPartition
+from josefine_broker.engine.hosted import HostedPartition
+from josefine_broker.engine.metadata.elections import trusted
+from josefine_broker.engine.metadata.image import MetadataImage, PartitionEntry, TopicEntry
+from josefine_broker.engine.metadata.log_completeness import Completeness
 from josefine_broker.records.batch import NO_PRODUCER_ID, BatchHeader, iter_batches
 from tests.simulation.cluster.unclean import Losses
 

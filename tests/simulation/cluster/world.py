@@ -13,10 +13,10 @@ from functools import partial
 from random import Random
 
 from josefine_broker.base.addresses import HostPort
-from josefine_broker.core.change_codec import decode_change
-from josefine_broker.core.changes import At
-from josefine_broker.core.image import NO_LEADER, MetadataImage
 from josefine_broker.engine.cluster.enrolment import DismissedError
+from josefine_broker.engine.metadata.change_codec import decode_change
+from josefine_broker.engine.metadata.changes import At
+from josefine_broker.engine.metadata.image import NO_LEADER, MetadataImage
 from raft import CorruptStore
 from tests.simulation.cluster.consumers import Consumer
 from tests.simulation.cluster.damage import note_unwritten

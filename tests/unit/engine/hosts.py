@@ -11,24 +11,24 @@ from typing import Any
 
 from josefine_broker.base.addresses import HostPort
 from josefine_broker.base.ports import Clock
-from josefine_broker.core.change_codec import encode_change
-from josefine_broker.core.changes import Change, Origin, RegisterBroker
-from josefine_broker.core.controller import ControllerConfig
-from josefine_broker.core.features import SUPPORTED
-from josefine_broker.core.image import Endpoint
-from josefine_broker.core.proposals import Proposal
 from josefine_broker.engine.broker import Broker, EngineConfig
 from josefine_broker.engine.cluster.address_book import AddressBook
 from josefine_broker.engine.cluster.frames import Frame, Hello
 from josefine_broker.engine.cluster.speech import encode_said
+from josefine_broker.engine.context import BrokerSettings
+from josefine_broker.engine.controller.controller import ControllerConfig
+from josefine_broker.engine.metadata.change_codec import encode_change
+from josefine_broker.engine.metadata.changes import Change, Origin, RegisterBroker
+from josefine_broker.engine.metadata.features import SUPPORTED
+from josefine_broker.engine.metadata.image import Endpoint
+from josefine_broker.engine.metadata.proposals import Proposal
+from josefine_broker.engine.proposing import submit_change
 from josefine_broker.engine.quorum import SnapshotLimits
-from josefine_broker.handlers.context import BrokerSettings
-from josefine_broker.handlers.proposing import submit_change
+from josefine_broker.host.clock import RealClock
+from josefine_broker.host.engine_host import EngineHost, Hooks
+from josefine_broker.host.log.log_manager import LogManager
+from josefine_broker.host.net.server import Bound, bind
 from josefine_broker.hosting import Hosting
-from josefine_broker.shell.clock import RealClock
-from josefine_broker.shell.engine_host import EngineHost, Hooks
-from josefine_broker.shell.log_manager import LogManager
-from josefine_broker.shell.server import Bound, bind
 from raft import GENESIS, Config, NodeId, Result, Term
 from raft.messages import VoteRequest
 from tests.simulation.memory_files import MemoryFiles

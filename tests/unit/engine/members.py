@@ -14,25 +14,26 @@ from dataclasses import dataclass, field
 from random import Random
 
 from josefine_broker.base.addresses import HostPort
-from josefine_broker.core.changes import At, Change, RegisterBroker
-from josefine_broker.core.controller import ControllerConfig
-from josefine_broker.core.features import SUPPORTED
-from josefine_broker.core.image import Endpoint
-from josefine_broker.core.proposals import Proposal
 from josefine_broker.engine import events as e
 from josefine_broker.engine.broker import Broker, EngineConfig
 from josefine_broker.engine.cluster.address_book import AddressBook
 from josefine_broker.engine.cluster.enrolment import Place
 from josefine_broker.engine.cluster.frames import FrameError, Hello
+from josefine_broker.engine.cluster.joining import Ask
 from josefine_broker.engine.cluster.speech import Said
+from josefine_broker.engine.context import BrokerSettings
+from josefine_broker.engine.controller.controller import ControllerConfig
+from josefine_broker.engine.metadata.changes import At, Change, RegisterBroker
+from josefine_broker.engine.metadata.features import SUPPORTED
+from josefine_broker.engine.metadata.image import Endpoint
+from josefine_broker.engine.metadata.proposals import Proposal
+from josefine_broker.engine.proposing import submit_change
 from josefine_broker.engine.quorum import SnapshotLimits
-from josefine_broker.handlers.context import BrokerSettings
-from josefine_broker.handlers.proposing import submit_change
+from josefine_broker.host.log.log_manager import LogManager
 from josefine_broker.hosting import Hosting
-from josefine_broker.shell.log_manager import LogManager
 from raft import BlockFile, Config, MemoryFiles, NodeId
 from tests.simulation.memory_files import MemoryFiles as LogFiles
-from tests.unit.handlers.world import ManualClock
+from tests.unit.api.world import ManualClock
 
 HEARTBEAT_MS = 20
 ELECTION_MS = 100
@@ -368,7 +369,7 @@ class Group:
         hello = sender.broker.hello(asked.by.id)
         self._under_way.append(lambda: self._hear(asked.by, hello, reply.said, None))
 
-    def ask(self, asker: Member, ask: e.Ask) -> None:
+    def ask(self, asker: Member, ask: Ask) -> None:
         there = [each for each in self.members.values() if address_of(each.id) == ask.address]
         if not there or {asker.id, there[0].id} & self.cut or there[0] is asker:
             reason = f"{ask.address}: nobody"

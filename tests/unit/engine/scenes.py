@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
-from josefine_broker.core.changes import CreateTopic, RegisterBroker
-from josefine_broker.core.controller import Heartbeat
-from josefine_broker.core.features import SUPPORTED
 from josefine_broker.engine.cluster.frames import Hello
 from josefine_broker.engine.cluster.joining import PAUSE_MS
+from josefine_broker.engine.controller.controller import Heartbeat
+from josefine_broker.engine.metadata.changes import CreateTopic, RegisterBroker
+from josefine_broker.engine.metadata.features import SUPPORTED
 from raft import GENESIS, NodeId, Term
 from raft.messages import Append, Propose
 from tests.unit.engine.members import Group, Member

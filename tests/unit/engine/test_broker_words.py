@@ -6,9 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from josefine_broker.core.change_codec import encode_change
-from josefine_broker.core.changes import Origin, RegisterBroker
-from josefine_broker.core.controller import HeartbeatAnswer
 from josefine_broker.engine import events as e
 from josefine_broker.engine.cluster.enrolment import Place
 from josefine_broker.engine.cluster.frames import FrameError, Hello
@@ -20,6 +17,9 @@ from josefine_broker.engine.cluster.speech import (
     ProposeChange,
     Said,
 )
+from josefine_broker.engine.controller.controller import HeartbeatAnswer
+from josefine_broker.engine.metadata.change_codec import encode_change
+from josefine_broker.engine.metadata.changes import Origin, RegisterBroker
 from raft import BlockId, Height, NodeId, Term
 from tests.unit.engine.members import address_of
 from tests.unit.engine.scenes import (

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.core.change_codec import decode_change
-from josefine_broker.core.changes import Decision
-from josefine_broker.core.controller import ControllerConfig, Heartbeat
-from josefine_broker.core.membership import MemberChange, MemberStep
+from josefine_broker.engine.controller.controller import ControllerConfig, Heartbeat
+from josefine_broker.engine.controller.membership import MemberChange, MemberStep
 from josefine_broker.engine.controlling import DECISION_TIMEOUT_MS, NOBODY, Controlling, RaftView
-from tests.unit.handlers.world import TERM, World
+from josefine_broker.engine.metadata.change_codec import decode_change
+from josefine_broker.engine.metadata.changes import Decision
+from tests.unit.api.world import TERM, World
 
 LEADS = RaftView(
     term=TERM,

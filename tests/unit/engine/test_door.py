@@ -6,9 +6,6 @@ from uuid import UUID
 
 import pytest
 
-from josefine_broker.core.change_codec import encode_change
-from josefine_broker.core.changes import DeleteTopic, Origin, RegisterBroker
-from josefine_broker.core.image import Address, Endpoint
 from josefine_broker.engine.cluster.door import (
     LISTENS,
     VOUCHED_MAX,
@@ -20,6 +17,9 @@ from josefine_broker.engine.cluster.door import (
     why_not_payload,
 )
 from josefine_broker.engine.cluster.frames import GREETINGS, Kind
+from josefine_broker.engine.metadata.change_codec import encode_change
+from josefine_broker.engine.metadata.changes import DeleteTopic, Origin, RegisterBroker
+from josefine_broker.engine.metadata.image import Address, Endpoint
 
 ROSTER = Roster(own_id=1, members={1, 2, 3}, registered={1, 2, 3, 4}, vouched={5})
 PEERS = {Standing.MEMBER: (2, 3), Standing.INVITED: (4, 5), Standing.STRANGER: (1, 77)}

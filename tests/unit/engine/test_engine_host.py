@@ -16,13 +16,13 @@ import pytest
 
 from josefine_broker.base.addresses import HostPort
 from josefine_broker.base.errors import CorruptData, ErrorCode, Fatal, KafkaError
-from josefine_broker.core.change_codec import decode_change
-from josefine_broker.core.changes import CreateTopic
 from josefine_broker.engine.events import Ready
+from josefine_broker.engine.metadata.change_codec import decode_change
+from josefine_broker.engine.metadata.changes import CreateTopic
 from josefine_broker.engine.quorum import SnapshotLimits
-from josefine_broker.shell import engine_host
-from josefine_broker.shell.clock import RealClock
-from josefine_broker.shell.data_dir import DataDirError
+from josefine_broker.host import engine_host
+from josefine_broker.host.clock import RealClock
+from josefine_broker.host.disk.data_dir import DataDirError
 from raft import (
     Batch,
     BlockFile,

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.core.change_codec import encode_change
-from josefine_broker.core.changes import RegisterBroker, UnregisterBroker
-from josefine_broker.core.controller import Heartbeat, HeartbeatAnswer
-from josefine_broker.core.features import SUPPORTED
-from josefine_broker.core.image import Endpoint
 from josefine_broker.engine.cluster.enrolment import RETRY_MS, DismissedError, Enrolment, Place
-from tests.unit.handlers.world import ELSEWHERE, LISTENER, World
+from josefine_broker.engine.controller.controller import Heartbeat, HeartbeatAnswer
+from josefine_broker.engine.metadata.change_codec import encode_change
+from josefine_broker.engine.metadata.changes import RegisterBroker, UnregisterBroker
+from josefine_broker.engine.metadata.features import SUPPORTED
+from josefine_broker.engine.metadata.image import Endpoint
+from tests.unit.api.world import ELSEWHERE, LISTENER, World
 
 REGISTER = RegisterBroker(
     broker_id=1,

@@ -7,24 +7,24 @@ from random import Random
 import pytest
 
 from josefine_broker.base.addresses import HostPort
-from josefine_broker.core.change_codec import encode_change
-from josefine_broker.core.changes import Origin, RegisterBroker
-from josefine_broker.core.controller import ControllerConfig, HeartbeatAnswer
-from josefine_broker.core.membership import MemberChange, MemberStep
 from josefine_broker.engine import events as e
 from josefine_broker.engine.broker import Broker, EngineConfig
 from josefine_broker.engine.cluster.address_book import AddressBook
 from josefine_broker.engine.cluster.frames import FrameError, Hello
 from josefine_broker.engine.cluster.speech import ProposeAnswer, ProposeChange
+from josefine_broker.engine.context import BrokerSettings
+from josefine_broker.engine.controller.controller import ControllerConfig, HeartbeatAnswer
+from josefine_broker.engine.controller.membership import MemberChange, MemberStep
+from josefine_broker.engine.metadata.change_codec import encode_change
+from josefine_broker.engine.metadata.changes import Origin, RegisterBroker
 from josefine_broker.engine.quorum import SnapshotLimits
-from josefine_broker.handlers.context import BrokerSettings
+from josefine_broker.host.log.log_manager import LogManager
 from josefine_broker.hosting import Hosting
-from josefine_broker.shell.log_manager import LogManager
 from raft import BlockFile, Config, NodeId
 from raft import MemoryFiles as ChainFiles
 from raft.messages import AppendAnswer
 from tests.simulation.memory_files import MemoryFiles
-from tests.unit.handlers.world import ManualClock
+from tests.unit.api.world import ManualClock
 
 STEP_MS = 10
 PEER = NodeId(2)

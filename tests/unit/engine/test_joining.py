@@ -5,13 +5,11 @@ import itertools
 import pytest
 
 from josefine_broker.base.addresses import HostPort
-from josefine_broker.core.change_codec import encode_change
-from josefine_broker.core.changes import Change, Origin, RegisterBroker, UnregisterBroker
-from josefine_broker.core.image import MetadataImage
 from josefine_broker.engine.cluster.address_book import AddressBook
 from josefine_broker.engine.cluster.joining import (
     PAUSE_MS,
     ROUND,
+    Ask,
     Asking,
     Step,
     Turn,
@@ -23,7 +21,9 @@ from josefine_broker.engine.cluster.speech import (
     ProposeAnswer,
     ProposeChange,
 )
-from josefine_broker.engine.events import Ask
+from josefine_broker.engine.metadata.change_codec import encode_change
+from josefine_broker.engine.metadata.changes import Change, Origin, RegisterBroker, UnregisterBroker
+from josefine_broker.engine.metadata.image import MetadataImage
 
 ONE, TWO, LEADER = HostPort("one", 1), HostPort("two", 2), HostPort("leader", 3)
 WITH_LEADER = Discovered(cluster_id="c", leader=3, addresses={3: LEADER, 2: TWO})

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from josefine_broker.base.addresses import HostPort
-from josefine_broker.core.changes import RegisterBroker
-from josefine_broker.core.image import Address, BrokerEntry, Endpoint
 from josefine_broker.engine.cluster.address_book import AddressBook
 from josefine_broker.engine.cluster.door import Speech
 from josefine_broker.engine.cluster.frames import FrameError, Hello
 from josefine_broker.engine.cluster.peers import Peers, only_on_this_machine
-from tests.unit.handlers.world import World
+from josefine_broker.engine.metadata.changes import RegisterBroker
+from josefine_broker.engine.metadata.image import Address, BrokerEntry, Endpoint
+from tests.unit.api.world import World
 
 HERE, THERE = HostPort("advertised", 9093), HostPort("there", 9093)
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from josefine_broker.core.image import BrokerEntry, MetadataImage
 from josefine_broker.engine.cluster.sentences import (
     leaving,
     no_controller,
@@ -10,6 +9,7 @@ from josefine_broker.engine.cluster.sentences import (
     waits_for_controller,
     waits_for_voters,
 )
+from josefine_broker.engine.metadata.image import BrokerEntry, MetadataImage
 
 
 def _image(*brokers: int, unregistered: tuple[int, ...] = ()) -> MetadataImage:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Mapping, Sequence
 
-from josefine_broker.core.cleaning import SegmentFacts, dirt_of
-from josefine_broker.core.log_config import LogConfig
+from josefine_broker.engine.metadata.log_config import LogConfig
+from josefine_broker.engine.partition.cleaning import SegmentFacts, dirt_of
+from josefine_broker.host.log.cleaning_pass import CleaningPass, Hands, PassReport
+from josefine_broker.host.log.log import PartitionLog
 from josefine_broker.records.batch import iter_batches, parse_header, stamp
 from josefine_broker.records.builder import Record, build_batch
 from josefine_broker.records.reader import read_records
-from josefine_broker.shell.cleaning_pass import CleaningPass, Hands, PassReport
-from josefine_broker.shell.log import PartitionLog
 from tests.simulation.memory_files import MemoryFile, MemoryFiles
 from tests.unit.log.support import NOW_MS
 

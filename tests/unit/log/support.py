@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 
 from josefine_broker.base.ports import Files
-from josefine_broker.core.log_config import LogConfig
+from josefine_broker.engine.metadata.log_config import LogConfig
+from josefine_broker.host.disk.flusher import Job, run_now
+from josefine_broker.host.log.log import PartitionLog
+from josefine_broker.host.log.lookup import FoundRecord
 from josefine_broker.records.batch import iter_batches, parse_header, stamp
 from josefine_broker.records.builder import Record, build_batch
 from josefine_broker.records.reader import read_records
-from josefine_broker.shell.flusher import Job, run_now
-from josefine_broker.shell.log import PartitionLog
-from josefine_broker.shell.lookup import FoundRecord
 
 DIRECTORY = "orders-0"
 NOW_MS = 1_700_000_000_000

@@ -5,10 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.core.log_config import LogConfig
+from josefine_broker.engine.metadata.log_config import LogConfig
+from josefine_broker.host.log.log import PartitionLog
 from josefine_broker.records.batch import iter_batches, parse_header, stamp
 from josefine_broker.records.builder import Record, build_batch
-from josefine_broker.shell.log import PartitionLog
 from tests.simulation.memory_files import MemoryFiles
 from tests.unit.log.support import DIRECTORY, NOW_MS, append, open_log, read_all
 

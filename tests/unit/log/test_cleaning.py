@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from josefine_broker.base.errors import CorruptData, KafkaError
-from josefine_broker.core import batch_filter
-from josefine_broker.core.key_offsets import ENTRY_BYTES
-from josefine_broker.core.log_config import LogConfig
-from josefine_broker.core.producers import ProducerState
+from josefine_broker.engine.metadata.log_config import LogConfig
+from josefine_broker.engine.partition import batch_filter
+from josefine_broker.engine.partition.key_offsets import ENTRY_BYTES
+from josefine_broker.engine.partition.producers import ProducerState
+from josefine_broker.host.disk.flusher import Job
+from josefine_broker.host.log.cleaning_pass import Hands
+from josefine_broker.host.log.log import PartitionLog
 from josefine_broker.records.batch import BatchHeader, parse_header
 from josefine_broker.records.builder import Record
-from josefine_broker.shell.cleaning_pass import Hands
-from josefine_broker.shell.flusher import Job
-from josefine_broker.shell.log import PartitionLog
 from tests.simulation.memory_files import MemoryFiles
 from tests.unit.log.cleaning import (
     COMPACT,

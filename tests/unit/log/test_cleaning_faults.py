@@ -9,7 +9,7 @@ after, of each group of segments.
 - nobody wants the pass any more: the broker stops.
 
 Readers in the middle are in test_cleaning.py; what the map has no room for, and what cannot be
-judged, in tests/unit/core/test_batch_filter.py.
+judged, in tests/unit/engine/partition/test_batch_filter.py.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from random import Random
 import pytest
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
-from josefine_broker.core import batch_filter
+from josefine_broker.engine.partition import batch_filter
+from josefine_broker.host.disk.flusher import Job
+from josefine_broker.host.log.cleaning_pass import Hands
+from josefine_broker.host.log.log import PartitionLog
 from josefine_broker.records.builder import Record
-from josefine_broker.shell.cleaning_pass import Hands
-from josefine_broker.shell.flusher import Job
-from josefine_broker.shell.log import PartitionLog
 from tests.simulation.memory_files import MemoryFiles
 from tests.unit.log.cleaning import (
     COMPACT,

@@ -1,4 +1,4 @@
-"""What recovery lets one believe of a log: see `core/log_completeness.py`."""
+"""What recovery lets one believe of a log: see `engine/metadata/log_completeness.py`."""
 
 from uuid import uuid4
 
@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from josefine_broker.core.log_completeness import Completeness, LogClaims
-from josefine_broker.core.log_config import LogConfig
-from josefine_broker.shell.log import PartitionLog
+from josefine_broker.engine.metadata.log_completeness import Completeness, LogClaims
+from josefine_broker.engine.metadata.log_config import LogConfig
+from josefine_broker.host.log.log import PartitionLog
 from tests.simulation.memory_files import MemoryFile, MemoryFiles
 from tests.unit.log.support import DIRECTORY, append, log_file, open_log, read_all
 

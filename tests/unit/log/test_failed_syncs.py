@@ -5,9 +5,9 @@ from random import Random
 import pytest
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.core.log_config import LogConfig
-from josefine_broker.shell.flusher import Job
-from josefine_broker.shell.log import PartitionLog
+from josefine_broker.engine.metadata.log_config import LogConfig
+from josefine_broker.host.disk.flusher import Job
+from josefine_broker.host.log.log import PartitionLog
 from tests.simulation.memory_files import SECTOR_BYTES, MemoryFile, MemoryFiles
 from tests.unit.log.support import NOW_MS, append, log_file, max_timestamp, open_log, read_all
 

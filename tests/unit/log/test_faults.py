@@ -5,8 +5,8 @@ import errno
 import pytest
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.core.log_config import LogConfig
-from josefine_broker.shell.flusher import Job
+from josefine_broker.engine.metadata.log_config import LogConfig
+from josefine_broker.host.disk.flusher import Job
 from tests.simulation.memory_files import MemoryFile, MemoryFiles
 from tests.unit.log.support import (
     DIRECTORY,

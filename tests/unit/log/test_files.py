@@ -8,11 +8,11 @@ import pytest
 
 from josefine_broker.base.errors import CorruptData
 from josefine_broker.base.ports import Files
-from josefine_broker.core.log_config import LogConfig
-from josefine_broker.shell import files as files_module
-from josefine_broker.shell.files import RealFiles, read_checked, write_checked
-from josefine_broker.shell.flusher import Flusher, Job
-from josefine_broker.shell.log import PartitionLog
+from josefine_broker.engine.metadata.log_config import LogConfig
+from josefine_broker.host.disk import files as files_module
+from josefine_broker.host.disk.files import RealFiles, read_checked, write_checked
+from josefine_broker.host.disk.flusher import Flusher, Job
+from josefine_broker.host.log.log import PartitionLog
 from tests.simulation.memory_files import MemoryFiles
 from tests.unit.log.support import DIRECTORY, NOW_MS, append, open_log, read_all
 

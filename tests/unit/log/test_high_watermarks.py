@@ -4,13 +4,13 @@ from uuid import UUID
 
 import pytest
 
-from josefine_broker.core.leader_epochs import LeaderEpochs
+from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
+from josefine_broker.host.log.high_watermarks import FILE, HighWatermarks
+from josefine_broker.host.log.log_manager import LogManager
 from josefine_broker.hosting import Hosting, _recovered_epochs
-from josefine_broker.shell.high_watermarks import FILE, HighWatermarks
-from josefine_broker.shell.log_manager import LogManager
 from tests.simulation.memory_files import MemoryFiles
-from tests.unit.handlers.replicas import Replicas
-from tests.unit.handlers.world import ManualClock
+from tests.unit.api.replicas import Replicas
+from tests.unit.api.world import ManualClock
 from tests.unit.log.support import append, open_log
 
 KEY = (UUID(int=1), 3)

@@ -8,11 +8,11 @@ import pytest
 
 from josefine_broker.base.errors import CorruptData, KafkaError
 from josefine_broker.base.ids import TopicId, TopicPartition
-from josefine_broker.core.log_config import LogConfig
-from josefine_broker.shell.files import RealFiles
-from josefine_broker.shell.flusher import Job
-from josefine_broker.shell.log import PartitionLog
-from josefine_broker.shell.log_manager import LogManager
+from josefine_broker.engine.metadata.log_config import LogConfig
+from josefine_broker.host.disk.files import RealFiles
+from josefine_broker.host.disk.flusher import Job
+from josefine_broker.host.log.log import PartitionLog
+from josefine_broker.host.log.log_manager import LogManager
 from tests.simulation.memory_files import MemoryFiles
 from tests.unit.log.support import NOW_MS, append, find_by_timestamp, max_timestamp, read_all
 

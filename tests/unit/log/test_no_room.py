@@ -7,10 +7,10 @@ import pytest
 
 from josefine_broker.base.errors import KafkaError
 from josefine_broker.base.ids import TopicId, TopicPartition
-from josefine_broker.core.log_config import LogConfig
-from josefine_broker.shell.flusher import Job
-from josefine_broker.shell.log import PartitionLog
-from josefine_broker.shell.log_manager import LogManager
+from josefine_broker.engine.metadata.log_config import LogConfig
+from josefine_broker.host.disk.flusher import Job
+from josefine_broker.host.log.log import PartitionLog
+from josefine_broker.host.log.log_manager import LogManager
 from tests.simulation.memory_files import MemoryFiles
 from tests.unit.log.support import NOW_MS, append, read_all
 

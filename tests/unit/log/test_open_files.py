@@ -10,12 +10,12 @@ from threading import Event, Thread
 
 import pytest
 
-from josefine_broker.core.log_config import LogConfig
-from josefine_broker.shell import open_files as module
-from josefine_broker.shell.files import RealFiles
-from josefine_broker.shell.flusher import Flusher
-from josefine_broker.shell.log import PartitionLog
-from josefine_broker.shell.open_files import RealFile
+from josefine_broker.engine.metadata.log_config import LogConfig
+from josefine_broker.host.disk import open_files as module
+from josefine_broker.host.disk.files import RealFiles
+from josefine_broker.host.disk.flusher import Flusher
+from josefine_broker.host.disk.open_files import RealFile
+from josefine_broker.host.log.log import PartitionLog
 from tests.unit.log.support import NOW_MS, append, read_all
 
 

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from josefine_broker.core.log_config import LogConfig
-from josefine_broker.core.retention import SegmentAge, expired_prefix
+from josefine_broker.engine.metadata.log_config import LogConfig
+from josefine_broker.engine.partition.retention import SegmentAge, expired_prefix
+from josefine_broker.host.disk.flusher import Job
+from josefine_broker.host.log.log import PartitionLog
 from josefine_broker.records.batch import iter_batches
-from josefine_broker.shell.flusher import Job
-from josefine_broker.shell.log import PartitionLog
 from tests.simulation.memory_files import MemoryFiles
 from tests.unit.log.support import DIRECTORY, NOW_MS, append, open_log, read_all
 

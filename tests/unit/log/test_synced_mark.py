@@ -7,10 +7,10 @@ from random import Random
 import pytest
 
 from josefine_broker.base.errors import CorruptData, KafkaError
-from josefine_broker.core.log_completeness import Completeness
-from josefine_broker.core.log_config import LogConfig
-from josefine_broker.shell.flusher import Job
-from josefine_broker.shell.synced_mark import ENTRIES_MAX, SYNCED_MARK_FILE, SyncedMark
+from josefine_broker.engine.metadata.log_completeness import Completeness
+from josefine_broker.engine.metadata.log_config import LogConfig
+from josefine_broker.host.disk.flusher import Job
+from josefine_broker.host.disk.synced_mark import ENTRIES_MAX, SYNCED_MARK_FILE, SyncedMark
 from tests.simulation.memory_files import MemoryFiles
 from tests.unit.log.support import DIRECTORY, NOW_MS, append, log_file, open_log, read_all
 

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.core.log_config import LogConfig
+from josefine_broker.engine.metadata.log_config import LogConfig
+from josefine_broker.host.disk.files import RealFiles
+from josefine_broker.host.log.log import PartitionLog
+from josefine_broker.host.log.lookup import LOOKUP_BYTES_MAX
 from josefine_broker.records.batch import parse_header, stamp, stamp_log_append_time
 from josefine_broker.records.builder import Record, build_batch
-from josefine_broker.shell.files import RealFiles
-from josefine_broker.shell.log import PartitionLog
-from josefine_broker.shell.lookup import LOOKUP_BYTES_MAX
 from tests.simulation.memory_files import MemoryFiles
 from tests.unit.log.support import append, find_by_timestamp, max_timestamp, open_log
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from josefine_broker.core.log_config import LogConfig
-from josefine_broker.shell.verify import verify_directory
+from josefine_broker.engine.metadata.log_config import LogConfig
+from josefine_broker.host.log.verify import verify_directory
 from tests.simulation.memory_files import MemoryFiles
 from tests.unit.log.support import DIRECTORY, append, log_file, open_log
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_broker.core.changes import At, Change
-from josefine_broker.core.image import MetadataImage
-from josefine_broker.handlers.hosted import HostedPartition
+from josefine_broker.engine.hosted import HostedPartition
+from josefine_broker.engine.metadata.changes import At, Change
+from josefine_broker.engine.metadata.image import MetadataImage
 from tests.simulation.cluster.view import Ack, Batch, PartitionFacts, View
 
 if TYPE_CHECKING:

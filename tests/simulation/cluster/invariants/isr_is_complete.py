@@ -6,9 +6,9 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_broker.core.changes import At, Change
-from josefine_broker.core.image import MetadataImage
-from josefine_broker.core.log_completeness import Completeness
+from josefine_broker.engine.metadata.changes import At, Change
+from josefine_broker.engine.metadata.image import MetadataImage
+from josefine_broker.engine.metadata.log_completeness import Completeness
 from tests.simulation.cluster.invariants.base import Invariant, Sight
 from tests.simulation.cluster.unclean import was_unclean
 from tests.simulation.cluster.view import Batch, PartitionFacts, batches_of

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_broker.core.changes import At, Change, SetFeatures
-from josefine_broker.core.image import MetadataImage, PartitionEntry
+from josefine_broker.engine.metadata.changes import At, Change, SetFeatures
+from josefine_broker.engine.metadata.image import MetadataImage, PartitionEntry
 from tests.simulation.cluster.invariants.base import Invariant, Sight
 from tests.simulation.cluster.view import Key, View
 

@@ -4,8 +4,15 @@ A decision of another term's controller as a whole; of a decision or an ISR chan
 made for another partition epoch; of new ISR members, those that are another incarnation by now.
 """
 
-from josefine_broker.core.changes import AlterIsr, At, Change, Decision, IsrItem, PartitionState
-from josefine_broker.core.image import MetadataImage, PartitionEntry
+from josefine_broker.engine.metadata.changes import (
+    AlterIsr,
+    At,
+    Change,
+    Decision,
+    IsrItem,
+    PartitionState,
+)
+from josefine_broker.engine.metadata.image import MetadataImage, PartitionEntry
 from tests.simulation.cluster.invariants.base import Invariant
 
 __all__ = ["StaleChangesFail"]

@@ -1,8 +1,8 @@
 """10. Who may lack committed records is elected only where that is allowed, and nobody who has them
 all is there."""
 
-from josefine_broker.core.changes import At, Change
-from josefine_broker.core.image import MetadataImage
+from josefine_broker.engine.metadata.changes import At, Change
+from josefine_broker.engine.metadata.image import MetadataImage
 from tests.simulation.cluster.invariants.base import Invariant
 from tests.simulation.cluster.unclean import believed, was_unclean
 

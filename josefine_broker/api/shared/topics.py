@@ -1,0 +1,157 @@
+"""What several handlers share about topics: names, new topics, brokers as clients see them.
+
+Topic names follow Kafka's rule: letters, digits, `.`, `_`, `-`, at most 249, not `.` or `..`.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from uuid import UUID
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.engine.context import Context
+from josefine_broker.engine.controller.placement import check_assignment, place
+from josefine_broker.engine.metadata.changes import CreateTopic, Replicas
+from josefine_broker.engine.metadata.image import (
+    INTERNAL_TOPICS,
+    OFFSETS_TOPIC,
+    BrokerEntry,
+    Endpoint,
+)
+from josefine_broker.engine.metadata.partition_limit import PartitionLimit
+from josefine_broker.engine.metadata.proposals import Proposal
+from josefine_broker.engine.metadata.topic_config import check_configs
+from josefine_broker.engine.proposing import submit_change
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+TOPIC_NAME_CHARS_MAX = 249
+"""Kafka's rule: a directory name `topic-partition` must fit a file system's 255 bytes."""
+
+OFFSETS_TOPIC_CONFIG = (("cleanup.policy", "compact"), ("segment.bytes", str(100 * 1024 * 1024)))
+"""As Kafka makes it, but for the compression."""
+
+LISTED_MS = 3_000
+"""Metadata names a broker for so long after it was fenced. librdkafka drops a broker that is not
+named any more, and then takes the partitions it led for leaderless, though the same answer names
+their new leader: it looks again a second later (measured: a producer's gap of 1.5 to 2.2 s; with
+this 0.4 to 1.0 s). Not longer, for who hangs, and is fenced for it, should be dropped."""
+
+ALL_TOPIC_OPERATIONS = 3576
+ALL_CLUSTER_OPERATIONS = 8096
+"""Bit fields of KIP-430: every operation there is, since nothing is forbidden to anybody yet."""
+
+
+def check_name(name: str) -> None:
+    """Raises KafkaError(invalid_topic_exception)."""
+    if name in (".", ".."):
+        raise KafkaError(ErrorCode.invalid_topic_exception, "a topic cannot be named '.' or '..'")
+    if len(name) > TOPIC_NAME_CHARS_MAX or not _NAME.fullmatch(name):
+        raise KafkaError(
+            ErrorCode.invalid_topic_exception,
+            f"a topic name is 1 to {TOPIC_NAME_CHARS_MAX} of a-z A-Z 0-9 . _ -, not '{name[:260]}'",
+        )
+
+
+def check_not_internal(name: str) -> None:
+    """Raises KafkaError(invalid_topic_exception): Kafka's code for what clients may not do
+    to the brokers' own topics."""
+    if name in INTERNAL_TOPICS:
+        raise KafkaError(ErrorCode.invalid_topic_exception, f"'{name}' is the broker's own topic")
+
+
+def new_topic(
+    ctx: Context,
+    name: str,
+    limit: PartitionLimit,
+    *,
+    partitions: int = -1,
+    replication_factor: int = -1,
+    assignment: dict[int, tuple[int, ...]] | None = None,
+    config: Iterable[tuple[str, str | None]] = (),
+) -> CreateTopic:
+    """The change that makes a topic; -1 stands for the broker's default (KIP-464).
+
+    Raises KafkaError saying what is wrong with the wish.
+    """
+    check_name(name)
+    if name in ctx.image.topics:
+        raise KafkaError(ErrorCode.topic_already_exists, f"topic '{name}' already exists")
+    pairs = check_configs(config)
+    live = live_racks(ctx)
+    if assignment:
+        if partitions != -1 or replication_factor != -1:
+            raise KafkaError(
+                ErrorCode.invalid_request, "a manual assignment excludes counts: both must be -1"
+            )
+        replicas = check_assignment(ctx.image.brokers, live, assignment)
+    else:
+        settings = ctx.settings
+        replicas = place(
+            live,
+            settings.default_partitions if partitions == -1 else partitions,
+            settings.default_replication_factor if replication_factor == -1 else replication_factor,
+            start=ctx.ports.rng.getrandbits(16),
+        )
+    limit.take(replicas)
+    topic_id = UUID(int=ctx.ports.rng.getrandbits(128), version=4)
+    return CreateTopic(
+        name=name,
+        topic_id=topic_id,
+        replicas=replicas,
+        config=pairs,
+        offline=offline_among(live, replicas),
+    )
+
+
+def live_racks(ctx: Context) -> Mapping[int, str | None]:
+    """The brokers that new replicas go to, each with its rack."""
+    return {key: broker.rack for key, broker in ctx.image.brokers.items() if broker.is_live}
+
+
+def offline_among(live: Collection[int], replicas: Replicas) -> tuple[int, ...]:
+    """Those that a person chose though they are not live: not in sync at birth."""
+    return tuple(sorted({each for ids in replicas for each in ids if each not in live}))
+
+
+def submit_offsets_topic(ctx: Context, deadline_ms: int) -> list[Proposal]:
+    """The change that makes `__consumer_offsets`; none when it is there."""
+    if OFFSETS_TOPIC in ctx.image.topics:
+        return []
+    change = new_topic(
+        ctx,
+        OFFSETS_TOPIC,
+        ctx.partition_limit(),
+        partitions=ctx.settings.offsets.partitions,
+        config=OFFSETS_TOPIC_CONFIG,
+    )
+    return [submit_change(ctx, change, deadline_ms)]
+
+
+def reachable_brokers(
+    ctx: Context, listener: str, *, with_fenced: bool = False
+) -> Sequence[tuple[BrokerEntry, Endpoint]]:
+    """The brokers that have the listener a client came through, with where it dials them.
+
+    One that is about to stop is among them: it serves until its leaderships have moved.
+    """
+    brokers = (ctx.image.brokers[broker_id] for broker_id in sorted(ctx.image.brokers))
+    found = (
+        (broker, broker.endpoint(listener))
+        for broker in brokers
+        if with_fenced or not broker.fenced
+    )
+    return [(broker, endpoint) for broker, endpoint in found if endpoint is not None]
+
+
+def just_fenced_brokers(
+    ctx: Context, listener: str, reachable: Collection[int]
+) -> Sequence[tuple[BrokerEntry, Endpoint]]:
+    """Those that were fenced a moment ago, to be named behind the others in Metadata. They lead
+    nothing; see LISTED_MS."""
+    now_ms = ctx.clock.monotonic_ms()
+    return [
+        (broker, endpoint)
+        for broker, endpoint in reachable_brokers(ctx, listener, with_fenced=True)
+        if broker.broker_id not in reachable
+        and now_ms - ctx.metadata.fenced_ms.get(broker.broker_id, -LISTED_MS) < LISTED_MS
+    ]

@@ -1,1 +1,0 @@
-"""Everything that decides: synchronous, no files, sockets, clocks or randomness of its own."""

@@ -1,0 +1,307 @@
+"""The controller: which broker is alive, and who leads which partition. Runs where Raft leads.
+
+Rules: it is a function of the image, of the heartbeats and of the time; it changes nothing itself
+but says what to propose. The host keeps one decision in flight: it calls `decide` when the last one
+was applied or refused, after each other applied block, and when `wake_at_ms` has come (ask for that
+again after each heartbeat). A new controller gives every broker one whole session before it judges.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+
+from josefine_broker.engine.controller.membership import MemberChange, next_member_change
+from josefine_broker.engine.metadata.changes import BrokerState, Decision, PartitionState
+from josefine_broker.engine.metadata.config_texts import flag
+from josefine_broker.engine.metadata.elections import ElectionRules, Liveness, prefer, settle
+from josefine_broker.engine.metadata.image import (
+    BrokerEntry,
+    MetadataImage,
+    PartitionEntry,
+    TopicEntry,
+)
+from josefine_broker.engine.metadata.reassignment import complete
+
+DECISION_PARTITIONS_MAX = 5_000
+"""Partitions in one decision: half a megabyte of block; the rest follows in the next."""
+
+UNCLEAN_ELECTION = "unclean.leader.election.enable"
+MIN_INSYNC = "min.insync.replicas"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerConfig:
+    """Cluster-wide settings; the defaults are Kafka's."""
+
+    session_timeout_ms: int = 9_000
+    """A broker not heard for that long is fenced."""
+    imbalance_check_interval_ms: int = 300_000
+    """How often leaderships go back to preferred replicas."""
+    unclean_leader_election: bool = False
+    min_insync_replicas: int = 1
+    """These two hold for topics that do not say it themselves."""
+    voters_max: int = 3
+    """Brokers that vote in Raft; the others only follow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """What a broker says of itself, every few hundred milliseconds."""
+
+    broker_id: int
+    broker_epoch: int
+    applied_height: int
+    """It has applied the chain so far: it is unfenced once it knows its own registration."""
+    wants_shutdown: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatAnswer:
+    """What the controller holds of that broker."""
+
+    known_epoch: bool
+    """False: the controller's image has another incarnation, or none (yet)."""
+    fenced: bool
+    may_stop: bool
+    """It asked to stop, and nothing is left that another broker could do for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Contact:
+    """The last word of one broker."""
+
+    epoch: int
+    heard_at_ms: int
+    applied_height: int
+    wants_shutdown: bool
+
+
+class Controller:
+    """`lead` when Raft leads and has applied its own term's first block, `resign` when it does not
+    any more; in between `heartbeat` and `decide`."""
+
+    def __init__(self, broker_id: int, config: ControllerConfig) -> None:
+        self.broker_id = broker_id
+        self.config = config
+        self._term: int | None = None
+        self._contacts: dict[int, _Contact] = {}
+        self._watched: frozenset[int] = frozenset()
+        """Brokers that were not fenced when last seen: their silence counts."""
+        self._look_at_ms: int | None = None
+        self._balance_at_ms = 0
+        self._steady: dict[str, TopicEntry] = {}
+        """Topics that were as they should be under `_view`: not looked at again."""
+        self._view: Liveness | None = None
+
+    @property
+    def term(self) -> int | None:
+        """The term it decides in; None: it does not lead."""
+        return self._term
+
+    def lead(self, term: int, image: MetadataImage, now_ms: int) -> None:
+        """Raft leads in `term`; `image` is that of its first block."""
+        self._term = term
+        self._contacts = {
+            broker.broker_id: _Contact(
+                epoch=broker.epoch,
+                heard_at_ms=now_ms,
+                applied_height=-1,
+                wants_shutdown=broker.shutting_down,
+            )
+            for broker in image.brokers.values()
+            if not broker.fenced
+        }
+        self._watched = frozenset(self._contacts)
+        self._look_at_ms = now_ms
+        self._balance_at_ms = now_ms + self.config.imbalance_check_interval_ms
+
+    def resign(self) -> None:
+        """Raft leads no more: what was heard is the next controller's business."""
+        self._term = None
+        self._contacts = {}
+        self._watched = frozenset()
+        self._look_at_ms = None
+        self._steady = {}
+
+    def heartbeat(self, beat: Heartbeat, image: MetadataImage, now_ms: int) -> HeartbeatAnswer:
+        """A broker's word, and what to answer."""
+        broker = image.brokers.get(beat.broker_id)
+        if self._term is None or broker is None or broker.epoch != beat.broker_epoch:
+            return HeartbeatAnswer(known_epoch=False, fenced=True, may_stop=False)
+        self._contacts[beat.broker_id] = _Contact(
+            epoch=beat.broker_epoch,
+            heard_at_ms=now_ms,
+            applied_height=beat.applied_height,
+            wants_shutdown=beat.wants_shutdown,
+        )
+        if broker.fenced or broker.shutting_down != beat.wants_shutdown:
+            self._look_at_ms = now_ms
+        return HeartbeatAnswer(
+            known_epoch=True,
+            fenced=broker.fenced,
+            may_stop=beat.wants_shutdown and _may_stop(image, broker),
+        )
+
+    def lost(self, broker_id: int, now_ms: int) -> None:
+        """Its process is gone for sure: its session need not run out first."""
+        contact = self._contacts.pop(broker_id, None)
+        if contact is not None:
+            self._watched -= {broker_id}
+            self._look_at_ms = now_ms
+
+    def wake_at_ms(self) -> int | None:
+        """When `decide` is to be called if nothing else happens; None: it does not lead."""
+        if self._term is None:
+            return None
+        timeout_ms = self.config.session_timeout_ms
+        wakes = [self._contacts[each].heard_at_ms + timeout_ms for each in self._watched]
+        wakes.append(self._balance_at_ms)
+        if self._look_at_ms is not None:
+            wakes.append(self._look_at_ms)
+        return min(wakes)
+
+    def decide(self, image: MetadataImage, now_ms: int) -> Decision | None:
+        """What to propose now; None: all is as it should be. The same again while nothing new is
+        known."""
+        if self._term is None:
+            return None
+        self._look_at_ms = None
+        brokers = {key: self._judge(image, each, now_ms) for key, each in image.brokers.items()}
+        changed = [each for key, each in brokers.items() if each is not image.brokers[key]]
+        self._watched = frozenset(
+            key for key, each in image.brokers.items() if not each.fenced and key in self._contacts
+        )
+        view = Liveness.of(brokers)
+        partitions = self._partitions(image, view, now_ms)
+        if not changed and not partitions:
+            return None
+        return Decision(
+            controller_term=self._term,
+            reason=_reason(image, changed, len(partitions)),
+            brokers=tuple(
+                BrokerState(b.broker_id, b.epoch, b.fenced, b.shutting_down, b.unclean)
+                for b in changed
+            ),
+            partitions=partitions,
+        )
+
+    # -- brokers
+
+    def _judge(self, image: MetadataImage, broker: BrokerEntry, now_ms: int) -> BrokerEntry:
+        """The broker as its heartbeats make it; the same object when that is no news."""
+        contact = self._contacts.get(broker.broker_id)
+        heard = (
+            contact is not None
+            and contact.epoch == broker.epoch
+            and now_ms < contact.heard_at_ms + self.config.session_timeout_ms
+        )
+        unclean = broker.unclean and _is_trusted(image, broker.broker_id)
+        if not heard or contact is None:
+            fenced, shutting_down = True, broker.shutting_down
+        else:
+            shutting_down = contact.wants_shutdown
+            is_up_to_date = contact.applied_height >= broker.epoch
+            fenced = broker.fenced and (unclean or shutting_down or not is_up_to_date)
+        judged = replace(broker, fenced=fenced, shutting_down=shutting_down, unclean=unclean)
+        return broker if judged == broker else judged
+
+    def members(
+        self,
+        image: MetadataImage,
+        voters: Collection[int],
+        learners: Collection[int],
+        caught_up: Collection[int],
+    ) -> MemberChange | None:
+        """The next change of Raft's members; None: none is due, or this is not the controller."""
+        if self._term is None:
+            return None
+        return next_member_change(
+            image, voters, learners, caught_up, voters_max=self.config.voters_max
+        )
+
+    # -- partitions
+
+    def _partitions(
+        self, image: MetadataImage, view: Liveness, now_ms: int
+    ) -> tuple[PartitionState, ...]:
+        balances = now_ms >= self._balance_at_ms
+        if balances or view != self._view:
+            self._steady, self._view = {}, view
+        states: list[PartitionState] = []
+        for name, topic in image.topics.items():
+            if self._steady.get(name) is topic:
+                continue
+            found = self._topic_states(topic, view, balances=balances)
+            states += found
+            if not found:
+                self._steady[name] = topic
+            if len(states) >= DECISION_PARTITIONS_MAX:
+                return tuple(states[:DECISION_PARTITIONS_MAX])
+        if balances and not states:
+            self._balance_at_ms = now_ms + self.config.imbalance_check_interval_ms
+        return tuple(states)
+
+    def _topic_states(
+        self, topic: TopicEntry, view: Liveness, *, balances: bool
+    ) -> list[PartitionState]:
+        rules = self.rules(topic)
+        states = []
+        for partition, entry in enumerate(topic.partitions):
+            after = settle(entry, view, rules)
+            if after is entry and (entry.adding or entry.removing):
+                after = complete(entry, view, rules.min_insync_replicas)
+            if after is entry and balances:
+                after = prefer(entry, view)
+            if after is not entry:
+                states.append(PartitionState.of(topic.topic_id, partition, entry, after))
+        return states
+
+    def rules(self, topic: TopicEntry) -> ElectionRules:
+        """What the topic's configuration says of elections, over the cluster's defaults."""
+        config = dict(topic.config)
+        unclean, in_sync = config.get(UNCLEAN_ELECTION), config.get(MIN_INSYNC)
+        return ElectionRules(
+            min_insync_replicas=int(in_sync or self.config.min_insync_replicas),
+            unclean_allowed=self.config.unclean_leader_election
+            if unclean is None
+            else flag(unclean),
+        )
+
+
+def _all_partitions(image: MetadataImage) -> Iterator[PartitionEntry]:
+    for topic in image.topics.values():
+        yield from topic.partitions
+
+
+def _is_trusted(image: MetadataImage, broker_id: int) -> bool:
+    """Whether ISRs or ELRs still count on a broker that may have lost records, though another of
+    their members did not."""
+    unclean = frozenset(key for key, broker in image.brokers.items() if broker.unclean)
+    return any(
+        (broker_id in entry.isr or broker_id in entry.elr)
+        and not unclean.issuperset((*entry.isr, *entry.elr))
+        for entry in _all_partitions(image)
+    )
+
+
+def _may_stop(image: MetadataImage, broker: BrokerEntry) -> bool:
+    live = image.live_brokers()
+    return broker.shutting_down and not any(
+        broker.broker_id in entry.isr and not live.isdisjoint(entry.isr)
+        for entry in _all_partitions(image)
+    )
+
+
+def _reason(image: MetadataImage, brokers: list[BrokerEntry], partitions: int) -> str:
+    said = []
+    for broker in brokers:
+        before = image.brokers[broker.broker_id]
+        if broker.fenced != before.fenced:
+            said.append(f"broker {broker.broker_id} {'fenced' if broker.fenced else 'unfenced'}")
+        if broker.shutting_down != before.shutting_down:
+            verb = "stops" if broker.shutting_down else "stays"
+            said.append(f"broker {broker.broker_id} {verb}")
+        if broker.unclean != before.unclean:
+            said.append(f"broker {broker.broker_id} cleared")
+    if partitions:
+        said.append(f"{partitions} partition{'' if partitions == 1 else 's'} changed")
+    return ", ".join(said)

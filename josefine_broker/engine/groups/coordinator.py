@@ -1,0 +1,287 @@
+"""The groups that a broker coordinates: each request to its group, time to those that are due.
+
+The host calls an input, then does what `take_effects` says, in order; a `Store` is settled by
+`stored`, whatever became of it. It calls `tick` at `wake_at_ms`, or later. One `coordinator` per
+broker; which groups are its own is the host's business (`load`, `unload`).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from heapq import heappop, heappush
+from itertools import count
+from typing import NamedTuple
+
+from josefine_broker.base.errors import ErrorCode
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.engine.groups import joining, rebalancing, retention, syncing
+from josefine_broker.engine.groups.group import Group
+from josefine_broker.engine.groups.offsets import GroupOffsets
+from josefine_broker.engine.groups.records import NO_TIMESTAMP_MS, StoredGroup
+from josefine_broker.engine.groups.states import GroupEvent, GroupState
+from josefine_broker.engine.groups.values import (
+    CONSUMER_PROTOCOL_TYPE,
+    NO_MEMBER,
+    Answer,
+    Effect,
+    GroupRecord,
+    GroupSettings,
+    Identity,
+    Join,
+    JoinAnswer,
+    Member,
+    Sync,
+    SyncAnswer,
+    Ticket,
+)
+from josefine_broker.engine.partition.fetch_session import Rng
+
+
+class GroupView(NamedTuple):
+    """A group as admins see it."""
+
+    group_id: str
+    state: GroupState
+    protocol_type: str
+    protocol_name: str | None
+    members: tuple[Member, ...]
+
+
+class GroupCoordinator:
+    """Mutable: the groups, their committed offsets, and what is to be done."""
+
+    __slots__ = ("_armed", "_effects", "_groups", "_wakes", "_write_ids", "offsets", "settings")
+
+    def __init__(self, settings: GroupSettings | None = None) -> None:
+        self.settings = settings or GroupSettings()
+        self.offsets = GroupOffsets()
+        self._groups: dict[str, Group] = {}
+        self._effects: list[Effect] = []
+        self._wakes: list[tuple[int, str]] = []
+        """When a group may have something to do: one true entry each (`_armed`), the rest stale."""
+        self._armed: dict[str, int] = {}
+        self._write_ids = count(1)
+
+    # Requests of members.
+
+    def join(self, group_id: str, request: Join, ticket: Ticket, now_ms: int, rng: Rng) -> None:
+        """Answered by an effect, now or later."""
+        settings = self.settings
+        timeout_ms = request.session_timeout_ms
+        group = self._groups.get(group_id)
+        if not settings.session_timeout_min_ms <= timeout_ms <= settings.session_timeout_max_ms:
+            code = ErrorCode.invalid_session_timeout
+        elif group is None and request.member_id != NO_MEMBER:
+            code = ErrorCode.unknown_member_id
+        else:
+            if group is None:
+                group = self._groups[group_id] = Group(group_id, self._write_ids)
+            joining.join(group, request, ticket, settings, now_ms, rng)
+            self._after(group)
+            return
+        refusal = JoinAnswer(error=code, member_id=request.member_id)
+        self._effects.append(Answer(ticket, refusal))
+
+    def sync(self, group_id: str, request: Sync, ticket: Ticket) -> None:
+        """Answered by an effect, now or later."""
+        group = self._groups.get(group_id)
+        if group is None:
+            self._effects.append(Answer(ticket, SyncAnswer(error=ErrorCode.unknown_member_id)))
+            return
+        syncing.sync(group, request, ticket)
+        self._after(group)
+
+    def heartbeat(
+        self, group_id: str, identity: Identity, generation: int, now_ms: int
+    ) -> ErrorCode:
+        group = self._groups.get(group_id)
+        if group is None:
+            return ErrorCode.unknown_member_id
+        return syncing.heartbeat(group, identity, generation, now_ms)
+
+    def leave(self, group_id: str, leaving: Sequence[Identity], now_ms: int) -> list[ErrorCode]:
+        """What came of each."""
+        group = self._groups.get(group_id)
+        if group is None:
+            return [ErrorCode.unknown_member_id] * len(leaving)
+        codes = syncing.leave(group, leaving, self.settings, now_ms)
+        self._after(group)
+        return codes
+
+    def may_commit(
+        self, group_id: str, identity: Identity, generation: int, now_ms: int
+    ) -> ErrorCode:
+        """Whether offsets may be committed by who says that. GROUP_ID_NOT_FOUND: a generation of a
+        group that is not there."""
+        group = self._find(group_id)
+        if group is None:
+            return ErrorCode.none if generation < 0 else ErrorCode.group_id_not_found
+        return syncing.may_commit(group, identity, generation, now_ms)
+
+    # Requests of admins.
+
+    def views(self) -> list[GroupView]:
+        """Every group, those of simple consumers too, by name."""
+        known = sorted({*self._groups, *self.offsets.group_ids})
+        return [view for each in known if (view := self.view(each)) is not None]
+
+    def view(self, group_id: str) -> GroupView | None:
+        group = self._find(group_id)
+        if group is None:
+            return None
+        return GroupView(
+            group_id,
+            group.state,
+            group.protocol_type,
+            group.protocol_name,
+            tuple(group.members.values()),
+        )
+
+    def may_delete(self, group_id: str) -> ErrorCode:
+        """Whether a group may be deleted with its offsets: only one without members."""
+        group = self._find(group_id)
+        if group is None:
+            return ErrorCode.group_id_not_found
+        is_empty = group.state is GroupState.EMPTY
+        return ErrorCode.none if is_empty else ErrorCode.non_empty_group
+
+    def delete(self, group_id: str) -> None:
+        """It is deleted in the log. Its offsets go when that is committed, by `offsets.store`."""
+        group = self._groups.get(group_id)
+        if group is not None:
+            self._drop(group, ErrorCode.unknown_member_id)
+
+    def may_delete_offsets(self, group_id: str) -> ErrorCode:
+        """Whether single offsets may be deleted: of consumers also while they run, but for the
+        topics that they read (`is_subscribed`)."""
+        group = self._find(group_id)
+        if group is None:
+            return ErrorCode.group_id_not_found
+        if group.state is GroupState.EMPTY or group.protocol_type == CONSUMER_PROTOCOL_TYPE:
+            return ErrorCode.none
+        return ErrorCode.non_empty_group
+
+    def is_subscribed(self, group_id: str, topic: str) -> bool:
+        """Whether a member reads it; also where what a member reads is not to be understood."""
+        group = self._groups.get(group_id)
+        if group is None or not group.members:
+            return False
+        topics = retention.subscribed(group)
+        return topics is None or topic in topics
+
+    # Offsets that are old.
+
+    def expired(self, group_id: str, wall_ms: int) -> list[TopicPartition]:
+        """The offsets of a group that nobody needs any more."""
+        group = self._find(group_id)
+        if group is None:
+            return []
+        committed = self.offsets.committed(group_id)
+        return retention.expired(group, committed, self.settings.offsets_retention_ms, wall_ms)
+
+    def is_forgotten(self, group_id: str, expired: Sequence[TopicPartition]) -> bool:
+        """Whether nothing holds a group once those offsets are gone: it goes too."""
+        group = self._groups.get(group_id)
+        if group is None or group.reserved or group.writes:
+            return False
+        is_empty = group.state is GroupState.EMPTY
+        return is_empty and len(expired) == len(self.offsets.committed(group_id))
+
+    # The log.
+
+    def load(self, stored: Mapping[str, StoredGroup], now_ms: int) -> None:
+        """These groups are coordinated here now; members have a session to be heard."""
+        for group_id, each in stored.items():
+            group = self._groups[group_id] = _restored(group_id, self._write_ids, each)
+            for member in group.members.values():
+                group.heard(member, now_ms)
+            if len(group.members) > self.settings.size_max:  # it was lowered: the last are out
+                rebalancing.prepare(group, self.settings, now_ms)
+            self._after(group)
+
+    def unload(self, is_gone: Callable[[str], bool]) -> None:
+        """Other brokers coordinate these groups now: who waits is sent to look for them."""
+        for group_id in [each for each in self._groups if is_gone(each)]:
+            self._drop(self._groups[group_id], ErrorCode.not_coordinator)
+        self.offsets.forget(is_gone)
+
+    def records(self) -> Iterable[tuple[str, GroupRecord, int]]:
+        """What the log is to say of each group that it says anything of, with its time. To be asked
+        right behind a `load`."""
+        for group_id, group in self._groups.items():
+            stamped_ms = NO_TIMESTAMP_MS if group.empty_since_ms is None else group.empty_since_ms
+            yield group_id, group.record(), stamped_ms
+
+    def stored(
+        self, group_id: str, write_id: int, error: ErrorCode, stamped_ms: int, now_ms: int
+    ) -> None:
+        """What became of a `Store`; `stamped_ms` is the wall clock's time that its record has."""
+        group = self._groups.get(group_id)
+        if group is not None:
+            rebalancing.stored(group, self.settings, write_id, error, stamped_ms, now_ms)
+            self._after(group)
+
+    # Time, and what is to be done.
+
+    def wake_at_ms(self) -> int | None:
+        while self._wakes and self._armed.get(self._wakes[0][1]) != self._wakes[0][0]:
+            heappop(self._wakes)
+        return self._wakes[0][0] if self._wakes else None
+
+    def tick(self, now_ms: int) -> None:
+        while self._wakes and self._wakes[0][0] <= now_ms:
+            at_ms, group_id = heappop(self._wakes)
+            if self._armed.get(group_id) != at_ms:
+                continue
+            del self._armed[group_id]
+            group = self._groups[group_id]
+            rebalancing.tick(group, self.settings, now_ms)
+            self._after(group, least_ms=now_ms + 1)
+
+    def take_effects(self) -> list[Effect]:
+        effects, self._effects = self._effects, []
+        return effects
+
+    def _after(self, group: Group, least_ms: int = 0) -> None:
+        """Take its effects, and see to it that it is woken. A deadline that only moves later, as
+        with each heartbeat, costs nothing: the group is woken too early once in a while."""
+        self._effects += group.effects
+        group.effects.clear()
+        is_nothing = group.state is GroupState.EMPTY and not group.generation and not group.writes
+        if is_nothing and not group.reserved:
+            self._drop(group, ErrorCode.unknown_member_id)
+            return
+        at_ms = group.wake_at_ms()
+        armed_ms = self._armed.get(group.group_id)
+        if at_ms is not None and (armed_ms is None or at_ms < armed_ms):
+            at_ms = max(at_ms, least_ms)
+            self._armed[group.group_id] = at_ms
+            heappush(self._wakes, (at_ms, group.group_id))
+
+    def _drop(self, group: Group, told: ErrorCode) -> None:
+        for member in group.members.values():
+            group.answer_error(member, told)
+        group.on(GroupEvent.REMOVED)
+        self._effects += group.effects
+        del self._groups[group.group_id]
+        self._armed.pop(group.group_id, None)
+
+    def _find(self, group_id: str) -> Group | None:
+        """The group; of a simple consumer one that is empty and was never anything else."""
+        group = self._groups.get(group_id)
+        if group is None and self.offsets.committed(group_id):
+            return Group(group_id, self._write_ids)
+        return group
+
+
+def _restored(group_id: str, write_ids: Iterator[int], stored: StoredGroup) -> Group:
+    record, stamped_ms = stored
+    state = GroupState.STABLE if record.members else GroupState.EMPTY
+    group = Group(group_id, write_ids, state)
+    group.generation = record.generation
+    group.protocol_type = record.protocol_type
+    group.protocol_name = record.protocol_name
+    group.leader_id = record.leader_id
+    for member in record.members:
+        group.put(member)
+    if not record.members and stamped_ms != NO_TIMESTAMP_MS:
+        group.empty_since_ms = stamped_ms
+    return group

@@ -1,0 +1,190 @@
+"""How a group comes to its next generation: who is called, who is waited for, and for how long.
+
+Rules:
+- a rebalance calls every member; it ends when all have joined, or when the longest rebalance
+  timeout of any is over: dynamic members that did not join are out, static ones keep their place;
+- a group that was empty waits for others first (`group.initial.rebalance.delay.ms`);
+- who joined and does not ask for its assignment within that time again is out;
+- a member whose session is over is out, unless it waits for us; with our answer it begins anew.
+So every join and sync that waits has an end, whoever else is lost.
+"""
+
+from dataclasses import replace
+
+from josefine_broker.base.errors import ErrorCode
+from josefine_broker.engine.groups import protocols
+from josefine_broker.engine.groups.group import FirstRound, Group, Written, is_heard
+from josefine_broker.engine.groups.states import GroupEvent, GroupState, MemberEvent, MemberState
+from josefine_broker.engine.groups.values import GroupSettings, JoinAnswer, SyncAnswer
+
+POSTPONED_MS_MIN = 1_000
+"""A join phase to which nobody came is held open again for so long at least: clients choose their
+rebalance timeout, and may choose none."""
+
+
+def prepare(group: Group, settings: GroupSettings, now_ms: int) -> None:
+    """Call every member to join. Syncs that wait are told so; joins that wait count already."""
+    was_empty = group.state is GroupState.EMPTY
+    lacks_assignment = group.state is GroupState.COMPLETING_REBALANCE
+    for member in tuple(group.members.values()):
+        ticket = member.ticket
+        if member.state is MemberState.SYNCING:
+            group.answer_error(member, ErrorCode.rebalance_in_progress)
+            group.heard(member, now_ms)
+            ticket = None
+        assignment = b"" if lacks_assignment else member.assignment
+        group.put(member.moved(MemberEvent.REBALANCE, ticket=ticket, assignment=assignment))
+    group.on(GroupEvent.REBALANCE)
+    delay_ms = settings.initial_rebalance_delay_ms
+    if was_empty and delay_ms > 0:
+        left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
+        group.first_round = FirstRound(delay_ms=delay_ms, remaining_ms=left_ms)
+        group.deadline_ms = now_ms + delay_ms
+        return
+    group.deadline_ms = now_ms + group.rebalance_timeout_ms
+    complete_if_all_joined(group, now_ms)
+
+
+def complete_if_all_joined(group: Group, now_ms: int) -> None:
+    """End the join phase early when there is nobody to wait for; not a group's first round."""
+    if group.in_rebalance and group.first_round is None and group.all_joined:
+        complete_join(group, now_ms)
+
+
+def complete_join(group: Group, now_ms: int) -> None:
+    """The join phase is over: the next generation, of those who joined."""
+    for member in group.in_state(MemberState.CALLED):
+        if member.instance_id is None:
+            group.remove(member.member_id)
+    group.first_round = None
+    joined = group.in_state(MemberState.JOINING)
+    if not joined and group.members:  # static members only, none of them back
+        group.deadline_ms = now_ms + max(group.rebalance_timeout_ms, POSTPONED_MS_MIN)
+        return
+    group.generation += 1
+    if not joined:
+        _become_empty(group)
+        return
+    leads = group.members.get(group.leader_id or "")
+    if leads is None or leads.state is not MemberState.JOINING:
+        group.leader_id = joined[0].member_id
+    group.protocol_name = protocols.select(group.members.values())
+    group.on(GroupEvent.JOINED)
+    group.deadline_ms = now_ms + group.rebalance_timeout_ms
+    for member in tuple(group.members.values()):
+        group.answer(member.ticket, group.current(member.member_id))
+        group.heard(member, now_ms)
+        group.told(member, MemberEvent.GENERATION, is_new=False)
+
+
+def _become_empty(group: Group) -> None:
+    group.protocol_name = group.leader_id = group.deadline_ms = group.empty_since_ms = None
+    group.on(GroupEvent.EMPTIED)
+    group.store(group.record(), Written(group.generation))
+
+
+def after_loss(group: Group, settings: GroupSettings, now_ms: int) -> None:
+    """Members left or were lost: the others share what they had."""
+    if group.has_generation:
+        prepare(group, settings, now_ms)
+    else:
+        complete_if_all_joined(group, now_ms)
+
+
+def tick(group: Group, settings: GroupSettings, now_ms: int) -> None:
+    """What is due by now."""
+    overdue = [
+        key
+        for key, each in group.members.items()
+        if group.sessions[key] <= now_ms and not is_heard(each)
+    ]
+    for member_id in overdue:
+        group.remove(member_id)
+    late = [key for key, until_ms in group.reserved.items() if until_ms <= now_ms]
+    for member_id in late:
+        del group.reserved[member_id]
+    if overdue:
+        after_loss(group, settings, now_ms)
+    elif late:
+        complete_if_all_joined(group, now_ms)
+    if group.deadline_ms is not None and group.deadline_ms <= now_ms:
+        _deadline(group, settings, now_ms)
+
+
+def _deadline(group: Group, settings: GroupSettings, now_ms: int) -> None:
+    first = group.first_round
+    if group.in_rebalance and first is not None and first.has_newcomer and first.remaining_ms:
+        delay_ms = min(settings.initial_rebalance_delay_ms, first.remaining_ms)
+        left_ms = max(first.remaining_ms - first.delay_ms, 0)
+        group.first_round = FirstRound(delay_ms=delay_ms, remaining_ms=left_ms)
+        group.deadline_ms = now_ms + delay_ms
+    elif group.in_rebalance:
+        complete_join(group, now_ms)
+    else:
+        group.deadline_ms = None
+        missing = group.in_state(MemberState.JOINED)
+        for member in missing:
+            group.remove(member.member_id)
+        if missing:
+            prepare(group, settings, now_ms)
+
+
+def stored(
+    group: Group,
+    settings: GroupSettings,
+    write_id: int,
+    error: ErrorCode,
+    stamped_ms: int,
+    now_ms: int,
+) -> None:
+    """What became of a record. `stamped_ms`: the wall clock's time that it carries."""
+    written = group.writes.pop(write_id, None)
+    if written is None or written.generation != group.generation:
+        return
+    if written.taken_over is not None:
+        _taken_over(group, written.taken_over, error, now_ms)
+    elif group.state is GroupState.EMPTY:
+        group.empty_since_ms = stamped_ms
+    elif written.assignments is not None and group.state is GroupState.COMPLETING_REBALANCE:
+        if error is ErrorCode.none:
+            _assign(group, written.assignments, now_ms)
+        else:
+            for member in group.in_state(MemberState.SYNCING):
+                group.answer_error(member, error)
+                group.put(replace(member, ticket=None))  # answered: `prepare` finds nobody waiting
+            prepare(group, settings, now_ms)
+
+
+def _assign(group: Group, assignments: dict[str, bytes], now_ms: int) -> None:
+    """The leader's assignment counts, and is told to those who wait for it."""
+    group.on(GroupEvent.ASSIGNED)
+    for member in tuple(group.members.values()):
+        assignment = assignments.get(member.member_id, b"")
+        if member.state is not MemberState.SYNCING:
+            group.put(replace(member, assignment=assignment))
+            continue
+        group.answer(member.ticket, assigned(group, assignment))
+        group.heard(member, now_ms)
+        group.told(member, MemberEvent.ASSIGNMENT, assignment=assignment)
+
+
+def assigned(group: Group, assignment: bytes) -> SyncAnswer:
+    """What a member is told that has this assignment."""
+    return SyncAnswer(
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        assignment=assignment,
+    )
+
+
+def _taken_over(group: Group, answer: JoinAnswer, error: ErrorCode, now_ms: int) -> None:
+    """A static member's new id is stored, or not: then it tries once more, with a newer one."""
+    member = group.members.get(answer.member_id)
+    if member is None or member.state is not MemberState.TAKING_OVER:
+        return
+    if error is not ErrorCode.none:
+        group.answer(member.ticket, JoinAnswer(error=error))
+    else:
+        group.answer(member.ticket, answer)
+    group.heard(member, now_ms)
+    group.told(member, MemberEvent.TAKEN_OVER)

@@ -1,0 +1,329 @@
+"""`apply`: the image after a change. Pure: equal images and blocks give equal images everywhere.
+
+Rules: it checks and sets values, it never elects or places. A change that no longer fits (two
+creations of one name raced) raises KafkaError, on every broker alike, and the image stays; single
+entries of a Decision or an AlterIsr that no longer fit are skipped. What a registration does is in
+`metadata/registration.py`; a doubt about a replica's log, which it brings, stays until that replica
+was seen to have caught up, or leads.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from uuid import UUID
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ids import LeaderEpoch
+from josefine_broker.engine.metadata.changes import (
+    AllocateProducerIds,
+    AlterIsr,
+    AlterTopicConfig,
+    At,
+    Change,
+    CreatePartitions,
+    CreateTopic,
+    Decision,
+    DeleteTopic,
+    FeatureLevel,
+    IsrItem,
+    PartitionState,
+    ReassignItem,
+    ReassignPartitions,
+    RegisterBroker,
+    Replicas,
+    SetFeatures,
+    UnregisterBroker,
+)
+from josefine_broker.engine.metadata.elections import is_clean
+from josefine_broker.engine.metadata.features import check_level
+from josefine_broker.engine.metadata.image import (
+    CLEANUP_POLICY,
+    NO_LEADER,
+    WAS_COMPACTED,
+    Doubt,
+    MetadataImage,
+    PartitionEntry,
+    TopicEntry,
+)
+from josefine_broker.engine.metadata.image_edits import (
+    each_partition,
+    with_items,
+    with_partitions,
+    with_topic,
+)
+from josefine_broker.engine.metadata.reassignment import check_target, drops_replicas, retarget
+from josefine_broker.engine.metadata.registration import register, unregister
+
+FIRST_EPOCH = LeaderEpoch(0)
+MIN_INSYNC = "min.insync.replicas"
+
+
+def apply(image: MetadataImage, change: Change, at: At) -> MetadataImage:
+    """The image after the block at `at`. Raises KafkaError when the change no longer fits."""
+    match change:
+        case AlterIsr():
+            return _alter_isr(image, change)
+        case Decision():
+            return _decision(image, change, at)
+        case CreateTopic():
+            return _create_topic(image, change)
+        case DeleteTopic(topic_id=topic_id):
+            topic = _topic(image, topic_id)
+            topics = {name: each for name, each in image.topics.items() if name != topic.name}
+            names = {key: name for key, name in image.topic_names.items() if key != topic_id}
+            return replace(image, topics=topics, topic_names=names)
+        case CreatePartitions():
+            return _create_partitions(image, change)
+        case AlterTopicConfig():
+            return _alter_config(image, change)
+        case ReassignPartitions():
+            return _reassign(image, change)
+        case SetFeatures(levels=levels):
+            return _set_features(image, levels, at)
+        case AllocateProducerIds(first_id=first_id, count=count):
+            if first_id != image.next_producer_id:
+                raise KafkaError(
+                    ErrorCode.coordinator_load_in_progress,
+                    f"producer ids from {first_id} are taken, next is {image.next_producer_id}",
+                )
+            return replace(image, next_producer_id=first_id + count)
+        case RegisterBroker():
+            return register(image, change, at)
+        case UnregisterBroker(broker_id=broker_id):
+            return unregister(image, broker_id)
+
+
+def _set_features(image: MetadataImage, levels: tuple[FeatureLevel, ...], at: At) -> MetadataImage:
+    features = dict(image.features)
+    for wanted in levels:
+        name, previous, level = wanted
+        known = features.get(name, 0)
+        if known != previous:
+            raise KafkaError(
+                ErrorCode.invalid_update_version, f"'{name}' is at {known} by now, not {previous}"
+            )
+        check_level(image.brokers.values(), wanted)
+        features[name] = level
+    features = {name: level for name, level in features.items() if level}
+    raised = replace(image, features=features, features_epoch=at.height)
+    if raised.keeps_doubts and not image.keeps_doubts:
+        # Which elections before were unclean nobody noted: each may have been.
+        return each_partition(
+            raised, lambda _, __, entry: replace(entry, unclean_epoch=entry.leader_epoch)
+        )
+    return raised
+
+
+# -- partitions: decisions of the controller and of partition leaders
+
+
+def _decision(image: MetadataImage, change: Decision, at: At) -> MetadataImage:
+    if change.controller_term != at.term:
+        raise KafkaError(
+            ErrorCode.not_controller,
+            f"decided in term {change.controller_term}, now is term {at.term}",
+        )
+    brokers = dict(image.brokers)
+    for state in change.brokers:
+        known = brokers.get(state.broker_id)
+        if known is not None and known.epoch == state.epoch:
+            brokers[state.broker_id] = replace(
+                known,
+                fenced=state.fenced,
+                shutting_down=state.shutting_down,
+                unclean=state.unclean,
+            )
+    image = replace(image, brokers=brokers)
+
+    def decided(entry: PartitionEntry, state: PartitionState) -> PartitionEntry:
+        if not _decision_fits(image, entry, state):
+            return entry
+        return PartitionEntry(
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            partition_epoch=entry.partition_epoch + 1,
+            replicas=state.replicas,
+            isr=state.isr,
+            adding=state.adding,
+            removing=state.removing,
+            elr=state.elr,
+            doubts=_doubts_left(entry, state),
+            unclean_epoch=_unclean_epoch(image, entry, state),
+        )
+
+    return with_items(image, change.partitions, decided)
+
+
+def _doubts_left(entry: PartitionEntry, state: PartitionState) -> tuple[Doubt, ...]:
+    """A leader's log is by definition the partition's; the others in doubt have yet to copy it."""
+    return tuple(
+        each
+        for each in entry.doubts
+        if each.broker_id in state.replicas and each.broker_id != state.leader
+    )
+
+
+def _unclean_epoch(
+    image: MetadataImage, entry: PartitionEntry, state: PartitionState
+) -> LeaderEpoch:
+    is_new = state.leader != NO_LEADER and state.leader_epoch > entry.leader_epoch
+    if not image.keeps_doubts or not is_new:
+        return entry.unclean_epoch
+    unclean = frozenset(key for key, broker in image.brokers.items() if broker.unclean)
+    return entry.unclean_epoch if is_clean(entry, state.leader, unclean) else state.leader_epoch
+
+
+def _decision_fits(image: MetadataImage, entry: PartitionEntry, state: PartitionState) -> bool:
+    if state.partition_epoch != entry.partition_epoch:
+        return False
+    if state.leader_epoch == entry.leader_epoch + 1:
+        # Elected without a look at a registration that came in between: it may lead nothing yet.
+        return state.leader == NO_LEADER or image.is_live(state.leader)
+    return (state.leader, state.leader_epoch) == (entry.leader, entry.leader_epoch)
+
+
+def _alter_isr(image: MetadataImage, change: AlterIsr) -> MetadataImage:
+    proposer = image.brokers.get(change.broker_id)
+    if proposer is None or proposer.epoch != change.broker_epoch:
+        raise KafkaError(
+            ErrorCode.stale_broker_epoch,
+            f"broker {change.broker_id} of epoch {change.broker_epoch} is not the current one",
+        )
+
+    def altered(entry: PartitionEntry, item: IsrItem) -> PartitionEntry:
+        if not _isr_fits(image, change.broker_id, entry, item):
+            return entry
+        joined = {each for each in item.isr if each not in entry.isr}
+        return replace(
+            entry,
+            isr=item.isr,
+            elr=item.elr,
+            partition_epoch=entry.partition_epoch + 1,
+            doubts=tuple(each for each in entry.doubts if each.broker_id not in joined),
+        )
+
+    return with_items(image, change.items, altered)
+
+
+def _isr_fits(image: MetadataImage, broker_id: int, entry: PartitionEntry, item: IsrItem) -> bool:
+    if (item.leader_epoch, item.partition_epoch) != (entry.leader_epoch, entry.partition_epoch):
+        return False
+    if entry.leader != broker_id or broker_id not in item.isr:
+        return False
+    for member in item.isr:
+        # A broker about to stop may stay until its leaderships have moved; it does not come back.
+        known = image.brokers.get(member)
+        if known is None or known.fenced or member not in entry.replicas:
+            return False
+        if member not in entry.isr and not known.is_live:
+            return False
+        if member not in entry.isr and (member, known.epoch) not in item.joined:
+            return False  # of another incarnation than the one that had caught up
+    # A leader cannot make eligible whom it did not have in sync.
+    return set(item.elr) <= {*entry.isr, *entry.elr} - {*item.isr}
+
+
+def _reassign(image: MetadataImage, change: ReassignPartitions) -> MetadataImage:
+    def moved(entry: PartitionEntry, item: ReassignItem) -> PartitionEntry:
+        try:
+            if item.target is not None:
+                check_target(item.target, image.brokers)
+            made = retarget(entry, item.target)
+        except KafkaError:
+            return entry
+        if made == entry:
+            return entry
+        ends_epoch = image.keeps_doubts and drops_replicas(entry, made)  # from level 2 on
+        return replace(
+            made,
+            partition_epoch=entry.partition_epoch + 1,
+            leader_epoch=LeaderEpoch(entry.leader_epoch + ends_epoch),
+        )
+
+    return with_items(image, change.items, moved)
+
+
+# -- topics
+
+
+def _topic(image: MetadataImage, topic_id: UUID) -> TopicEntry:
+    topic = image.topic_by_id(topic_id)
+    if topic is None:
+        raise KafkaError(ErrorCode.unknown_topic_or_partition, f"no topic with id {topic_id}")
+    return topic
+
+
+def _create_topic(image: MetadataImage, change: CreateTopic) -> MetadataImage:
+    if change.name in image.topics or change.topic_id in image.topic_names:
+        raise KafkaError(ErrorCode.topic_already_exists, f"topic '{change.name}' already exists")
+    topic = TopicEntry(
+        name=change.name,
+        topic_id=change.topic_id,
+        partitions=_new_partitions(image, change.replicas, change.offline),
+        config=tuple(sorted(change.config)),
+    )
+    names = {**image.topic_names, topic.topic_id: topic.name}
+    return replace(with_topic(image, topic), topic_names=names)
+
+
+def _create_partitions(image: MetadataImage, change: CreatePartitions) -> MetadataImage:
+    topic = _topic(image, change.topic_id)
+    if len(topic.partitions) != change.first_partition:
+        raise KafkaError(
+            ErrorCode.invalid_partitions,
+            f"topic '{topic.name}' has {len(topic.partitions)} partitions by now, "
+            f"not {change.first_partition}",
+        )
+    new = _new_partitions(image, change.replicas, change.offline)
+    return with_topic(image, replace(topic, partitions=topic.partitions + new))
+
+
+def _compacts(config: Mapping[str, str]) -> bool:
+    return "compact" in config.get(CLEANUP_POLICY, "")
+
+
+def _was_compacted(topic: TopicEntry) -> bool:
+    config = dict(topic.config)
+    return WAS_COMPACTED in config or _compacts(config)
+
+
+def _alter_config(image: MetadataImage, change: AlterTopicConfig) -> MetadataImage:
+    topic = _topic(image, change.topic_id)
+    config = {name: value for name, value in topic.config if name not in change.remove}
+    config.update(change.assign)
+    if image.cleans_logs and _was_compacted(topic) and not _compacts(config):
+        config[WAS_COMPACTED] = "true"
+    topic = replace(topic, config=tuple(sorted(config.items())))
+    if MIN_INSYNC in (*change.remove, *(name for name, _ in change.assign)):
+        topic = with_partitions(topic, [_without_elr(each) for each in topic.partitions])
+    return with_topic(image, topic)
+
+
+def _without_elr(entry: PartitionEntry) -> PartitionEntry:
+    """Under another `min.insync.replicas` the high watermark may move on without them."""
+    if not entry.elr:
+        return entry
+    return replace(
+        entry, isr=entry.isr or entry.elr, elr=(), partition_epoch=entry.partition_epoch + 1
+    )
+
+
+def _new_partitions(
+    image: MetadataImage, replicas: Replicas, offline: tuple[int, ...]
+) -> tuple[PartitionEntry, ...]:
+    unknown = {each for ids in replicas for each in ids} - image.brokers.keys()
+    if unknown:
+        raise KafkaError(ErrorCode.invalid_replica_assignment, f"unknown brokers {sorted(unknown)}")
+    partitions = []
+    for ids in replicas:
+        isr = tuple(each for each in ids if each not in offline)
+        leader = isr[0] if isr else NO_LEADER
+        partitions.append(
+            PartitionEntry(
+                leader=leader,
+                leader_epoch=FIRST_EPOCH,
+                partition_epoch=0,
+                replicas=ids,
+                isr=isr or ids,
+            )
+        )
+    return tuple(partitions)

@@ -1,0 +1,276 @@
+"""Metadata changes as bytes: the Raft payloads.
+
+Rules: JSON with a version and a kind: a block is read by people, and rarely written. A change this
+broker does not know is CorruptData, and its host must stop: skipping it would fork the image.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from josefine_broker.base.errors import CorruptData
+from josefine_broker.engine.metadata.changes import (
+    AllocateProducerIds,
+    AlterIsr,
+    AlterTopicConfig,
+    BrokerState,
+    Change,
+    CreatePartitions,
+    CreateTopic,
+    Decision,
+    DeleteTopic,
+    FeatureLevel,
+    IsrItem,
+    Origin,
+    PartitionState,
+    ReassignItem,
+    ReassignPartitions,
+    RegisterBroker,
+    Replicas,
+    SetFeatures,
+    UnregisterBroker,
+)
+from josefine_broker.engine.metadata.image import (
+    COMPLETENESS_LEVEL,
+    Address,
+    Endpoint,
+    FeatureRange,
+    canonical_json,
+    read_json,
+)
+from josefine_broker.engine.metadata.log_completeness import Completeness, LogClaims
+
+CHANGE_VERSIONS = (1, COMPLETENESS_LEVEL)
+"""Version 2 is written for a registration that speaks of each log, and for nothing else."""
+
+
+def encode_change(change: Change, origin: Origin) -> bytes:
+    """The Raft payload of a change."""
+    kind = _KIND_OF[type(change)]
+    plain = {
+        "version": CHANGE_VERSIONS[isinstance(change, RegisterBroker) and change.logs is not None],
+        "kind": kind.name,
+        "origin": list(origin),
+        "change": kind.to_plain(change),
+    }
+    return canonical_json(plain)
+
+
+def decode_change(payload: bytes | memoryview) -> tuple[Change, Origin]:
+    """Raises CorruptData for bytes that are no change, or one of a newer broker's."""
+    plain = read_json(payload, "metadata change")
+    version, name = plain.get("version"), plain.get("kind")
+    if version not in CHANGE_VERSIONS:
+        raise CorruptData(f"metadata change of version {version}, known are {CHANGE_VERSIONS}")
+    kind = _KINDS.get(str(name))
+    if kind is None:
+        raise CorruptData(f"metadata change of unknown kind {name!r}")
+    try:
+        broker_id, number = plain["origin"]
+        return kind.from_plain(plain["change"]), Origin(broker_id, number)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CorruptData(f"metadata change {name!r}: {error!r}") from error
+
+
+class _Kind(NamedTuple):
+    name: str
+    change_type: type[Change]
+    to_plain: Callable[[Any], dict[str, Any]]
+    from_plain: Callable[[dict[str, Any]], Change]
+
+
+def _replicas(plain: list[list[int]]) -> Replicas:
+    return tuple(tuple(ids) for ids in plain)
+
+
+def _pairs(plain: list[list[str]]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, value) for name, value in plain)
+
+
+def _claims_plain(claims: LogClaims) -> dict[str, Any]:
+    """By topic and value, since they may be thousands."""
+    logs: dict[str, dict[str, list[int]]] = {}
+    for (topic_id, index), found in claims.logs.items():
+        logs.setdefault(topic_id.hex, {}).setdefault(found.value, []).append(index)
+    return {"default": claims.default.value, "logs": logs}
+
+
+def _claims(p: dict[str, Any]) -> LogClaims:
+    return LogClaims(
+        default=Completeness(p["default"]),
+        logs={
+            (UUID(topic_id), index): Completeness(value)
+            for topic_id, found in p["logs"].items()
+            for value, indexes in found.items()
+            for index in indexes
+        },
+    )
+
+
+def _register_plain(c: RegisterBroker) -> dict[str, Any]:
+    logs = {} if c.logs is None else {"logs": _claims_plain(c.logs)}
+    return logs | {
+        "broker": c.broker_id,
+        "incarnation": c.incarnation,
+        "endpoints": c.endpoints,
+        "rack": c.rack,
+        "raft": c.raft,
+        "admin": c.admin,
+        "features": c.features,
+        "clean": c.clean,
+        "previous_epoch": c.previous_epoch,
+        "known_epoch": c.known_epoch,
+    }
+
+
+def _register_change(p: dict[str, Any]) -> RegisterBroker:
+    return RegisterBroker(
+        broker_id=p["broker"],
+        incarnation=p["incarnation"],
+        endpoints=tuple(Endpoint(*each) for each in p["endpoints"]),
+        rack=p["rack"],
+        raft=None if p["raft"] is None else Address(*p["raft"]),
+        admin=p["admin"],
+        features=tuple(FeatureRange(*each) for each in p["features"]),
+        clean=p["clean"],
+        logs=_claims(p["logs"]) if "logs" in p else None,
+        previous_epoch=p["previous_epoch"],
+        known_epoch=p["known_epoch"],
+    )
+
+
+def _decision_plain(c: Decision) -> dict[str, Any]:
+    return {
+        "term": c.controller_term,
+        "reason": c.reason,
+        "brokers": c.brokers,
+        "partitions": [[each.topic_id.hex, *each[1:]] for each in c.partitions],
+    }
+
+
+def _decision_change(p: dict[str, Any]) -> Decision:
+    return Decision(
+        controller_term=p["term"],
+        reason=p["reason"],
+        brokers=tuple(BrokerState(*each) for each in p["brokers"]),
+        partitions=tuple(
+            PartitionState(UUID(topic_id), *numbers, *map(tuple, lists))
+            for topic_id, numbers, lists in ((e[0], e[1:5], e[5:]) for e in p["partitions"])
+        ),
+    )
+
+
+def _alter_isr_plain(c: AlterIsr) -> dict[str, Any]:
+    items = [[item.topic_id.hex, *item[1:]] for item in c.items]
+    return {"broker": c.broker_id, "epoch": c.broker_epoch, "items": items}
+
+
+def _alter_isr_change(p: dict[str, Any]) -> AlterIsr:
+    return AlterIsr(
+        broker_id=p["broker"],
+        broker_epoch=p["epoch"],
+        items=tuple(
+            IsrItem(UUID(e[0]), e[1], e[2], e[3], tuple(e[4]), tuple(e[5]), tuple(map(tuple, e[6])))
+            for e in p["items"]
+        ),
+    )
+
+
+def _reassign_plain(c: ReassignPartitions) -> dict[str, Any]:
+    return {"items": [[item.topic_id.hex, *item[1:]] for item in c.items]}
+
+
+def _reassign_change(p: dict[str, Any]) -> ReassignPartitions:
+    return ReassignPartitions(
+        items=tuple(
+            ReassignItem(UUID(topic_id), partition, None if target is None else tuple(target))
+            for topic_id, partition, target in p["items"]
+        )
+    )
+
+
+def _create_topic_plain(c: CreateTopic) -> dict[str, Any]:
+    return {
+        "name": c.name,
+        "id": c.topic_id.hex,
+        "replicas": c.replicas,
+        "config": c.config,
+        "offline": c.offline,
+    }
+
+
+def _create_topic_change(p: dict[str, Any]) -> CreateTopic:
+    return CreateTopic(
+        name=p["name"],
+        topic_id=UUID(p["id"]),
+        replicas=_replicas(p["replicas"]),
+        config=_pairs(p["config"]),
+        offline=tuple(p["offline"]),
+    )
+
+
+def _create_partitions_plain(c: CreatePartitions) -> dict[str, Any]:
+    return {
+        "id": c.topic_id.hex,
+        "first": c.first_partition,
+        "replicas": c.replicas,
+        "offline": c.offline,
+    }
+
+
+def _create_partitions_change(p: dict[str, Any]) -> CreatePartitions:
+    return CreatePartitions(
+        topic_id=UUID(p["id"]),
+        first_partition=p["first"],
+        replicas=_replicas(p["replicas"]),
+        offline=tuple(p["offline"]),
+    )
+
+
+def _alter_config_plain(c: AlterTopicConfig) -> dict[str, Any]:
+    return {"id": c.topic_id.hex, "assign": c.assign, "remove": c.remove}
+
+
+def _alter_config_change(p: dict[str, Any]) -> AlterTopicConfig:
+    return AlterTopicConfig(
+        topic_id=UUID(p["id"]), assign=_pairs(p["assign"]), remove=tuple(p["remove"])
+    )
+
+
+_TABLE = (
+    _Kind("register_broker", RegisterBroker, _register_plain, _register_change),
+    _Kind(
+        "unregister_broker",
+        UnregisterBroker,
+        lambda c: {"broker": c.broker_id},
+        lambda p: UnregisterBroker(broker_id=p["broker"]),
+    ),
+    _Kind("decision", Decision, _decision_plain, _decision_change),
+    _Kind("alter_isr", AlterIsr, _alter_isr_plain, _alter_isr_change),
+    _Kind("reassign_partitions", ReassignPartitions, _reassign_plain, _reassign_change),
+    _Kind(
+        "set_features",
+        SetFeatures,
+        lambda c: {"levels": c.levels},
+        lambda p: SetFeatures(levels=tuple(FeatureLevel(*each) for each in p["levels"])),
+    ),
+    _Kind("create_topic", CreateTopic, _create_topic_plain, _create_topic_change),
+    _Kind(
+        "delete_topic",
+        DeleteTopic,
+        lambda c: {"id": c.topic_id.hex},
+        lambda p: DeleteTopic(topic_id=UUID(p["id"])),
+    ),
+    _Kind(
+        "create_partitions", CreatePartitions, _create_partitions_plain, _create_partitions_change
+    ),
+    _Kind("alter_topic_config", AlterTopicConfig, _alter_config_plain, _alter_config_change),
+    _Kind(
+        "allocate_producer_ids",
+        AllocateProducerIds,
+        lambda c: {"broker": c.broker_id, "first": c.first_id, "count": c.count},
+        lambda p: AllocateProducerIds(broker_id=p["broker"], first_id=p["first"], count=p["count"]),
+    ),
+)
+_KINDS = {kind.name: kind for kind in _TABLE}
+_KIND_OF = {kind.change_type: kind for kind in _TABLE}

@@ -1,0 +1,352 @@
+"""The cluster's metadata at one committed block: an immutable value.
+
+Rules: an image is never changed, `metadata/apply.py` makes the next one; equal histories give equal
+bytes (`to_bytes`), so two brokers can compare digests. The data path only reads the current image.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from types import MappingProxyType
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from josefine_broker.base.errors import CorruptData
+from josefine_broker.base.ids import LeaderEpoch
+from josefine_broker.engine.metadata.log_completeness import Completeness
+from josefine_broker.records.batch import NO_LEADER_EPOCH
+
+IMAGE_VERSIONS = (1, 2)
+"""Version 2 knows what is believed of single logs; it is written from that level on."""
+
+JOSEFINE_VERSION = "josefine.version"
+"""Formats of blocks, snapshots and messages between brokers, as one number: see `features.py`."""
+COMPLETENESS_LEVEL = 2
+"""From here on registrations speak of each log; below, of the whole broker."""
+CLEANING_LEVEL = 3
+"""From here on brokers clean the logs of compacted topics."""
+
+OFFSETS_TOPIC = "__consumer_offsets"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC})
+
+CLEANUP_POLICY = "cleanup.policy"
+WAS_COMPACTED = "was.compacted"
+"""Set by `apply` on a topic that is not compacted any more, for good: its offsets have holes."""
+
+NO_LEADER = -1
+
+
+class Endpoint(NamedTuple):
+    """Where clients that came through `listener` dial a broker."""
+
+    listener: str
+    host: str
+    port: int
+
+
+class Address(NamedTuple):
+    """Where other brokers dial this one's Raft."""
+
+    host: str
+    port: int
+
+
+class FeatureRange(NamedTuple):
+    """The levels of one feature that a broker's code understands, both inclusive."""
+
+    name: str
+    min_level: int
+    max_level: int
+
+
+class Doubt(NamedTuple):
+    """A replica that is not believed to have every committed record, until it has fetched again."""
+
+    broker_id: int
+    completeness: Completeness
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerEntry:
+    """A registered broker: one incarnation (one process) of it."""
+
+    broker_id: int
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+    epoch: int = 0
+    """Height of the block that registered this incarnation: a later one has a larger epoch."""
+    incarnation: str = ""
+    """What the process called itself; a broker that reads another name here was superseded."""
+    fenced: bool = True
+    """The controller does not hear it: it leads nothing and joins no ISR."""
+    shutting_down: bool = False
+    """It asked to stop: its leaderships move away, it joins no ISR."""
+    unclean: bool = False
+    """Its data directory was not closed: it may lack records it confirmed (KIP-966), until the
+    controller has taken it out of every ISR that has another member. Below COMPLETENESS_LEVEL; from
+    there on each partition has its `doubts`."""
+    raft: Address | None = None
+    admin: str | None = None
+    """URL of its health and metrics."""
+    features: tuple[FeatureRange, ...] = ()
+
+    @property
+    def is_live(self) -> bool:
+        return not self.fenced and not self.shutting_down
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        return next((each for each in self.endpoints if each.listener == listener), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionEntry:
+    """One partition. `leader_epoch` grows with each leader, `partition_epoch` with each change."""
+
+    leader: int
+    leader_epoch: LeaderEpoch
+    partition_epoch: int
+    replicas: tuple[int, ...]
+    """The first is the preferred leader; those of `adding` and `removing` are among them."""
+    isr: tuple[int, ...]
+    """Never empty but after an unclean shutdown with `elr`; kept as it was while nobody leads."""
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    """Replicas that come and go by the reassignment under way (KIP-455)."""
+    elr: tuple[int, ...] = ()
+    """Eligible leader replicas (KIP-966): they left an ISR below `min.insync.replicas`, when
+    nothing was confirmed any more, so they have every committed record."""
+    doubts: tuple[Doubt, ...] = ()
+    """Replicas that lost records, or may have, since they last were in sync."""
+    unclean_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    """The last leader epoch whose leader was not believed to have every committed record: there
+    followers may have to cut what was committed. -1: none."""
+
+    def completeness_of(self, broker_id: int) -> Completeness:
+        """What is believed of that replica, were it in sync."""
+        for doubt in self.doubts:
+            if doubt.broker_id == broker_id:
+                return doubt.completeness
+        return Completeness.COMPLETE
+
+    @property
+    def is_reassigning(self) -> bool:
+        return bool(self.adding or self.removing)
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """The replicas when the reassignment under way is complete."""
+        return tuple(each for each in self.replicas if each not in self.removing)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicEntry:
+    """One topic; `config` holds only what was set on it, by Kafka's names, as sorted pairs."""
+
+    name: str
+    topic_id: UUID
+    partitions: tuple[PartitionEntry, ...]
+    config: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name in INTERNAL_TOPICS
+
+
+def _nothing() -> Mapping[Any, Any]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataImage:
+    """All metadata. `topic_names` finds a topic by id (KIP-516); it follows from `topics`."""
+
+    cluster_id: str
+    brokers: Mapping[int, BrokerEntry] = field(default_factory=_nothing)
+    topics: Mapping[str, TopicEntry] = field(default_factory=_nothing)
+    topic_names: Mapping[UUID, str] = field(default_factory=_nothing)
+    next_producer_id: int = 0
+    features: Mapping[str, int] = field(default_factory=_nothing)
+    """Finalized levels (KIP-584): every registered broker understands them."""
+    features_epoch: int = -1
+    """Height of the block that last set them: clients compare it (KIP-584)."""
+    unregistered: frozenset[int] = frozenset()
+    """Brokers removed by command: they leave Raft too, and may register again."""
+
+    @property
+    def keeps_doubts(self) -> bool:
+        """Whether registrations speak of each log here, not only of the whole broker."""
+        return self.features.get(JOSEFINE_VERSION, 0) >= COMPLETENESS_LEVEL
+
+    @property
+    def cleans_logs(self) -> bool:
+        """Whether every broker knows what the log cleaner leaves behind."""
+        return self.features.get(JOSEFINE_VERSION, 0) >= CLEANING_LEVEL
+
+    def is_live(self, broker_id: int) -> bool:
+        """Registered, heard by the controller, not about to stop."""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and broker.is_live
+
+    def live_brokers(self) -> frozenset[int]:
+        return frozenset(key for key, broker in self.brokers.items() if broker.is_live)
+
+    def topic_by_id(self, topic_id: UUID) -> TopicEntry | None:
+        name = self.topic_names.get(topic_id)
+        return None if name is None else self.topics[name]
+
+    def partition(self, topic: str, index: int) -> PartitionEntry | None:
+        entry = self.topics.get(topic)
+        if entry is None or not 0 <= index < len(entry.partitions):
+            return None
+        return entry.partitions[index]
+
+    def to_bytes(self) -> bytes:
+        """Canonical bytes: the Raft snapshot, and what `digest` is taken of."""
+        plain = {
+            "version": IMAGE_VERSIONS[self.keeps_doubts],
+            "cluster_id": self.cluster_id,
+            "brokers": [broker_to_plain(self.brokers[key]) for key in sorted(self.brokers)],
+            "topics": [topic_to_plain(self.topics[name]) for name in sorted(self.topics)],
+            "next_producer_id": self.next_producer_id,
+            "features": dict(self.features),
+            "features_epoch": self.features_epoch,
+            "unregistered": sorted(self.unregistered),
+        }
+        return canonical_json(plain)
+
+    def digest(self) -> str:
+        return sha256(self.to_bytes()).hexdigest()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "MetadataImage":
+        plain = read_json(data, "metadata image")
+        if plain.get("version") not in IMAGE_VERSIONS:
+            raise CorruptData(
+                f"metadata image of version {plain.get('version')}, known are {IMAGE_VERSIONS}"
+            )
+        try:
+            topics = {each["name"]: topic_from_plain(each) for each in plain["topics"]}
+            return cls(
+                cluster_id=plain["cluster_id"],
+                brokers={each["id"]: broker_from_plain(each) for each in plain["brokers"]},
+                topics=topics,
+                topic_names={topic.topic_id: name for name, topic in topics.items()},
+                next_producer_id=plain["next_producer_id"],
+                features={str(name): int(level) for name, level in plain["features"].items()},
+                features_epoch=plain["features_epoch"],
+                unregistered=frozenset(plain["unregistered"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise CorruptData(f"metadata image: {error!r}") from error
+
+
+def canonical_json(plain: dict[str, Any]) -> bytes:
+    """One value, one byte string: sorted keys, no spaces, ASCII."""
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
+
+
+def read_json(data: bytes | memoryview, what: str) -> dict[str, Any]:
+    """The JSON object in `data`. Raises CorruptData that names `what`."""
+    try:
+        plain = json.loads(bytes(data))
+    except (ValueError, RecursionError) as error:
+        raise CorruptData(f"{what} is not JSON: {error}") from error
+    if not isinstance(plain, dict):
+        raise CorruptData(f"{what} is not a JSON object")
+    return plain
+
+
+def broker_to_plain(broker: BrokerEntry) -> dict[str, Any]:
+    """A broker as JSON values."""
+    return {
+        "id": broker.broker_id,
+        "endpoints": [list(each) for each in broker.endpoints],
+        "rack": broker.rack,
+        "epoch": broker.epoch,
+        "incarnation": broker.incarnation,
+        "fenced": broker.fenced,
+        "shutting_down": broker.shutting_down,
+        "unclean": broker.unclean,
+        "raft": broker.raft,
+        "admin": broker.admin,
+        "features": [list(each) for each in broker.features],
+    }
+
+
+def broker_from_plain(plain: dict[str, Any]) -> BrokerEntry:
+    """The broker of `broker_to_plain`. Raises KeyError, TypeError, ValueError."""
+    return BrokerEntry(
+        broker_id=plain["id"],
+        endpoints=tuple(Endpoint(*each) for each in plain["endpoints"]),
+        rack=plain["rack"],
+        epoch=plain["epoch"],
+        incarnation=plain["incarnation"],
+        fenced=plain["fenced"],
+        shutting_down=plain["shutting_down"],
+        unclean=plain["unclean"],
+        raft=None if plain["raft"] is None else Address(*plain["raft"]),
+        admin=plain["admin"],
+        features=tuple(FeatureRange(*each) for each in plain["features"]),
+    )
+
+
+def topic_to_plain(topic: TopicEntry) -> dict[str, Any]:
+    """A topic as JSON values."""
+    return {
+        "name": topic.name,
+        "id": topic.topic_id.hex,
+        "config": [list(pair) for pair in topic.config],
+        "partitions": [partition_to_plain(each) for each in topic.partitions],
+    }
+
+
+def topic_from_plain(plain: dict[str, Any]) -> TopicEntry:
+    """The topic of `topic_to_plain`. Raises KeyError, TypeError, ValueError."""
+    return TopicEntry(
+        name=plain["name"],
+        topic_id=UUID(plain["id"]),
+        partitions=tuple(partition_from_plain(each) for each in plain["partitions"]),
+        config=tuple((name, value) for name, value in plain["config"]),
+    )
+
+
+def partition_to_plain(entry: PartitionEntry) -> list[Any]:
+    """A partition as a list, its fields in order; the rarely used ones only when they say more."""
+    plain: list[Any] = [
+        entry.leader,
+        entry.leader_epoch,
+        entry.partition_epoch,
+        entry.replicas,
+        entry.isr,
+    ]
+    judged = bool(entry.doubts) or entry.unclean_epoch >= 0
+    if entry.adding or entry.removing or entry.elr or judged:
+        plain += [entry.adding, entry.removing, entry.elr]
+    if judged:
+        doubts = [[each.broker_id, each.completeness.value] for each in entry.doubts]
+        plain += [doubts, entry.unclean_epoch]
+    return plain
+
+
+def partition_from_plain(plain: list[Any]) -> PartitionEntry:
+    """The partition of `partition_to_plain`. Raises TypeError, ValueError."""
+    leader, leader_epoch, partition_epoch, *more = plain
+    lists, judged = more[:5], more[5:]
+    replicas, isr, adding, removing, elr = map(tuple, lists if len(lists) > 2 else [*lists, *_NONE])
+    doubts, unclean_epoch = judged or ((), NO_LEADER_EPOCH)
+    return PartitionEntry(
+        leader=leader,
+        leader_epoch=leader_epoch,
+        partition_epoch=partition_epoch,
+        replicas=replicas,
+        isr=isr,
+        adding=adding,
+        removing=removing,
+        elr=elr,
+        doubts=tuple(Doubt(broker_id, Completeness(value)) for broker_id, value in doubts),
+        unclean_epoch=unclean_epoch,
+    )
+
+
+_NONE: tuple[tuple[int, ...], ...] = ((), (), ())

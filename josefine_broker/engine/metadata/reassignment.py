@@ -1,0 +1,79 @@
+"""Moving a partition to other brokers (KIP-455). Pure: from one entry to the next.
+
+Rules: the replicas of a reassignment under way are the target's, then those that go; new ones copy,
+and when all of them are in the ISR, and enough of the target are for `min.insync.replicas`, the old
+ones go. What is asked last holds: a new target replaces the one before, none cancels it. Whoever
+has every committed record goes only then: also one that a target before had brought, which is among
+the adding and the removing for that while (Kafka drops it at once, and with it, now and then, the
+only other copy of what was confirmed). The leader epoch ends with every replica that goes: one that
+comes back begins empty, and a fetch of before that is still on its way is fenced.
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ids import LeaderEpoch
+from josefine_broker.engine.metadata.elections import Liveness, first, led_by, trusted
+from josefine_broker.engine.metadata.image import NO_LEADER, PartitionEntry
+
+
+def original(entry: PartitionEntry) -> tuple[int, ...]:
+    """The replicas as they were before the reassignment under way."""
+    return tuple(each for each in entry.replicas if each not in entry.adding)
+
+
+def check_target(target: tuple[int, ...], known: Collection[int]) -> None:
+    """Raises KafkaError(invalid_replica_assignment) for a target no partition can have."""
+    if not target or len(set(target)) != len(target):
+        raise KafkaError(
+            ErrorCode.invalid_replica_assignment, f"empty or repeated brokers {list(target)}"
+        )
+    unknown = sorted(each for each in target if each not in known)
+    if unknown:
+        raise KafkaError(ErrorCode.invalid_replica_assignment, f"unknown brokers {unknown}")
+
+
+def retarget(entry: PartitionEntry, target: tuple[int, ...] | None) -> PartitionEntry:
+    """The entry on its way to `target`, or back to what it was (None).
+
+    Raises KafkaError(no_reassignment_in_progress).
+    """
+    before = original(entry)
+    if target is None:
+        if not entry.is_reassigning:
+            raise KafkaError(ErrorCode.no_reassignment_in_progress, "nothing to cancel")
+        target = before
+    needed = {*before, *entry.isr, *entry.elr}
+    removing = tuple(each for each in entry.replicas if each in needed and each not in target)
+    replicas = (*target, *removing)
+    adding = tuple(each for each in replicas if each not in before)
+    return replace(entry, replicas=replicas, adding=adding, removing=removing)
+
+
+def complete(
+    entry: PartitionEntry, brokers: Liveness, min_insync_replicas: int = 1
+) -> PartitionEntry:
+    """The entry without the replicas that go, once the new ones are in sync; else itself."""
+    target = entry.target
+    isr = tuple(each for each in entry.isr if each not in entry.removing)
+    came = set(entry.adding) - set(entry.removing)
+    if not entry.is_reassigning or not came <= set(isr):
+        return entry
+    if len(isr) < min(min_insync_replicas, len(target)):
+        return entry
+    leader = entry.leader
+    if leader in entry.removing or leader == NO_LEADER:
+        leader = first(target, brokers.live & trusted(entry, brokers.unclean).intersection(isr))
+    if not isr or leader == NO_LEADER:
+        return entry
+    elr = tuple(each for each in entry.elr if each not in entry.removing)
+    moved = replace(led_by(entry, leader, isr, elr), replicas=target, adding=(), removing=())
+    if moved.leader_epoch == entry.leader_epoch and drops_replicas(entry, moved):
+        return replace(moved, leader_epoch=LeaderEpoch(entry.leader_epoch + 1))
+    return moved
+
+
+def drops_replicas(before: PartitionEntry, after: PartitionEntry) -> bool:
+    """Whether a broker that had a copy has none any more."""
+    return not set(before.replicas) <= set(after.replicas)

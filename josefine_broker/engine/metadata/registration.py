@@ -1,0 +1,143 @@
+"""What a broker's registration does to the image, and its removal. Pure, part of `apply.py`.
+
+Rules: a registration ends every leadership of the incarnation before, so that no leader epoch is
+ever shared by two processes, of which the first may have written what the second has lost; nobody
+joins who does not understand what the cluster is at. And a doubt about a replica's log, which a
+registration brings, stays until that replica was seen to have caught up, or leads (`apply.py`).
+"""
+
+from dataclasses import replace
+from uuid import UUID
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ids import LeaderEpoch
+from josefine_broker.engine.metadata.changes import At, RegisterBroker
+from josefine_broker.engine.metadata.features import understands
+from josefine_broker.engine.metadata.image import (
+    NO_LEADER,
+    BrokerEntry,
+    Doubt,
+    MetadataImage,
+    PartitionEntry,
+)
+from josefine_broker.engine.metadata.image_edits import each_partition
+from josefine_broker.engine.metadata.log_completeness import Completeness, LogClaims
+
+
+def register(image: MetadataImage, change: RegisterBroker, at: At) -> MetadataImage:
+    """The image with this process as its broker, fenced. Raises KafkaError."""
+    broker_id = change.broker_id
+    known = image.brokers.get(broker_id)
+    if known is not None and known.incarnation == change.incarnation:
+        return image  # the same process asked twice, not knowing what came of the first time
+    epoch = -1 if known is None else known.epoch
+    if change.known_epoch not in (None, epoch):
+        raise KafkaError(
+            ErrorCode.stale_broker_epoch,
+            f"broker {broker_id} has registered since, now its epoch is {epoch}",
+        )
+    _check_features(image, change)
+    claims = _claims(image, change, known)
+    is_clean_disk = known is None or (change.clean and change.previous_epoch == known.epoch)
+    broker = BrokerEntry(
+        broker_id=broker_id,
+        endpoints=change.endpoints,
+        rack=change.rack,
+        epoch=at.height,
+        incarnation=change.incarnation,
+        unclean=claims is None and not is_clean_disk,
+        raft=change.raft,
+        admin=change.admin,
+        features=change.features,
+    )
+    if not image.brokers and not image.features:
+        # The first broker of all finalizes what it understands.
+        levels = {each.name: each.max_level for each in change.features}
+        image = replace(image, features=levels, features_epoch=at.height)
+    image = replace(
+        image,
+        brokers={**image.brokers, broker_id: broker},
+        unregistered=image.unregistered - {broker_id},
+    )
+    return _end_leaderships(image, broker_id, claims or LogClaims())
+
+
+def _claims(
+    image: MetadataImage, change: RegisterBroker, known: BrokerEntry | None
+) -> LogClaims | None:
+    """What is to be believed of each of its logs; None: only the whole broker is judged."""
+    if known is None or not image.keeps_doubts:
+        return None
+    if change.logs is not None:
+        is_the_same_disk = change.previous_epoch == known.epoch
+        return change.logs if is_the_same_disk else change.logs.at_best(Completeness.UNSYNCED)
+    # Without an image it has lost its metadata, and who knows what else with it.
+    return LogClaims(default=Completeness.MISSING) if change.known_epoch is None else None
+
+
+def _check_features(image: MetadataImage, change: RegisterBroker) -> None:
+    for name, level in sorted(image.features.items()):
+        if not understands(change.features, name, level):
+            raise KafkaError(
+                ErrorCode.unsupported_version,
+                f"the cluster is at {name} {level}, which broker {change.broker_id} does not "
+                "understand",
+            )
+
+
+def _end_leaderships(image: MetadataImage, broker_id: int, claims: LogClaims) -> MetadataImage:
+    """A new process of that broker leads nothing, and its logs are what it says they are."""
+
+    def ended(topic_id: UUID, index: int, entry: PartitionEntry) -> PartitionEntry:
+        if broker_id not in entry.replicas:
+            return entry
+        doubts = _doubts(entry, broker_id, claims.of((topic_id, index)))
+        leads = entry.leader == broker_id
+        if not leads and doubts == entry.doubts:
+            return entry
+        return replace(
+            entry,
+            leader=NO_LEADER if leads else entry.leader,
+            leader_epoch=LeaderEpoch(entry.leader_epoch + leads),
+            partition_epoch=entry.partition_epoch + 1,
+            doubts=doubts,
+        )
+
+    return each_partition(image, ended)
+
+
+def _doubts(entry: PartitionEntry, broker_id: int, claim: Completeness) -> tuple[Doubt, ...]:
+    """The entry's doubts with what a new process says of its log. What a loss of power may have
+    taken from a replica that counts nowhere is no news: it fetches before it does."""
+    found = claim.after(entry.completeness_of(broker_id))
+    others = tuple(each for each in entry.doubts if each.broker_id != broker_id)
+    counts = broker_id in entry.isr or broker_id in entry.elr
+    if found is Completeness.COMPLETE or (found.may_lead and not counts):
+        return others
+    return tuple(sorted((*others, Doubt(broker_id, found)), key=lambda each: each.broker_id))
+
+
+def check_unregister(image: MetadataImage, broker_id: int) -> None:
+    """Raises KafkaError: the broker cannot be forgotten now."""
+    if broker_id not in image.brokers:
+        raise KafkaError(ErrorCode.broker_id_not_registered, f"no broker {broker_id}")
+    held = sum(
+        broker_id in entry.replicas for topic in image.topics.values() for entry in topic.partitions
+    )
+    if held:
+        raise KafkaError(
+            ErrorCode.invalid_request,
+            f"broker {broker_id} holds replicas of {held} partitions: reassign them first",
+        )
+    if len(image.brokers) == 1:
+        raise KafkaError(
+            ErrorCode.invalid_request,
+            f"broker {broker_id} is the last of its cluster, which would end with it",
+        )
+
+
+def unregister(image: MetadataImage, broker_id: int) -> MetadataImage:
+    """The image without this broker. Raises KafkaError."""
+    check_unregister(image, broker_id)
+    brokers = {key: broker for key, broker in image.brokers.items() if key != broker_id}
+    return replace(image, brokers=brokers, unregistered=image.unregistered | {broker_id})

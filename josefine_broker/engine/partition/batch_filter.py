@@ -1,0 +1,209 @@
+"""What the log cleaner keeps of each batch: the last value of each key, and what must stay besides.
+
+A pass looks at a stretch of the log twice. First `note_keys`: where each key was written last,
+below `end_offset`. Then a `BatchFilter` sees every batch from the log's beginning on, in order:
+- a record stays unless a later one of its key lies below `end_offset`;
+- a tombstone, the last of its key, stays for `delete.retention.ms` from the first pass over it on,
+  so that whoever reads slowly hears of it (KIP-534);
+- a record without a key stays: nothing replaces it (Kafka refuses it at produce, which costs a look
+  at every record there, and so may drop it here);
+- control batches and those of transactions stay as they are, and so does what cannot be read within
+  the limits. Their records replace nothing; and no tombstone behind one goes, for it may hide there
+  what a tombstone deletes;
+- three batches stay as headers when all their records go: the last one of each producer that is
+  remembered, for its sequence numbers; the first one of each leader epoch, for followers find by
+  where an epoch began whether their log parts from the leader's; the last one of a segment, so that
+  no offsets are missing between two segments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from josefine_broker.base.errors import CorruptData
+from josefine_broker.base.ids import ProducerId
+from josefine_broker.engine.partition.key_offsets import KeyOffsets
+from josefine_broker.records.batch import COMPRESSION_MAX, BatchHeader
+from josefine_broker.records.crc import Buffer
+from josefine_broker.records.keyed import (
+    KeyedRecord,
+    delete_horizon_ms,
+    emptied,
+    keyed_records,
+    open_body,
+    with_only,
+)
+
+STEPS_PER_BREATH = 256
+"""Records looked at in one go: a millisecond."""
+
+CLEANED_BATCH_BYTES_MAX = 64 * 1024 * 1024
+"""Records of one batch, decompressed by the log cleaner, which has them three times for a moment.
+One that is larger is left as it is."""
+
+CLEANED_BATCH_RECORDS_MAX = 100_000
+"""Records of one batch that the log cleaner judges: 30 MB of its memory. librdkafka's batches have
+10,000 at most; one with more than this is left as it is."""
+
+TIMESTAMP_MS_MAX = 2**63 - 1
+
+
+class Breath:
+    """Counts the work that is done, and lets others go first every now and then. Mutable."""
+
+    __slots__ = ("_breathe", "_steps")
+
+    def __init__(self, breathe: Callable[[], None] = lambda: None) -> None:
+        """`breathe` may raise, to end the work."""
+        self._breathe = breathe
+        self._steps = 0
+
+    def step(self, count: int) -> None:
+        """So much was done."""
+        self._steps += count
+        if self._steps >= STEPS_PER_BREATH:
+            self._steps = 0
+            self._breathe()
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a pass did. Mutable, of one pass."""
+
+    records_read: int = 0
+    records_kept: int = 0
+    tombstones_dropped: int = 0
+    records_without_key: int = 0
+    batches_left_alone: int = 0
+
+
+def note_keys(
+    latest: KeyOffsets,
+    batch: Buffer,
+    header: BatchHeader,
+    breath: Breath,
+) -> bool:
+    """Put the batch's keys into `latest`, behind those of all batches before it; False where they
+    have no room, and then none was."""
+    if not _is_read(header, latest):
+        return True
+    if latest.count + header.record_count > latest.count_max:
+        return False
+    found = _records_of(batch, header, breath)
+    for record in found[1] if found else ():
+        if record.key is not None:
+            latest.put(record.key, header.base_offset + record.offset_delta)
+    return True
+
+
+def _is_read(header: BatchHeader, latest: KeyOffsets) -> bool:
+    """Whether its records are judged one by one: there is a limit to what is held at once."""
+    return (
+        not header.is_control
+        and not header.is_transactional
+        and header.compression <= COMPRESSION_MAX
+        and header.record_count <= min(latest.count_max, CLEANED_BATCH_RECORDS_MAX)
+    )
+
+
+def _records_of(
+    batch: Buffer, header: BatchHeader, breath: Breath
+) -> tuple[bytes, list[KeyedRecord]] | None:
+    """The batch's body and its records; None: it cannot be read."""
+    try:
+        body = open_body(batch, header, CLEANED_BATCH_BYTES_MAX)
+        records = []
+        for record in keyed_records(body, header):
+            records.append(record)
+            if len(records) % STEPS_PER_BREATH == 0:
+                breath.step(STEPS_PER_BREATH)
+        breath.step(len(records) % STEPS_PER_BREATH)
+    except CorruptData:
+        return None
+    return body, records
+
+
+class BatchFilter:
+    """See the module. One pass; the only mutable state is what the batches before have told."""
+
+    __slots__ = (
+        "_breath", "_delete_retention_ms", "_end_offset", "_last_epoch", "_latest", "_now_ms",
+        "_producers", "_tombstones_stay", "tally",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        latest: KeyOffsets,
+        end_offset: int,
+        producers: Mapping[ProducerId, int],
+        *,
+        now_ms: int,
+        delete_retention_ms: int,
+        breath: Breath,
+    ) -> None:
+        """`producers`: the base offset of the last batch of each that is remembered."""
+        self._latest = latest
+        self._end_offset = end_offset
+        self._producers = producers
+        self._now_ms = now_ms
+        self._delete_retention_ms = delete_retention_ms
+        self._breath = breath
+        self._last_epoch = -1
+        self._tombstones_stay = False
+        self.tally = Tally()
+
+    def keep(self, batch: Buffer, header: BatchHeader, *, is_last: bool) -> Buffer | None:
+        """What stays of the next batch: itself, one with fewer records, or None. `is_last`: of the
+        segment that is written."""
+        begins_epoch = header.leader_epoch > self._last_epoch
+        self._last_epoch = header.leader_epoch
+        if header.base_offset >= self._end_offset:
+            return batch
+        found = _records_of(batch, header, self._breath) if _is_read(header, self._latest) else None
+        if found is None:
+            self.tally.batches_left_alone += 1
+            self._tombstones_stay = True
+            return batch
+        body, records = found
+        kept, horizon_ms = self._judge(header, records)
+        if not kept:
+            if begins_epoch or is_last or self._is_last_of_producer(header):
+                return batch if not records else emptied(header)
+            return None
+        if len(kept) == len(records) and horizon_ms == delete_horizon_ms(header):
+            return batch
+        return with_only(header, body, kept, horizon_ms)
+
+    def _judge(
+        self, header: BatchHeader, records: list[KeyedRecord]
+    ) -> tuple[list[KeyedRecord], int | None]:
+        """The records that stay, and until when the tombstones among them do."""
+        horizon_ms = delete_horizon_ms(header)
+        may_drop = horizon_ms is not None and self._now_ms >= horizon_ms
+        may_drop = may_drop and not self._tombstones_stay
+        latest, base_offset, tally = self._latest, header.base_offset, self.tally
+        kept = []
+        has_tombstone = False
+        for at, record in enumerate(records, 1):
+            if at % STEPS_PER_BREATH == 0:
+                self._breath.step(STEPS_PER_BREATH)
+            key = record.key
+            if key is None:
+                tally.records_without_key += 1
+            elif latest.get(key) > base_offset + record.offset_delta:
+                continue
+            elif record.is_tombstone:
+                if may_drop:
+                    tally.tombstones_dropped += 1
+                    continue
+                has_tombstone = True
+            kept.append(record)
+        tally.records_read += len(records)
+        tally.records_kept += len(kept)
+        if has_tombstone and horizon_ms is None:
+            horizon_ms = min(self._now_ms + self._delete_retention_ms, TIMESTAMP_MS_MAX)
+        return kept, horizon_ms
+
+    def _is_last_of_producer(self, header: BatchHeader) -> bool:
+        return self._producers.get(header.producer_id) == header.base_offset

@@ -1,0 +1,220 @@
+"""Incremental fetch sessions (KIP-227): a consumer sends only what changed, and gets only what did.
+
+Rules: a session's answers, put over what its consumer already knows, say what a full answer would;
+epochs go up by one per request, so a lost or doubled request is noticed; partitions that sent
+bytes go to the end of the line, so that none starves; sessions are bounded, an idle one gives way.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.engine.parked import Parked
+from josefine_broker.wire.fetch import FetchPartition, FetchPartitionResponse, FetchRequest
+
+NO_SESSION_ID = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+EPOCH_MAX = 2**31 - 1
+EVICTION_MS = 120_000
+"""A session unused this long gives way to a new one (Kafka's min.incremental.fetch.session…)."""
+
+NOTHING_SENT = -1
+
+PartitionKey = tuple[str | UUID, int]
+
+
+class Rng(Protocol):
+    """Chance, as `random.Random` has it."""
+
+    def getrandbits(self, k: int, /) -> int: ...
+
+
+class Wanted(NamedTuple):
+    """One partition that a fetch asks for. Topic by name or by id, as the request had it."""
+
+    name: str
+    topic_id: UUID | None
+    partition: FetchPartition
+
+
+class Fetched(NamedTuple):
+    """The answer for one partition."""
+
+    name: str
+    topic_id: UUID | None
+    partition: FetchPartitionResponse
+
+
+class _Cached(NamedTuple):
+    """What a session remembers of a partition: the wish, and what was last told."""
+
+    wanted: Wanted
+    high_watermark: int = NOTHING_SENT
+    log_start_offset: int = NOTHING_SENT
+
+
+@dataclass(slots=True)
+class FetchSession:
+    """One consumer's session. `epoch` is that of the next request."""
+
+    session_id: int
+    by_id: bool
+    epoch: int
+    used_ms: int
+    partitions: dict[PartitionKey, _Cached] = field(default_factory=dict)
+    waiting: Parked | None = None
+    """The request of this session that waits: the next one ends its wait, so that a follower with
+    news (a partition to add) need not wait for the long poll it sent before."""
+
+
+class FetchPlan(NamedTuple):
+    """What to read for one request, and whose session the answer belongs to."""
+
+    wanted: Sequence[Wanted]
+    session: FetchSession | None = None
+    incremental: bool = False
+
+    def is_told(self, wanted: Wanted, high_watermark: int, log_start_offset: int) -> bool:
+        """Whether the reader was told these, so that a partition without records is no news."""
+        cached = self._cached(wanted)
+        return (
+            cached is not None
+            and cached.high_watermark == high_watermark
+            and cached.log_start_offset == log_start_offset
+        )
+
+    def has_new_start(self, wanted: Wanted, log_start_offset: int) -> bool:
+        """Whether the reader was told another log start before."""
+        cached = self._cached(wanted)
+        return cached is not None and cached.log_start_offset not in (
+            NOTHING_SENT, log_start_offset,
+        )  # fmt: skip
+
+    def _cached(self, wanted: Wanted) -> _Cached | None:
+        if not self.incremental or self.session is None:
+            return None
+        key = _key(wanted.name, wanted.topic_id, wanted.partition.index)
+        return self.session.partitions.get(key)
+
+
+def wanted_of(request: FetchRequest) -> Iterator[Wanted]:
+    """Every partition that a request names."""
+    for name, topic_id, partitions in request.topics:
+        for partition in partitions:
+            yield Wanted(name, topic_id, partition)
+
+
+def _key(name: str, topic_id: UUID | None, index: int) -> PartitionKey:
+    return (name if topic_id is None else topic_id, index)
+
+
+class FetchSessions:
+    """All sessions of a broker, the least recently used first."""
+
+    __slots__ = ("_sessions", "_sessions_max")
+
+    def __init__(self, sessions_max: int) -> None:
+        self._sessions: dict[int, FetchSession] = {}
+        self._sessions_max = sessions_max
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def begin(self, request: FetchRequest, now_ms: int, rng: Rng) -> FetchPlan:
+        """Take in a request: what to read. Raises KafkaError for an unknown session or epoch."""
+        if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            self._sessions.pop(request.session_id, None)
+            wanted = tuple(wanted_of(request))
+            if request.session_epoch == FINAL_EPOCH:
+                return FetchPlan(wanted)
+            return FetchPlan(wanted, self._open(wanted, now_ms, rng))
+        session = self._sessions.pop(request.session_id, None)
+        if session is None:
+            raise KafkaError(
+                ErrorCode.fetch_session_id_not_found, f"no fetch session {request.session_id}"
+            )
+        self._sessions[session.session_id] = session
+        if session.epoch != request.session_epoch:
+            raise KafkaError(
+                ErrorCode.invalid_fetch_session_epoch,
+                f"fetch session epoch {request.session_epoch}, expected {session.epoch}",
+            )
+        self._update(session, request)
+        session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
+        session.used_ms = now_ms
+        if not session.partitions:
+            del self._sessions[session.session_id]
+            return FetchPlan(())
+        return FetchPlan([each.wanted for each in session.partitions.values()], session, True)
+
+    def _open(self, wanted: Sequence[Wanted], now_ms: int, rng: Rng) -> FetchSession | None:
+        """A new session, None when there is no room and none idle enough to give way."""
+        if len(self._sessions) >= self._sessions_max:
+            oldest = next(iter(self._sessions.values()), None)
+            if oldest is None or now_ms - oldest.used_ms < EVICTION_MS:
+                return None
+            del self._sessions[oldest.session_id]
+        session_id = NO_SESSION_ID
+        while session_id == NO_SESSION_ID or session_id in self._sessions:
+            session_id = rng.getrandbits(31)
+        by_id = any(each.topic_id is not None for each in wanted)
+        session = FetchSession(session_id, by_id, INITIAL_EPOCH + 1, now_ms)
+        for each in wanted:
+            key = _key(each.name, each.topic_id, each.partition.index)
+            session.partitions[key] = _Cached(each)
+        self._sessions[session_id] = session
+        return session
+
+    def _update(self, session: FetchSession, request: FetchRequest) -> None:
+        """Add, change and forget partitions as the request says."""
+        by_id = {topic.topic_id is not None for topic in request.topics}
+        by_id |= {topic.topic_id is not None for topic in request.forgotten}
+        if session.partitions and by_id - {session.by_id}:
+            raise KafkaError(
+                ErrorCode.fetch_session_topic_id_error, "topics by id and by name in one session"
+            )
+        for each in wanted_of(request):
+            key = _key(each.name, each.topic_id, each.partition.index)
+            cached = session.partitions.get(key)
+            session.partitions[key] = (
+                _Cached(each) if cached is None else cached._replace(wanted=each)
+            )
+        for name, topic_id, indexes in request.forgotten:
+            for index in indexes:
+                session.partitions.pop(_key(name, topic_id, index), None)
+
+
+def select_answers(plan: FetchPlan, results: Sequence[Fetched]) -> Sequence[Fetched]:
+    """The results that the consumer must be told, remembered as told; all without a session."""
+    session = plan.session
+    if session is None:
+        return results
+    told = []
+    for result in results:
+        name, topic_id, answer = result
+        key = _key(name, topic_id, answer.index)
+        cached = session.partitions.get(key)
+        if cached is None:
+            continue  # a later request of this session already forgot it
+        news = (
+            bool(answer.records)
+            or answer.error_code != 0
+            or answer.high_watermark != cached.high_watermark
+            or answer.log_start_offset != cached.log_start_offset
+            or answer.diverging is not None
+            or answer.preferred_read_replica >= 0
+        )
+        if answer.error_code:  # an error is told each time, and what follows it, too
+            session.partitions[key] = _Cached(cached.wanted)
+        elif news:
+            session.partitions[key] = _Cached(
+                cached.wanted, answer.high_watermark, answer.log_start_offset
+            )
+        if answer.records:
+            session.partitions[key] = session.partitions.pop(key)
+        if news or not plan.incremental:
+            told.append(result)
+    return told

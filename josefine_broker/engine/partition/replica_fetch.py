@@ -1,0 +1,390 @@
+"""The follower's side of replication: what to ask each leader for, and which answers still count.
+
+Rules:
+- one fetcher, one session (KIP-227) and one connection per leader, however many partitions: a
+  request names only what changed here, so idle traffic does not grow with partitions;
+- a request that brings news may follow one that still waits at the leader: it ends that wait;
+- an answer counts for a partition only if nothing changed here since the request that last named
+  it: another leader or epoch, an append, a truncation;
+- a partition that failed is left out until its back-off is over, and so is one that is not in sync
+  while the broker's throttle is exhausted; the others go on.
+
+No log is seen here: `engine/replicas/following.py` writes it and tells how far it came. Times are
+monotonic milliseconds.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from uuid import UUID
+
+from josefine_broker.base.errors import ErrorCode, Fatal
+from josefine_broker.base.ids import LeaderEpoch
+from josefine_broker.wire.fetch import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+)
+
+CopyKey = tuple[UUID, int]
+"""Topic id and partition: a topic made anew under its name is another."""
+
+NO_SESSION_ID = 0
+FULL_EPOCH = 0
+SESSION_EPOCH_MAX = 2**31 - 1
+IN_FLIGHT_MAX = 2
+"""One that waits at the leader, and one with news behind it."""
+
+NEVER_MS = 2**62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchLimits:
+    """Bounds of a follower's fetches; the throttle counts replicas that are not in sync."""
+
+    wait_ms: int = 500
+    bytes_max: int = 10 * 1024 * 1024
+    partition_bytes_max: int = 1024 * 1024
+    backoff_ms: int = 100
+    throttle_bytes_per_second: int | None = None
+
+
+class CopyState(Enum):
+    """What a partition is to its leader's session."""
+
+    CHANGED = "changed"  # the next request names it with its new position
+    ASKED = "asked"  # the leader's session has our position
+    PAUSED = "paused"  # left out until its time comes
+
+
+class CopyEvent(Enum):
+    """What happens to a partition's copy."""
+
+    MOVED = "moved"  # our log grew, was cut, or follows a new epoch
+    NAMED = "named"  # a request with its position went out
+    FAILED = "failed"  # an error, or the throttle: not before a later time
+    DUE = "due"  # that time has come
+    LOST = "lost"  # the session is gone: everything is to be said again
+
+
+TRANSITIONS: dict[tuple[CopyState, CopyEvent], CopyState] = {
+    (CopyState.CHANGED, CopyEvent.MOVED): CopyState.CHANGED,
+    (CopyState.CHANGED, CopyEvent.NAMED): CopyState.ASKED,
+    (CopyState.CHANGED, CopyEvent.FAILED): CopyState.PAUSED,
+    (CopyState.CHANGED, CopyEvent.LOST): CopyState.CHANGED,
+    (CopyState.ASKED, CopyEvent.MOVED): CopyState.CHANGED,
+    (CopyState.ASKED, CopyEvent.FAILED): CopyState.PAUSED,
+    (CopyState.ASKED, CopyEvent.LOST): CopyState.CHANGED,
+    (CopyState.PAUSED, CopyEvent.MOVED): CopyState.PAUSED,
+    (CopyState.PAUSED, CopyEvent.FAILED): CopyState.PAUSED,
+    (CopyState.PAUSED, CopyEvent.DUE): CopyState.CHANGED,
+    (CopyState.PAUSED, CopyEvent.LOST): CopyState.PAUSED,
+}
+
+
+@dataclass(slots=True)
+class Copy:
+    """One partition copied from this leader, and where our log stands."""
+
+    key: CopyKey
+    leader_epoch: LeaderEpoch
+    fetch_offset: int
+    last_fetched_epoch: LeaderEpoch
+    log_start_offset: int
+    state: CopyState = CopyState.CHANGED
+    request_number: int = 0
+    """The request that last named it."""
+    retry_at_ms: int = NEVER_MS
+    leaders_high_watermark: int = 0
+
+    @property
+    def lag(self) -> int:
+        """Committed records of the leader that are not here yet, as of its last answer."""
+        return max(0, self.leaders_high_watermark - self.fetch_offset)
+
+    def on(self, event: CopyEvent) -> None:
+        next_state = TRANSITIONS.get((self.state, event))
+        if next_state is None:
+            raise Fatal(f"copy of {self.key} {self.state.value}: unlisted event {event.value}")
+        self.state = next_state
+
+
+class ReplicaFetcher:
+    """What this broker copies from one leader. At most one host drives it."""
+
+    __slots__ = (
+        "_changed",
+        "_copies",
+        "_forgotten",
+        "_in_flight",
+        "_is_refused_session",
+        "_last_number",
+        "_limits",
+        "_paused",
+        "_replica_id",
+        "_session_epoch",
+        "_session_id",
+        "leader_id",
+    )
+
+    def __init__(self, replica_id: int, leader_id: int, limits: FetchLimits) -> None:
+        self.leader_id = leader_id
+        self._replica_id = replica_id
+        self._limits = limits
+        self._copies: dict[CopyKey, Copy] = {}
+        self._changed: dict[CopyKey, Copy] = {}
+        self._paused: dict[CopyKey, Copy] = {}
+        self._forgotten: dict[CopyKey, None] = {}
+        self._session_id = NO_SESSION_ID
+        self._session_epoch = FULL_EPOCH
+        self._in_flight: list[int] = []
+        self._last_number = 0
+        self._is_refused_session = False
+        """The leader has no room for a session. Else the request that opens one does not wait:
+        before its answer no other could follow it."""
+
+    def __len__(self) -> int:
+        return len(self._copies)
+
+    def __iter__(self) -> Iterator[Copy]:
+        return iter(self._copies.values())
+
+    def get(self, key: CopyKey) -> Copy | None:
+        return self._copies.get(key)
+
+    def follow(self, copy: Copy) -> None:
+        """Copy this partition, perhaps under a new epoch or from another place."""
+        self.forget(copy.key)
+        self._forgotten.pop(copy.key, None)
+        self._copies[copy.key] = self._changed[copy.key] = copy
+
+    def forget(self, key: CopyKey) -> None:
+        copy = self._copies.pop(key, None)
+        if copy is not None:
+            self._changed.pop(key, None)
+            self._paused.pop(key, None)
+            self._forgotten[key] = None
+
+    def moved(
+        self,
+        key: CopyKey,
+        fetch_offset: int,
+        last_fetched_epoch: LeaderEpoch,
+        log_start_offset: int,
+    ) -> None:
+        """Our log now ends there."""
+        copy = self._copies[key]
+        copy.fetch_offset = fetch_offset
+        copy.last_fetched_epoch = last_fetched_epoch
+        copy.log_start_offset = log_start_offset
+        copy.on(CopyEvent.MOVED)
+        if copy.state is CopyState.CHANGED:
+            self._changed[key] = copy
+
+    def pause(self, key: CopyKey, until_ms: int) -> None:
+        """Leave it out until then."""
+        copy = self._copies[key]
+        was_asked = copy.state is CopyState.ASKED
+        copy.on(CopyEvent.FAILED)
+        copy.retry_at_ms = until_ms
+        self._changed.pop(key, None)
+        self._paused[key] = copy
+        if was_asked or copy.request_number:
+            self._forgotten[key] = None
+
+    def fail(self, key: CopyKey, now_ms: int) -> None:
+        """Something went wrong with this partition: back off."""
+        self.pause(key, now_ms + self._limits.backoff_ms)
+
+    def wake_at_ms(self) -> int | None:
+        """When the next paused partition is due."""
+        return min((copy.retry_at_ms for copy in self._paused.values()), default=None)
+
+    def wants_request(self, now_ms: int) -> bool:
+        """Whether `request` has something to send now."""
+        if not self._copies:
+            return False
+        if not self._in_flight:
+            return len(self._paused) < len(self._copies) or self._is_due(now_ms)
+        if len(self._in_flight) >= IN_FLIGHT_MAX or self._session_id == NO_SESSION_ID:
+            return False  # what the first full request opens is not known before its answer
+        return bool(self._changed) or self._is_due(now_ms)
+
+    def _is_due(self, now_ms: int) -> bool:
+        return any(copy.retry_at_ms <= now_ms for copy in self._paused.values())
+
+    def request(self, now_ms: int, broker_epoch: int) -> tuple[int, FetchRequest]:
+        """The next request and its number, to be told with its answer."""
+        for copy in [each for each in self._paused.values() if each.retry_at_ms <= now_ms]:
+            copy.on(CopyEvent.DUE)
+            copy.retry_at_ms = NEVER_MS
+            del self._paused[copy.key]
+            self._changed[copy.key] = copy
+            self._forgotten.pop(copy.key, None)
+        is_full = self._session_epoch == FULL_EPOCH
+        self._last_number += 1
+        named = list(self._changed.values())
+        for copy in named:
+            copy.on(CopyEvent.NAMED)
+            copy.request_number = self._last_number
+        forgotten = () if is_full else tuple(self._forgotten)
+        self._changed.clear()
+        self._forgotten.clear()
+        request = FetchRequest(
+            replica_id=self._replica_id,
+            max_wait_ms=0 if is_full and not self._is_refused_session else self._limits.wait_ms,
+            min_bytes=1,
+            max_bytes=self._limits.bytes_max,
+            isolation_level=0,
+            session_id=self._session_id,
+            session_epoch=self._session_epoch,
+            topics=_topics(named, self._limits.partition_bytes_max),
+            forgotten=_forgotten_topics(forgotten),
+            replica_epoch=broker_epoch,
+        )
+        if not is_full:
+            self._next_session_epoch()
+        self._in_flight.append(self._last_number)
+        return self._last_number, request
+
+    def _next_session_epoch(self) -> None:
+        self._session_epoch = (
+            1 if self._session_epoch >= SESSION_EPOCH_MAX else (self._session_epoch + 1)
+        )
+
+    def hear(
+        self, number: int, response: FetchResponse, now_ms: int
+    ) -> Iterator[tuple[Copy, FetchPartitionResponse]]:
+        """The answers that still count, partition by partition; see to each before the next.
+
+        After a session error nothing counts, and everything will be asked anew.
+        """
+        if number not in self._in_flight:
+            return  # of a session or connection that was given up since
+        self._in_flight.remove(number)
+        if response.error_code:
+            self.lost()
+            if ErrorCode(response.error_code) not in SESSION_ERRORS:
+                for key in list(self._copies):
+                    self.fail(key, now_ms)
+            return
+        if self._session_epoch == FULL_EPOCH:
+            self._session_id = response.session_id
+            self._is_refused_session = response.session_id == NO_SESSION_ID
+            if response.session_id != NO_SESSION_ID:
+                self._next_session_epoch()
+            else:
+                self._say_all_again()
+        for topic in response.topics:
+            assert topic.topic_id is not None, "followers ask by topic id"
+            for answer in topic.partitions:
+                copy = self._copies.get((topic.topic_id, answer.index))
+                if (
+                    copy is not None
+                    and copy.state is CopyState.ASKED
+                    and copy.request_number <= number
+                ):
+                    copy.leaders_high_watermark = answer.high_watermark
+                    yield copy, answer
+
+    def lost(self) -> None:
+        """The connection or the session is gone: nothing in flight counts any more."""
+        self._in_flight.clear()
+        self._session_epoch = FULL_EPOCH
+        self._forgotten.clear()
+        self._say_all_again()
+
+    def disconnected(self) -> None:
+        """A new connection need not name the session of the old one."""
+        self.lost()
+        self._session_id = NO_SESSION_ID
+
+    def _say_all_again(self) -> None:
+        for copy in self._copies.values():
+            copy.on(CopyEvent.LOST)
+            copy.request_number = 0
+            if copy.state is CopyState.CHANGED:
+                self._changed[copy.key] = copy
+
+
+SESSION_ERRORS = frozenset(
+    {
+        ErrorCode.fetch_session_id_not_found,
+        ErrorCode.invalid_fetch_session_epoch,
+        ErrorCode.fetch_session_topic_id_error,
+    }
+)
+"""A session the leader no longer has (it restarted, it needed room): ask for a new one at once."""
+
+
+def _topics(copies: list[Copy], bytes_max: int) -> tuple[FetchTopic, ...]:
+    by_topic: dict[UUID, list[FetchPartition]] = {}
+    for copy in copies:
+        topic_id, index = copy.key
+        by_topic.setdefault(topic_id, []).append(
+            FetchPartition(
+                index,
+                copy.leader_epoch,
+                copy.fetch_offset,
+                copy.last_fetched_epoch,
+                copy.log_start_offset,
+                bytes_max,
+            )
+        )
+    return tuple(FetchTopic("", topic_id, tuple(parts)) for topic_id, parts in by_topic.items())
+
+
+def _forgotten_topics(keys: tuple[CopyKey, ...]) -> tuple[ForgottenTopic, ...]:
+    by_topic: dict[UUID, list[int]] = {}
+    for topic_id, index in keys:
+        by_topic.setdefault(topic_id, []).append(index)
+    return tuple(ForgottenTopic("", topic_id, tuple(each)) for topic_id, each in by_topic.items())
+
+
+class ReplicaFetchers:
+    """What this broker copies, by leader, and the throttle of all its replicas not in sync."""
+
+    __slots__ = ("_leader_of", "_limits", "_replica_id", "_throttled_until_ms", "by_leader")
+
+    def __init__(self, replica_id: int = -1, limits: FetchLimits | None = None) -> None:
+        self._replica_id = replica_id
+        self._limits = limits or FetchLimits()
+        self._leader_of: dict[CopyKey, ReplicaFetcher] = {}
+        self._throttled_until_ms = -NEVER_MS
+        self.by_leader: dict[int, ReplicaFetcher] = {}
+
+    def follow(
+        self,
+        key: CopyKey,
+        leader_id: int,
+        leader_epoch: LeaderEpoch,
+        fetch_offset: int,
+        last_fetched_epoch: LeaderEpoch,
+        log_start_offset: int,
+    ) -> None:
+        """Copy a partition from that leader, and from no other."""
+        fetcher = self.by_leader.get(leader_id)
+        if fetcher is None:
+            fetcher = ReplicaFetcher(self._replica_id, leader_id, self._limits)
+            self.by_leader[leader_id] = fetcher
+        if self._leader_of.get(key) is not fetcher:
+            self.forget(key)
+        self._leader_of[key] = fetcher
+        fetcher.follow(Copy(key, leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset))
+
+    def forget(self, key: CopyKey) -> None:
+        fetcher = self._leader_of.pop(key, None)
+        if fetcher is not None:
+            fetcher.forget(key)
+
+    def charge(self, size_bytes: int, now_ms: int) -> int:
+        """`size_bytes` came for replicas not in sync; until when such replicas must pause."""
+        rate = self._limits.throttle_bytes_per_second
+        if rate is None:
+            return now_ms
+        start_ms = max(self._throttled_until_ms, now_ms)
+        self._throttled_until_ms = start_ms + size_bytes * 1_000 // rate
+        return self._throttled_until_ms

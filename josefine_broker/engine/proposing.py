@@ -1,0 +1,61 @@
+"""Metadata changes that this broker asks for: handed to Raft, and answered when they took effect.
+
+Rules: a change is settled by the block that carries it, applied here (`engine/blocks.py`), or by
+its deadline; the answer to a request is built once all its changes are. To submit is the word for
+a change; `propose` is Raft's, for the payload that becomes a block.
+"""
+
+from collections.abc import Callable, Sequence
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.engine.awaiting import Promise
+from josefine_broker.engine.context import Context
+from josefine_broker.engine.metadata.changes import Change
+from josefine_broker.engine.metadata.proposals import Proposal
+
+
+class _Settling(Promise):
+    """Goes on when its client is gone, as the change does: one that is lost leaves its table at
+    the deadline alone."""
+
+    __slots__ = ()
+
+    outlives_client = True
+
+
+def submit_change(ctx: Context, change: Change, deadline_ms: int) -> Proposal:
+    """Hand a metadata change to Raft; `deadline_ms` is absolute and monotonic. Raises KafkaError
+    when Raft does not take it."""
+    proposal, payload = ctx.metadata.proposals.open(change)
+    try:
+        ctx.ports.raft.propose(payload, deadline_ms)
+    except KafkaError as refused:
+        ctx.metadata.proposals.give_up(proposal, refused)  # no block will ever close it
+        raise
+    return proposal
+
+
+def answer_when_settled(
+    ctx: Context, proposals: Sequence[Proposal], deadline_ms: int, build: Callable[[], object]
+) -> object:
+    """`build()` now when nothing is open, else a token that is answered by it later."""
+    still_open = [each for each in proposals if not each.settled]
+    if not still_open:
+        return build()
+
+    def give_up() -> object:
+        why = ctx.ports.why_no_controller()
+        why = why or "the change was not committed within the request's timeout"
+        error = KafkaError(ErrorCode.request_timed_out, why)
+        for each in still_open:
+            ctx.metadata.proposals.give_up(each, error)
+        return build()
+
+    def look() -> None:
+        if all(each.settled for each in still_open):
+            promise.keep(build)
+
+    promise = _Settling(ctx.parked, deadline_ms, give_up)
+    for each in still_open:
+        each.on_settled = look
+    return promise

@@ -1,0 +1,96 @@
+"""Answers that wait until what was appended is on every in-sync replica (acks=all).
+
+Rules: an append is answered once, without error when the high watermark passed its end; with
+NOT_LEADER_OR_FOLLOWER when the leadership went before; with NOT_ENOUGH_REPLICAS_AFTER_APPEND when
+the ISR fell below `min.insync.replicas`; with REQUEST_TIMED_OUT at the deadline. In each of these
+the batch may still become committed: an idempotent producer's retry is then a duplicate.
+
+Where neither controller nor followers reach this broker its clients are hung up on, without an
+answer: some keep to the one broker they are connected to, and would ask it who leads.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.engine.awaiting import AwaitEach
+from josefine_broker.engine.context import Context
+from josefine_broker.engine.hosted import HostedPartition
+from josefine_broker.engine.parked import Hangup, PartitionKey
+from josefine_broker.engine.partition.partition import STRANDED
+
+
+class Appended(NamedTuple):
+    """A batch that is in our log, to be confirmed when it is committed."""
+
+    ctx: Context
+    tp: PartitionKey
+    hosted: HostedPartition
+    end_offset: int
+    settle: Callable[[KafkaError | None], None]
+    """Told what became of it, before the answer is built."""
+
+    def decide(self) -> bool:
+        """Tell what became of it, if that is certain; whether it is."""
+        partition = self.hosted.partition
+        if self.ctx.hosted.partitions.get(self.tp) is not self.hosted or not partition.is_leader:
+            code, message = ErrorCode.not_leader_or_follower, "the leadership went elsewhere"
+            self.settle(KafkaError(code, message))
+        elif partition.high_watermark >= self.end_offset:
+            self.settle(None)
+        elif len(partition.isr) < partition.min_insync_replicas:
+            self.settle(
+                KafkaError(
+                    ErrorCode.not_enough_replicas_after_append,
+                    f"appended, but only {len(partition.isr)} replicas are in sync",
+                )
+            )
+        else:
+            return False
+        return True
+
+    def give_up(self) -> None:
+        """It was not committed in time."""
+        late = "not on every in-sync replica in time"
+        self.settle(KafkaError(ErrorCode.request_timed_out, late))
+
+
+def answer_when_committed(
+    ctx: Context, appended: Sequence[Appended], timeout_ms: int, build: Callable[[], object]
+) -> object:
+    """`build()` now when all are committed, else a token that is answered by it later."""
+    waiting = [each for each in appended if not each.decide()]
+    if not waiting:
+        return build()
+    deadline_ms = ctx.clock.monotonic_ms() + timeout_ms
+    return AwaitCommit(ctx, waiting, deadline_ms, build).park(ctx.parked)
+
+
+class AwaitCommit(AwaitEach):
+    """Hangs up where this broker cannot know what was committed."""
+
+    __slots__ = ("_ctx",)
+
+    def __init__(
+        self,
+        ctx: Context,
+        waiting: Sequence[Appended],
+        deadline_ms: int,
+        build: Callable[[], object],
+    ) -> None:
+        super().__init__(waiting, deadline_ms, build)
+        self._ctx = ctx
+
+    def try_complete(self, partition: PartitionKey | None, now_ms: int) -> bool:
+        if not self._ctx.cluster.is_heard and partition in self._pending:
+            hosted = self._ctx.hosted.partitions.get(partition)
+            if hosted is not None and hosted.partition.is_stranded:
+                self.complete(Hangup(STRANDED))
+                return True
+        return super().try_complete(partition, now_ms)
+
+    def expire(self, now_ms: int) -> None:
+        if not self._ctx.cluster.is_heard:
+            self.complete(Hangup("not committed in time, and the controller is out of reach"))
+            return
+        super().expire(now_ms)

@@ -1,0 +1,107 @@
+"""How a follower's fetch reads one partition: to the log end, and telling us how far it has come.
+
+Rules: only a replica of the partition, of the incarnation that the image knows (KIP-903), may; a
+log that parted from ours is told where (KIP-595: in the Fetch answer, without a question of its
+own); OFFSET_OUT_OF_RANGE carries our log start, for the follower begins anew there. Only a request
+that just came counts as progress; one that waited does not say anything new about its sender.
+"""
+
+from collections.abc import Sequence
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.engine.context import Context
+from josefine_broker.engine.hosted import Buffer, HostedPartition
+from josefine_broker.engine.partition.partition import Partition
+from josefine_broker.engine.partition.replication import UNKNOWN_OFFSET
+from josefine_broker.wire.fetch import FetchPartition, FetchPartitionResponse, FetchRequest
+
+
+def check_follower(ctx: Context, request: FetchRequest) -> None:
+    """Raises KafkaError(stale_broker_epoch): its sender is of another incarnation than the image's
+    (an older one, or one that this broker has not heard of yet)."""
+    broker = ctx.image.brokers.get(request.replica_id)
+    known = -1 if broker is None else broker.epoch
+    if request.replica_epoch != known:
+        raise KafkaError(
+            ErrorCode.stale_broker_epoch,
+            f"broker {request.replica_id} of epoch {request.replica_epoch}, known is {known}",
+        )
+
+
+def read_for_follower(
+    ctx: Context,
+    tp: tuple[str, int],
+    hosted: HostedPartition,
+    part: FetchPartition,
+    replica_id: int,
+    room: int,
+    at_least_one: bool,
+    *,
+    is_first: bool,
+    may_join: bool,
+) -> tuple[FetchPartitionResponse, int, bool]:
+    """(answer, its bytes, whether high watermark or low watermark may have moved). Raises
+    KafkaError."""
+    partition, log = hosted.partition, hosted.log
+    partition.check_serves(part.current_leader_epoch)
+    offset, start, end = part.fetch_offset, log.log_start_offset, log.log_end_offset
+    limit = partition.readable_end(replica_id, end)
+    if part.last_fetched_epoch >= 0 and offset >= start:
+        try:
+            diverging = partition.diverging(offset, part.last_fetched_epoch, end)
+        except KafkaError as error:
+            return _out_of_range(hosted, part, error.code), 0, False
+        if diverging is not None:
+            high_watermark = partition.high_watermark
+            return (
+                FetchPartitionResponse(
+                    part.index, 0, high_watermark, high_watermark, start, diverging=diverging
+                ),
+                0,
+                False,
+            )
+    if not start <= offset <= end:
+        return _out_of_range(hosted, part, ErrorCode.offset_out_of_range), 0, False
+    has_moved = False
+    if is_first:
+        now_ms = ctx.clock.monotonic_ms()
+        has_deleted = _start_of(partition, replica_id) != part.log_start_offset
+        has_moved = partition.follower_fetched(
+            replica_id,
+            offset,
+            part.log_start_offset,
+            end,
+            now_ms,
+            may_join=may_join,
+            broker_epoch=ctx.image.brokers[replica_id].epoch,
+        )
+        has_moved |= has_deleted
+        followers = partition.followers
+        if followers is not None and followers.joining and not followers.is_changing:
+            ctx.hosted.isr.due[tp] = None
+    records: Sequence[Buffer] = ()
+    size = 0
+    bytes_max = min(part.max_bytes, room)
+    if offset < limit and (at_least_one or bytes_max > 0):
+        records = log.read(offset, bytes_max, end_offset=limit, at_least_one=at_least_one)
+        size = sum(map(len, records))
+    high_watermark = partition.high_watermark
+    answer = FetchPartitionResponse(
+        part.index, 0, high_watermark, high_watermark, start, None, -1, records
+    )
+    return answer, size, has_moved
+
+
+def _start_of(partition: Partition, replica_id: int) -> int:
+    """Where that follower's log began when it last said so."""
+    follower = None if partition.followers is None else partition.followers.get(replica_id)
+    return UNKNOWN_OFFSET if follower is None else follower.start_offset
+
+
+def _out_of_range(
+    hosted: HostedPartition, part: FetchPartition, code: ErrorCode
+) -> FetchPartitionResponse:
+    partition = hosted.partition
+    return FetchPartitionResponse(
+        part.index, code.value, partition.high_watermark, -1, hosted.log.log_start_offset
+    )

@@ -1,0 +1,233 @@
+"""What a follower does with its leader's answers: append, cut, start anew, move the watermarks.
+
+Rules: offsets and epochs are the leader's; every batch is checked (checksum, place, epoch) before
+it is written (checklist row 29); a log that parted from the leader's is cut where they agree, found
+by epochs (KIP-101, KIP-279), and its producers' state is rebuilt; a log that the leader no longer
+reaches back to begins anew at the leader's start. An error pauses that one partition.
+
+A follower does not cut below its own high watermark, where records are that were confirmed, unless
+an unclean election says that they may be gone: it stops to follow that partition, and says so. A
+log that was damaged without a sign would else be copied over every good one.
+"""
+
+import logging
+from collections.abc import Sequence
+
+from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
+from josefine_broker.base.ids import LeaderEpoch, TopicPartition
+from josefine_broker.engine.context import Context
+from josefine_broker.engine.hosted import Buffer, HostedPartition
+from josefine_broker.engine.metadata.log_completeness import Completeness
+from josefine_broker.engine.partition.replica_fetch import SESSION_ERRORS, Copy, ReplicaFetcher
+from josefine_broker.records.batch import BatchHeader, iter_batches, verify
+from josefine_broker.wire.fetch import FetchPartitionResponse, FetchResponse
+
+HALT_MS = 5_000
+"""A follower that would have to cut what was confirmed asks again after this time: a leader that is
+new may not know yet how much was."""
+
+log = logging.getLogger(__name__)
+
+
+class _HaltError(Exception):
+    """The leader does not have what was confirmed; the message is a sentence for people."""
+
+
+def hear(ctx: Context, fetcher: ReplicaFetcher, number: int, response: FetchResponse) -> None:
+    """Take in a leader's answer to request `number`."""
+    now_ms = ctx.clock.monotonic_ms()
+    if response.error_code and ErrorCode(response.error_code) not in SESSION_ERRORS:
+        ctx.hosted.counters.replication_errors += 1
+        event = {"leader": fetcher.leader_id, "reason": ErrorCode(response.error_code).name}
+        log.info("a leader refused a fetch", extra=event)
+    for copy, answer in fetcher.hear(number, response, now_ms):
+        topic_id, index = copy.key
+        name = ctx.image.topic_names.get(topic_id)
+        hosted = None if name is None else ctx.hosted.partitions.get((name, index))
+        if name is None or hosted is None or hosted.partition.is_leader:
+            fetcher.fail(copy.key, now_ms)
+            continue
+        _follow(ctx, fetcher, TopicPartition(name, index), hosted, copy, answer)
+
+
+def _follow(
+    ctx: Context,
+    fetcher: ReplicaFetcher,
+    tp: TopicPartition,
+    hosted: HostedPartition,
+    copy: Copy,
+    answer: FetchPartitionResponse,
+) -> None:
+    now_ms = ctx.clock.monotonic_ms()
+    partition, its_log = hosted.partition, hosted.log
+    moved, size = False, 0
+    try:
+        if answer.error_code == ErrorCode.offset_out_of_range and answer.log_start_offset >= 0:
+            _restart(ctx, tp, hosted, answer.log_start_offset, answer.high_watermark)
+            moved = True
+        elif answer.error_code:
+            _complain(ctx, tp, ErrorCode(answer.error_code).name)
+            fetcher.fail(copy.key, now_ms)
+            return
+        elif answer.diverging is not None:
+            _truncate(ctx, tp, hosted, *answer.diverging)
+            moved = True
+        elif answer.records:
+            size = _append(ctx, tp, hosted, answer.records)
+            moved = size > 0
+        moved |= _follow_start(hosted, answer.log_start_offset)
+    except (KafkaError, CorruptData) as error:
+        _complain(ctx, tp, str(error))
+        fetcher.fail(copy.key, now_ms)
+        return
+    except _HaltError as error:
+        _halt(ctx, tp, hosted, str(error))
+        fetcher.pause(copy.key, now_ms + HALT_MS)
+        return
+    hosted.halt = ""
+    woken = partition.follow_high_watermark(answer.high_watermark, its_log.log_end_offset)
+    if moved:
+        end, start = its_log.log_end_offset, its_log.log_start_offset
+        fetcher.moved(copy.key, end, partition.epochs.latest, start)
+        if size and ctx.broker_id not in partition.isr:
+            until_ms = ctx.hosted.fetchers.charge(size, now_ms)
+            if until_ms > now_ms:
+                fetcher.pause(copy.key, until_ms)
+    if woken:
+        ctx.parked.wake(tp, now_ms)
+
+
+def _append(
+    ctx: Context, tp: TopicPartition, hosted: HostedPartition, records: Sequence[Buffer]
+) -> int:
+    """Write the leader's batches; bytes written. Raises KafkaError, CorruptData."""
+    if ctx.storage.is_full:
+        raise KafkaError(ErrorCode.kafka_storage_error, ctx.storage.trouble)
+    partition, its_log = hosted.partition, hosted.log
+    now_ms = ctx.clock.now_ms()
+    written = 0
+    new_epoch = False
+    try:
+        for buffer in records:
+            data = memoryview(buffer)
+            for pos, header in iter_batches(data):
+                verify(data, pos, header)
+                if header.last_offset < its_log.log_end_offset:
+                    continue  # asked for twice, or it holds the log start of an earlier life
+                _check_place(hosted, header)
+                its_log.append(data[pos : pos + header.size_bytes], header, now_ms)
+                new_epoch |= partition.copied(header, now_ms)
+                written += header.size_bytes
+                ctx.hosted.counters.replicated_batches += 1
+    finally:
+        ctx.hosted.counters.replicated_bytes += written
+        if new_epoch:
+            ctx.ports.logs.store_epochs(tp)
+    return written
+
+
+def _check_place(hosted: HostedPartition, header: BatchHeader) -> None:
+    """A batch must follow our last one. Raises CorruptData."""
+    its_log, epochs = hosted.log, hosted.partition.epochs
+    end = its_log.log_end_offset
+    if header.leader_epoch < epochs.latest:
+        raise CorruptData(f"a batch of epoch {header.leader_epoch} behind epoch {epochs.latest}")
+    if header.base_offset == end:
+        return
+    if header.base_offset < end == its_log.log_start_offset:
+        # An empty log that began at the leader's start, which lies within this batch.
+        its_log.restart_at(header.base_offset)
+        epochs.clear()
+        return
+    if header.base_offset < end or not hosted.settings.log.may_have_holes:
+        raise CorruptData(f"a batch with base offset {header.base_offset}, expected {end}")
+
+
+def _truncate(
+    ctx: Context, tp: TopicPartition, hosted: HostedPartition, epoch: LeaderEpoch, end_offset: int
+) -> None:
+    """The leader's largest epoch not above our last one is `epoch` and ended at `end_offset`: cut
+    there, or where that epoch ended here if that is less."""
+    partition, its_log = hosted.partition, hosted.log
+    our_epoch, our_end = partition.epochs.end_of(epoch, its_log.log_end_offset)
+    target = end_offset if our_epoch < 0 else min(end_offset, our_end)
+    if target < 0:
+        raise CorruptData(f"a leader whose epoch {epoch} ended at {end_offset}")
+    _check_cut(ctx, tp, hosted, target)
+    ctx.hosted.counters.truncations += 1
+    event = {"partition": str(tp), "from": its_log.log_end_offset, "to": target}
+    if target < partition.high_watermark:
+        log.warning("truncated below the high watermark: an unclean election", extra=event)
+    else:
+        log.info("truncated", extra=event)
+    its_log.truncate_to(target)
+    partition.truncated(its_log.log_end_offset)
+    _after_cut(ctx, tp, hosted)
+
+
+def _check_cut(ctx: Context, tp: TopicPartition, hosted: HostedPartition, end_offset: int) -> None:
+    """Raises _HaltError. Below that level nobody knows which elections were unclean; and a log that
+    is in doubt itself is no evidence (a flipped leader epoch, too, parts it from the leader's)."""
+    partition = hosted.partition
+    if partition.may_be_cut_to(end_offset) or not ctx.image.keeps_doubts:
+        return
+    entry = ctx.image.partition(tp.topic, tp.partition)
+    if entry is None or entry.completeness_of(ctx.broker_id) is not Completeness.COMPLETE:
+        return
+    raise _HaltError(
+        f"broker {partition.leader}, which leads in epoch {partition.leader_epoch}, has this log "
+        f"up to offset {end_offset}, while records up to {partition.high_watermark} were "
+        "confirmed, and no unclean election took them: its log is damaged, or the one here"
+    )
+
+
+def _halt(ctx: Context, tp: TopicPartition, hosted: HostedPartition, reason: str) -> None:
+    if not hosted.halt:
+        ctx.hosted.counters.truncations_refused += 1
+        log.error("does not follow", extra={"partition": str(tp), "reason": reason})
+    hosted.halt = reason
+
+
+def _restart(
+    ctx: Context,
+    tp: TopicPartition,
+    hosted: HostedPartition,
+    offset: int,
+    leaders_high_watermark: int,
+) -> None:
+    """The leader has nothing that continues our log: begin anew where its log begins. What it
+    deleted is no loss, nor what it has."""
+    _check_cut(ctx, tp, hosted, max(offset, leaders_high_watermark))
+    event = {"partition": str(tp), "from": hosted.log.log_end_offset, "to": offset}
+    log.warning("out of the leader's range: begins anew", extra=event)
+    hosted.log.restart_at(offset)
+    hosted.partition.restarted(offset)
+    _after_cut(ctx, tp, hosted)
+
+
+def _after_cut(ctx: Context, tp: TopicPartition, hosted: HostedPartition) -> None:
+    producers = hosted.partition.producers
+    if producers.reaches(hosted.log.log_end_offset):
+        now_ms = ctx.clock.now_ms()
+        producers.clear()
+        hosted.log.replay(
+            producers.restore, lambda header: producers.record(header, header.base_offset, now_ms)
+        )
+    ctx.ports.logs.store_epochs(tp)
+
+
+def _follow_start(hosted: HostedPartition, leaders_start: int) -> bool:
+    """The leader deleted records (retention, DeleteRecords): so do we, as far as we have them;
+    whether we did. The leader is told, for somebody may wait for it."""
+    its_log = hosted.log
+    start = min(leaders_start, its_log.log_end_offset)
+    if start <= its_log.log_start_offset:
+        return False
+    its_log.delete_before(start)
+    hosted.partition.epochs.truncate_start(start)
+    return True
+
+
+def _complain(ctx: Context, tp: TopicPartition, reason: str) -> None:
+    ctx.hosted.counters.replication_errors += 1
+    log.info("replica waits", extra={"partition": str(tp), "reason": reason})

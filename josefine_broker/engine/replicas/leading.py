@@ -1,0 +1,228 @@
+"""The leader's side of replication: roles from the image, appends to tell followers of, ISRs.
+
+Rules: a partition's waiters look again whenever its high watermark, its role or its ISR changed;
+ISR changes are proposed to the controller's log (AlterIsr), one proposal at a time for every
+partition that is due; what came of each is read in the image, which moved or did not.
+"""
+
+from collections.abc import Iterable, Iterator
+from uuid import UUID
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.base.rounds import steps
+from josefine_broker.engine.context import Context
+from josefine_broker.engine.hosted import HostedPartition
+from josefine_broker.engine.metadata.changes import AlterIsr, IsrItem
+from josefine_broker.engine.metadata.elections import eligible
+from josefine_broker.engine.metadata.image import NO_LEADER, PartitionEntry
+from josefine_broker.engine.metadata.proposals import Proposal
+from josefine_broker.engine.proposing import answer_when_settled, submit_change
+
+PROPOSAL_TIMEOUT_MS = 10_000
+"""Past it an ISR proposal is in doubt: what it adds still counts, and it is made again."""
+
+
+SILENT_WAITS = 3
+"""A follower asks again after each wait of its fetch: past so many it is silent."""
+
+
+def isr_check_ms(ctx: Context) -> int:
+    """How often `check_isrs` is to be called: often enough for the lag time, once a second at
+    most."""
+    return max(50, min(1_000, ctx.settings.lag_time_max_ms // 4))
+
+
+def take_role(
+    ctx: Context, tp: TopicPartition, hosted: HostedPartition, entry: PartitionEntry
+) -> bool:
+    """Lead or follow as the image says; whether leader or epoch are new.
+
+    The caller wakes the partition's waiters (`wake_all`) when the image is followed everywhere.
+    """
+    partition, log = hosted.partition, hosted.log
+    key = (hosted.topic_id, tp.partition)
+    if entry.leader == ctx.broker_id:
+        ctx.hosted.fetchers.forget(key)
+        if partition.is_leader:
+            ctx.hosted.counters.isr_shrinks += not set(partition.isr) <= set(entry.isr)
+            ctx.hosted.counters.isr_expands += not set(entry.isr) <= set(partition.isr)
+        hosted.halt = ""
+        is_new = partition.lead(entry, log.log_end_offset, ctx.clock.monotonic_ms())
+        if is_new:
+            ctx.ports.logs.store_epochs(tp)
+        return is_new
+    is_new = partition.follow(entry, log.log_end_offset)
+    if is_new:
+        hosted.halt = ""
+    if entry.leader == NO_LEADER:
+        ctx.hosted.fetchers.forget(key)
+    elif is_new:
+        ctx.hosted.fetchers.follow(
+            key,
+            entry.leader,
+            entry.leader_epoch,
+            log.log_end_offset,
+            partition.epochs.latest,
+            log.log_start_offset,
+        )
+    return is_new
+
+
+def wake_all(ctx: Context, tps: Iterable[tuple[str, int]]) -> None:
+    """Let everybody who waits for these partitions look again, followers too."""
+    now_ms = ctx.clock.monotonic_ms()
+    followers: dict[int, None] = {}
+    for tp in tps:
+        hosted = ctx.hosted.partitions.get(tp)
+        if hosted is not None:
+            followers.update(dict.fromkeys(hosted.partition.replicas))
+        ctx.parked.wake(tp, now_ms)
+    for broker_id in followers:
+        ctx.parked.wake_follower(broker_id, now_ms)
+
+
+def appended_to_many(
+    ctx: Context, tp: tuple[str, int], hosted: HostedPartition, base_offset: int
+) -> None:
+    """The log of a partition with followers grew from `base_offset`."""
+    partition = hosted.partition
+    followers = partition.followers
+    assert followers is not None
+    now_ms = ctx.clock.monotonic_ms()
+    followers.appended(base_offset, now_ms)
+    if partition.advance_high_watermark(hosted.log.log_end_offset):
+        ctx.parked.wake(tp, now_ms)
+    for broker_id in partition.replicas:
+        if broker_id != ctx.broker_id:
+            ctx.parked.wake_follower(broker_id, now_ms)
+
+
+def brokers_changed(ctx: Context) -> None:
+    """A follower that is no longer live must not hold a high watermark it was about to join."""
+    image = ctx.image
+    moved = []
+    for tp, hosted in ctx.hosted.partitions.items():
+        followers = hosted.partition.followers
+        if followers is not None and followers.joining:
+            gone = [each for each in followers.joining if not image.is_live(each)]
+            if followers.drop_joining(gone):
+                hosted.partition.advance_high_watermark(hosted.log.log_end_offset)
+                moved.append(tp)
+    wake_all(ctx, moved)
+
+
+def check_isrs(ctx: Context) -> None:
+    """`isr_steps` in one go."""
+    for _ in isr_steps(ctx):
+        pass
+
+
+def isr_steps(ctx: Context) -> Iterator[object]:
+    """Periodic: propose to take out who is behind for too long, and again what was refused; see
+    which partitions are stranded here."""
+    now_ms, is_heard = ctx.clock.monotonic_ms(), ctx.cluster.is_heard
+    silent_since_ms = now_ms - SILENT_WAITS * ctx.settings.replica_fetch.wait_ms
+    moved = []
+    for each in steps(ctx.hosted.partitions):
+        if each is None:
+            yield None
+            continue
+        tp, hosted = each
+        partition = hosted.partition
+        if partition.followers is None or partition.is_alone:
+            continue
+        before = partition.high_watermark, partition.is_stranded
+        partition.is_stranded = not is_heard and partition.followers.are_silent(silent_since_ms)
+        end = hosted.log.log_end_offset
+        if partition.wanted_isr(end, now_ms, ctx.settings.lag_time_max_ms) is not None:
+            ctx.hosted.isr.due[tp] = None
+        if (partition.high_watermark, partition.is_stranded) != before:
+            moved.append(tp)
+    wake_all(ctx, moved)
+    submit_isr_changes(ctx)
+
+
+def submit_isr_changes(ctx: Context) -> None:
+    """To the controller's log, those that are due, unless some are open: then after these. They
+    stay due while the image does not know this process: nobody would take them."""
+    isr, broker_epoch = ctx.hosted.isr, ctx.broker_epoch
+    if isr.is_open or not isr.due or broker_epoch < 0:
+        return
+    now_ms = ctx.clock.monotonic_ms()
+    due, isr.due = isr.due, {}
+    items = []
+    for tp in due:
+        hosted = ctx.hosted.partitions.get(tp)
+        if hosted is not None:
+            item = _item(ctx, hosted, tp[1], now_ms)
+            if item is not None:
+                items.append(item)
+    if not items:
+        return
+    change = AlterIsr(broker_id=ctx.broker_id, broker_epoch=broker_epoch, items=tuple(items))
+    ctx.hosted.counters.isr_proposals += 1
+    isr.is_open = True
+    deadline_ms = now_ms + PROPOSAL_TIMEOUT_MS
+    try:
+        proposal = submit_change(ctx, change, deadline_ms)
+    except KafkaError:
+        _settled(ctx, change, refused=True)
+        return
+    answer_when_settled(
+        ctx, [proposal], deadline_ms, lambda: _settled(ctx, change, refused=_is_refused(proposal))
+    )
+
+
+def _item(ctx: Context, hosted: HostedPartition, index: int, now_ms: int) -> IsrItem | None:
+    partition = hosted.partition
+    isr = partition.wanted_isr(hosted.log.log_end_offset, now_ms, ctx.settings.lag_time_max_ms)
+    followers = partition.followers
+    entry = ctx.image.partition(ctx.image.topic_names.get(hosted.topic_id, ""), index)
+    if isr is None or followers is None or entry is None:
+        return None
+    followers.begin_change(isr)
+    return IsrItem(
+        hosted.topic_id,
+        index,
+        partition.leader_epoch,
+        followers.partition_epoch,
+        isr,
+        eligible(entry, isr, partition.min_insync_replicas),
+        followers.joined(isr),
+    )
+
+
+def _is_refused(proposal: Proposal) -> bool:
+    error = proposal.error
+    return error is None or error.code is not ErrorCode.request_timed_out
+
+
+def _settled(ctx: Context, change: AlterIsr, *, refused: bool) -> None:
+    """The proposal was applied (and then the image tells what of it fitted), refused, or is in
+    doubt."""
+    now_ms = ctx.clock.monotonic_ms()
+    ctx.hosted.isr.is_open = False
+    moved = []
+    for item in change.items:
+        found = _find(ctx, item.topic_id, item.partition)
+        if found is None or found[1].partition.leader_epoch != item.leader_epoch:
+            continue
+        tp, hosted = found
+        followers = hosted.partition.followers
+        if followers is not None:
+            followers.end_change(item.partition_epoch, now_ms, refused=refused)
+            if hosted.partition.advance_high_watermark(hosted.log.log_end_offset):
+                moved.append(tp)
+    wake_all(ctx, moved)
+    submit_isr_changes(ctx)
+
+
+def _find(
+    ctx: Context, topic_id: UUID, index: int
+) -> tuple[tuple[str, int], HostedPartition] | None:
+    name = ctx.image.topic_names.get(topic_id)
+    if name is None:
+        return None
+    hosted = ctx.hosted.partitions.get((name, index))
+    return None if hosted is None else ((name, index), hosted)

@@ -1,0 +1,1 @@
+"""Partition logs in files: segments, indexes, recovery, retention, the log cleaner."""

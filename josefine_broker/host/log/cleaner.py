@@ -1,0 +1,293 @@
+"""The log cleaner: which log is cleaned next, one at a time, beside the broker's thread.
+
+Rules: looked at every `backoff_ms`, and at once again behind a pass; the dirtiest log that is due
+goes first. A pass works on a thread of its own and asks this one for each change of the log
+(`log/cleaning_pass.py`). A log for which the disk has no room, or that the disk lets nobody read,
+is tried again later and later; one that is not what was written is left alone until the broker is
+started again, for its other replicas have it whole: health and metrics name it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, TypeVar
+
+from josefine_broker.base.errors import CorruptData, KafkaError
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.base.ports import Clock, Files
+from josefine_broker.engine.partition.cleaning import Dirt, SegmentFacts, dirt_of, filthiest, is_due
+from josefine_broker.engine.partition.partition import Partition
+from josefine_broker.host.log.cleaning_pass import CleaningPass, Hands
+from josefine_broker.host.log.log import PartitionLog
+from josefine_broker.host.log.pace import Pace
+
+TRY_AGAIN_MS_MIN = 60_000
+TRY_AGAIN_MS_MAX = 3_600_000
+"""A log that could not be cleaned is tried again after twice the time of before, up to this."""
+
+T = TypeVar("T")
+Breathe = Callable[[], None]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanerSettings:
+    """The configuration as far as the cleaner needs it; defaults as Kafka's, but for the map."""
+
+    backoff_ms: int = 15_000
+    map_bytes_max: int = 64 * 1024 * 1024
+    bytes_per_second_max: int | None = None
+
+
+@dataclass(slots=True)
+class CleanerStats:
+    """What `/metrics` tells of all passes since the start. Written on the broker's thread."""
+
+    passes: int = 0
+    passes_failed: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    bytes_removed: int = 0
+    records_read: int = 0
+    records_removed: int = 0
+    tombstones_removed: int = 0
+    records_without_key: int = 0
+    """Kept, each time that a pass meets them; as are"""
+    batches_left_alone: int = 0
+    seconds: float = 0.0
+    map_bytes: int = 0
+    """Of the pass under way, or else the last one."""
+    ratio_max: float = 0.0
+    """Of the dirtiest log, when they were last looked at."""
+    due: int = 0
+    """Logs that were to be cleaned then."""
+
+
+class Candidate(NamedTuple):
+    """A log whose topic is compacted, with its deciding part."""
+
+    tp: TopicPartition
+    partition: Partition
+    log: PartitionLog
+
+
+class WorkerPort(Protocol):
+    """A thread beside the broker's, as `host/worker.py` has it."""
+
+    def submit(
+        self,
+        job: Callable[[Breathe], T],
+        is_wanted: Callable[[], bool],
+        done: Callable[[T | None], None],
+    ) -> None:
+        """See `engine.ports.WorkPort`."""
+        ...
+
+    def on_loop(self, ask: Callable[[], T]) -> T:
+        """From within a job: done on the broker's thread."""
+        ...
+
+
+class _Trouble(NamedTuple):
+    """Why a log is not cleaned."""
+
+    log: PartitionLog
+    reason: str
+    is_damage: bool
+    again_ms: int
+    wait_ms: int
+
+
+class Cleaner:
+    """See the module. One per broker; mutable, on the broker's thread."""
+
+    def __init__(
+        self,
+        files: Files,
+        candidates: Callable[[], Iterator[Candidate | None]],
+        worker: WorkerPort,
+        clock: Clock,
+        settings: CleanerSettings,
+        *,
+        may_clean: Callable[[], bool] = lambda: True,
+        room_bytes: Callable[[], int | None] = lambda: None,
+    ) -> None:
+        """`candidates` gives None where others may run; `room_bytes` is asked on the worker's
+        thread."""
+        self.stats = CleanerStats()
+        self._files = files
+        self._candidates = candidates
+        self._worker = worker
+        self._clock = clock
+        self._settings = settings
+        self._may_clean = may_clean
+        self._room_bytes = room_bytes
+        self._next_look_ms = 0
+        self._under_way: CleaningPass | None = None
+        self._troubles: dict[TopicPartition, _Trouble] = {}
+
+    @property
+    def damaged(self) -> dict[TopicPartition, str]:
+        """Logs that are not what was written, as a pass found out, and why."""
+        return {tp: each.reason for tp, each in self._troubles.items() if each.is_damage}
+
+    def step(self) -> Iterator[object]:
+        """Periodic, in steps: begin a pass if one is due."""
+        now_ms = self._clock.monotonic_ms()
+        if self._under_way is not None or now_ms < self._next_look_ms or not self._may_clean():
+            return
+        self._next_look_ms = now_ms + self._settings.backoff_ms
+        found: dict[TopicPartition, tuple[Candidate, Dirt]] = {}
+        seen: dict[TopicPartition, PartitionLog] = {}
+        self.stats.ratio_max = 0.0
+        for candidate in self._candidates():
+            if candidate is None:
+                yield None
+                continue
+            seen[candidate.tp] = candidate.log
+            dirt = self._dirt_of(candidate)
+            if dirt is not None:
+                found[candidate.tp] = candidate, dirt
+        self.stats.due = len(found)
+        self._forget_troubles(seen)
+        chosen = filthiest((tp, dirt) for tp, (_, dirt) in found.items())
+        if chosen is not None:
+            self._begin(*found[chosen])
+
+    def _forget_troubles(self, seen: Mapping[TopicPartition, PartitionLog]) -> None:
+        """Of logs that are gone, and of those that were opened anew."""
+        for tp, trouble in list(self._troubles.items()):
+            if seen.get(tp) is not trouble.log:
+                del self._troubles[tp]
+
+    def _dirt_of(self, candidate: Candidate) -> Dirt | None:
+        """What is to be cleaned of it now; None: nothing."""
+        its_log, config = candidate.log, candidate.log.config
+        if its_log.failure or self._waits(candidate.tp):
+            return None
+        now_ms = self._clock.now_ms()
+        if config.max_compaction_lag_ms is not None:
+            try:
+                its_log.roll_if_older(config.max_compaction_lag_ms, now_ms)
+            except KafkaError:
+                return None
+        facts = [
+            SegmentFacts(
+                each.base_offset,
+                each.end_offset,
+                each.size_bytes,
+                each.age().newest_ms,
+                each.first_append_ms,
+            )
+            for each in its_log.cleaning.sealed()
+        ]
+        dirt = dirt_of(
+            facts,
+            config,
+            now_ms=now_ms,
+            log_start_offset=its_log.log_start_offset,
+            cleaned_to=its_log.cleaning.cleaned_to,
+            end_offset_max=candidate.partition.high_watermark,
+        )
+        if dirt is None:
+            return None
+        self.stats.ratio_max = max(self.stats.ratio_max, dirt.ratio)
+        return dirt if is_due(dirt, config) else None
+
+    def _waits(self, tp: TopicPartition) -> bool:
+        trouble = self._troubles.get(tp)
+        return trouble is not None and (
+            trouble.is_damage or self._clock.monotonic_ms() < trouble.again_ms
+        )
+
+    def _begin(self, candidate: Candidate, dirt: Dirt) -> None:
+        its_log, clock = candidate.log, self._clock
+        pass_ = self._under_way = CleaningPass(
+            self._files,
+            its_log,
+            dirt,
+            candidate.partition.producers.last_batches(),
+            now_ms=clock.now_ms(),
+            map_bytes_max=self._settings.map_bytes_max,
+        )
+        begun_ms = clock.monotonic_ms()
+
+        def is_wanted() -> bool:
+            return not its_log.failure and its_log.config.compacts
+
+        def job(breathe: Breathe) -> Exception | None:
+            pace = Pace(self._settings.bytes_per_second_max, breathe)
+            try:
+                pass_.run(
+                    Hands(
+                        on_loop=self._worker.on_loop,
+                        breathe=breathe,
+                        moved=pace.moved,
+                        room_bytes=self._room_bytes,
+                    )
+                )
+            except (CorruptData, OSError, KafkaError) as error:
+                return error
+            return None
+
+        def done(error: Exception | None) -> None:
+            self.stats.seconds += (clock.monotonic_ms() - begun_ms) / 1_000
+            self._ended(candidate, pass_, error, is_wanted=is_wanted())
+
+        self._worker.submit(job, is_wanted, done)
+
+    def _ended(
+        self,
+        candidate: Candidate,
+        pass_: CleaningPass,
+        error: Exception | None,
+        *,
+        is_wanted: bool,
+    ) -> None:
+        self._under_way = None
+        self._next_look_ms = 0
+        tp, stats, report = candidate.tp, self.stats, pass_.report
+        tally = report.tally
+        stats.bytes_read += report.bytes_read
+        stats.bytes_written += report.bytes_written
+        stats.bytes_removed += report.bytes_removed
+        stats.records_read += tally.records_read
+        stats.records_removed += tally.records_read - tally.records_kept
+        stats.tombstones_removed += tally.tombstones_dropped
+        stats.map_bytes = report.map_bytes
+        if report.is_whole:
+            stats.passes += 1
+            stats.records_without_key += tally.records_without_key
+            stats.batches_left_alone += tally.batches_left_alone
+            self._troubles.pop(tp, None)
+            log.info("log cleaned", extra=_told(tp, pass_))
+        elif is_wanted:
+            self._failed(tp, candidate.log, error)
+
+    def _failed(self, tp: TopicPartition, its_log: PartitionLog, error: Exception | None) -> None:
+        """It is tried again later; what is damaged is not."""
+        before = self._troubles.get(tp)
+        wait_ms = TRY_AGAIN_MS_MIN if before is None else 2 * before.wait_ms
+        wait_ms = min(wait_ms, TRY_AGAIN_MS_MAX)
+        reason = "it changed meanwhile, or the disk is full" if error is None else str(error)
+        is_damage = isinstance(error, CorruptData)
+        self._troubles[tp] = _Trouble(
+            its_log, reason, is_damage, self._clock.monotonic_ms() + wait_ms, wait_ms
+        )
+        self.stats.passes_failed += 1
+        level = logging.ERROR if is_damage else logging.WARNING
+        log.log(level, "log not cleaned", extra={"log": str(tp), "reason": reason})
+
+
+def _told(tp: TopicPartition, pass_: CleaningPass) -> dict[str, object]:
+    report = pass_.report
+    return {
+        "log": str(tp),
+        "bytes_read": report.bytes_read,
+        "bytes_removed": report.bytes_removed,
+        "records": report.tally.records_read,
+        "kept": report.tally.records_kept,
+    }

@@ -1,0 +1,478 @@
+"""The log of one partition: segments in offset order, appended to at the end, read anywhere.
+
+Rules:
+- offsets only grow: over appends, rolls, restarts and the deletion of everything;
+- an append is whole or did not happen: after a failed write, or a failed sync of its own, the log
+  ends where it did before, for readers too;
+- with `flush_messages` reached, an append returns after its sync; else the page cache holds it;
+- slow disk work (sync and index of a full segment, timed flushes, unlinking) goes to `schedule`;
+- a failed sync, or a cut half done, stops the log for writes until it is opened, and checked, anew
+  (`host/log/log_sync.py`).
+
+One thread owns a log; a scheduled job touches sealed segments only, under the flush lock, and asks
+there whether the log still has what it was scheduled for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from struct import Struct
+from typing import TypeVar
+
+from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
+from josefine_broker.base.ports import Files
+from josefine_broker.engine.metadata.log_config import LogConfig
+from josefine_broker.engine.partition.retention import expired_prefix
+from josefine_broker.host.disk.flusher import Job, run_now
+from josefine_broker.host.log.log_cleaning import LogCleaning
+from josefine_broker.host.log.log_state import LogState
+from josefine_broker.host.log.log_sync import PASSING, LogSync, storage_error
+from josefine_broker.host.log.lookup import TimestampSearch, search
+from josefine_broker.host.log.recovery import RecoveryReport, recover, reindex, replay
+from josefine_broker.host.log.segment import Segment, stem_of
+from josefine_broker.host.log.segments import SegmentList
+from josefine_broker.host.log.verify import VerifyReport, verify_segments
+from josefine_broker.records.batch import LENGTH_OVERHEAD_BYTES, BatchHeader, end_if_empty
+from josefine_broker.records.crc import Buffer
+
+_STAMP = Struct(">qii")
+_T = TypeVar("_T")
+
+
+class PartitionLog:
+    """See the module. Made by `open`."""
+
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        config: LogConfig,
+        segments: list[Segment],
+        report: RecoveryReport,
+        state: LogState,
+        schedule: Callable[[Job], None],
+    ) -> None:
+        self.directory = directory
+        self.config = config
+        self.recovery_report = report
+        self.state = state
+        self.snapshot_source: Callable[[], bytes] | None = None
+        """Asked for the producers' state at a roll, before the batch that causes it."""
+        self._files = files
+        self._schedule = schedule
+        self._segments = SegmentList(segments)
+        self._log_start_offset = report.log_start_offset
+        self._sync = LogSync(files, directory, state)
+        self.cleaning = LogCleaning(files, state, self._sync, self._segments, schedule)
+
+    @classmethod
+    def open(
+        cls,
+        files: Files,
+        directory: str,
+        config: LogConfig,
+        now_ms: int,
+        clean_shutdown: bool,
+        *,
+        on_snapshot: Callable[[bytes], None] | None = None,
+        on_batch: Callable[[BatchHeader], None] | None = None,
+        settle: Callable[[], None] | None = None,
+        schedule: Callable[[Job], None] = run_now,
+    ) -> PartitionLog:
+        """Open or create the log in `directory`, recovering what needs it. `settle`: see LogState.
+
+        `on_snapshot` then gets the newest producer snapshot, if there is one, and `on_batch` the
+        header of every batch behind it. Raises CorruptData, OSError.
+        """
+        files.make_directory(directory)
+        state = LogState(files, directory, settle)
+        segments, report = recover(files, directory, config, state, clean_shutdown, now_ms)
+        log = cls(files, directory, config, segments, report, state, schedule)
+        if config.flush_messages is not None and report.segments_scanned:
+            # Of a killed process, and in the page cache only: readers are to see what is durable.
+            log._sync.sync(segments[-1], report.log_end_offset)
+        log.state.remove_snapshots_past(log.log_end_offset)
+        if on_batch is not None:
+            log.replay(on_snapshot, on_batch)
+        segments[-1].close()  # thousands may be opened, and used one by one
+        return log
+
+    @property
+    def log_start_offset(self) -> int:
+        return self._log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        return self._segments[-1].end_offset
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self._segments)
+
+    @property
+    def failure(self) -> str:
+        """Why this log is not written any more; empty while all is well."""
+        return self._sync.failure
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._segments)
+
+    def append(self, batch: Buffer, header: BatchHeader, now_ms: int) -> int:
+        """Write one verified and stamped batch at the end; returns its base offset.
+
+        Offset and epoch are read from the stamped bytes, so `header` may be from before the
+        stamping. Raises KafkaError(kafka_storage_error), and then the log is as it was.
+        """
+        sync = self._sync
+        if sync.failure:
+            raise storage_error(sync.failure)
+        base_offset: int
+        base_offset, length, leader_epoch = _STAMP.unpack_from(batch)
+        active = self._segments[-1]
+        assert base_offset >= active.end_offset, f"{base_offset} is below {active.end_offset}"
+        assert length + LENGTH_OVERHEAD_BYTES == len(batch), "not exactly one batch"
+        assert leader_epoch >= active.last_leader_epoch, f"leader epoch {leader_epoch} is old"
+        config = self.config
+        if active.size_bytes and active.is_full(config, base_offset, header, now_ms):
+            active = self._roll()
+        # Accounted for behind the sync: what was refused is in no reader's reach.
+        is_synced = sync.is_due_with(config, header.record_count)
+        try:
+            active.file().write_at_end((batch,))
+            if is_synced:
+                sync.sync(active, base_offset + header.last_offset_delta + 1)
+        except OSError as error:
+            self._cut_back(active, error)
+            raise storage_error(f"{self.directory}: append failed: {error}") from error
+        active.appended(
+            batch, base_offset, leader_epoch, header, config.index_interval_bytes, now_ms
+        )
+        if is_synced:
+            sync.flushed()
+        else:
+            sync.appended(header.record_count, now_ms)
+        return base_offset
+
+    def _cut_back(self, active: Segment, problem: OSError) -> None:
+        """Remove what a failed append left; if that fails as well, nothing may follow it."""
+        if not active.is_made:
+            if problem.errno not in PASSING:
+                self._sync.fail("the log could not be made", problem)
+            return
+        try:
+            active.file().truncate(active.size_bytes)
+        except OSError as error:
+            self._sync.fail("a failed append could not be cut", error)
+
+    def roll(self) -> None:
+        """Begin a new segment at the log end; nothing happens when the last one is empty."""
+        if self._segments[-1].size_bytes:
+            self._roll()
+
+    def roll_if_older(self, age_ms: int, now_ms: int) -> None:
+        """As `roll`, where the last segment was begun so long ago. Raises KafkaError."""
+        if now_ms - self._segments[-1].first_append_ms >= age_ms:
+            self.roll()
+
+    def _roll(self) -> Segment:
+        self._sync.check()
+        old = self._segments[-1]
+        end_offset = old.end_offset
+        try:
+            new = Segment.create(self._files, self.directory, end_offset)
+        except OSError as error:
+            raise storage_error(f"{self.directory}: roll failed: {error}") from error
+        new.last_leader_epoch = old.last_leader_epoch
+        self._segments.add(new)
+        self._sync.rolled(old)
+        self._segments.keep_warm(old, self._sync.sealing)
+        self._schedule(self._sync.seal)
+        if self.snapshot_source is not None:
+            payload = self.snapshot_source()
+            self._schedule(lambda: self._store_snapshot(new, payload))
+        return new
+
+    def _store_snapshot(self, rolled: Segment, payload: bytes) -> None:
+        """Scheduled: the producers' state where `rolled` begins. A lost one costs a longer replay.
+
+        Not when the log was cut below it: other batches may come there, of other producers.
+        """
+        with self._sync.lock:
+            if not self._sync.failure and rolled in self._segments:
+                self.state.store_kept_epochs()
+                self.state.store_snapshot(rolled.base_offset, payload)
+
+    def flush(self) -> None:
+        """Make every appended batch durable. Raises KafkaError(kafka_storage_error)."""
+        if not self._segments[-1].is_made:
+            return
+        try:
+            self._sync.sync(self._segments[-1], self.log_end_offset)
+        except OSError as error:
+            raise storage_error(self._sync.failure or str(error)) from error
+        self._sync.flushed()
+
+    def flush_if_due(self, now_ms: int) -> bool:
+        """Schedule a flush when `flush_ms` has passed since the first unflushed batch."""
+        due = self._sync.is_due(self.config, now_ms)
+        if due:
+            self._schedule(self._flush_scheduled)
+        return due
+
+    def _flush_scheduled(self) -> None:
+        self._sync.sync_later(self._segments[-1])
+
+    def read(
+        self,
+        offset: int,
+        bytes_max: int,
+        *,
+        end_offset: int | None = None,
+        at_least_one: bool = True,
+    ) -> list[memoryview]:
+        """Whole batches from the one that holds `offset`, wholly below `end_offset`, of
+        `bytes_max` bytes or less; a single larger one when `at_least_one`.
+
+        Empty at the end. Raises KafkaError(offset_out_of_range | corrupt_message |
+        kafka_storage_error).
+        """
+        log_end = self._segments[-1].end_offset
+        if not self._log_start_offset <= offset <= log_end:
+            raise KafkaError(
+                ErrorCode.offset_out_of_range,
+                f"offset {offset} is not within {self._log_start_offset} to {log_end}",
+            )
+        end = log_end if end_offset is None or end_offset > log_end else end_offset
+        if offset >= end:
+            return []
+        found: list[memoryview] = []
+        for segment in self._segments[self._segments.place_of(offset) :]:
+            while offset < segment.end_offset:
+                data = self._read(segment, offset, bytes_max, end, at_least_one)
+                if data is None:
+                    return found
+                found.append(data)
+                # Batches that the cleaner emptied do not go alone while there is more behind them:
+                # some clients would ask for the same offset for ever.
+                offset = end_if_empty(data)
+                if offset < 0:
+                    return found
+                bytes_max -= len(data)
+        return found
+
+    def _read(
+        self, segment: Segment, offset: int, bytes_max: int, end_offset: int, at_least_one: bool
+    ) -> memoryview | None:
+        return self._looked_up(
+            segment, lambda segment: segment.read(offset, bytes_max, end_offset, at_least_one)
+        )
+
+    def timestamp_search(self, timestamp_ms: int | None) -> TimestampSearch | None:
+        """How the first record at or past `timestamp_ms` is found, beside this log's thread; None
+        for the newest one. Nothing: there is no such record."""
+        return search(self._files, self._segments, self._log_start_offset, timestamp_ms)
+
+    def _looked_up(self, segment: Segment, lookup: Callable[[Segment], _T]) -> _T:
+        """Do a lookup; a damaged index is rebuilt once. Raises KafkaError."""
+        if segment is not self._segments[-1]:
+            self._segments.keep_warm(segment, self._sync.sealing)
+        try:
+            try:
+                return lookup(segment)
+            except CorruptData:
+                if segment is self._segments[-1] or segment in self._sync.sealing:
+                    raise
+                reindex(segment, self.config)
+                return lookup(segment)
+        except CorruptData as error:
+            raise KafkaError(ErrorCode.corrupt_message, str(error)) from error
+        except OSError as error:
+            raise storage_error(f"{self.directory}: read failed: {error}") from error
+
+    def delete_before(self, offset: int) -> None:
+        """Move the log start up to `offset`, durably; whole segments below it are removed.
+
+        The caller has checked `offset` against the high watermark.
+        """
+        assert offset <= self.log_end_offset, f"{offset} is past the end {self.log_end_offset}"
+        if offset <= self._log_start_offset:
+            return
+        try:
+            self.state.store_log_start_offset(offset)
+        except OSError as error:
+            raise storage_error(f"{self.directory}: log start not stored: {error}") from error
+        self._log_start_offset = offset
+        self._remove_below_start()
+
+    def _remove_below_start(self) -> None:
+        segments = self._segments
+        while len(segments) > 1 and segments[0].end_offset <= self._log_start_offset:
+            self._schedule(partial(self._unlink, segments.remove_at(0)))
+
+    def _unlink(self, segment: Segment) -> None:
+        """Scheduled. Its name may be in use again: of a log begun anew, or of another topic's."""
+        with self._sync.lock:
+            if not self._sync.failure and segment.base_offset not in self._segments.base_offsets:
+                segment.delete()
+            else:
+                segment.close()
+
+    def apply_retention(self, now_ms: int, end_offset_max: int) -> int:
+        """Remove what `partition/retention.py` says has expired, nothing at or past
+        `end_offset_max` (the high watermark); returns how many segments went."""
+        config, deletes = self.config, self.config.deletes
+        count = expired_prefix(
+            [segment.age() for segment in self._segments if segment.size_bytes],
+            now_ms=now_ms,
+            log_start_offset=self._log_start_offset,
+            end_offset_max=end_offset_max,
+            retention_ms=config.retention_ms if deletes else None,
+            retention_bytes=config.retention_bytes if deletes else None,
+        )
+        if count == 0:
+            return 0
+        end_offset = self._segments[count - 1].end_offset
+        if count == len(self._segments):
+            self._roll()
+        try:
+            self.delete_before(end_offset)
+        except KafkaError:
+            self._remove_oldest()
+            self.delete_before(end_offset)
+        self._remove_below_start()
+        return count
+
+    def _remove_oldest(self) -> None:
+        """A full disk cannot take even a new log start: the oldest segment makes room for it.
+
+        Raises KafkaError(kafka_storage_error).
+        """
+        try:
+            self.state.settle()
+            with self._sync.lock:
+                self.state.synced.begin_at(self._segments[1].base_offset)
+                self._drop(0)
+            self._files.sync_directory(self.directory)
+        except OSError as error:
+            raise storage_error(f"{self.directory}: no segment could be removed") from error
+        self._log_start_offset = max(self._log_start_offset, self._segments[0].base_offset)
+
+    def truncate_to(self, end_offset: int) -> None:
+        """Cut the log so that it ends at `end_offset` or, within a batch, before that batch.
+
+        At or below the log start the log is emptied and both its offsets become `end_offset`.
+        For replicas that follow another leader. Raises KafkaError(kafka_storage_error).
+        """
+        if end_offset >= self.log_end_offset:
+            return
+        if end_offset <= self._log_start_offset:
+            self.restart_at(end_offset)
+            return
+        first_cut = self._segments[self._segments.place_of(end_offset - 1)]
+        with self._cutting("truncation failed", first_cut.base_offset):
+            while self._segments[-1].base_offset >= end_offset:
+                self._drop(-1)
+            last = self._segments[-1]
+            last.truncate_to(end_offset, self.config.index_interval_bytes)
+            last.file().sync()
+            self._files.sync_directory(self.directory)
+            self._forget(last)
+            self._sync.was_synced(last)
+            self.state.remove_snapshots_past(last.end_offset)
+        if self.log_end_offset < self._log_start_offset:
+            self.restart_at(end_offset)
+
+    def restart_at(self, offset: int) -> None:
+        """Empty the log; its start and end become `offset`. Raises KafkaError.
+
+        What a full disk has no room for is made by the next append.
+        """
+        with self._cutting("not begun anew", min(offset, self._log_start_offset)):
+            self._sync.began_anew()
+            for segment in reversed(self._segments):
+                segment.delete()
+        begin = partial(self._begin_at, offset)
+        first = Segment.create_later(self._files, self.directory, begin, offset)
+        self._segments.begin_anew(first)
+        self._log_start_offset = offset
+        try:
+            first.file()
+        except OSError as error:
+            if error.errno not in PASSING:
+                self._sync.fail("not begun anew", error)
+                raise storage_error(self._sync.failure) from error
+
+    def _begin_at(self, offset: int) -> None:
+        """Before the first segment of a log begun anew is made. Raises OSError."""
+        self.state.store_log_start_offset(offset)
+        self.state.remove_snapshots_past(offset)
+        Segment(self._files, stem_of(self.directory, offset), offset).delete()  # a left-over
+
+    @contextmanager
+    def _cutting(self, what: str, at: int) -> Iterator[None]:
+        """Files go from offset `at` on, and no job of the flusher meanwhile: half done, it fails
+        the log for good."""
+        self._sync.check()
+        with self._sync.lock:
+            try:
+                self.state.synced.lower_to(at)
+                self.cleaning.cut_to(at)
+            except OSError as error:  # nothing is cut yet: it may be tried again
+                raise storage_error(f"{self.directory}: {what}: {error}") from error
+            try:
+                yield
+            except OSError as error:
+                self._sync.fail(what, error)
+                raise storage_error(self._sync.failure) from error
+
+    def _drop(self, at: int) -> None:
+        """Remove a segment and its files. The flush lock is held."""
+        segment = self._segments.remove_at(at)
+        self._forget(segment)
+        segment.delete()
+
+    def _forget(self, segment: Segment) -> None:
+        """It is not to be sealed, nor to be cooled."""
+        self._segments.forget(segment)
+        if segment in self._sync.sealing:
+            self._sync.sealing.remove(segment)
+
+    def replay(
+        self, on_snapshot: Callable[[bytes], None] | None, on_batch: Callable[[BatchHeader], None]
+    ) -> None:
+        """The newest producer snapshot that can be read, then each batch header behind it."""
+        replay(self._segments, self.state, on_snapshot, on_batch)
+
+    def verify(self) -> VerifyReport:
+        """Read every byte and compare it with its checksums."""
+        return verify_segments([each for each in self._segments if each.is_made], self.config)
+
+    def close(self, snapshot: bytes | None = None) -> None:
+        """Sync, store the indexes and the producers' `snapshot`: the next open scans nothing.
+
+        Raises OSError, with the log closed all the same.
+        """
+        try:
+            # An empty log has nothing to keep: 1,000 new partitions stop as fast as one.
+            if not self._sync.failure and self.log_end_offset > 0:
+                self.state.settle()
+                self.state.store_kept_epochs()
+                if snapshot is not None:
+                    self.state.store_snapshot(self.log_end_offset, snapshot)
+                for segment in [*self._sync.sealing, self._segments[-1]]:
+                    segment.seal()
+                self.state.synced.raise_to(self.log_end_offset)
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Close every file as it is: for a log that is to be deleted."""
+        with self._sync.lock:
+            self._sync.failure = self._sync.failure or f"{self.directory}: closed"
+            self._sync.sealing.clear()
+            for segment in self._segments:
+                segment.close()
+        self.state.abandon()

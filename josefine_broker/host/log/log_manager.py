@@ -1,0 +1,490 @@
+"""All partition logs of a broker, one directory each below the data directory.
+
+Layout: `<topic>-<partition>/` with `partition.json` (format version, names, topic id). A new log
+costs nothing: its directory is made when something is written to it, so one that nobody wrote to
+has none. Nor does it cost an fsync: its identity is `partition.new.json` until anything of the log
+is to be durable, which syncs and renames it first. So a log without `partition.json` never promised
+anything: when a power cut left it without a readable identity, it begins anew. A deleted partition
+is renamed to `~deleted.<number>` first (`~` is in no topic name) and removed afterwards, so its
+name is free at once and a crash finishes later.
+`clean-shutdown.marker` is written by `close` with the broker epoch of that process, and taken away
+by the next start: a directory put back from an older copy names an older epoch (KIP-966).
+`running.marker` has the epoch of the process that serves, and the boot of its machine: a process
+that was killed has lost nothing of what it wrote while the machine runs on.
+"""
+
+import errno
+import json
+import struct
+from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from threading import Lock
+from uuid import UUID
+
+from josefine_broker.base.errors import CorruptData, KafkaError
+from josefine_broker.base.ids import TopicId, TopicPartition
+from josefine_broker.base.ports import Files
+from josefine_broker.base.rounds import Rounds, steps
+from josefine_broker.engine.metadata.log_config import LogConfig
+from josefine_broker.host.disk.files import read_checked, write_checked
+from josefine_broker.host.disk.flusher import Job, run_now
+from josefine_broker.host.log.index import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from josefine_broker.host.log.log import PartitionLog
+from josefine_broker.host.log.log_state import (
+    CHECKPOINT_SUFFIX,
+    NEW_PARTITION_FILE,
+    SNAPSHOT_SUFFIX,
+    LogState,
+)
+from josefine_broker.host.log.recovery import RecoveryReport
+from josefine_broker.host.log.removal import DELETED_PREFIX, Removal
+from josefine_broker.host.log.segment import LOG_SUFFIX, Segment, stem_of
+from josefine_broker.records.batch import BatchHeader
+
+PARTITION_FILE = "partition.json"
+SYNCED_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX, CHECKPOINT_SUFFIX)
+"""Files that are stored only behind a sync of their log."""
+FIRST_LOG = stem_of("", 0).lstrip("/") + LOG_SUFFIX
+"""The first segment of a log of which nothing was ever removed."""
+
+CLEAN_SHUTDOWN_FILE = "clean-shutdown.marker"
+
+FORMAT_VERSION = 1
+RUNNING_FILE = "running.marker"
+_KIND_CLEAN_SHUTDOWN, _KIND_RUNNING = 4, 6
+_MARKER = struct.Struct(">q")
+NO_EPOCH = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundPartition:
+    """A partition directory that was there at the start."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId
+
+
+class LogManager:
+    """Opens, creates and deletes partition logs. One per broker."""
+
+    def __init__(
+        self,
+        files: Files,
+        *,
+        schedule: Callable[[Job], None] = run_now,
+        close_threads: int = 1,
+        boot_id: str = "",
+    ) -> None:
+        """Notes whether the last shutdown was clean and finishes interrupted deletions.
+
+        A disk serves syncs of several threads together: 8 close 1,000 logs ten times as fast as
+        one. `boot_id` is another after each start of the machine; empty: not known. Raises OSError.
+        """
+        self._boot_id = boot_id
+        self._is_marked = False
+        self._close_threads = close_threads
+        self.files = self._files = files
+        self.schedule = self._schedule = schedule
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._flushed: dict[TopicPartition, PartitionLog] = {}
+        """Those that `flush.messages` or `flush.ms` is set for."""
+        self._rounds = Rounds[TopicPartition]()
+        self._removal = Removal(files, schedule)
+        self._made = self._made_durable = 0
+        """Directories made, and how many of them the last sync of the root was for."""
+        self._root = Lock()
+        names = files.list("")
+        self._directories = set(names)
+        """Of partitions, among others: a new one is known to have none without a look."""
+        self.first_start = not any(self._is_partition(name) for name in names)
+        marker = self._take_marker()
+        self.clean_shutdown = marker is not None or self.first_start
+        self.previous_epoch = self._epoch_of_killed() if marker is None else marker
+        """Broker epoch of the last process, if all that it wrote is here; else NO_EPOCH."""
+        for name in names:
+            if name.startswith(DELETED_PREFIX):
+                files.remove_tree(name)
+
+    def _is_partition(self, name: str) -> bool:
+        return not name.startswith("~") and any(
+            each in (PARTITION_FILE, NEW_PARTITION_FILE) for each in self._files.list(name)
+        )
+
+    def _take_marker(self) -> int | None:
+        """The epoch in the marker, if it was there; from here on every stop is unclean until
+        `close`."""
+        try:
+            payload = read_checked(self._files, CLEAN_SHUTDOWN_FILE, _KIND_CLEAN_SHUTDOWN, 1)
+        except CorruptData:
+            payload = None
+        self._files.remove(CLEAN_SHUTDOWN_FILE)
+        self._files.sync_directory("")
+        if payload is None or len(payload) != _MARKER.size:
+            return None
+        return int(_MARKER.unpack(payload)[0])
+
+    def _epoch_of_killed(self) -> int:
+        try:
+            payload = read_checked(self._files, RUNNING_FILE, _KIND_RUNNING, 1)
+        except CorruptData:
+            payload = None
+        if payload is None or not self._boot_id or len(payload) < _MARKER.size:
+            return NO_EPOCH
+        same_boot = payload[_MARKER.size :] == self._boot_id.encode()
+        return int(_MARKER.unpack_from(payload)[0]) if same_boot else NO_EPOCH
+
+    @property
+    def has_everything(self) -> bool:
+        """Whether all that the last process wrote is here (KIP-966 asks for it): it stopped
+        cleanly, or was killed and the machine ran on."""
+        return self.clean_shutdown or self.previous_epoch != NO_EPOCH
+
+    @property
+    def may_lack_unsynced(self) -> bool:
+        """The machine went down, or nobody knows: what was not synced need not be here."""
+        return not self.has_everything
+
+    def mark_running(self, broker_epoch: int) -> None:
+        """This process serves under that epoch. Raises OSError."""
+        payload = _MARKER.pack(broker_epoch) + self._boot_id.encode()
+        write_checked(self._files, RUNNING_FILE, _KIND_RUNNING, 1, payload)
+        self._is_marked = True
+
+    def _unmark(self) -> None:
+        """After a failed sync the kernel may have dropped what was written (fsyncgate)."""
+        self._is_marked = False
+        self._files.remove(RUNNING_FILE)
+
+    def found(self) -> list[FoundPartition]:
+        """Every partition on disk. Raises CorruptData naming a `partition.json` that is damaged."""
+        every = [self._identity(name) for name in self._files.list("") if self._is_partition(name)]
+        return [each for each in every if each is not None]
+
+    def found_beside(self, names: Collection[str]) -> tuple[list[FoundPartition], bool]:
+        """Partitions in other directories than these, and whether there are some that do not say
+        whose they are."""
+        found = []
+        for name in self._files.list(""):
+            if name not in names and name.rpartition("-")[2].isdigit():
+                try:
+                    found.append(self._identity(name))
+                except CorruptData:
+                    found.append(None)
+        known = [each for each in found if each is not None]
+        return known, len(known) < len(found)
+
+    @property
+    def directories_made(self) -> int:
+        """By this process so far: of logs that were first written to."""
+        return self._made
+
+    def has_directory(self, topic_partition: TopicPartition) -> bool:
+        return bool(self._files.list(str(topic_partition)))
+
+    def _identity(self, directory: str) -> FoundPartition | None:
+        """Whose directory it is; None: nobody's that promised anything. Raises CorruptData."""
+        names = self._files.list(directory)
+        if PARTITION_FILE in names:
+            return self._read_identity(directory, PARTITION_FILE)
+        synced = [name for name in names if name.endswith(SYNCED_SUFFIXES)]
+        if synced:
+            raise CorruptData(
+                f"{directory}/{PARTITION_FILE} is missing, while {synced[0]} says that the log "
+                "was synced: restore it"
+            )
+        logs = [name for name in names if name.endswith(LOG_SUFFIX)]
+        if NEW_PARTITION_FILE not in names or (logs and logs[0] != FIRST_LOG):
+            return None  # the power cut took the identity's name, or that of the first segment
+        try:
+            return self._read_identity(directory, NEW_PARTITION_FILE)
+        except CorruptData:
+            return None
+
+    def _read_identity(self, directory: str, name: str) -> FoundPartition:
+        path = f"{directory}/{name}"
+        file = self._files.open(path)
+        try:
+            data = file.read_at(0, file.size())
+        finally:
+            file.close()
+        try:
+            fields = json.loads(data)
+            if fields["version"] != FORMAT_VERSION:
+                raise CorruptData(
+                    f"{path}: format version {fields['version']}, this code knows {FORMAT_VERSION}"
+                )
+            topic_partition = TopicPartition(fields["topic"], fields["partition"])
+            topic_id = TopicId(UUID(fields["topic_id"]))
+        except (ValueError, KeyError, TypeError) as error:  # also of bytes that are no text
+            raise CorruptData(f"{path}: {error!r}") from error
+        if str(topic_partition) != directory:
+            raise CorruptData(f"{path} is of {topic_partition}")
+        return FoundPartition(topic_partition=topic_partition, topic_id=topic_id)
+
+    def open_log(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        on_snapshot: Callable[[bytes], None] | None = None,
+        on_batch: Callable[[BatchHeader], None] | None = None,
+    ) -> PartitionLog:
+        """The partition's log, opened and recovered, or created.
+
+        A directory left by an earlier topic of the same name (another id) is deleted first.
+        Raises CorruptData, OSError.
+        """
+        log = self.recover_log(
+            topic_partition, topic_id, config, now_ms, on_snapshot=on_snapshot, on_batch=on_batch
+        )
+        self.adopt(topic_partition, log)
+        return log
+
+    def is_there(self, topic_partition: TopicPartition, topic_id: TopicId) -> bool:
+        """Whether the directory is there and says that it is of this very partition.
+
+        Raises CorruptData."""
+        directory = str(topic_partition)
+        known = self._identity(directory) if self._files.list(directory) else None
+        return known is not None and known.topic_id == topic_id
+
+    def adopt(self, topic_partition: TopicPartition, log: PartitionLog) -> None:
+        """A log of `recover_log` is one of the broker's from now on."""
+        assert topic_partition not in self._logs, f"{topic_partition} is open"
+        self._logs[topic_partition] = log
+        self.configure(topic_partition, log.config)
+
+    def recover_log(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        on_snapshot: Callable[[bytes], None] | None = None,
+        on_batch: Callable[[BatchHeader], None] | None = None,
+    ) -> PartitionLog:
+        """As `open_log`, on any thread: to be adopted, or abandoned."""
+        directory = str(topic_partition)
+        names = self._files.list(directory) if directory in self._directories else []
+        known = self._identity(directory) if names else None
+        if names and (known is None or known.topic_id != topic_id):
+            self._remove(directory)
+            names = []
+        if not names:
+            return self._create(directory, topic_partition, topic_id, config)
+        settle = None
+        if PARTITION_FILE not in names:
+            self._made += 1
+            settle = partial(self._settle, directory)
+        return PartitionLog.open(
+            self._files,
+            directory,
+            config,
+            now_ms,
+            self.clean_shutdown,
+            on_snapshot=on_snapshot,
+            on_batch=on_batch,
+            settle=settle,
+            schedule=self._schedule,
+        )
+
+    def _create(
+        self,
+        directory: str,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        config: LogConfig,
+    ) -> PartitionLog:
+        """A new log. Thousands may be made in one go on the event loop: not one system call."""
+        make = _Once(partial(self._make, directory, topic_partition, topic_id))
+        report = RecoveryReport(
+            directory=directory,
+            clean_shutdown=self.clean_shutdown,
+            log_start_offset=0,
+            log_end_offset=0,
+        )
+        segment = Segment.create_later(self._files, directory, make)
+        state = LogState(self._files, directory, partial(self._settle, directory, make))
+        return PartitionLog(
+            self._files, directory, config, [segment], report, state, self._schedule
+        )
+
+    def _make(self, directory: str, topic_partition: TopicPartition, topic_id: TopicId) -> None:
+        """The directory of a new log, and whose it is. Raises OSError."""
+        fields = {
+            "version": FORMAT_VERSION,
+            "topic": topic_partition.topic,
+            "partition": topic_partition.partition,
+            "topic_id": str(topic_id),
+        }
+        self._files.make_directory(directory)
+        self._directories.add(directory)
+        with self._root:
+            self._made += 1
+        file = self._files.open(f"{directory}/{NEW_PARTITION_FILE}", create=True)
+        try:
+            if file.size():
+                file.truncate(0)  # of an attempt that failed half way
+            file.write_at_end((json.dumps(fields).encode() + b"\n",))
+        finally:
+            file.close()
+
+    def _settle(self, directory: str, make: Callable[[], None] | None = None) -> None:
+        """Make a log's directory and identity durable, before the first thing in it is.
+
+        On the log's thread or the flusher's. Raises OSError.
+        """
+        if make is not None:
+            make()
+        file = self._files.open(f"{directory}/{NEW_PARTITION_FILE}")
+        try:
+            file.sync()
+        except OSError as error:  # for want of room too, it has lost what it was to write
+            raise OSError(errno.EIO, f"sync failed: {error}") from error
+        finally:
+            file.close()
+        with self._root:  # one sync is for all directories made before it
+            if self._made_durable < self._made:
+                made = self._made
+                self._files.sync_directory("")
+                self._made_durable = made
+        self._files.rename(f"{directory}/{NEW_PARTITION_FILE}", f"{directory}/{PARTITION_FILE}")
+
+    def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        return self._logs.get(topic_partition)
+
+    def __iter__(self) -> Iterator[tuple[TopicPartition, PartitionLog]]:
+        return iter(self._logs.items())
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    @property
+    def recovery_lines(self) -> list[str]:
+        """One line per opened partition that had something to recover."""
+        lines = (log.recovery_report.line for log in self._logs.values())
+        return [line for line in lines if line is not None]
+
+    def delete(self, topic_partition: TopicPartition) -> None:
+        """Remove a partition from disk, open or not; nothing happens when it is not there."""
+        self._flushed.pop(topic_partition, None)
+        log = self._logs.pop(topic_partition, None)
+        if log is not None:
+            log.abandon()
+        directory = str(topic_partition)
+        if directory in self._directories and self._files.list(directory):
+            self._remove(directory)
+
+    def _remove(self, directory: str) -> None:
+        """A power cut may bring it back: then it is of an older topic, or of none, and goes."""
+        self._removal.remove(directory)
+        self._directories.discard(directory)
+
+    def remove_strays(self, keep: Collection[TopicPartition]) -> int:
+        """Remove what is on disk of partitions that this broker does not host any more; how many.
+
+        Only directories that say what they are; a damaged one is left to a person, and one that
+        the disk does not let go to the next start.
+        """
+        removed = 0
+        for name in self._files.list(""):
+            try:
+                found = None if name.startswith("~") else self._identity(name)
+                if found is not None and found.topic_partition not in keep:
+                    self.delete(found.topic_partition)
+                    removed += 1
+            except (CorruptData, OSError):
+                continue
+        return removed
+
+    def flush_due(self, now_ms: int) -> int:
+        """Schedule the flushes that `flush.ms` asks for; how many."""
+        if self._is_marked and self._has_failed(self._rounds.next(self._logs)):
+            self._unmark()
+        return sum(log.flush_if_due(now_ms) for log in self._flushed.values())
+
+    def _has_failed(self, some: Iterable[TopicPartition]) -> bool:
+        return any(each in self._logs and self._logs[each].failure for each in some)
+
+    def configure(self, topic_partition: TopicPartition, config: LogConfig) -> None:
+        """From now on this holds of an open log."""
+        log = self._logs[topic_partition]
+        log.config = config
+        if config.flush_ms is None and config.flush_messages is None:
+            self._flushed.pop(topic_partition, None)
+        else:
+            self._flushed[topic_partition] = log
+
+    def apply_retention(
+        self, now_ms: int, high_watermark: Callable[[TopicPartition], int]
+    ) -> Iterator[int]:
+        """Remove expired segments of every log, in steps; how many went in each. A log that cannot
+        is skipped: its `failure`, or its next append, says why."""
+        for each in steps(self._logs):
+            if each is not None:
+                topic_partition, log = each
+                try:
+                    yield log.apply_retention(now_ms, high_watermark(topic_partition))
+                except KafkaError:
+                    continue
+
+    def close(
+        self,
+        snapshot: Callable[[TopicPartition], bytes | None] | None = None,
+        broker_epoch: int = NO_EPOCH,
+    ) -> None:
+        """Sync and close every log; the marker is written only when all of that worked, and no log
+        had failed before.
+
+        Stop the flusher before. Raises the first OSError, with every log closed.
+        """
+        had_failed = any(log.failure for log in self._logs.values())
+        closings = [
+            partial(_close, log, None if snapshot is None else snapshot(topic_partition))
+            for topic_partition, log in self._logs.items()
+        ]
+        self._logs.clear()
+        self._flushed.clear()
+        if self._close_threads > 1:
+            with ThreadPoolExecutor(self._close_threads) as pool:
+                outcomes = list(pool.map(lambda closing: closing(), closings))
+        else:
+            outcomes = [closing() for closing in closings]
+        for failure in outcomes:
+            if failure is not None:
+                raise failure
+        if had_failed:
+            self._unmark()
+            return
+        write_checked(
+            self._files, CLEAN_SHUTDOWN_FILE, _KIND_CLEAN_SHUTDOWN, 1, _MARKER.pack(broker_epoch)
+        )
+
+
+class _Once:
+    """A call that is made once, on whichever thread comes first; again after it failed."""
+
+    __slots__ = ("_call", "_lock")
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call: Callable[[], None] | None = call
+        self._lock = Lock()
+
+    def __call__(self) -> None:
+        with self._lock:
+            if self._call is not None:
+                self._call()
+                self._call = None
+
+
+def _close(log: PartitionLog, snapshot: bytes | None) -> OSError | None:
+    try:
+        log.close(snapshot)
+    except OSError as error:
+        return error
+    return None

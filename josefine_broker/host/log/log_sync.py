@@ -1,0 +1,176 @@
+"""How far one log is durable, and what a failed sync means for it.
+
+Rules: segments are synced in order, the directory before them; `flush.messages` syncs within the
+append, `flush.ms` and full segments on the flusher's thread. A failed sync is remembered for good:
+after it the kernel may have dropped dirty pages and reported them clean, so no later sync proves
+anything (fsyncgate, 2018). Nobody is told that a sync worked which was not made.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from threading import Lock
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ports import Files
+from josefine_broker.engine.metadata.log_config import LogConfig
+from josefine_broker.host.log.log_state import LogState
+from josefine_broker.host.log.segment import Segment
+
+PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""Why something could not be made that may be made later: nothing was lost by it."""
+
+storage_error = partial(KafkaError, ErrorCode.kafka_storage_error)
+
+
+class LogSync:
+    """What of one log is not durable yet. The only mutable state shared with the flusher."""
+
+    __slots__ = (
+        "_directory", "_directory_dirty", "_files", "_first_unflushed_ms", "_is_owed", "_state",
+        "_unflushed", "failure", "lock", "sealing",
+    )  # fmt: skip
+
+    def __init__(self, files: Files, directory: str, state: LogState) -> None:
+        self._files = files
+        self._directory = directory
+        self._state = state
+        self._directory_dirty = True
+        self._unflushed = self._first_unflushed_ms = 0
+        self._is_owed = False
+        """A scheduled sync could not be made, and may be now."""
+        self.lock = Lock()
+        """Held while segment files are synced, cut or closed."""
+        self.sealing: list[Segment] = []
+        """Full segments whose sync is still to come, oldest first."""
+        self.failure = ""
+        """Why the log is not written any more; empty while all is well."""
+
+    def check(self) -> None:
+        """Raises KafkaError(kafka_storage_error) once the log has failed."""
+        if self.failure:
+            raise storage_error(self.failure)
+
+    def fail(self, what: str, error: OSError) -> None:
+        """Nothing is written any more until the log is opened, and checked, anew."""
+        self.failure = self.failure or f"{self._directory}: {what}: {error}"
+
+    def rolled(self, full: Segment) -> None:
+        """There is a new segment behind this one."""
+        self._directory_dirty = True
+        self.sealing.append(full)
+
+    def began_anew(self) -> None:
+        """All segments are gone, and there is a new one. The lock is held."""
+        self._directory_dirty = True
+        self.sealing.clear()
+
+    def appended(self, messages: int, now_ms: int) -> None:
+        """So many are in the log and not durable."""
+        if self._unflushed == 0:
+            self._first_unflushed_ms = now_ms
+        self._unflushed += messages
+
+    def flushed(self) -> None:
+        """All that is in the log is durable. On the log's own thread, where it is appended to."""
+        self._unflushed = 0
+
+    def is_due_with(self, config: LogConfig, messages: int) -> bool:
+        """Whether `flush.messages` asks for a sync of these with what is not durable."""
+        return config.flush_messages is not None and (
+            self._unflushed + messages >= config.flush_messages
+        )
+
+    def is_due(self, config: LogConfig, now_ms: int) -> bool:
+        """Whether `flush.messages` or `flush.ms` asks for a sync now. It is taken to be made."""
+        if self._is_owed:
+            self._is_owed = False
+            return True
+        if self._unflushed == 0:
+            return False
+        is_late = config.flush_ms is not None and (
+            now_ms - self._first_unflushed_ms >= config.flush_ms
+        )
+        if not is_late and not self.is_due_with(config, 0):
+            return False
+        self._unflushed = 0
+        return True
+
+    def sync(self, active: Segment, end_offset: int) -> None:
+        """Make all that was written durable, up to `end_offset`. Raises OSError, also when the log
+        had failed."""
+        with self.lock:
+            if self.failure:
+                raise OSError(errno.EIO, self.failure)
+            self._sync_all(active, end_offset)
+
+    def sync_later(self, active: Segment) -> None:
+        """Scheduled. Who appends to a log that failed meanwhile is told so there."""
+        with self.lock:
+            if self.failure or not active.is_made:
+                return
+            try:  # what is appended meanwhile counts the next time
+                self._sync_all(active, active.end_offset)
+            except OSError:
+                self._is_owed = not self.failure
+                raise
+
+    def _sync_all(self, active: Segment, end_offset: int) -> None:
+        self._sync_directory()
+        self._sync_files([*self.sealing, active])
+        self._state.synced.raise_to(end_offset)
+
+    def was_synced(self, last: Segment) -> None:
+        """The last segment was synced by other means, under the lock."""
+        if not self.sealing and self._state.is_settled:
+            self._state.synced.raise_to(last.end_offset)
+
+    def _sync_directory(self) -> None:
+        if not self._directory_dirty:
+            return
+        self._directory_dirty = False  # before: a roll may make it so again meanwhile
+        try:
+            with self._failing_for_good():
+                self._state.settle()
+                self._files.sync_directory(self._directory)
+        except OSError:
+            self._directory_dirty = True
+            raise
+
+    def _sync_files(self, segments: list[Segment]) -> None:
+        for segment in segments:
+            with self._failing_for_good():
+                file = segment.file()
+            try:
+                file.sync()
+            except OSError as error:  # for want of room too: it has lost what it was to write
+                self.fail("sync failed", error)
+                raise
+
+    @contextmanager
+    def _failing_for_good(self) -> Iterator[None]:
+        """But not for what passes."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in PASSING:
+                self.fail("sync failed", error)
+            raise
+
+    def seal(self) -> None:
+        """Make full segments durable, oldest first, and store their indexes. Raises OSError.
+
+        What a full disk has no room for, the next roll or `close` tries again.
+        """
+        with self.lock:
+            while self.sealing and not self.failure:
+                segment = self.sealing[0]
+                with self._failing_for_good():
+                    self._state.settle()
+                self._sync_files([segment])
+                segment.store_index()
+                self.sealing.pop(0)
+                self._state.synced.raise_to(segment.end_offset)

@@ -1,0 +1,429 @@
+"""Brings a partition's segments back after a stop, clean or not, and reports what that took.
+
+Rules: a segment whose stored index fits its log was synced and is taken as it is. Any other is read
+from its first byte, every checksum verified, and cut at the first byte that is not part of a whole,
+right batch; unsynced segments behind a cut, or behind a first one that is gone, are removed, for a
+log has no holes. Where the cut, or a missing file, would take what is known to have been synced (a
+synced segment follows, or the mark in `disk/synced_mark.py` is past it), no crash did it: opening
+is refused and nothing is changed.
+Offsets below the recorded log start never come back.
+
+The report says what may still be believed of the log (`metadata/log_completeness.py`). Only the
+unfinished last write of a process that was killed may be cut without a doubt. Any other cut is
+noted in the directory first, durably: a crash behind it must not make the shorter log look whole.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from josefine_broker.base.errors import CorruptData
+from josefine_broker.base.ports import Files
+from josefine_broker.engine.metadata.log_completeness import Completeness
+from josefine_broker.engine.metadata.log_config import LogConfig
+from josefine_broker.host.disk.synced_mark import SYNCED_MARK_FILE, SyncedRange
+from josefine_broker.host.log.index import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from josefine_broker.host.log.log_state import NEW_PARTITION_FILE, LogState
+from josefine_broker.host.log.segment import LOG_SUFFIX, Segment, stem_of, walk_batches
+from josefine_broker.host.log.segment_swap import end_swaps
+from josefine_broker.records.batch import BatchHeader, is_torn, verify
+
+_OFFSET_DIGITS = 20
+_TEMPORARY_SUFFIX = ".tmp"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryReport:
+    """What opening a log had to do. `line` is None when there was nothing to recover."""
+
+    directory: str
+    clean_shutdown: bool
+    log_start_offset: int
+    log_end_offset: int
+    segments_scanned: int = 0
+    batches_scanned: int = 0
+    bytes_scanned: int = 0
+    bytes_cut: int = 0
+    cut_at: str = ""
+    """File, byte and reason of the cut; empty when nothing was cut."""
+    segments_removed: int = 0
+    completeness: Completeness = Completeness.COMPLETE
+    """As the files alone tell; the high watermark and the machine's boot may say more."""
+
+    @property
+    def may_lack(self) -> bool:
+        """Whether this recovery found the log shorter than what may have been confirmed."""
+        return self.completeness is not Completeness.COMPLETE
+
+    @property
+    def line(self) -> str | None:
+        if not (self.bytes_cut or self.segments_removed or self.segments_scanned):
+            return None
+        parts = [
+            f"{self.directory}: read {self.segments_scanned} segments, {self.batches_scanned} "
+            f"batches, {self.bytes_scanned} bytes after "
+            f"{'a clean' if self.clean_shutdown else 'an unclean'} shutdown"
+        ]
+        if self.bytes_cut:
+            parts.append(f"cut {self.bytes_cut} bytes at {self.cut_at}")
+        if self.segments_removed:
+            parts.append(f"removed {self.segments_removed} later segments")
+        parts.append(f"offsets {self.log_start_offset} to {self.log_end_offset}")
+        return "; ".join(parts)
+
+
+class _Tally:
+    """The one mutable count of a recovery."""
+
+    def __init__(self, state: LogState) -> None:
+        self.state = state
+        """To be settled before anything is synced."""
+        self.synced = state.synced.read()
+        self.segments_scanned = 0
+        self.batches_scanned = 0
+        self.bytes_scanned = 0
+        self.bytes_cut = 0
+        self.cut_at = ""
+        self.segments_removed = 0
+        self.unsealed: list[Segment] = []
+        """Read to their end, and another one follows: to be sealed when nothing is refused."""
+        self.completeness = Completeness.COMPLETE
+
+    def note(self, found: Completeness) -> None:
+        """To be called before a cut that may take what was confirmed. Raises OSError."""
+        self.completeness = self.completeness.or_worse(found)
+        self.state.settle()
+        self.state.store_completeness(self.completeness)
+
+
+def recover(
+    files: Files,
+    directory: str,
+    config: LogConfig,
+    state: LogState,
+    clean_shutdown: bool,
+    now_ms: int,
+) -> tuple[list[Segment], RecoveryReport]:
+    """All segments of a log in order, at least one, the last one ready for appends.
+
+    Raises CorruptData, with nothing changed on disk, when more than an unsynced tail is wrong.
+    """
+    end_swaps(files, directory)
+    tally = _Tally(state)
+    tally.completeness = state.completeness()
+    log_start_offset = state.log_start_offset()
+    is_new = set(files.list(directory)) <= {NEW_PARTITION_FILE}
+    _remove_behind_lost_start(files, directory, log_start_offset, tally)
+    segments = _recover_segments(files, directory, config, log_start_offset, now_ms, tally)
+    _refuse_missing(directory, segments, log_start_offset, tally.synced)
+    for segment in tally.unsealed:
+        if segment is not segments[-1]:  # it became the last one where a hole follows
+            state.settle()
+            segment.seal()
+            segment.cool()
+    _tidy(files, directory, log_start_offset)
+    if not segments or segments[-1].end_offset < log_start_offset:
+        # Lost behind the log start, in a power cut: offsets must not be handed out again.
+        if log_start_offset or not is_new:
+            tally.note(Completeness.MISSING)
+        for segment in segments:
+            segment.delete()
+        segments = [Segment.create(files, directory, log_start_offset)]
+        if not is_new:  # else the next power cut may take it, and leave one that follows it
+            files.sync_directory(directory)
+    if segments[0].base_offset > max(log_start_offset, tally.synced.start):
+        tally.note(Completeness.MISSING)  # the log start is stored before its segments go
+        state.synced.begin_at(segments[0].base_offset)  # its next sync says nothing of what is gone
+    report = RecoveryReport(
+        directory=directory,
+        clean_shutdown=clean_shutdown,
+        log_start_offset=max(log_start_offset, segments[0].base_offset),
+        log_end_offset=segments[-1].end_offset,
+        segments_scanned=tally.segments_scanned,
+        batches_scanned=tally.batches_scanned,
+        bytes_scanned=tally.bytes_scanned,
+        bytes_cut=tally.bytes_cut,
+        cut_at=tally.cut_at,
+        segments_removed=tally.segments_removed,
+        completeness=tally.completeness,
+    )
+    return segments, report
+
+
+def _recover_segments(
+    files: Files,
+    directory: str,
+    config: LogConfig,
+    log_start_offset: int,
+    now_ms: int,
+    tally: _Tally,
+) -> list[Segment]:
+    segments: list[Segment] = []
+    base_offsets = _live_segments(files, directory, log_start_offset)
+    for at, base_offset in enumerate(base_offsets):
+        later = base_offsets[at + 1 :]
+        if segments:
+            problem = _misfit(segments[-1], base_offset)
+            if problem:
+                end_offset = max(segments[-1].end_offset, log_start_offset)
+                _refuse_synced(files, directory, base_offsets[at:], problem)
+                _refuse_cut(directory, end_offset, problem, tally.synced)
+                tally.note(Completeness.SHORTENED)
+                _remove_behind(files, directory, base_offsets[at:], tally)
+                break
+        segment = Segment.open_indexed(files, directory, base_offset)
+        if segment is None:
+            segment = Segment(files, stem_of(directory, base_offset), base_offset)
+            problem = scan(segment, config, tally, now_ms)
+            if problem:
+                _refuse_synced(files, directory, later, problem)
+                _refuse_cut(directory, segment.end_offset, problem, tally.synced)
+                if later:
+                    tally.note(Completeness.SHORTENED)
+                _cut(segment, tally, problem)
+                _remove_behind(files, directory, later, tally)
+                segments.append(segment)
+                break
+            if later:
+                tally.unsealed.append(segment)
+        elif later:
+            segment.cool()
+        segments.append(segment)
+    if segments and not _has_index(segments[-1]):
+        problem = scan(segments[-1], config, tally, now_ms)
+        if problem:
+            _refuse_cut(directory, segments[-1].end_offset, problem, tally.synced)
+            _cut(segments[-1], tally, problem)
+    return segments
+
+
+def scan(segment: Segment, config: LogConfig, tally: _Tally, now_ms: int) -> str:
+    """Read a whole segment anew, verify every batch, rebuild its index; returns what is wrong
+    behind the last right batch, empty when nothing is.
+
+    When its batches were appended is not in the log: they count as appended now.
+    """
+    segment.reset()
+    segment.first_append_ms = segment.last_append_ms = now_ms
+    file = segment.file()
+    size = file.size()
+    if size:
+        tally.segments_scanned += 1
+    problem = ""
+    try:
+        for _, header, batch in walk_batches(file, 0, size):
+            verify(batch, 0, header)
+            check_follows(segment, header.base_offset, header.leader_epoch, config)
+            segment.account(
+                batch, header.base_offset, header.leader_epoch, header, config.index_interval_bytes
+            )
+            tally.batches_scanned += 1
+    except CorruptData as error:
+        problem = (
+            f"byte {segment.size_bytes} of {segment.stem}{LOG_SUFFIX}, "
+            f"offset {segment.end_offset} ({error})"
+        )
+    tally.bytes_scanned += segment.size_bytes
+    return problem
+
+
+def replay(
+    segments: Sequence[Segment],
+    state: LogState,
+    on_snapshot: Callable[[bytes], None] | None,
+    on_batch: Callable[[BatchHeader], None],
+) -> None:
+    """The newest producer snapshot that can be read, then each batch header behind it: also of
+    batches below the log start, as long as they are there, for a snapshot before them would else
+    lack them. One with a gap between it and the log is no snapshot of these producers any more."""
+    offset = segments[0].base_offset
+    for found in reversed(state.snapshot_offsets() if on_snapshot is not None else []):
+        payload = state.snapshot(found) if found >= offset else None
+        if payload is None or on_snapshot is None:
+            continue
+        try:
+            on_snapshot(payload)
+        except CorruptData:
+            continue
+        offset = found
+        break
+    for segment in segments:
+        if segment.end_offset > offset:
+            for _, header, _batch in segment.batches():
+                if header.last_offset >= offset:
+                    on_batch(header)
+
+
+def _cut(segment: Segment, tally: _Tally, problem: str) -> None:
+    """The log ends before the first byte that is not right, durably."""
+    file = segment.file()
+    tail = file.read_at(segment.size_bytes, file.size() - segment.size_bytes)
+    if is_torn(memoryview(tail)):
+        tally.state.settle()
+    else:
+        tally.note(Completeness.SHORTENED)
+    tally.bytes_cut += file.size() - segment.size_bytes
+    tally.cut_at = problem
+    file.truncate(segment.size_bytes)
+    file.sync()
+
+
+def check_follows(segment: Segment, base_offset: int, leader_epoch: int, config: LogConfig) -> None:
+    """Offset and leader epoch lie outside a batch's checksum: they must follow what is before.
+
+    Raises CorruptData.
+    """
+    check_offset(base_offset, segment.end_offset, config)
+    if leader_epoch < segment.last_leader_epoch:
+        raise CorruptData(
+            f"a batch of leader epoch {leader_epoch} behind one of {segment.last_leader_epoch}"
+        )
+
+
+def check_offset(base_offset: int, expected: int, config: LogConfig) -> None:
+    """Only compaction leaves holes. Raises CorruptData."""
+    if base_offset != expected and not (base_offset > expected and config.may_have_holes):
+        raise CorruptData(f"a batch with base offset {base_offset}, expected {expected}")
+
+
+def reindex(segment: Segment, config: LogConfig) -> None:
+    """Rebuild and store the damaged index of a sealed segment, whose log must be right.
+
+    Raises CorruptData, with nothing changed on disk, when the log is damaged too.
+    """
+    end, first_ms, last_ms = segment.size_bytes, segment.first_append_ms, segment.last_append_ms
+    expected = segment.summary()
+    segment.reset()
+    for _, header, batch in walk_batches(segment.file(), 0, end):
+        verify(batch, 0, header)
+        check_follows(segment, header.base_offset, header.leader_epoch, config)
+        segment.account(
+            batch, header.base_offset, header.leader_epoch, header, config.index_interval_bytes
+        )
+    segment.first_append_ms, segment.last_append_ms = first_ms, last_ms
+    if segment.summary() != expected:
+        raise CorruptData(f"{segment.stem}{LOG_SUFFIX} is not what its index was made from")
+    segment.seal()
+
+
+def _remove_behind_lost_start(
+    files: Files, directory: str, log_start_offset: int, tally: _Tally
+) -> None:
+    """A power cut may take the name of the first segment and leave those of later ones. Where none
+    of what is left is known to have been synced, it is behind a hole like any other such segment;
+    what was synced is kept, in doubt, or refused."""
+    base_offsets = _live_segments(files, directory, log_start_offset)
+    expected = max(log_start_offset, tally.synced.start)
+    if not base_offsets or base_offsets[0] <= expected or tally.synced.end > expected:
+        return
+    for base_offset in base_offsets:
+        segment = Segment.open_indexed(files, directory, base_offset)
+        if segment is not None:
+            segment.close()
+            return
+    tally.note(Completeness.MISSING)
+    _remove_behind(files, directory, base_offsets, tally)
+
+
+def _live_segments(files: Files, directory: str, log_start_offset: int) -> list[int]:
+    """Base offsets of the segments there, ascending, from the one that holds the log start."""
+    base_offsets = _segments_found(files.list(directory))
+    while len(base_offsets) > 1 and base_offsets[1] <= log_start_offset:
+        base_offsets.pop(0)
+    return base_offsets
+
+
+def _segments_found(names: Sequence[str]) -> list[int]:
+    stems = (name[:_OFFSET_DIGITS] for name in names if name.endswith(LOG_SUFFIX))
+    return sorted(int(stem) for stem in stems if stem.isdigit())
+
+
+def _tidy(files: Files, directory: str, log_start_offset: int) -> None:
+    """Remove segments below the log start, whose deletion had begun (a power cut may bring any of
+    them back), half-written files, and indexes without a log."""
+    names = files.list(directory)
+    live = _live_segments(files, directory, log_start_offset)
+    for base_offset in _segments_found(names):
+        if live and base_offset < live[0]:
+            files.remove(stem_of(directory, base_offset) + LOG_SUFFIX)
+    stems = {f"{base_offset:0{_OFFSET_DIGITS}d}" for base_offset in live}
+    for name in names:
+        is_index = name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX))
+        if name.endswith(_TEMPORARY_SUFFIX) or (is_index and name[:_OFFSET_DIGITS] not in stems):
+            files.remove(f"{directory}/{name}")
+
+
+def _has_index(segment: Segment) -> bool:
+    """The last segment is appended to, so its index must be in memory."""
+    try:
+        segment.index()
+    except CorruptData:
+        segment.close()
+        return False
+    return True
+
+
+def _misfit(segment: Segment, next_base_offset: int) -> str:
+    """Why the next segment does not follow `segment`, empty when it does: compaction leaves holes
+    within segments, none between two."""
+    end_offset = segment.end_offset
+    if next_base_offset == end_offset:
+        return ""
+    return (
+        f"offset {end_offset}, where {segment.stem}{LOG_SUFFIX} ends and the next segment "
+        f"begins at {next_base_offset}"
+    )
+
+
+def _refuse_synced(files: Files, directory: str, later: list[int], problem: str) -> None:
+    """Segments are synced in order, so a synced one behind a problem means that no crash made it:
+    a file was damaged or taken away, and cutting here would destroy what is still good."""
+    for base_offset in later:
+        segment = Segment.open_indexed(files, directory, base_offset)
+        if segment is not None:
+            segment.close()
+            raise CorruptData(
+                f"the log is damaged at {problem}, and synced data follows at offset "
+                f"{base_offset}: {_way_out(directory, 'the segments behind it and ')}"
+            )
+
+
+def _refuse_cut(directory: str, end_offset: int, problem: str, synced: SyncedRange) -> None:
+    """The log would end below what is known to have been synced."""
+    if end_offset < synced.end:
+        raise CorruptData(
+            f"the log is damaged at {problem}, and had been synced up to offset {synced.end}: "
+            f"{_way_out(directory)}"
+        )
+
+
+def _refuse_missing(
+    directory: str, segments: list[Segment], log_start_offset: int, synced: SyncedRange
+) -> None:
+    """Whole files are not there, at either end, of what is known to have been synced."""
+    expected = max(log_start_offset, synced.start)
+    start = segments[0].base_offset if segments else expected
+    end = segments[-1].end_offset if segments else expected
+    if synced.end > expected and (start > expected or end < synced.end):
+        raise CorruptData(
+            f"the log in {directory} has offsets {start} to {end}, and had been synced from "
+            f"{expected} to {synced.end}: {_way_out(directory)}"
+        )
+
+
+def _way_out(directory: str, also: str = "") -> str:
+    return (
+        f"restore the file, or remove {directory} to have it copied from another replica, or "
+        f"remove {also}{directory}/{SYNCED_MARK_FILE} to go on without what is lost"
+    )
+
+
+def _remove_behind(files: Files, directory: str, base_offsets: list[int], tally: _Tally) -> None:
+    """Segments behind a cut, newest first: a crash on the way leaves no hole."""
+    for base_offset in reversed(base_offsets):
+        segment = Segment(files, stem_of(directory, base_offset), base_offset)
+        tally.bytes_cut += segment.file().size()
+        tally.cut_at = tally.cut_at or f"offset {base_offset} (a hole before it)"
+        tally.segments_removed += 1
+        segment.delete()
+    if base_offsets:
+        files.sync_directory(directory)

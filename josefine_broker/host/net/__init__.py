@@ -1,0 +1,1 @@
+"""Clients' connections, and the admin listener."""

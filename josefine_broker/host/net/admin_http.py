@@ -1,0 +1,105 @@
+"""The admin listener: `/health`, `/metrics` and the pages it is given, on aiohttp. Answers
+questions, changes nothing.
+
+`/health` is 200 only while every check passes, 503 otherwise; the body names each check, so that a
+person and an orchestrator read the same page. A page is JSON; a query that makes no sense is 400.
+Whoever opens connections here and stays silent takes no descriptors from the data.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from josefine_broker.host.metrics import Metrics
+from josefine_broker.host.net.acceptor import Acceptor
+
+CONNECTIONS_MAX = 64
+"""People, a scraper, an orchestrator's probes; the oldest gives way."""
+STOP_SECONDS = 0.5
+"""How long a scrape under way may hold up a shutdown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """The result of one health check, with the fact it rests on."""
+
+    ok: bool
+    detail: str
+
+
+Checks = Mapping[str, Callable[[], Check]]
+Page = Callable[[Mapping[str, str]], Mapping[str, Any]]
+"""From the query to a JSON body. Raises ValueError with a sentence about the query."""
+
+
+class AdminServer:
+    """One aiohttp site over an already bound socket."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        checks: Checks,
+        identity: Callable[[], Mapping[str, object]],
+        pages: Mapping[str, Page] | None = None,
+    ) -> None:
+        self._metrics = metrics
+        self._checks = checks
+        self._identity = identity
+        self._pages = pages or {}
+        self._runner: web.AppRunner | None = None
+        self._acceptor: Acceptor | None = None
+
+    async def start(self, bound: socket.socket) -> None:
+        app = web.Application()
+        app.router.add_get("/health", self._health)
+        app.router.add_get("/metrics", self._exposition)
+        for path, page in self._pages.items():
+            app.router.add_get(path, partial(_answer, page))
+        self._runner = web.AppRunner(
+            app, access_log=None, handle_signals=False, shutdown_timeout=STOP_SECONDS
+        )
+        await self._runner.setup()
+        assert self._runner.server is not None
+        self._acceptor = Acceptor("admin", bound, self._runner.server, open_max=CONNECTIONS_MAX)
+        self._acceptor.start()
+
+    async def stop(self) -> None:
+        if self._acceptor is not None:
+            self._acceptor.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def _health(self, _request: web.Request) -> web.Response:
+        results = {name: check() for name, check in self._checks.items()}
+        healthy = all(result.ok for result in results.values())
+        body = {
+            "status": "ok" if healthy else "failing",
+            **self._identity(),
+            "checks": {
+                name: {"ok": result.ok, "detail": result.detail} for name, result in results.items()
+            },
+        }
+        return web.json_response(body, status=200 if healthy else 503)
+
+    async def _exposition(self, _request: web.Request) -> web.Response:
+        scrape = self._metrics.scrape()
+        for _ in scrape.steps():
+            await asyncio.sleep(0)
+        body = await asyncio.to_thread(scrape.text)
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+async def _answer(page: Page, request: web.Request) -> web.Response:
+    try:
+        return web.json_response(page(request.query))
+    except ValueError as error:
+        return web.json_response({"error": str(error)}, status=400)

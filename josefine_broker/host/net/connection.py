@@ -1,0 +1,320 @@
+"""One client connection: bytes in, frames out to the dispatcher, answers back in request order.
+
+Rules. Answers leave in the order of their requests (Kafka's promise to pipelining clients); later
+requests are worked on while an earlier one waits. At most `in_flight_max` requests wait, and a
+client that does not read its answers is not read either: both simply stop the reading, and TCP does
+the rest. Whatever is wrong with a connection ends this connection only; a few of those a minute are
+logged, with how many there were.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import cast
+
+from josefine_broker.base.errors import CorruptData, Fatal
+from josefine_broker.engine.parked import Parked
+from josefine_broker.host.metrics import ConnectionStats
+from josefine_broker.host.net.dispatch import (
+    Buffer,
+    Buffers,
+    DisconnectError,
+    Dispatcher,
+    LastBuffers,
+    Peer,
+    Waiting,
+)
+from josefine_broker.host.rationed import Rationed
+from josefine_broker.wire.apis import FETCH
+from josefine_broker.wire.frames import ChunkPool, FrameBuffer
+
+log = logging.getLogger(__name__)
+
+CLOSED_LINES = 10
+"""Lines a minute about connections that were closed for what they sent; the rest is counted."""
+SEND_BUFFERS_MAX = 64
+"""Answers of one read are sent together, but not more buffers than this are held back: large
+fetch answers must reach the transport, whose bound then stops the serving."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """Bounds of one connection, from the configuration."""
+
+    frame_bytes_max: int
+    in_flight_max: int
+    write_buffer_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """What all connections of a server share."""
+
+    dispatcher: Dispatcher
+    limits: ConnectionLimits
+    stats: ConnectionStats
+    on_parked: Callable[[], None]
+    """A request waits: its deadline may be the earliest one."""
+    forget: Callable[[Parked], None]
+    """No one is left to answer this waiting request."""
+    on_fatal: Callable[[BaseException], None]
+    """An invariant of ours broke; the broker must stop."""
+    monotonic_ms: Callable[[], int]
+    chunks: ChunkPool = field(default_factory=ChunkPool)
+    """Receive memory that connections have done with, for the next one that needs it."""
+    log_closed: Rationed = field(
+        default_factory=lambda: Rationed(
+            log, "connection closed", time.monotonic, logging.WARNING, lines=CLOSED_LINES
+        )
+    )
+    """Whoever sends noise on one connection does so on many."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """State of one connection. Mutated on the event loop only."""
+
+    __slots__ = (
+        "_backlog",
+        "_busy",
+        "_closed",
+        "_draining",
+        "_frames",
+        "_host",
+        "_listener",
+        "_on_close",
+        "_on_open",
+        "_out",
+        "_peer",
+        "_pending",
+        "_reading_paused",
+        "_transport",
+        "_write_paused",
+        "idle_since_ms",
+        "received",
+        "received_before",
+    )
+
+    def __init__(
+        self,
+        host: Host,
+        listener: str,
+        on_open: Callable[[Connection], bool],
+        on_close: Callable[[Connection], None],
+    ) -> None:
+        """`on_open` may refuse the connection by returning False."""
+        self._host = host
+        self._listener = listener
+        self._on_open = on_open
+        self._on_close = on_close
+        self._frames = FrameBuffer(host.limits.frame_bytes_max, host.chunks)
+        self._backlog: deque[memoryview] = deque()  # frames read, not yet begun
+        self._pending: deque[Waiting | Buffers] = deque()  # in request order; the first one waits
+        self._out: list[Buffer] = []
+        self._busy = False
+        self._write_paused = False
+        self._reading_paused = False
+        self._draining = False
+        self._closed = False
+        self.received = 0
+        self.received_before = 0  # these two belong to the server's idle sweep
+        self.idle_since_ms = 0
+
+    # Callbacks of the transport.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        peername = transport.get_extra_info("peername")
+        address = f"{peername[0]}:{peername[1]}" if peername else "unknown"
+        self._peer = Peer(listener=self._listener, address=address)
+        if not self._on_open(self):
+            self._closed = True
+            self._transport.abort()
+            return
+        self._transport.set_write_buffer_limits(high=self._host.limits.write_buffer_bytes)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._frames.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.received += nbytes
+        try:
+            frames = self._frames.buffer_updated(nbytes)
+        except CorruptData as error:
+            self._host.stats.closed_malformed += 1
+            self._close_because(f"malformed frame: {error}")
+            return
+        if frames:
+            self._backlog.extend(frames)
+            self._work_off()
+
+    def eof_received(self) -> bool:
+        return False  # Kafka has no half-closed connections: no one is left to answer
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closed = True
+        for slot in self._pending:
+            if isinstance(slot, Waiting):
+                slot.parked.on_done = None
+                self._host.forget(slot.parked)
+        self._pending.clear()
+        self._backlog.clear()
+        self._out.clear()
+        self._on_close(self)
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        self._work_off()
+
+    # Shutdown, driven by the server.
+
+    @property
+    def address(self) -> str:
+        return self._peer.address
+
+    @property
+    def host(self) -> str:
+        """The client's machine: its address without the port."""
+        return self._peer.address.rpartition(":")[0]
+
+    @property
+    def waits(self) -> bool:
+        """True while a request that was begun has no answer yet."""
+        return bool(self._pending)
+
+    def drain(self) -> None:
+        """Begin no further request; those begun are still answered, long polls at once."""
+        self._draining = True
+        for slot in tuple(self._pending):
+            if isinstance(slot, Waiting) and slot.header.api_key == FETCH and not slot.parked.done:
+                self._host.forget(slot.parked)
+                slot.parked.expire(self._host.monotonic_ms())
+        self._work_off()
+
+    def close(self) -> bool:
+        """Close after what was answered has been sent; False when it is closing already."""
+        if self._closed:
+            return False
+        self._closed = True
+        self._transport.close()
+        return True
+
+    def abort(self) -> bool:
+        """Close now, whatever was not sent; False when it was closing already."""
+        was_open, self._closed = not self._closed, True
+        self._transport.abort()
+        return was_open
+
+    # Requests and answers.
+
+    def _work_off(self) -> None:
+        """Serve the backlog as far as the bounds allow; then send, and read on or stop reading."""
+        if self._busy:
+            return  # a handler completed one of our own waiting requests: the outer call goes on
+        self._busy = True
+        backlog, in_flight_max = self._backlog, self._host.limits.in_flight_max
+        while (
+            backlog
+            and len(self._pending) < in_flight_max
+            and not (self._write_paused or self._closed or self._draining)
+        ):
+            self._serve(backlog.popleft())
+            if len(self._out) >= SEND_BUFFERS_MAX:
+                self._send()
+        self._busy = False
+        if self._closed:
+            return
+        self._send()
+        if (bool(backlog) or self._draining) is not self._reading_paused:
+            self._reading_paused = not self._reading_paused
+            if self._reading_paused:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+
+    def _serve(self, frame: memoryview) -> None:
+        try:
+            answer = self._host.dispatcher.serve(frame, self._peer)
+        except DisconnectError as error:
+            self._close_because(str(error))
+            return
+        except Fatal as error:
+            self.abort()
+            self._host.on_fatal(error)
+            return
+        except Exception:  # the codec failed, not a handler: there is no answer to give
+            self._fail("request not translatable")
+            return
+        if answer is None:
+            return
+        if isinstance(answer, Waiting):
+            self._wait_for(answer)
+        elif self._pending:
+            self._pending.append(answer)
+        else:
+            self._put(answer)
+
+    def _put(self, buffers: Buffers) -> None:
+        """It is this answer's turn."""
+        self._out.extend(buffers)
+        if isinstance(buffers, LastBuffers):
+            self._close_because(buffers.reason)
+
+    def _wait_for(self, waiting: Waiting) -> None:
+        self._pending.append(waiting)
+        if waiting.parked.done:
+            self._answer(waiting)
+            return
+        waiting.parked.on_done = lambda _parked: self._answer(waiting)
+        self._host.on_parked()
+
+    def _answer(self, waiting: Waiting) -> None:
+        """A waiting request is done: encode it and release the answers that are next in order."""
+        if self._closed:
+            return
+        try:
+            waiting.buffers = self._host.dispatcher.finish(waiting)
+        except Exception:
+            # We are called from whatever completed the request, often another connection's
+            # handler: the failure is this connection's alone.
+            self._fail("answer not encodable")
+            return
+        pending = self._pending
+        while pending and not self._closed:
+            slot = pending[0]
+            buffers = slot.buffers if isinstance(slot, Waiting) else slot
+            if buffers is None:
+                break
+            pending.popleft()
+            self._put(buffers)
+        self._work_off()
+
+    def _fail(self, message: str) -> None:
+        """An error of ours: end this connection, with the trace in the log."""
+        log.exception(message, extra={"client": self._peer.address, "listener": self._listener})
+        self.abort()
+
+    def _send(self) -> None:
+        out = self._out
+        if not out or self._closed:
+            return
+        self._out = []
+        self._host.stats.bytes_out += sum(map(len, out))
+        self._transport.writelines(out)
+
+    def _close_because(self, reason: str) -> None:
+        """Answers made so far still go out; nothing more is read."""
+        if self._closed:
+            return
+        self._send()
+        self._host.log_closed.tell(
+            client=self._peer.address, listener=self._listener, reason=reason
+        )
+        self.close()

@@ -1,0 +1,175 @@
+"""From one request frame to its answer: header, route, decode, handler, encode; no connection.
+
+Rules: a request that cannot be parsed, or whose key and version are not served, ends its connection
+(`DisconnectError`), but for ApiVersions, which answers error 35 with a v0 body (KIP-511). An
+unexpected exception of a handler is answered UNKNOWN_SERVER_ERROR and logged once; `Fatal` is never
+caught here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter_ns
+from typing import Any
+
+from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
+from josefine_broker.engine.parked import Hangup, Parked
+from josefine_broker.host.metrics import ApiStats, ConnectionStats
+from josefine_broker.wire.apis import API_VERSIONS
+from josefine_broker.wire.codec import (
+    RequestHeader,
+    decode_request,
+    encode_response,
+    parse_request_header,
+)
+
+log = logging.getLogger(__name__)
+
+Buffer = bytes | bytearray | memoryview
+Buffers = Sequence[Buffer]
+
+
+class LastBuffers(tuple[Buffer, ...]):
+    """An answer, perhaps empty, behind which the connection is to be closed."""
+
+    reason: str
+
+
+class DisconnectError(Exception):
+    """This connection cannot go on; the message says why. Not an error of ours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """Who is at the other end of a connection."""
+
+    listener: str
+    address: str
+    principal: str = "User:ANONYMOUS"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One served API: its bounds, its handler with the context already bound, its counters.
+
+    `refuse` makes its answer to a request that is refused as a whole (None: no answer is owed).
+    """
+
+    name: str
+    min_version: int
+    max_version: int
+    handle: Callable[[RequestHeader, Peer, Any], Any]
+    refuse: Callable[[Any, KafkaError], Any]
+    stats: ApiStats
+
+
+class Waiting:
+    """A request whose answer comes later: the parked token and what its encoding needs."""
+
+    __slots__ = ("buffers", "header", "parked", "started_ns", "stats")
+
+    def __init__(
+        self, parked: Parked, header: RequestHeader, stats: ApiStats, started_ns: int
+    ) -> None:
+        self.parked = parked
+        self.header = header
+        self.stats = stats
+        self.started_ns = started_ns
+        self.buffers: Buffers | None = None
+
+
+class Dispatcher:
+    """The literal route table, and the one answer that no route gives. One per broker."""
+
+    __slots__ = ("_routes", "_stats", "_unsupported")
+
+    def __init__(
+        self,
+        routes: Mapping[int, Route],
+        unsupported_version: Callable[[], Any],
+        stats: ConnectionStats,
+    ) -> None:
+        """`unsupported_version` makes the ApiVersions answer that carries error 35."""
+        self._routes = dict(routes)
+        self._unsupported = unsupported_version
+        self._stats = stats
+
+    def serve(self, frame: memoryview, peer: Peer) -> Buffers | Waiting | None:
+        """The encoded answer, a `Waiting`, or None when none is owed. Raises DisconnectError."""
+        started_ns = perf_counter_ns()
+        try:
+            header = parse_request_header(frame)
+            api_key, api_version, correlation_id, _, _ = header
+            route = self._routes.get(api_key)
+            if route is None or not route.min_version <= api_version <= route.max_version:
+                return self._refuse_version(header)
+            body = decode_request(header, frame)
+        except CorruptData as error:
+            self._stats.closed_malformed += 1
+            raise DisconnectError(f"malformed request: {error}") from error
+        except KafkaError as error:
+            self._stats.closed_unsupported += 1
+            raise DisconnectError(f"request not served: {error}") from error
+        try:
+            answer = route.handle(header, peer, body)
+        except KafkaError as error:
+            route.stats.errors += 1
+            answer = route.refuse(body, error)
+        except Exception:
+            answer = self._report_failure(route, header, peer, body)
+        if isinstance(answer, Parked):
+            return Waiting(answer, header, route.stats, started_ns)
+        route.stats.record(perf_counter_ns() - started_ns)
+        if answer is None:
+            return None
+        if isinstance(answer, Hangup):
+            return _last(header, answer)
+        return encode_response(api_key, api_version, correlation_id, answer)
+
+    def finish(self, waiting: Waiting) -> Buffers:
+        """Encode the answer of a parked request that is done; nothing when none is owed."""
+        header = waiting.header
+        waiting.stats.record(perf_counter_ns() - waiting.started_ns)
+        response = waiting.parked.response
+        if response is None:
+            return ()
+        if isinstance(response, Hangup):
+            return _last(header, response)
+        return encode_response(header.api_key, header.api_version, header.correlation_id, response)
+
+    def _refuse_version(self, header: RequestHeader) -> Buffers:
+        if header.api_key == API_VERSIONS:
+            return encode_response(API_VERSIONS, 0, header.correlation_id, self._unsupported())
+        self._stats.closed_unsupported += 1
+        raise DisconnectError(
+            f"API key {header.api_key} version {header.api_version} is not served"
+        )
+
+    def _report_failure(self, route: Route, header: RequestHeader, peer: Peer, body: Any) -> Any:
+        route.stats.errors += 1
+        self._stats.handler_failures += 1
+        log.exception(
+            "request failed",
+            extra={
+                "api": route.name,
+                "version": header.api_version,
+                "correlation_id": header.correlation_id,
+                "client_id": header.client_id,
+                "client": peer.address,
+                "listener": peer.listener,
+            },
+        )
+        failure = KafkaError(ErrorCode.unknown_server_error, "the broker failed on this request")
+        return route.refuse(body, failure)
+
+
+def _last(header: RequestHeader, hangup: Hangup) -> LastBuffers:
+    answer = hangup.answer
+    buffers: Buffers = ()
+    if answer is not None:
+        buffers = encode_response(header.api_key, header.api_version, header.correlation_id, answer)
+    last = LastBuffers(buffers)
+    last.reason = hangup.reason
+    return last

@@ -1,0 +1,166 @@
+"""The listeners and the set of open connections: binding, accepting, idle sweep, draining.
+
+Who is let in when there is no room, and who gives way, is decided in engine/limits/room.py.
+Binding comes before serving (`bind_listeners`), so that a port is known, and a taken one reported,
+before any data is touched; a bound socket that does not listen yet refuses its clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+
+from josefine_broker.engine.limits.room import Room
+from josefine_broker.host.net.acceptor import Acceptor
+from josefine_broker.host.net.connection import Connection, Host
+from josefine_broker.host.rationed import Rationed
+
+log = logging.getLogger(__name__)
+
+DRAIN_POLL_SECONDS = 0.005
+
+
+class BindError(Exception):
+    """An address cannot be listened on; the message is one sentence for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A listener with its socket, bound and not yet listening."""
+
+    name: str
+    host: str
+    port: int
+    socket: socket.socket
+
+    @property
+    def resolved_host(self) -> str:
+        """The address that the name meant when it was bound."""
+        return str(self.socket.getsockname()[0])
+
+
+def bind(name: str, host: str, port: int) -> Bound:
+    """Bind a TCP socket; the port of the result is the real one. Raises BindError."""
+    bound = None
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        bound = socket.socket(family, kind, protocol)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.setblocking(False)
+        bound.bind(address)
+    except OSError as error:
+        if bound is not None:
+            bound.close()
+        raise _bind_error(name, host, port, error) from None
+    return Bound(name, host, bound.getsockname()[1], bound)
+
+
+def _bind_error(name: str, host: str, port: int, error: OSError) -> BindError:
+    reason = error.strerror or str(error)
+    if error.errno == errno.EADDRINUSE:
+        reason = "the port is already in use"
+    return BindError(f"cannot listen on {host}:{port} ({name}): {reason}")
+
+
+class Server:
+    """All listeners of a broker and their connections. Mutated on the event loop only."""
+
+    def __init__(
+        self,
+        host: Host,
+        *,
+        connections_max: int,
+        per_address_max: int | None = None,
+        idle_timeout_ms: int,
+    ) -> None:
+        self._host = host
+        self._idle_timeout_ms = idle_timeout_ms
+        self._listeners: list[Acceptor] = []
+        self._room = Room[Connection](total_max=connections_max, per_address_max=per_address_max)
+        self._log_refused = Rationed(log, "connection refused", time.monotonic, logging.WARNING)
+        self._log_way = Rationed(
+            log, "idle connection closed for a newcomer", time.monotonic, logging.INFO
+        )
+        self._log_idle = Rationed(log, "idle connection closed", time.monotonic, logging.INFO)
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._room)
+
+    @property
+    def is_listening(self) -> bool:
+        return bool(self._listeners) and all(each.is_open for each in self._listeners)
+
+    async def start(self, bound: Iterable[Bound]) -> None:
+        """Begin to accept. Raises BindError when another process listens on the same port."""
+        for listener in bound:
+            make = partial(Connection, self._host, listener.name, self._opened, self._closed)
+            acceptor = Acceptor(listener.name, listener.socket, make)
+            try:
+                acceptor.start()
+            except OSError as error:
+                raise _bind_error(listener.name, listener.host, listener.port, error) from None
+            self._listeners.append(acceptor)
+
+    @property
+    def accept_pauses(self) -> int:
+        """So often there was no descriptor for a newcomer."""
+        return sum(each.pauses for each in self._listeners)
+
+    async def stop(self, timeout_s: float) -> int:
+        """Stop accepting, answer what is in flight, close; the number of requests left unanswered
+        at the deadline is returned."""
+        for listener in self._listeners:
+            listener.close()
+        for connection in self._room.occupants():
+            connection.drain()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        while loop.time() < deadline and any(c.waits for c in self._room.occupants()):
+            await asyncio.sleep(DRAIN_POLL_SECONDS)
+        unanswered = sum(c.waits for c in self._room.occupants())
+        for connection in self._room.occupants():
+            connection.close()
+        while loop.time() < deadline and len(self._room):
+            await asyncio.sleep(DRAIN_POLL_SECONDS)
+        for connection in self._room.occupants():  # clients that do not read their last answers
+            connection.abort()
+        return unanswered
+
+    def close_idle(self, now_ms: int) -> None:
+        """Close connections that have sent nothing for the idle timeout and wait for nothing.
+
+        Aborted, not closed: one that does not read its answers would never finish closing.
+        """
+        for connection in self._room.idle_for(self._idle_timeout_ms, now_ms):
+            if connection.abort():
+                self._host.stats.closed_idle += 1
+                self._log_idle.tell(client=connection.address)
+
+    def _opened(self, connection: Connection) -> bool:
+        stats, now_ms = self._host.stats, self._host.monotonic_ms()
+        verdict = self._room.make_room(connection.host, now_ms)
+        if verdict.refusal:
+            stats.refused_full += not verdict.is_address_full
+            stats.refused_address += verdict.is_address_full
+            self._log_refused.tell(client=connection.address, reason=verdict.refusal)
+            return False
+        if verdict.gives_way is not None:
+            stats.gave_way += 1
+            self._log_way.tell(client=verdict.gives_way.address, newcomer=connection.address)
+            verdict.gives_way.abort()
+        stats.opened += 1
+        self._room.enter(connection, now_ms)
+        return True
+
+    def _closed(self, connection: Connection) -> None:
+        self._host.stats.bytes_in += connection.received
+        self._room.leave(connection)

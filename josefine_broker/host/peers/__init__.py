@@ -1,0 +1,1 @@
+"""Sockets to and from other brokers."""

@@ -1,0 +1,70 @@
+"""Passes a client's request on to another broker, over the listener that brokers use.
+
+Rules: a connection for each request, for they are rare; whatever goes wrong is one answer, none;
+the other broker sees by the client id that it must not pass it on again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from josefine_broker.base.errors import KafkaError
+from josefine_broker.base.ports import Clock
+from josefine_broker.client.cluster import Address
+from josefine_broker.client.io_asyncio_protocol import ProtocolConnection
+
+
+class Forwarder:
+    """Implements `engine.ports.ForwardPort`. `stop` ends what is on its way."""
+
+    def __init__(
+        self, address_of: Callable[[int], Address | None], client_id: str, clock: Clock
+    ) -> None:
+        """`address_of`: where brokers dial a broker, if that is known."""
+        self._address_of = address_of
+        self._client_id = client_id
+        self._clock = clock
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def ask(
+        self,
+        broker_id: int,
+        api_key: int,
+        request: Any,
+        deadline_ms: int,
+        on_answer: Callable[[Any | None], None],
+    ) -> None:
+        """`on_answer` comes later, from the event loop: with None when there is no answer."""
+
+        async def asked() -> None:
+            on_answer(await self._ask(broker_id, api_key, request, deadline_ms))
+
+        task = asyncio.get_running_loop().create_task(asked(), name="forward")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _ask(self, broker_id: int, api_key: int, request: Any, deadline_ms: int) -> Any:
+        address = self._address_of(broker_id)
+        if address is None:
+            return None
+        left_ms = max(0, deadline_ms - self._clock.monotonic_ms())
+        try:
+            async with asyncio.timeout(left_ms / 1_000):
+                connection = await ProtocolConnection.open(address, self._client_id)
+                try:
+                    answer = connection.send(api_key, request)
+                    assert answer is not None
+                    return await answer
+                finally:
+                    connection.close()
+        except (OSError, KafkaError):  # a TimeoutError is an OSError
+            return None
+
+    async def stop(self) -> None:
+        """Nobody is answered any more."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,165 @@
+"""What this broker has to say to one peer: a queue, and the connection that it dials to empty it.
+
+Rules: a frame is written at once when the connection takes it, else it waits; past the bounds the
+oldest frames are dropped, because Raft and heartbeats repeat what matters. All of a peer's
+addresses are tried, the newest first, then a growing wait, half of it chance, until the next round;
+a peer that shows itself is dialed at once. A peer is refused when all its addresses said so. A link
+that nobody used for IDLE_SECONDS ends, connected or not: the peer left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from random import Random
+
+from josefine_broker.base.addresses import HostPort
+from josefine_broker.host.peers.raft_connection import Connection, PeerError, TransportStats
+
+log = logging.getLogger(__name__)
+
+BACKOFF_SECONDS = (0.05, 1.0)
+"""First and longest wait between two dials of a peer; half of it is chance."""
+QUEUE_FRAMES_MAX = 4_096
+IDLE_SECONDS = 60.0
+
+
+class Link:
+    """`run` it once; meanwhile `send` and `poke`."""
+
+    def __init__(
+        self,
+        node_id: int,
+        *,
+        addresses: Callable[[], Iterable[HostPort]],
+        dial: Callable[[HostPort], Awaitable[Connection]],
+        on_refused: Callable[[], None],
+        stats: TransportStats,
+        rng: Random,
+        queue_bytes_max: int,
+        idle_s: float = IDLE_SECONDS,
+    ) -> None:
+        """`dial` raises PeerError; `on_refused` hears of each round in which nobody listened."""
+        self.is_refused = False
+        """At the last attempt nobody listened at any of the peer's addresses."""
+        self.trouble = ""
+        """Why the last attempt failed, with the address heard of last; empty while connected."""
+        self._node_id = node_id
+        self._addresses = addresses
+        self._dial = dial
+        self._on_refused = on_refused
+        self._stats = stats
+        self._rng = rng
+        self._queue_bytes_max = queue_bytes_max
+        self._queue: deque[bytes] = deque()
+        self._queued_bytes = 0
+        self._connection: Connection | None = None
+        self._poked = asyncio.Event()
+        self._idle_s = idle_s
+        self._used_at = 0.0
+        """When something was sent last, by the loop's clock."""
+
+    @property
+    def is_connected(self) -> bool:
+        return self._connection is not None and self._connection.is_open
+
+    def send(self, data: bytes) -> None:
+        """Write a frame, or queue it."""
+        self._used_at = asyncio.get_running_loop().time()
+        connection = self._connection
+        if connection is not None and connection.is_open and not connection.is_paused:
+            connection.write(data)
+            return
+        self._queue.append(data)
+        self._queued_bytes += len(data)
+        while self._queued_bytes > self._queue_bytes_max or len(self._queue) > QUEUE_FRAMES_MAX:
+            self._queued_bytes -= len(self._queue.popleft())
+            self._stats.frames_dropped += 1
+
+    def poke(self) -> None:
+        """The peer is there: dial it now."""
+        self._poked.set()
+
+    async def run(self) -> None:
+        """Dial, carry, dial again, until nothing has been sent for a while."""
+        self._used_at = asyncio.get_running_loop().time()
+        attempt = 0
+        while True:
+            if await self._dial_all():
+                attempt = 0
+                await self._carry()
+            else:
+                attempt += 1
+            if self._is_idle():
+                return
+            await self._pause(attempt)
+
+    def _is_idle(self) -> bool:
+        return asyncio.get_running_loop().time() >= self._used_at + self._idle_s
+
+    async def _dial_all(self) -> bool:
+        """Is there a connection, at any of the peer's addresses?"""
+        refusals, trouble = [], ""
+        for address in self._addresses():
+            try:
+                connection = await self._dial(address)
+            except PeerError as error:
+                self._stats.dials_failed += 1
+                log.debug("raft dial failed", extra={"peer": self._node_id, "reason": error})
+                refusals.append(error.is_refused)
+                trouble = trouble or str(error)
+                continue
+            self.is_refused, self.trouble = False, ""
+            connection.on_resume = self._flush
+            self._connection = connection
+            return True
+        self.is_refused, self.trouble = bool(refusals) and all(refusals), trouble
+        if self.is_refused:
+            self._on_refused()
+        return False
+
+    async def _pause(self, attempt: int) -> None:
+        """Wait before the next dial; a peer that shows itself ends it early."""
+        first, longest = BACKOFF_SECONDS
+        wait_s = min(longest, first * 2.0 ** min(attempt, 10)) * (0.5 + self._rng.random() / 2)
+        try:
+            async with asyncio.timeout(wait_s):
+                await self._poked.wait()
+        except TimeoutError:
+            pass
+        self._poked.clear()
+
+    async def _carry(self) -> None:
+        """Until the connection ends, or is not needed any more."""
+        assert self._connection is not None
+        connection = self._connection
+        self._stats.connected += 1
+        log.info("raft peer connected", extra={"peer": self._node_id})
+        try:
+            self._flush()
+            while not connection.closed.is_set():
+                try:
+                    async with asyncio.timeout_at(self._used_at + self._idle_s):
+                        await connection.closed.wait()
+                except TimeoutError:
+                    if self._is_idle():
+                        return
+        finally:
+            self._stats.connected -= 1
+            self._connection = None
+            connection.abort()
+        log.info(
+            "raft peer lost",
+            extra={"peer": self._node_id, "reason": connection.failure or "closed"},
+        )
+
+    def _flush(self) -> None:
+        connection = self._connection
+        while self._queue and connection is not None:
+            if connection.is_paused or not connection.is_open:
+                return
+            data = self._queue.popleft()
+            self._queued_bytes -= len(data)
+            connection.write(data)

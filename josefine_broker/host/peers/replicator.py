@@ -1,0 +1,270 @@
+"""Moves the fetches of `partition/replica_fetch.py` over sockets: one connection per leader, if any
+of its partitions is copied here. Decides nothing.
+
+Rules: everything runs on the event loop, driven by what happens: an answer, a change of the image,
+a timer; nothing polls. A connection that ends, or from which nothing comes for too long, is made
+anew after a back-off with jitter, at the address the image then has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from random import Random
+from typing import Any, Protocol
+
+from josefine_broker.base.errors import ErrorCode, Fatal, KafkaError
+from josefine_broker.base.ports import Clock
+from josefine_broker.client.cluster import Address
+from josefine_broker.client.io_asyncio_protocol import ProtocolConnection
+from josefine_broker.engine.metadata.image import MetadataImage
+from josefine_broker.engine.partition.replica_fetch import (
+    FetchLimits,
+    ReplicaFetcher,
+    ReplicaFetchers,
+)
+from josefine_broker.host.alarm import Alarm
+from josefine_broker.host.lasting import logged
+from josefine_broker.wire.fetch import FetchResponse
+
+FETCH = 1
+CONNECT_TIMEOUT_MS = 3_000
+ANSWER_SLACK_MS = 5_000
+"""An answer may come this much later than the wait that was asked for."""
+BACKOFF_MIN_MS, BACKOFF_MAX_MS = 50, 1_000
+
+log = logging.getLogger(__name__)
+
+
+class ErrorCount(Protocol):
+    """What of the broker's counters is written here."""
+
+    replication_errors: int
+
+
+class Copied(Protocol):
+    """What of the broker's replicas is read here."""
+
+    @property
+    def fetchers(self) -> ReplicaFetchers: ...
+
+    @property
+    def counters(self) -> ErrorCount: ...
+
+
+class Following(Protocol):
+    """What of the handlers' context is read here."""
+
+    @property
+    def broker_id(self) -> int: ...
+
+    @property
+    def broker_epoch(self) -> int: ...
+
+    @property
+    def image(self) -> MetadataImage: ...
+
+    @property
+    def hosted(self) -> Copied: ...
+
+
+Hear = Callable[[ReplicaFetcher, int, FetchResponse], None]
+"""`following.hear` with its context: takes in the answer to a request, by number."""
+
+
+class Replicator:
+    """Copies every partition that this broker follows. `stop` ends all of it."""
+
+    def __init__(
+        self,
+        ctx: Following,
+        hear: Hear,
+        clock: Clock,
+        rng: Random,
+        config: FetchLimits,
+        inter_broker_listener: str,
+        on_fatal: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        """`on_fatal` hears of a broken invariant; without it, the event loop does."""
+        self.ctx = ctx
+        self.hear = hear
+        self.clock = clock
+        self.rng = rng
+        self.answer_timeout_ms = config.wait_ms + ANSWER_SLACK_MS
+        self.listener = inter_broker_listener
+        self.on_fatal = on_fatal
+        self._links: dict[int, _Link] = {}
+        self._stopped = False
+
+    def image_changed(self) -> None:
+        """Partitions may have come, gone, or changed their leader."""
+        if self._stopped:
+            return
+        for leader_id, fetcher in self.ctx.hosted.fetchers.by_leader.items():
+            link = self._links.get(leader_id)
+            if link is None:
+                if not len(fetcher):
+                    continue
+                link = self._links[leader_id] = _Link(self, fetcher)
+            link.pump()
+
+    async def stop(self) -> None:
+        """Close every connection; nothing is copied any more."""
+        self._stopped = True
+        links, self._links = list(self._links.values()), {}
+        await asyncio.gather(*(link.stop() for link in links))
+
+    def lag(self) -> Mapping[tuple[str, int], int]:
+        """How many committed records of its leader each followed partition has still to copy."""
+        names = self.ctx.image.topic_names
+        return {
+            (names[copy.key[0]], copy.key[1]): copy.lag
+            for fetcher in self.ctx.hosted.fetchers.by_leader.values()
+            for copy in fetcher
+            if copy.key[0] in names
+        }
+
+    @property
+    def connection_count(self) -> int:
+        return sum(link.is_connected for link in self._links.values())
+
+    def address_of(self, broker_id: int) -> Address | None:
+        """Where the image says that brokers dial this one."""
+        broker = self.ctx.image.brokers.get(broker_id)
+        if broker is None:
+            return None
+        endpoint = broker.endpoint(self.listener)
+        if endpoint is None and broker.endpoints:
+            endpoint = broker.endpoints[0]
+        return None if endpoint is None else Address(endpoint.host, endpoint.port)
+
+
+class _Link:
+    """The connection to one leader."""
+
+    def __init__(self, owner: Replicator, fetcher: ReplicaFetcher) -> None:
+        self._owner = owner
+        self._fetcher = fetcher
+        self._connection: ProtocolConnection | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._alarm = Alarm(owner.clock, self.pump)
+        self._next_try_ms = 0
+        self._backoff_ms = BACKOFF_MIN_MS
+        self._heard_ms = 0
+        self._trouble = logged(log, "lost a leader", leader=fetcher.leader_id)
+        self._stopped = False
+
+    @property
+    def is_connected(self) -> bool:
+        return self._connection is not None
+
+    async def stop(self) -> None:
+        self._stopped = True
+        self._disconnect()
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.gather(self._connecting, return_exceptions=True)
+
+    def pump(self) -> None:
+        """Do whatever can be done now, and see to it that we wake for the rest."""
+        if self._stopped:
+            return
+        now_ms = self._owner.clock.monotonic_ms()
+        fetcher = self._fetcher
+        if not len(fetcher):
+            self._disconnect()
+            self._trouble.end(now_ms, "follows no more")
+            return
+        if self._connection is None:
+            self._connect(now_ms)
+            return
+        if now_ms - self._heard_ms > self._owner.answer_timeout_ms:
+            self._lost("no answer")
+            return
+        try:
+            while fetcher.wants_request(now_ms):
+                number, request = fetcher.request(now_ms, self._owner.ctx.broker_epoch)
+                answer = self._connection.send(FETCH, request)
+                assert answer is not None
+                answer.add_done_callback(partial(self._answered, number))
+        except KafkaError as error:
+            self._lost(str(error))
+            return
+        due_ms = self._heard_ms + self._owner.answer_timeout_ms + 1
+        wake_ms = fetcher.wake_at_ms()
+        self._alarm.set(due_ms if wake_ms is None else min(due_ms, wake_ms))
+
+    def _answered(self, number: int, future: asyncio.Future[Any]) -> None:
+        if self._stopped or future.cancelled():
+            return
+        error = future.exception()
+        if error is not None:
+            if self._connection is not None and not self._connection.is_usable:
+                self._lost(str(error))
+            return
+        self._heard_ms = self._owner.clock.monotonic_ms()
+        self._backoff_ms = BACKOFF_MIN_MS
+        self._trouble.end(self._heard_ms, "follows again")
+        try:
+            self._owner.hear(self._fetcher, number, future.result())
+        except Fatal as fatal:
+            if self._owner.on_fatal is None:
+                raise
+            self._owner.on_fatal(fatal)
+            return
+        self.pump()
+
+    def _connect(self, now_ms: int) -> None:
+        if self._connecting is not None:
+            return
+        if now_ms < self._next_try_ms:
+            self._alarm.set(self._next_try_ms)
+            return
+        self._connecting = asyncio.get_running_loop().create_task(self._dial())
+        self._connecting.add_done_callback(self._dialled)
+
+    async def _dial(self) -> None:
+        leader_id = self._fetcher.leader_id
+        address = self._owner.address_of(leader_id)
+        if address is None:
+            raise KafkaError(ErrorCode.network_exception, f"broker {leader_id} has no address")
+        client_id = f"replica-{self._owner.ctx.broker_id}"
+        self._connection = await asyncio.wait_for(
+            ProtocolConnection.open(address, client_id), CONNECT_TIMEOUT_MS / 1_000
+        )
+
+    def _dialled(self, task: asyncio.Task[None]) -> None:
+        self._connecting = None
+        if task.cancelled() or self._stopped:
+            self._disconnect()
+            return
+        error = task.exception()
+        if error is None:
+            self._heard_ms = self._owner.clock.monotonic_ms()
+            if not self._trouble.lasts:  # else an answer ends it: a connection alone proves little
+                log.info("follows", extra={"leader": self._fetcher.leader_id})
+            self.pump()
+        elif isinstance(error, OSError | KafkaError | TimeoutError):
+            self._lost(str(error) or type(error).__name__)
+        else:
+            raise error
+
+    def _lost(self, reason: str) -> None:
+        """Try again, later each time. Each failed dial counts too: nothing is copied meanwhile."""
+        self._disconnect()
+        self._owner.ctx.hosted.counters.replication_errors += 1
+        now_ms = self._owner.clock.monotonic_ms()
+        wait_ms = self._backoff_ms // 2 + self._owner.rng.randint(0, self._backoff_ms // 2)
+        self._backoff_ms = min(2 * self._backoff_ms, BACKOFF_MAX_MS)
+        self._next_try_ms = now_ms + wait_ms
+        self._trouble.goes_on(now_ms, reason)
+        self._alarm.set(self._next_try_ms)
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        self._alarm.set(None)
+        if connection is not None:
+            self._fetcher.disconnected()
+            connection.close()

@@ -1,0 +1,122 @@
+"""Time for everything that waits: one timer for the parked requests, one for each periodic duty.
+
+The parked timer is armed for the earliest deadline only, so an idle broker does not wake up. A
+periodic duty that fails is logged and runs again; `Fatal` goes to the node, which stops. A duty may
+be an iterator, which is a long walk with places where others may run: it is left there once it has
+taken `STEP_MS`, and gone on with a moment later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from josefine_broker.base.errors import Fatal
+from josefine_broker.base.ports import Clock
+from josefine_broker.engine.parked import ParkedRequests
+from josefine_broker.host.alarm import Alarm
+
+log = logging.getLogger(__name__)
+
+STEP_MS = 3
+PAUSE_SECONDS = 0.01
+"""Between two steps: a duty takes a quarter of the loop's time at most."""
+
+Work = Iterator[object] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Duty:
+    """Something done every `interval_ms`, on the event loop: it must be short, or an iterator of
+    short steps, which may be lengthened by `interval_ms`."""
+
+    name: str
+    interval_ms: int
+    run: Callable[[], Work]
+
+
+class Ticker:
+    """Owns the timers of a broker."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        parked: ParkedRequests,
+        duties: tuple[Duty, ...],
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        self._clock = clock
+        self._parked = parked
+        self._duties = duties
+        self._on_fatal = on_fatal
+        self._alarm = Alarm(clock, self._expire)
+        self._duty_timers: dict[str, asyncio.TimerHandle] = {}
+        self._running = False
+
+    def start(self) -> None:
+        self._running = True
+        for duty in self._duties:
+            self._schedule(duty)
+        self.arm()
+
+    def stop(self) -> None:
+        self._running = False
+        self._alarm.set(None)
+        for timer in self._duty_timers.values():
+            timer.cancel()
+        self._duty_timers.clear()
+
+    def arm(self) -> None:
+        """See to it that the alarm rings by the earliest deadline. Called after each parking."""
+        deadline_ms = self._parked.next_deadline_ms()
+        if deadline_ms is None or not self._running:
+            return
+        set_for_ms = self._alarm.at_ms
+        if set_for_ms is None or deadline_ms < set_for_ms:
+            self._alarm.set(deadline_ms)
+
+    def _expire(self) -> None:
+        self._guarded("parked requests", self._tick)
+        self.arm()
+
+    def _tick(self) -> None:
+        self._parked.tick(self._clock.monotonic_ms())
+
+    def _schedule(self, duty: Duty) -> None:
+        loop = asyncio.get_running_loop()
+        self._duty_timers[duty.name] = loop.call_later(
+            duty.interval_ms / 1_000, self._perform, duty
+        )
+
+    def _perform(self, duty: Duty, begun: Work = None) -> None:
+        left = self._guarded(duty.name, lambda: self._advance(duty, begun))
+        if not self._running:
+            return
+        if left is None:
+            self._schedule(duty)
+        else:
+            loop = asyncio.get_running_loop()
+            self._duty_timers[duty.name] = loop.call_later(PAUSE_SECONDS, self._perform, duty, left)
+        self.arm()
+
+    def _advance(self, duty: Duty, begun: Work) -> Work:
+        """What is left of it."""
+        work = duty.run() if begun is None else begun
+        if work is None:
+            return None
+        until_ms = self._clock.monotonic_ms() + STEP_MS
+        for _ in work:
+            if self._clock.monotonic_ms() >= until_ms:
+                return work
+        return None
+
+    def _guarded(self, name: str, run: Callable[[], Work]) -> Work:
+        try:
+            return run()
+        except Fatal as error:
+            self._on_fatal(error)
+        except Exception:
+            log.exception("duty failed", extra={"duty": name})
+        return None

@@ -1,0 +1,95 @@
+"""One thread beside the event loop for work on record contents, so that nobody waits for it.
+
+Rules: jobs run one after another; a bounded number waits; their results come back on the loop. A
+job that runs Python holds the interpreter: it breathes every millisecond or so, which lets the loop
+go first, and ends there when nobody wants its result any more, or when the broker stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+from josefine_broker.base.errors import ErrorCode, Fatal, KafkaError
+
+JOBS_MAX = 1_000
+"""Waiting for the thread; past that a client is told to come again."""
+
+BREATH_SECONDS = 0.000_5
+"""Long enough for the loop's thread to wake up and take the interpreter."""
+
+T = TypeVar("T")
+Breathe = Callable[[], None]
+
+log = logging.getLogger(__name__)
+
+
+class Worker:
+    """Implements `engine.ports.WorkPort`. Made on the loop it reports to."""
+
+    def __init__(
+        self, on_fatal: Callable[[BaseException], None], thread_name: str = "records"
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._on_fatal = on_fatal
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=thread_name)
+        self._waiting = 0
+        self._is_stopping = False
+
+    def submit(
+        self,
+        job: Callable[[Breathe], T],
+        is_wanted: Callable[[], bool],
+        done: Callable[[T | None], None],
+    ) -> None:
+        """See WorkPort."""
+        if self._waiting >= JOBS_MAX or self._is_stopping:
+            raise KafkaError(ErrorCode.request_timed_out, f"{self._waiting} lookups are waiting")
+        self._waiting += 1
+        future = self._pool.submit(self._begin, job, is_wanted)
+        future.add_done_callback(
+            lambda future: self._loop.call_soon_threadsafe(self._finish, future, done)
+        )
+
+    def _begin(self, job: Callable[[Breathe], T], is_wanted: Callable[[], bool]) -> T:
+        self._check_wanted(is_wanted)  # the thread may be free before a stop has cancelled the rest
+        return job(partial(self._breathe, is_wanted))
+
+    def on_loop(self, ask: Callable[[], T]) -> T:
+        """From within a job: have this done on the loop, and wait for it. Raises what it raises."""
+
+        async def answer() -> T:
+            return ask()
+
+        return asyncio.run_coroutine_threadsafe(answer(), self._loop).result()
+
+    def _breathe(self, is_wanted: Callable[[], bool]) -> None:
+        self._check_wanted(is_wanted)
+        time.sleep(BREATH_SECONDS)
+
+    def _check_wanted(self, is_wanted: Callable[[], bool]) -> None:
+        if self._is_stopping or not is_wanted():
+            raise KafkaError(ErrorCode.request_timed_out, "nobody waits for it any more")
+
+    def _finish(self, future: Future[T], done: Callable[[T | None], None]) -> None:
+        self._waiting -= 1
+        if future.cancelled():
+            return
+        error = future.exception()
+        if isinstance(error, Fatal):
+            self._on_fatal(error)
+        elif error is not None:
+            log.error("work failed", exc_info=error)
+            done(None)
+        else:
+            done(future.result())
+
+    async def stop(self) -> None:
+        """End what is being done at its next breath; the rest is not begun."""
+        self._is_stopping = True
+        await asyncio.to_thread(self._pool.shutdown, wait=True, cancel_futures=True)

@@ -1,0 +1,223 @@
+"""DescribeConfigs, IncrementalAlterConfigs, AlterConfigs."""
+
+from typing import Any
+
+import pytest
+
+from josefine_broker.base.errors import ErrorCode
+from josefine_broker.engine.context import BrokerSettings
+from josefine_broker.engine.metadata.log_config import LogConfig
+from josefine_broker.engine.metadata.topic_config import TOPIC_CONFIGS, TopicSettings
+from josefine_broker.wire.entities import (
+    alter_configs,
+    describe_configs,
+    incremental_alter_configs,
+)
+from tests.unit.api.world import World, batch_of
+
+TOPIC, BROKER = 2, 4
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+def describe(world: World, kind: int = TOPIC, name: str = "orders", **fields: Any) -> Any:
+    e = describe_configs
+    keys = fields.pop("keys", None)
+    resource = e.DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=keys
+    )
+    return world.ask(32, e.DescribeConfigsRequest(resources=(resource,), **fields)).results[0]
+
+
+def value_of(world: World, name: str) -> tuple[str, int]:
+    (config,) = describe(world, keys=(name,)).configs
+    return config.value, config.config_source
+
+
+def alter(world: World, *operations: tuple[str, int, str | None], **fields: Any) -> Any:
+    e = incremental_alter_configs
+    resource = e.AlterConfigsResource(
+        resource_type=fields.pop("kind", TOPIC),
+        resource_name=fields.pop("name", "orders"),
+        configs=tuple(
+            e.AlterableConfig(name=name, config_operation=operation, value=value)
+            for name, operation, value in operations
+        ),
+    )
+    request = e.IncrementalAlterConfigsRequest(resources=(resource,), **fields)
+    return world.ask(44, request).responses[0]
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.create(retention_ms="5")
+    return world
+
+
+def test_value_and_source_tell_where_a_setting_comes_from() -> None:
+    """Checklist row 21."""
+    defaults = TopicSettings(log=LogConfig(segment_bytes=2048), unclean_leader_election=True)
+    world = World(BrokerSettings(topic_defaults=defaults))
+    world.create(retention_ms="5")
+
+    assert value_of(world, "retention.ms") == ("5", 1)
+    assert value_of(world, "segment.bytes") == ("2048", 4)
+    assert value_of(world, "unclean.leader.election.enable") == ("true", 4)
+    assert value_of(world, "segment.ms") == ("604800000", 5)
+
+
+def test_synonyms_go_from_the_topic_to_the_default() -> None:
+    defaults = TopicSettings(log=LogConfig(retention_ms=9))
+    world = World(BrokerSettings(topic_defaults=defaults))
+    world.create(retention_ms="5")
+
+    (config,) = describe(world, keys=("retention.ms",), include_synonyms=True).configs
+
+    assert [(s.name, s.value, s.source) for s in config.synonyms] == [
+        ("retention.ms", "5", 1),
+        ("log.retention.ms", "9", 4),
+        ("log.retention.ms", "604800000", 5),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "broker_name"),
+    [
+        ("retention.ms", "log.retention.ms"),
+        ("segment.ms", "log.roll.ms"),
+        ("flush.messages", "log.flush.interval.messages"),
+        ("max.message.bytes", "message.max.bytes"),
+        ("min.insync.replicas", "min.insync.replicas"),
+        ("message.timestamp.after.max.ms", "log.message.timestamp.after.max.ms"),
+    ],
+)
+def test_a_topics_setting_and_the_brokers_default_of_it_are_named_as_in_kafka(
+    world: World, name: str, broker_name: str
+) -> None:
+    (config,) = describe(world, keys=(name,), include_synonyms=True).configs
+
+    assert config.synonyms[-1].name == broker_name
+    assert broker_name in {each.name for each in describe(world, BROKER, "1").configs}
+
+
+def test_every_setting_is_described_with_its_synonyms(world: World) -> None:
+    """One table has both names: a setting cannot be served and lack one."""
+    topic = describe(world, include_synonyms=True)
+    own = {each.name for each in describe(world, BROKER, "1").configs}
+
+    assert topic.error_code == ErrorCode.none
+    assert [each.name for each in topic.configs] == sorted(key.name for key in TOPIC_CONFIGS)
+    assert {each.synonyms[-1].name for each in topic.configs} == {
+        key.broker_name for key in TOPIC_CONFIGS
+    }
+    assert len({key.broker_name for key in TOPIC_CONFIGS}) == len(TOPIC_CONFIGS)
+    assert own > {key.broker_name for key in TOPIC_CONFIGS}
+
+
+def test_documentation_comes_when_asked_for(world: World) -> None:
+    assert describe(world, include_documentation=True).configs[0].documentation
+    assert describe(world).configs[0].documentation is None
+
+
+def test_unknown_topic_and_kind_have_their_errors(world: World) -> None:
+    unknown = describe(world, name="nope")
+    logger = describe(world, kind=8)
+
+    assert unknown.error_code == ErrorCode.unknown_topic_or_partition
+    assert logger.error_code == ErrorCode.invalid_request
+
+
+def test_brokers_values_are_read_only(world: World) -> None:
+    result = describe(world, BROKER, "1")
+
+    values = {config.name: config.value for config in result.configs}
+    assert values["num.partitions"] == "1"
+    assert values["log.retention.ms"] == "604800000"
+    assert all(config.read_only for config in result.configs)
+    assert describe(world, BROKER, "2").error_code == ErrorCode.invalid_request
+
+
+def test_set_and_delete_take_effect_at_once(world: World) -> None:
+    """Checklist row 21."""
+    alter(world, ("max.message.bytes", SET, "100"), ("retention.ms", DELETE, None))
+
+    assert value_of(world, "retention.ms")[1] == 5
+    assert world.produce(batch_of(b"x" * 100)).error_code == ErrorCode.message_too_large
+    assert world.restart().produce(batch_of(b"x" * 100)).error_code == ErrorCode.message_too_large
+
+
+def test_log_follows_its_topics_settings(world: World) -> None:
+    for _ in range(3):
+        world.produce(batch_of(b"x" * 1000))
+    alter(world, ("segment.bytes", SET, "1024"))
+
+    for _ in range(3):
+        world.produce(batch_of(b"x" * 1000))
+
+    assert len([name for name in world.files.list("orders-0") if name.endswith(".log")]) == 4
+
+
+def test_list_is_appended_to_and_subtracted_from(world: World) -> None:
+    """KIP-339."""
+    alter(world, ("cleanup.policy", APPEND, "compact"))
+    assert value_of(world, "cleanup.policy")[0] == "compact,delete"
+
+    alter(world, ("cleanup.policy", SUBTRACT, "delete"))
+    assert value_of(world, "cleanup.policy")[0] == "compact"
+    topic = world.ctx.image.topics["orders"]
+    alter(world, ("cleanup.policy", APPEND, "compact"))
+    assert dict(world.ctx.image.topics["orders"].config) == dict(topic.config), "it is there"
+
+
+@pytest.mark.parametrize(
+    ("operations", "code"),
+    [
+        ([("retention.ms", SET, "soon")], ErrorCode.invalid_config),
+        ([("retention.ms", SET, None)], ErrorCode.invalid_config),
+        ([("no.such", SET, "1")], ErrorCode.invalid_config),
+        ([("retention.ms", APPEND, "1")], ErrorCode.invalid_config),
+        ([("cleanup.policy", SUBTRACT, "delete")], ErrorCode.invalid_config),
+        ([("retention.ms", 9, "1")], ErrorCode.invalid_request),
+        ([("retention.ms", SET, "1"), ("retention.ms", SET, "2")], ErrorCode.invalid_request),
+        ([("segment.ms", SET, "1"), ("retention.ms", SET, "x")], ErrorCode.invalid_config),
+    ],
+)
+def test_wrong_alteration_changes_nothing(
+    world: World, operations: list[tuple[str, int, str | None]], code: ErrorCode
+) -> None:
+    before = world.ctx.image
+
+    assert alter(world, *operations).error_code == code
+    assert world.ctx.image is before
+
+
+def test_validate_only_changes_nothing(world: World) -> None:
+    result = alter(world, ("retention.ms", SET, "7"), validate_only=True)
+
+    assert result.error_code == ErrorCode.none
+    assert value_of(world, "retention.ms")[0] == "5"
+
+
+def test_brokers_and_unknown_topics_are_not_altered(world: World) -> None:
+    broker = alter(world, ("retention.ms", SET, "1"), kind=BROKER, name="1")
+    unknown = alter(world, ("retention.ms", SET, "1"), name="nope")
+
+    assert broker.error_code == ErrorCode.invalid_request
+    assert unknown.error_code == ErrorCode.unknown_topic_or_partition
+
+
+def test_alter_configs_replaces_everything(world: World) -> None:
+    """KIP-133."""
+    e = alter_configs
+    config = e.AlterableConfig(name="segment.ms", value="9")
+    resource = e.AlterConfigsResource(
+        resource_type=TOPIC, resource_name="orders", configs=(config,)
+    )
+
+    result = world.ask(33, e.AlterConfigsRequest(resources=(resource,))).responses[0]
+    twice = world.ask(33, e.AlterConfigsRequest(resources=(resource, resource))).responses
+
+    assert result.error_code == ErrorCode.none
+    assert value_of(world, "segment.ms") == ("9", 1)
+    assert value_of(world, "retention.ms") == ("604800000", 5)
+    assert {each.error_code for each in twice} == {ErrorCode.invalid_request}

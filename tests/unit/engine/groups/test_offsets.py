@@ -1,0 +1,127 @@
+"""Committed offsets and their records."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from josefine_broker.base.errors import CorruptData
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.engine.groups.offsets import (
+    CommittedOffset,
+    GroupOffsets,
+    coordinator_partition,
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+)
+
+TP = TopicPartition("orders", 3)
+times = st.integers(0, 2**50)
+fields = {
+    "offset": st.integers(-1, 2**63 - 1),
+    "metadata": st.text(max_size=20),
+    "commit_time_ms": times,
+}
+offsets = st.builds(
+    CommittedOffset, leader_epoch=st.integers(-1, 2**31 - 1), expire_ms=st.just(-1), **fields
+) | st.builds(CommittedOffset, leader_epoch=st.just(-1), expire_ms=times, **fields)
+"""One that says when it expires has no leader epoch: it comes from clients older than those."""
+
+
+@given(st.text(max_size=30), st.text(max_size=30), st.integers(0, 2**31 - 1), offsets)
+def test_key_and_value_survive_their_bytes(
+    group_id: str, topic: str, partition: int, committed: CommittedOffset
+) -> None:
+    tp = TopicPartition(topic, partition)
+
+    assert decode_key(encode_key(group_id, tp)) == (group_id, tp)
+    assert decode_value(encode_value(committed)) == committed
+
+
+def test_bytes_are_kafkas() -> None:
+    """OffsetCommitKey v1 and OffsetCommitValue v3, as Kafka's own tools decode them."""
+    key = encode_key("g", TopicPartition("t", 2))
+    value = encode_value(CommittedOffset(5, 1, "m", 7))
+
+    assert key.hex(" ", 1) == "00 01 00 01 67 00 01 74 00 00 00 02"
+    assert value.hex() == "0003" + "0000000000000005" + "00000001" + "00016d" + "0000000000000007"
+
+
+def test_an_offset_that_says_when_it_expires_is_of_the_version_that_can() -> None:
+    value = encode_value(CommittedOffset(5, 1, "m", 7, 9))
+
+    assert value.hex() == "0001" + "0000000000000005" + "00016d" + "0000000000000007" + (
+        "0000000000000009"
+    )
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_older_values_are_read(version: int) -> None:
+    """Of Kafka's, without leader epoch or expiry."""
+    value = version.to_bytes(2) + bytes.fromhex("000000000000000500016d0000000000000007")
+
+    assert decode_value(value) == CommittedOffset(5, -1, "m", 7)
+
+
+@pytest.mark.parametrize(
+    ("group_id", "absolute_hash"),
+    [
+        ("", 0),
+        ("a", 97),
+        ("my-group", 1906497762),
+        ("Grüße", 69215351),
+        ("😀", 1772899),
+        ("polygenelubricants", 0),
+    ],
+)
+def test_partition_of_a_group_is_by_javas_hash(group_id: str, absolute_hash: int) -> None:
+    """The hashes are a JVM's; the last one is -2**31, which has no absolute value."""
+    assert coordinator_partition(group_id, 2**31) == absolute_hash
+    assert coordinator_partition(group_id, 50) == absolute_hash % 50
+
+
+def test_null_value_deletes_and_an_empty_group_is_gone() -> None:
+    groups = GroupOffsets()
+    groups.replay(encode_key("g", TP), encode_value(CommittedOffset(5, -1, "", 0)))
+
+    groups.replay(encode_key("g", TP), None)
+
+    assert groups.committed("g") == {}
+    assert groups.group_ids == []
+
+
+def test_later_record_wins() -> None:
+    groups = GroupOffsets()
+
+    for offset in (5, 3):
+        groups.replay(encode_key("g", TP), encode_value(CommittedOffset(offset, -1, "", 0)))
+
+    assert groups.committed("g")[TP].offset == 3
+
+
+def test_key_of_version_0_is_one_of_version_1() -> None:
+    """Their fields are the same; Kafka's oldest brokers wrote it."""
+    groups = GroupOffsets()
+
+    groups.replay(b"\0\0" + encode_key("g", TP)[2:], encode_value(CommittedOffset(5, -1, "", 0)))
+
+    assert groups.committed("g")[TP].offset == 5
+
+
+@pytest.mark.parametrize("key", [None, b"", b"\x00\x02\x00\x01g"])
+def test_records_of_other_kinds_are_passed_over(key: bytes | None) -> None:
+    groups = GroupOffsets()
+
+    groups.replay(key, b"anything")
+
+    assert groups.group_ids == []
+
+
+@given(st.binary(max_size=40))
+def test_damaged_bytes_are_corrupt_or_read(data: bytes) -> None:
+    for decode in (decode_key, decode_value):
+        try:
+            decode(data)
+        except CorruptData:
+            continue

@@ -1,0 +1,197 @@
+"""Parked requests: never lost, completed once."""
+
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from josefine_broker.base.errors import Fatal
+from josefine_broker.engine.parked import Parked, ParkedRequests, PartitionKey
+
+A, B = ("a", 0), ("b", 0)
+
+
+class Waiting(Parked):
+    """Completes at its `wakes_needed`-th wake-up, or with "late"."""
+
+    def __init__(self, deadline_ms: int, wakes_needed: int = 1) -> None:
+        super().__init__(deadline_ms)
+        self.wakes_needed = wakes_needed
+        self.answers: list[object] = []
+        self.on_done = lambda parked: self.answers.append(parked.response)
+
+    def try_complete(self, partition: PartitionKey | None, now_ms: int) -> bool:
+        self.wakes_needed -= 1
+        if self.wakes_needed > 0:
+            return False
+        self.complete("woken")
+        return True
+
+    def expire(self, now_ms: int) -> None:
+        self.complete("late")
+
+
+def test_wake_completes_and_forgets() -> None:
+    table = ParkedRequests()
+    waiting = Waiting(100)
+    table.park(waiting, partitions=[A, B])
+
+    table.wake(B, 0)
+    table.wake(A, 0)
+    table.tick(1000)
+
+    assert waiting.answers == ["woken"]
+    assert len(table) == 0
+
+
+def test_wake_of_another_key_changes_nothing() -> None:
+    table = ParkedRequests()
+    waiting = Waiting(100)
+    table.park(waiting, partitions=[A])
+
+    table.wake(B, 0)
+
+    assert waiting.answers == []
+    assert table.next_deadline_ms() == 100
+
+
+def test_news_for_a_follower_or_of_brokers_wakes_those_who_wait_for_that_and_no_others() -> None:
+    table = ParkedRequests()
+    by_partition, by_follower, by_brokers = (Waiting(100) for _ in range(3))
+    table.park(by_partition, partitions=[("follower", 2), ("brokers", 0)])
+    table.park(by_follower, follower=2)
+    table.park(by_brokers, brokers=True)
+
+    table.wake_follower(3, 0)
+    table.wake(("follower", 3), 0)
+    assert len(table) == 3
+    table.wake_follower(2, 0)
+    assert [each.done for each in (by_partition, by_follower, by_brokers)] == [False, True, False]
+    table.wake_for_brokers(0)
+    assert [each.done for each in (by_partition, by_brokers)] == [False, True]
+
+
+def test_who_is_woken_hears_which_partition_it_was() -> None:
+    table, heard = ParkedRequests(), []
+
+    class Curious(Waiting):
+        def try_complete(self, partition: PartitionKey | None, now_ms: int) -> bool:
+            heard.append(partition)
+            return False
+
+    table.park(Curious(100), partitions=[A, B], follower=2, brokers=True)
+    table.wake(B, 0)
+    table.wake_follower(2, 0)
+    table.wake_for_brokers(0)
+
+    assert heard == [B, None, None]
+
+
+def test_deadline_completes_exactly_then() -> None:
+    table = ParkedRequests()
+    waiting = Waiting(100)
+    table.park(waiting, partitions=[A])
+
+    table.tick(99)
+    assert waiting.answers == []
+    table.tick(100)
+
+    assert waiting.answers == ["late"]
+    assert table.next_deadline_ms() is None
+
+
+def test_cancelled_request_is_never_answered() -> None:
+    table = ParkedRequests()
+    waiting = Waiting(100)
+    table.park(waiting, partitions=[A])
+
+    table.forget(waiting)
+    table.forget(waiting)
+    table.wake(A, 0)
+    table.tick(1000)
+
+    assert waiting.answers == []
+
+
+def test_request_cancelled_by_the_answer_to_another_is_not_answered() -> None:
+    """An answer may close the connection that the next one waits for."""
+    table = ParkedRequests()
+    first, second = Waiting(100), Waiting(100)
+    first.on_done = lambda parked: table.forget(second)
+    for waiting in (first, second):
+        table.park(waiting, partitions=[A])
+
+    table.wake(A, 0)
+
+    assert first.done
+    assert second.answers == []
+
+
+def test_second_answer_is_fatal() -> None:
+    waiting = Waiting(100)
+    waiting.complete(1)
+
+    with pytest.raises(Fatal):
+        waiting.complete(2)
+
+
+def test_deadlines_of_the_forgotten_do_not_pile_up() -> None:
+    table = ParkedRequests()
+
+    for _ in range(10_000):
+        waiting = Waiting(100)
+        table.park(waiting, partitions=[A])
+        table.wake(A, 0)
+
+    assert len(table._deadlines) < 200
+
+
+actions = st.lists(
+    st.one_of(
+        st.tuples(st.just("park"), st.integers(0, 50), st.integers(1, 3), st.integers(0, 15)),
+        st.tuples(st.just("wake"), st.integers(0, 3), st.just(0), st.just(0)),
+        st.tuples(st.just("tick"), st.integers(0, 10), st.just(0), st.just(0)),
+        st.tuples(st.just("forget"), st.integers(0, 20), st.just(0), st.just(0)),
+    ),
+    max_size=80,
+)
+
+
+@given(actions)
+def test_every_request_is_answered_once_or_was_cancelled(
+    script: list[tuple[str, int, int, int]],
+) -> None:
+    table = ParkedRequests()
+    wake_a, wake_b = partial(table.wake, A), partial(table.wake, B)
+    wake_follower = partial(table.wake_follower, 2)
+    everyone: list[Waiting] = []
+    cancelled: set[Waiting] = set()
+    now_ms = 0
+    for action, first, second, third in script:
+        if action == "park":
+            waiting = Waiting(now_ms + first, second)
+            everyone.append(waiting)
+            table.park(
+                waiting,
+                partitions=[each for at, each in enumerate((A, B)) if third >> at & 1],
+                follower=2 if third & 4 else None,
+                brokers=bool(third & 8),
+            )
+        elif action == "wake":
+            (wake_a, wake_b, wake_follower, table.wake_for_brokers)[first](now_ms)
+        elif action == "tick":
+            now_ms += first
+            table.tick(now_ms)
+        elif first < len(everyone) and not everyone[first].done:
+            cancelled.add(everyone[first])
+            table.forget(everyone[first])
+        open_now = [w for w in everyone if not w.done and w not in cancelled]
+        assert len(table) == len(open_now)
+        assert table.next_deadline_ms() == min((w.deadline_ms for w in open_now), default=None)
+
+    table.tick(now_ms + 1000)
+
+    for waiting in everyone:
+        assert len(waiting.answers) == (0 if waiting in cancelled else 1)
+    assert (table._for_partition, table._for_follower, table._for_brokers) == ({}, {}, {})

@@ -1,0 +1,27 @@
+"""Lines that strangers cause: a few a minute, none of them lost from the count."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from josefine_broker.host.rationed import EVERY_SECONDS, Rationed
+
+log = logging.getLogger("josefine_broker.tests.rationed")
+
+
+@pytest.mark.parametrize("lines", [1, 3])
+def test_a_flood_is_a_few_lines_a_minute_that_count_it(
+    lines: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    now_s = 5.0
+    rationed = Rationed(log, "refused", lambda: now_s, logging.WARNING, lines=lines)
+    with caplog.at_level(logging.INFO):
+        for number in range(100):
+            rationed.tell(client=number)
+        now_s += EVERY_SECONDS
+        rationed.tell(client="next")
+
+    told = [(each.__dict__["client"], each.__dict__["times"]) for each in caplog.records]
+    assert told == [*((number, 1) for number in range(lines)), ("next", 101 - lines)]
