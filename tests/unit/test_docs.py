@@ -76,7 +76,7 @@ def test_paths_and_names_in_documents_exist(name: str) -> None:
 
 def test_a_stale_path_or_name_is_found() -> None:
     there = ("raft/node.py", "raft/node.py::Node", "engine/metadata/image.py", "other/x.py")
-    gone = ["raft/nod.py", "raft/node.py::Nod", "core/imag.py"]
+    gone = ["raft/nod.py", "raft/node.py::Nod", "engine/imag.py"]
 
     assert stale(" ".join(f"`{word}`" for word in (*there, *gone))) == gone
 
