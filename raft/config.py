@@ -53,6 +53,12 @@ class Config:
     """Blocks to apply in one Ready, so that a long chain is applied in steps."""
     collect_blocks_max: int = 256
     """Dead blocks removed in one Ready."""
+    waiting_max: int = 10_000
+    """Messages of one kind to one peer that wait for a batch to be durable; past that the older
+    half is dropped. More than come together while a disk writes at all. Of proposals as many wait
+    as may be open."""
+    waiting_bytes_max: int = 64 * 1024 * 1024
+    """The pieces of a snapshot among these."""
 
     def __post_init__(self) -> None:
         if self.node_id < 0:

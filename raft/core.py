@@ -98,7 +98,7 @@ class Core:
         self.leader: NodeId | None = None
         self.leading: Leading | None = None
         self.requests = Requests(config, first_number=rng.getrandbits(40), known_after=state.term)
-        self.outbox = Outbox(state, self.archive.snapshot, apply_blocks_max=config.apply_blocks_max)
+        self.outbox = Outbox(state, self.archive.snapshot, config)
         self.candidacy = Candidacy(config.election_timeout_ms, rng, now_ms, vote=state.vote)
         if not self.is_sole_voter():  # which has nobody to wait for
             self.candidacy.reset(now_ms)
@@ -172,7 +172,7 @@ class Core:
         """Queue a message; it leaves after what is written up to now is durable."""
         fields.setdefault("term", self.term)
         message = kind(sender=self.id, to=to, cluster_id=self.cluster_id, **fields)
-        self.outbox.messages.append(message)
+        self.outbox.add_message(message)
 
     def change_role(self, event: RoleEvent) -> None:
         """Follow the table; leave behind what belonged to the old role."""

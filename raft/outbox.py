@@ -2,25 +2,52 @@
 
 Rules: one Ready at a time. A block is durable when the Ready that carried it is advanced. A block
 is handed out to be applied once, in order, when it is committed and durable here.
+
+What is to be sent waits for the Ready in hand, for days if a full disk holds it up. So of one kind
+to one peer so much waits and no more; past that the older half is dropped. Any message may be lost,
+so that breaks no promise, and nothing stands still by it: whoever needs an answer asks again, and
+the newest says what the older ones said (an accepted append has all before it). That one kind, or
+one peer, pushes out no other keeps a vote or a proposal's answer behind many heartbeats'. A newer
+message does not simply take the place of an older one: while the disk writes, however slowly, each
+of them moves its receiver's window, and nothing is to be said twice.
 """
+
+from __future__ import annotations
 
 from raft.block import Block
 from raft.chain import Chain
-from raft.ids import BlockId, Height
-from raft.messages import Message
+from raft.config import Config
+from raft.ids import BlockId, Height, NodeId
+from raft.messages import Message, Propose, SnapshotChunk
 from raft.proposals import Outcome
 from raft.ready import ReadDone, Ready
 from raft.state import Batch, Snapshot, State
 
 __all__ = ["Outbox"]
 
+_Sort = tuple[NodeId, type[Message]]
+"""To whom, and of which kind."""
+
+
+class _Waiting:
+    """Messages of one sort that wait: how many, and the bytes that nothing else keeps in memory."""
+
+    __slots__ = ("bytes", "bytes_max", "count", "count_max")
+
+    def __init__(self, config: Config, kind: type[Message]) -> None:
+        self.count = self.bytes = 0
+        self.count_max, self.bytes_max = config.waiting_max, config.waiting_bytes_max
+        if kind is Propose:
+            self.count_max, self.bytes_max = config.proposals_max, config.proposals_bytes_max
+
 
 class Outbox:
     """Mutable; fed by the rules, emptied by `take` and `done`."""
 
     __slots__ = (
-        "_apply_blocks_max",
+        "_config",
         "_dropped",
+        "_waiting",
         "applied",
         "applied_bytes",
         "durable_state",
@@ -32,8 +59,8 @@ class Outbox:
         "unsynced",
     )
 
-    def __init__(self, durable: State, snapshot: Snapshot | None, *, apply_blocks_max: int) -> None:
-        self._apply_blocks_max = apply_blocks_max
+    def __init__(self, durable: State, snapshot: Snapshot | None, config: Config) -> None:
+        self._config = config
         self.durable_state = durable
         self.applied = durable.root
         self.applied_bytes = 0  # payloads applied since the snapshot
@@ -43,7 +70,39 @@ class Outbox:
         self.unsynced: set[BlockId] = set()
         self._dropped: dict[BlockId, None] = {}  # an ordered set
         self.messages: list[Message] = []
+        self._waiting: dict[_Sort, _Waiting] = {}
         self.in_hand: Ready | None = None
+
+    def add_message(self, message: Message) -> None:
+        """It leaves when what is to be written up to now is durable, or is dropped before."""
+        self.messages.append(message)
+        if self.in_hand is None:  # the next Ready takes it
+            return
+        sort = (message.to, type(message))
+        waiting = self._waiting.get(sort)
+        if waiting is None:
+            waiting = self._waiting[sort] = _Waiting(self._config, type(message))
+        waiting.count += 1
+        waiting.bytes += _bytes_of(message)
+        if waiting.count > waiting.count_max or waiting.bytes > waiting.bytes_max:
+            self._drop_older_half(sort, waiting)
+
+    def _drop_older_half(self, sort: _Sort, waiting: _Waiting) -> None:
+        """At once so many that each message is looked at a few times only. The newest stays."""
+        count_max, bytes_max = waiting.count_max // 2, waiting.bytes_max // 2
+        kept: list[Message] = []
+        waiting.count = waiting.bytes = 0
+        is_full = False
+        for message in reversed(self.messages):
+            if (message.to, type(message)) == sort:
+                size = waiting.bytes + _bytes_of(message)
+                is_full |= waiting.count > 0 and (waiting.count >= count_max or size > bytes_max)
+                if is_full:
+                    continue
+                waiting.count += 1
+                waiting.bytes = size
+            kept.append(message)
+        self.messages = kept[::-1]
 
     def add_blocks(self, blocks: list[Block]) -> None:
         """New blocks of the chain, to be written."""
@@ -78,7 +137,7 @@ class Outbox:
 
     def _next_applicable(self, chain: Chain) -> Height:
         height = self.applied.height
-        limit = Height(min(chain.commit.height, height + self._apply_blocks_max))
+        limit = Height(min(chain.commit.height, height + self._config.apply_blocks_max))
         if not self.unsynced:
             return limit
         while height < limit and chain.id_at(Height(height + 1)) not in self.unsynced:
@@ -105,6 +164,7 @@ class Outbox:
         )
         self.installed = None
         self.messages.clear()
+        self._waiting.clear()
         return self.in_hand
 
     def _make_batch(self, state: State, removed: tuple[BlockId, ...]) -> Batch | None:
@@ -137,6 +197,12 @@ class Outbox:
         if ready.batch is not None:
             self.durable_state = ready.batch.state
             self.unsynced.difference_update(block.id for block in ready.batch.blocks)
+
+
+def _bytes_of(message: Message) -> int:
+    if isinstance(message, SnapshotChunk):
+        return len(message.data)
+    return len(message.payload) if isinstance(message, Propose) else 0
 
 
 def _promises(state: State) -> tuple[object, ...]:
