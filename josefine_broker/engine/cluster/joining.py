@@ -114,7 +114,7 @@ class Asking:
 
     def answered(self, number: int, said: Said, now_ms: int) -> Ask | None:
         """The next question; None: none is open any more, or this answer was to none."""
-        if number != self._number:
+        if not self._is_open(number):
             return None
         if self.step is Step.PROPOSING:
             self._taken(said, now_ms)
@@ -133,13 +133,18 @@ class Asking:
 
     def unanswered(self, number: int, reason: str, now_ms: int) -> Ask | None:
         """As `answered`."""
-        if number != self._number:
+        if not self._is_open(number):
             return None
         self._failures.append(reason)
         if self.step is Step.PROPOSING:
             self._end(reason, now_ms)
             return None
         return self._ask_next(now_ms)
+
+    def _is_open(self, number: int) -> bool:
+        """Whether it is the question that waits for an answer. Each that is over, or was never
+        asked, is nobody's."""
+        return number == self._number and self.step in (Step.LOOKING, Step.PROPOSING)
 
     def tick(self, now_ms: int) -> None:
         """The pause may be over."""
@@ -191,7 +196,6 @@ class Asking:
         return Ask(self._number, address, to, said, timeout_ms)
 
     def _end(self, trouble: str, now_ms: int) -> None:
-        self._number += 1  # answers that are on their way still are to no question
         self.trouble = trouble
         self._due_ms = now_ms + PAUSE_MS
         self._move(Turn.END)

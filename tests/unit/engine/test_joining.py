@@ -116,6 +116,18 @@ def test_answer_to_a_question_that_is_over_moves_nothing() -> None:
     assert one.step is Step.PROPOSING
 
 
+@pytest.mark.parametrize("number", [0, 1, 2, 7])
+def test_answer_to_a_question_that_nobody_asked_moves_nothing(number: int) -> None:
+    idle, pausing = asking(ONE), asking(ONE)
+    pausing.unanswered(asked(pausing.begin(b"change", 0)).number, "down", 0)
+
+    for one, step in ((idle, Step.IDLE), (pausing, Step.PAUSING)):
+        assert one.answered(number, WITH_LEADER, 1) is None
+        assert one.unanswered(number, "no answer", 1) is None
+        assert one.step is step
+        assert "no answer" not in one.trouble
+
+
 def test_nobody_to_ask_is_a_round_too() -> None:
     one = asking()
     assert one.begin(b"change", 10) is None
