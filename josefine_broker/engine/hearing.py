@@ -47,7 +47,8 @@ class Hearing:
         self.enrolment: Enrolment | None = None
         """Who waits for the controller's answers, once there is somebody."""
         self.met_born = False
-        """Somebody is of a cluster, which is this broker's if it forms one by its configuration."""
+        """Somebody whom this broker dialed is of a cluster, which is this broker's if it forms one
+        by its configuration. Who dials may name any, and is not believed."""
         self.met_unknown = False
         """Somebody of this cluster was refused, because this broker does not know it (yet)."""
         self._ctx = ctx
@@ -60,7 +61,7 @@ class Hearing:
     def greeted(self, peer: Hello, *, was_dialed: bool) -> None:
         """A peer introduced itself, and was let in."""
         self._peers.greeted(peer, was_dialed=was_dialed)
-        self.met_born = self.met_born or bool(peer.cluster_id)
+        self.met_born |= was_dialed and bool(peer.cluster_id)
         if not peer.cluster_id and peer.node_id in self._quorum.node.members.learners:
             self._quorum.forget_progress(peer.node_id)  # it lost what it had, perhaps
 

@@ -21,7 +21,7 @@ from josefine_broker.engine.controller.controller import HeartbeatAnswer
 from josefine_broker.engine.metadata.change_codec import encode_change
 from josefine_broker.engine.metadata.changes import Origin, RegisterBroker
 from raft import BlockId, Height, NodeId, Term
-from tests.unit.engine.members import address_of
+from tests.unit.engine.members import Group, Member, address_of
 from tests.unit.engine.scenes import (
     BEAT,
     KNOWN,
@@ -157,3 +157,32 @@ def test_unknown_peer_is_asked_about_although_nothing_else_happens() -> None:
         learner.hears(unknown, append(9, to=NodeId(2)))
 
     assert learner.broker.ready().asks
+
+
+def founder_without_a_cluster() -> Member:
+    member = Member(Group(), 1, voters=(1, 2, 3))
+    member.group.settle()
+    return member
+
+
+def test_who_dials_and_names_a_cluster_makes_nobody_ask() -> None:
+    """Anybody can: asked by one greeting, it would look around twice a second for ever."""
+    member = founder_without_a_cluster()
+
+    for stranger in (2, 77):  # also by the name of one that it knows
+        member.step(e.Greeted(Hello(node_id=stranger, to=1, cluster_id="one", address=""), False))
+    member.group.pass_ms(5 * PAUSE_MS)
+
+    assert [ask for ready in member.readys for ask in ready.asks] == []
+
+
+def test_founder_that_dialed_one_of_a_cluster_asks_until_it_belongs_to_one() -> None:
+    """It lost its data, and its leader is none that its configuration names."""
+    member = founder_without_a_cluster()
+
+    member.step(e.Greeted(Hello(node_id=2, to=1, cluster_id="one", address=""), True))
+    member.group.pass_ms(5 * PAUSE_MS)
+
+    asked = {ask.address for ready in member.readys for ask in ready.asks}
+    assert asked == {address_of(2), address_of(3)}
+    assert sum(len(ready.asks) for ready in member.readys) > 2 * 3, "in more than one round"
