@@ -6,9 +6,10 @@ import ipaddress
 import re
 from typing import NamedTuple
 
-_HOST = re.compile(
-    r"^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*\.?$"
-)
+_LABEL = "[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?"
+"""RFC 1123's, and underscores: name services carry them (RFC 2181, section 11), and containers are
+called so."""
+_HOST = re.compile(rf"{_LABEL}(\.{_LABEL})*\.?")
 
 
 class HostPort(NamedTuple):
@@ -52,7 +53,7 @@ def parse_host_port(value: object) -> HostPort:
             ipaddress.IPv4Address(host)
         except ValueError:
             raise ValueError(f"{host!r} in {value!r} is not an IPv4 address") from None
-    elif not _HOST.match(host):
+    elif not _HOST.fullmatch(host):
         raise ValueError(f"{host!r} in {value!r} is not a host name")
     if not re.fullmatch(r"[0-9]{1,5}", port_text) or int(port_text) > 65_535:
         raise ValueError(f"port in {value!r} must be a number from 0 to 65535")
