@@ -12,7 +12,8 @@ from typing import Any
 
 import yaml
 
-from josefine_broker.config import BrokerConfig, Section
+from josefine_broker.config import BrokerConfig
+from josefine_broker.config_sections import Section
 
 HERE = Path(__file__).parent
 TARGET = HERE / "broker.yaml"

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from josefine_broker.base.addresses import HostPort, is_loopback
-from josefine_broker.config import BrokerConfig, LogSection, ReplicationSection
+from josefine_broker.config import BrokerConfig
+from josefine_broker.config_sections import LogSection, ReplicationSection
 from josefine_broker.engine.broker import EngineConfig
 from josefine_broker.engine.cluster.address_book import AddressBook
 from josefine_broker.engine.context import BrokerSettings

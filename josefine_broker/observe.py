@@ -8,7 +8,7 @@ from functools import partial
 from types import MappingProxyType
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_broker.config import IdentitySection
+from josefine_broker.config_sections import IdentitySection
 from josefine_broker.engine.broker import Broker
 from josefine_broker.engine.cluster.enrolment import Place
 from josefine_broker.engine.cluster.sentences import leaving

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from josefine_broker.base.rounds import Rounds
-from josefine_broker.config import IdentitySection
+from josefine_broker.config_sections import IdentitySection
 from josefine_broker.engine.context import Context
 
 log = logging.getLogger(__name__)

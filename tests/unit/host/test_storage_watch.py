@@ -8,7 +8,7 @@ import pytest
 
 from josefine_broker import observe, storage_watch
 from josefine_broker.base.errors import KafkaError
-from josefine_broker.config import IdentitySection
+from josefine_broker.config_sections import IdentitySection
 from josefine_broker.host.metrics import Metrics
 from tests.unit.api.world import World
 
