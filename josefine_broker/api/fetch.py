@@ -316,6 +316,8 @@ class _Waiting(Parked):
 
     __slots__ = ("_ctx", "_info", "_plan", "_request")
 
+    is_cut_short = True
+
     def __init__(
         self,
         ctx: Context,

@@ -35,6 +35,9 @@ class Parked:
 
     outlives_client = False
     """Whether it has something to do at its end, also for nobody."""
+    is_cut_short = False
+    """Whether a broker that stops ends the wait, as if its deadline had come: what it waits for may
+    take long."""
 
     def __init__(self, deadline_ms: int) -> None:
         self.deadline_ms = deadline_ms

@@ -30,7 +30,6 @@ from josefine_broker.host.net.dispatch import (
     Waiting,
 )
 from josefine_broker.host.rationed import Rationed
-from josefine_broker.wire.apis import FETCH
 from josefine_broker.wire.frames import ChunkPool, FrameBuffer
 
 log = logging.getLogger(__name__)
@@ -190,10 +189,10 @@ class Connection(asyncio.BufferedProtocol):
         return bool(self._pending)
 
     def drain(self) -> None:
-        """Begin no further request; those begun are still answered, long polls at once."""
+        """Begin no further request; those begun are still answered, long waits at once."""
         self._draining = True
         for slot in tuple(self._pending):
-            if isinstance(slot, Waiting) and slot.header.api_key == FETCH and not slot.parked.done:
+            if isinstance(slot, Waiting) and slot.parked.is_cut_short and not slot.parked.done:
                 self._host.forget(slot.parked)
                 slot.parked.expire(self._host.monotonic_ms())
         self._work_off()

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["LISTENER", "Server"]
 
 LISTENER = "PLAINTEXT"
-FETCH = 1
 
 
 class _Slot:
@@ -109,12 +108,12 @@ class Server:
                 self._process.ctx.parked.cancel(slot.parked)
 
     def drain(self) -> None:
-        """Long polls are answered at once; for a clean stop."""
+        """Long waits are answered at once; for a clean stop."""
         now_ms = self._process.clock.monotonic_ms()
         for pending in self._pending.values():
             for slot in tuple(pending):
                 parked = slot.parked
-                if parked is not None and slot.header.api_key == FETCH and not parked.done:
+                if parked is not None and parked.is_cut_short and not parked.done:
                     self._process.ctx.parked.forget(parked)
                     parked.expire(now_ms)
 

@@ -8,7 +8,7 @@ import pytest
 
 from josefine_broker.engine.limits.room import LOOK_EVERY_MS
 from josefine_broker.host.net.server import BindError, bind
-from tests.unit.host.serving import groups_answer, serving, until
+from tests.unit.host.serving import Held, groups_answer, serving, until
 from tests.unit.host.test_connection import Holding, echo, on_uvloop
 
 
@@ -125,6 +125,28 @@ def test_stop_answers_what_is_in_flight_and_begins_nothing_new() -> None:
             assert await client.closed()
             assert await stopping == 0
             assert holding.begun == ["hold 1"]
+
+    on_uvloop(scenario)
+
+
+def test_stop_ends_long_waits_at_once() -> None:
+    """Of fetches, and of members that wait for each other."""
+
+    class Long(Held):
+        is_cut_short = True
+
+    async def scenario() -> None:
+        def handle(*_: object) -> Long:
+            held = Long(server.clock.monotonic_ms() + 60_000, "long")
+            server.parked.park(held)
+            return held
+
+        async with serving(handle) as server:
+            client = await server.connect()
+            client.ask(1)
+            await until(lambda: len(server.parked) == 1, "parked")
+            assert await server.server.stop(60) == 0
+            assert await client.answer() == (1, "long expired")
 
     on_uvloop(scenario)
 
