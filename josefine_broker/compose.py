@@ -11,8 +11,9 @@ from josefine_broker.config import BrokerConfig
 from josefine_broker.config_sections import LogSection, ReplicationSection
 from josefine_broker.engine.broker import EngineConfig
 from josefine_broker.engine.cluster.address_book import AddressBook
-from josefine_broker.engine.context import BrokerSettings
+from josefine_broker.engine.context import BrokerSettings, OffsetsSettings
 from josefine_broker.engine.controller.controller import ControllerConfig
+from josefine_broker.engine.groups.values import NO_SIZE_LIMIT, GroupSettings
 from josefine_broker.engine.metadata.changes import RegisterBroker
 from josefine_broker.engine.metadata.features import SUPPORTED
 from josefine_broker.engine.metadata.image import Endpoint
@@ -72,9 +73,22 @@ def broker_settings(config: BrokerConfig) -> BrokerSettings:
             min_insync_replicas=defaults.min_insync_replicas,
             unclean_leader_election=defaults.unclean_leader_election_enable,
         ),
+        offsets=OffsetsSettings(groups=group_settings(config)),
         metadata_timeout_ms=config.raft.proposal_timeout_ms,
         lag_time_max_ms=config.replication.lag_time_max_ms,
         replica_fetch=fetch_limits(config.replication),
+    )
+
+
+def group_settings(config: BrokerConfig) -> GroupSettings:
+    """What the group coordinator needs to know."""
+    group = config.group
+    return GroupSettings(
+        initial_rebalance_delay_ms=group.initial_rebalance_delay_ms,
+        session_timeout_min_ms=group.min_session_timeout_ms,
+        session_timeout_max_ms=group.max_session_timeout_ms,
+        size_max=group.max_size or NO_SIZE_LIMIT,
+        offsets_retention_ms=config.offsets.retention_ms,
     )
 
 

@@ -20,10 +20,12 @@ from josefine_broker.base.addresses import HostPort
 from josefine_broker.config_sections import (
     AdminSection,
     ClusterSection,
+    GroupSection,
     IdentitySection,
     LoggingSection,
     LogSection,
     NetworkSection,
+    OffsetsSection,
     RaftSection,
     ReplicationSection,
     Section,
@@ -51,6 +53,8 @@ class BrokerConfig(Section):
     raft: RaftSection = RaftSection()
     cluster: ClusterSection = ClusterSection()
     replication: ReplicationSection = ReplicationSection()
+    group: GroupSection = GroupSection()
+    offsets: OffsetsSection = OffsetsSection()
     admin: AdminSection = AdminSection()
     logging: LoggingSection = LoggingSection()
 

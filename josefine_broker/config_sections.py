@@ -324,6 +324,47 @@ class ReplicationSection(Section):
     )
 
 
+class GroupSection(Section):
+    """Consumer groups, whose members this broker coordinates."""
+
+    initial_rebalance_delay_ms: DelayMs = Field(
+        default=3_000,
+        description="How long the first member of an empty group waits for others, each of whom"
+        " lengthens it: a consumer that comes a moment later costs no second rebalance.",
+    )
+    min_session_timeout_ms: TimeoutMs = Field(
+        default=6_000, description="Shortest session timeout that a member may ask for."
+    )
+    max_session_timeout_ms: TimeoutMs = Field(
+        default=1_800_000, description="Longest session timeout that a member may ask for."
+    )
+    max_size: Count | None = Field(
+        default=None, description="Members of one group; null: no limit."
+    )
+
+    @model_validator(mode="after")
+    def _session_timeouts_in_order(self) -> GroupSection:
+        if self.min_session_timeout_ms > self.max_session_timeout_ms:
+            raise ValueError(
+                "min_session_timeout_ms must not be above max_session_timeout_ms, got "
+                f"{self.min_session_timeout_ms} and {self.max_session_timeout_ms}"
+            )
+        return self
+
+
+class OffsetsSection(Section):
+    """The committed offsets of consumer groups."""
+
+    retention_ms: TimeoutMs = Field(
+        default=604_800_000,
+        description="How long committed offsets stay when their group has become empty, or does"
+        " not read their topic any more.",
+    )
+    retention_check_interval_ms: TimeoutMs = Field(
+        default=600_000, description="Time between two looks for offsets that are that old."
+    )
+
+
 class AdminSection(Section):
     """The HTTP listener of `/health`, `/metrics` and `/cluster`."""
 

@@ -35,6 +35,7 @@ from josefine_broker.compose import (
 from josefine_broker.config import BrokerConfig
 from josefine_broker.engine.blocks import retry_unopened, to_be_hosted
 from josefine_broker.engine.context import Context
+from josefine_broker.engine.coordinating import expire_offsets
 from josefine_broker.engine.limits.descriptors import Shares
 from josefine_broker.engine.metadata.log_completeness import Completeness, LogClaims
 from josefine_broker.engine.replicas.following import hear
@@ -326,6 +327,11 @@ class Node:
             Duty("storage", STORAGE_CHECK_MS, lambda: look_at_storage(ctx, broker, failed)),
             Duty("unopened", RETRY_UNOPENED_MS, lambda: retry_unopened(ctx)),
             Duty("in-sync replicas", isr_check_ms(ctx), lambda: isr_steps(ctx)),
+            Duty(
+                "offsets retention",
+                self.config.offsets.retention_check_interval_ms,
+                lambda: expire_offsets(ctx),
+            ),
             Duty("producers", PRODUCER_EXPIRY_CHECK_MS, hosting.expire_producers),
             Duty("idle connections", idle_ms, self._close_idle),
         )

@@ -14,6 +14,7 @@ from josefine_broker.engine.cluster.enrolment import Place
 from josefine_broker.engine.cluster.sentences import leaving
 from josefine_broker.engine.context import Context, Counters
 from josefine_broker.engine.hosted import ReplicaCounters
+from josefine_broker.engine.loading_groups import Loading
 from josefine_broker.engine.metadata.image import NO_LEADER
 from josefine_broker.engine.metadata.log_completeness import Completeness
 from josefine_broker.host.engine_host import EngineHost
@@ -75,6 +76,7 @@ def health_checks(
         "cluster": cluster,
         "logs": lambda: check_logs(ctx, logs, cleaner.damaged),
         "replicas": lambda: check_replicas(ctx),
+        "groups": lambda: check_groups(ctx),
         "disk": lambda: check_disk(ctx, config),
     }
 
@@ -110,6 +112,20 @@ def check_replicas(ctx: Context) -> Check:
     return Check(ok=True, detail=f"{doubts} logs here count again once they are copied")
 
 
+def check_groups(ctx: Context) -> Check:
+    """Whether every group that this broker should coordinate can be read from its log."""
+    groups = ctx.clients.groups
+    troubles = {
+        tp: each.trouble
+        for tp, each in groups.loading.items()
+        if isinstance(each, Loading) and each.trouble
+    }
+    if troubles:
+        reason = next(iter(troubles.values()))
+        return Check(ok=False, detail=f"not read, tried again: {named(troubles)}: {reason}")
+    return Check(ok=True, detail=f"{len(groups.coordinator)} groups")
+
+
 def check_disk(ctx: Context, config: IdentitySection) -> Check:
     """Whether there is the space that `broker.disk_free_bytes_min` asks for."""
     free, needed = free_bytes(config.data_dir), needed_bytes(ctx, config)
@@ -137,6 +153,11 @@ def register_metrics(metrics: Metrics, ctx: Context, logs: LogManager, server: S
         one(lambda: server.accept_pauses),
     )
     metrics.gauge("parked_requests", "Requests that wait.", one(lambda: len(ctx.parked)))
+    metrics.gauge(
+        "groups",
+        "Consumer groups that this broker coordinates.",
+        one(lambda: len(ctx.clients.groups.coordinator)),
+    )
     metrics.gauge("topics", "Topics of the cluster.", one(lambda: len(ctx.image.topics)))
     metrics.gauge("logs", "Open partition logs.", one(lambda: len(logs)))
     metrics.gauge(

@@ -18,8 +18,6 @@ CLAIM = re.compile(r"[Cc]hecklist rows? ([0-9][0-9, –-]*(?:and [0-9]+)?)")
 LATER: dict[range, str] = {
     range(18, 19): "CreateTopics 0 and 1 are not served: Kafka 4 dropped them (KIP-896)",
     range(21, 22): "franz-go is not tried: the tests have no Go; librdkafka instead",
-    range(23, 24): "groups with members come after the cluster",
-    range(25, 26): "groups with members come after the cluster",
     range(28, 29): "franz-go is not tried: the tests have no Go; librdkafka instead",
     range(29, 30): "the broker sends what it has: the reader verifies, as with Kafka",
     range(40, 55): "the text protocol is a later issue",

@@ -1,26 +1,35 @@
-"""ListGroups (key 16): the groups that have committed offsets here.
+"""ListGroups (key 16): the groups that this broker coordinates.
 
-None of them has members, so all are in state Empty (KIP-518 filters by it) and of type classic.
+A client asks every broker. By state since version 4 (KIP-518), by type since 5 (KIP-848): all are
+classic. While a partition of `__consumer_offsets` is being read the answer is an error: a list
+without its groups would look complete.
 """
 
-from josefine_broker.base.errors import KafkaError
+from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.wire.entities import list_groups as e
 
-STATE = "Empty"
 TYPE = "classic"
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.ListGroupsRequest) -> e.ListGroupsResponse:
     """The groups that pass the filters."""
+    if ctx.clients.groups.loading:
+        raise KafkaError(ErrorCode.coordinator_load_in_progress)
     states = {state.lower() for state in request.states_filter}
     types = {each.lower() for each in request.types_filter}
-    if (states and STATE.lower() not in states) or (types and TYPE not in types):
+    if types and TYPE not in types:
         return e.ListGroupsResponse(groups=())
     return e.ListGroupsResponse(
         groups=tuple(
-            e.ListedGroup(group_id=group_id, protocol_type="", group_state=STATE, group_type=TYPE)
-            for group_id in ctx.clients.groups.group_ids
+            e.ListedGroup(
+                group_id=view.group_id,
+                protocol_type=view.protocol_type,
+                group_state=view.state.value,
+                group_type=TYPE,
+            )
+            for view in ctx.clients.groups.coordinator.views()
+            if not states or view.state.value.lower() in states
         )
     )
 

@@ -1,16 +1,22 @@
-"""OffsetCommit (key 8): the offsets of a group without members, written to `__consumer_offsets`.
+"""OffsetCommit (key 8): what a group has read, written to `__consumer_offsets`.
 
-One batch per request: of the offsets that may be stored all are, or none; errors are per partition.
-Topic ids since v10 (KIP-848). A generation belongs to a group with members, which is not served:
-ILLEGAL_GENERATION, as Kafka answers for a group it does not know.
+A member commits in its generation; who names none (-1: simple consumers, admins) may while the
+group has no members. One batch per request: of the offsets that may be stored all are, or none;
+errors are per partition. Topic ids since v10 (KIP-848). A generation of a group that is not there
+is GROUP_ID_NOT_FOUND since v9 (KIP-848), ILLEGAL_GENERATION before. Versions 2 to 4 may say how
+long the offsets are kept, which counts from the level of josefine.version on at which every broker
+reads such records.
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.context import Context, RequestInfo
-from josefine_broker.engine.groups.offsets import CommittedOffset
+from josefine_broker.engine.groups.offsets import NO_EXPIRY_MS, CommittedOffset
+from josefine_broker.engine.groups.values import Identity
 from josefine_broker.engine.offsets_topic import coordinator_of, store_offsets
 from josefine_broker.wire.entities import offset_commit as e
+
+GROUP_NOT_FOUND_SINCE = 9
 
 _Codes = dict[tuple[int, int], ErrorCode]
 """Error by place in the request: (topic, partition)."""
@@ -18,10 +24,12 @@ _Codes = dict[tuple[int, int], ErrorCode]
 
 def handle(ctx: Context, info: RequestInfo, request: e.OffsetCommitRequest) -> object:
     """Store the offsets that can be stored; errors are per partition."""
-    if request.generation_id_or_member_epoch >= 0:
-        raise KafkaError(ErrorCode.illegal_generation, "groups have no members here")
     coordinator_of(ctx, request.group_id)
+    _check_member(ctx, info, request)
     now_ms = ctx.clock.now_ms()
+    kept_ms = request.retention_time_ms
+    has_expiry = kept_ms >= 0 and ctx.image.offsets_may_expire
+    expire_ms = now_ms + kept_ms if has_expiry else NO_EXPIRY_MS
     codes: _Codes = {}
     offsets = []
     for at, topic in enumerate(request.topics):
@@ -30,7 +38,8 @@ def handle(ctx: Context, info: RequestInfo, request: e.OffsetCommitRequest) -> o
             code = _check(ctx, name, part)
             if code is ErrorCode.none:
                 assert name is not None
-                offsets.append((TopicPartition(name, part.partition_index), _value(part, now_ms)))
+                tp = TopicPartition(name, part.partition_index)
+                offsets.append((tp, _value(part, now_ms, expire_ms)))
             else:
                 codes[at, nth] = code
     if not offsets:
@@ -48,6 +57,21 @@ def refuse(request: e.OffsetCommitRequest, error: KafkaError) -> e.OffsetCommitR
     return _answer(request, {}, error.code)
 
 
+def _check_member(ctx: Context, info: RequestInfo, request: e.OffsetCommitRequest) -> None:
+    """Raises KafkaError where whoever says that may not commit."""
+    code = ctx.clients.groups.coordinator.may_commit(
+        request.group_id,
+        Identity(request.member_id, request.group_instance_id),
+        request.generation_id_or_member_epoch,
+        ctx.clock.monotonic_ms(),
+    )
+    is_old = info.header.api_version < GROUP_NOT_FOUND_SINCE
+    if code is ErrorCode.group_id_not_found and is_old:
+        code = ErrorCode.illegal_generation
+    if code is not ErrorCode.none:
+        raise KafkaError(code)
+
+
 def _check(ctx: Context, name: str | None, part: e.OffsetCommitRequestPartition) -> ErrorCode:
     if name is None:
         return ErrorCode.unknown_topic_id
@@ -58,12 +82,13 @@ def _check(ctx: Context, name: str | None, part: e.OffsetCommitRequestPartition)
     return ErrorCode.none
 
 
-def _value(part: e.OffsetCommitRequestPartition, now_ms: int) -> CommittedOffset:
+def _value(part: e.OffsetCommitRequestPartition, now_ms: int, expire_ms: int) -> CommittedOffset:
     return CommittedOffset(
         offset=part.committed_offset,
         leader_epoch=part.committed_leader_epoch,
         metadata=part.committed_metadata or "",
         commit_time_ms=now_ms,
+        expire_ms=expire_ms,
     )
 
 

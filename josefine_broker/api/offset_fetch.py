@@ -34,7 +34,7 @@ def refuse(request: e.OffsetFetchRequest, error: KafkaError) -> e.OffsetFetchRes
 
 def _group(ctx: Context, group: e.OffsetFetchRequestGroup) -> e.OffsetFetchResponseGroup:
     coordinator_of(ctx, group.group_id)
-    committed = ctx.clients.groups.committed(group.group_id)
+    committed = ctx.clients.groups.coordinator.offsets.committed(group.group_id)
     topics = []
     if group.topics is None:
         for name in sorted({tp.topic for tp in committed}):
@@ -54,7 +54,7 @@ def _group(ctx: Context, group: e.OffsetFetchRequestGroup) -> e.OffsetFetchRespo
 def _topic(
     ctx: Context, group_id: str, name: str, topic_id: UUID | None, indexes: Iterable[int]
 ) -> e.OffsetFetchResponseTopics:
-    committed = ctx.clients.groups.committed(group_id)
+    committed = ctx.clients.groups.coordinator.offsets.committed(group_id)
     entry = ctx.image.topics.get(name)
     found = [(index, committed.get(TopicPartition(name, index), NOTHING)) for index in indexes]
     return e.OffsetFetchResponseTopics(

@@ -17,12 +17,17 @@ from josefine_broker.base.errors import CorruptData, Fatal, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.hosted import HostedPartition, Unopened
+from josefine_broker.engine.loading_groups import (
+    begin_loading,
+    forget_missing_topics,
+    groups_moved,
+    unload_groups,
+)
 from josefine_broker.engine.metadata.apply import apply
 from josefine_broker.engine.metadata.change_codec import decode_change
 from josefine_broker.engine.metadata.changes import AllocateProducerIds, At
 from josefine_broker.engine.metadata.image import OFFSETS_TOPIC, MetadataImage, TopicEntry
 from josefine_broker.engine.metadata.topic_config import TopicSettings, resolve
-from josefine_broker.engine.offsets_topic import forget_missing_topics, load_groups, unload_groups
 from josefine_broker.engine.replicas.leading import brokers_changed, take_role, wake_all
 
 
@@ -91,6 +96,7 @@ def reconcile(ctx: Context) -> None:
         _note_fenced(ctx, previous)
         brokers_changed(ctx)
         ctx.parked.wake_for_brokers(ctx.clock.monotonic_ms())
+    groups_moved(ctx)
     if gone or previous is None:
         forget_missing_topics(ctx)
     if previous is None:
@@ -158,7 +164,7 @@ def _host_topic(
             if not hosted.partition.is_leader:
                 unload_groups(ctx, tp)
             elif not led_before:
-                load_groups(ctx, tp, hosted)
+                begin_loading(ctx, tp, hosted)
 
 
 def _open(

@@ -13,7 +13,8 @@ from uuid import UUID
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.limits import PARTITIONS_PER_BROKER_MAX
 from josefine_broker.base.ports import Clock
-from josefine_broker.engine.groups.offsets import GroupOffsets
+from josefine_broker.engine.groups.coordinator import GroupCoordinator
+from josefine_broker.engine.groups.values import GroupSettings
 from josefine_broker.engine.hosted import Hosted, HostedPartition
 from josefine_broker.engine.metadata.image import MetadataImage
 from josefine_broker.engine.metadata.partition_limit import PartitionLimit
@@ -37,13 +38,14 @@ class RequestInfo(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsSettings:
-    """Of committed offsets. Kafka's 50 partitions are for clusters larger than this broker is
-    for."""
+    """Of groups and their committed offsets. Kafka's 50 partitions are for clusters larger than
+    this broker is for."""
 
     partitions: int = 8
     metadata_bytes_max: int = 4096
     timeout_ms: int = 5_000
     """How long an offset commit waits for its replicas (Kafka's offsets.commit.timeout.ms)."""
+    groups: GroupSettings = field(default_factory=GroupSettings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,11 +128,25 @@ class Storage:
 
 
 @dataclass(slots=True, kw_only=True)
+class Groups:
+    """The groups that this broker coordinates, and what their host remembers."""
+
+    coordinator: GroupCoordinator
+    loading: dict[tuple[str, int], Parked] = field(default_factory=dict)
+    """Partitions of the offsets topic that are led here and not read to their end yet, each with
+    who reads it. Written by `engine/loading_groups.py`."""
+    alarm: Parked | None = None
+    """Rings when a group is due. Written by `engine/coordinating.py`."""
+    is_working: bool = False
+    """What the coordinator wants is being done. Written by `engine/coordinating.py`."""
+
+
+@dataclass(slots=True, kw_only=True)
 class ClientState:
     """What is kept for clients between their requests; each has a class that changes it."""
 
     sessions: FetchSessions
-    groups: GroupOffsets = field(default_factory=GroupOffsets)
+    groups: Groups
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
 
 
@@ -208,7 +224,10 @@ def new_context(
         metadata=MetadataState(proposals=Proposals(broker_id, rng.getrandbits(48))),
         hosted=Hosted(fetchers=ReplicaFetchers(broker_id, settings.replica_fetch)),
         cluster=ClusterStanding(controller_id=broker_id),
-        clients=ClientState(sessions=FetchSessions(settings.fetch_sessions_max)),
+        clients=ClientState(
+            sessions=FetchSessions(settings.fetch_sessions_max),
+            groups=Groups(coordinator=GroupCoordinator(settings.offsets.groups)),
+        ),
     )
 
 

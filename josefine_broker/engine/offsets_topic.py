@@ -1,8 +1,8 @@
 """What the group handlers share: which partition of the offsets topic keeps a group, and writing.
 
-A group here has no members (simple consumers): any client may commit for it with generation -1.
-Only the leader of a group's partition serves it; it has read the partition when it began to lead.
-An offset counts once every in-sync replica has it (acks=all), as in Kafka.
+Only the leader of a group's partition serves it, once it has read the partition
+(`engine/loading_groups.py`). What is written counts once every in-sync replica has it (acks=all),
+as in Kafka.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,20 +16,21 @@ from josefine_broker.engine.groups.offsets import (
     encode_key,
     encode_value,
 )
+from josefine_broker.engine.groups.records import encode_key as encode_group_key
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata.image import OFFSETS_TOPIC
 from josefine_broker.engine.partition.partition import ACKS_ALL
 from josefine_broker.engine.replicas.batches import append_batch
 from josefine_broker.engine.replicas.committing import Appended, answer_when_committed
-from josefine_broker.records.batch import iter_batches
 from josefine_broker.records.builder import Record, build_batch
-from josefine_broker.records.reader import read_records
 
-OFFSETS_BYTES_MAX = 16 * 1024 * 1024
-"""A longer partition of the offsets topic is rewritten by a new leader: about 100,000 commits, read
-back in a second."""
+Entry = tuple[bytes, bytes | None]
+"""Key and value of a record; None deletes."""
+Settle = Callable[[KafkaError | None], None]
+"""Told, once, what became of what was appended."""
 
-REPLAY_BYTES = 1 << 20
+DELETIONS_PER_BATCH = 5_000
+"""Of the largest group a batch stays well below `max.message.bytes`."""
 
 _COORDINATOR_ERRORS = {
     ErrorCode.not_leader_or_follower: ErrorCode.not_coordinator,
@@ -44,7 +45,8 @@ _COORDINATOR_ERRORS = {
 
 
 def coordinator_of(ctx: Context, group_id: str) -> tuple[TopicPartition, HostedPartition]:
-    """The partition, led here, that keeps a group. Raises KafkaError(not_coordinator)."""
+    """The partition, led here, that keeps a group. Raises KafkaError(not_coordinator |
+    coordinator_load_in_progress)."""
     topic = ctx.image.topics.get(OFFSETS_TOPIC)
     if topic is None:
         raise KafkaError(ErrorCode.not_coordinator, "ask FindCoordinator first")
@@ -52,128 +54,106 @@ def coordinator_of(ctx: Context, group_id: str) -> tuple[TopicPartition, HostedP
     hosted = ctx.hosted.partitions.get(tp)
     if hosted is None or not hosted.partition.is_leader:
         raise KafkaError(ErrorCode.not_coordinator, f"{tp} is led by another broker")
+    if tp in ctx.clients.groups.loading:
+        raise KafkaError(ErrorCode.coordinator_load_in_progress, f"{tp} is being read")
     return tp, hosted
 
 
-def store_offsets(
-    ctx: Context,
-    group_id: str,
-    offsets: Sequence[tuple[TopicPartition, CommittedOffset | None]],
-    build: Callable[[KafkaError | None], object] = lambda error: None,
-) -> object:
-    """Write offsets (None: a deletion) as one batch, and take them in when it is committed.
+def check_group_id(group_id: str) -> None:
+    """Raises KafkaError(invalid_group_id): simple consumers alone may have an empty one."""
+    if not group_id:
+        raise KafkaError(ErrorCode.invalid_group_id, "a group with members has a name")
 
-    `build` makes the answer, now or, through the parked token that is returned, later. Raises
-    KafkaError when nothing was written.
-    """
+
+def append_records(
+    ctx: Context, group_id: str, entries: Sequence[Entry], now_ms: int, settle: Settle
+) -> Appended:
+    """Append them to the group's partition as one batch. Raises KafkaError when nothing was
+    written; `settle` is not told then."""
     tp, hosted = coordinator_of(ctx, group_id)
-    now_ms = ctx.clock.now_ms()
-    records = [
-        Record(
-            key=encode_key(group_id, each),
-            value=None if committed is None else encode_value(committed),
-            timestamp_ms=now_ms,
-        )
-        for each, committed in offsets
-    ]
+    records = [Record(key=key, value=value, timestamp_ms=now_ms) for key, value in entries]
     batch = memoryview(bytearray(build_batch(records)))
     try:
         base_offset, _ = append_batch(ctx, tp, hosted, batch, ACKS_ALL, now_ms)
     except KafkaError as error:
         raise _coordinators(error) from error
+
+    def settle_as_coordinator(error: KafkaError | None) -> None:
+        settle(error and _coordinators(error))
+
+    return Appended(ctx, tp, hosted, base_offset + len(records), settle_as_coordinator)
+
+
+def store_offsets(
+    ctx: Context,
+    group_id: str,
+    offsets: Sequence[tuple[TopicPartition, CommittedOffset]],
+    build: Callable[[KafkaError | None], object] = lambda error: None,
+) -> object:
+    """Write offsets as one batch, and take them in when it is committed.
+
+    `build` makes the answer, now or, through the parked token that is returned, later. Raises
+    KafkaError when nothing was written.
+    """
+    entries = [(encode_key(group_id, tp), encode_value(committed)) for tp, committed in offsets]
     outcome: list[KafkaError | None] = []
 
     def settle(error: KafkaError | None) -> None:
-        outcome.append(error and _coordinators(error))
+        outcome.append(error)
         if error is None:
-            for each, committed in offsets:
-                ctx.clients.groups.store(group_id, each, committed)
+            for tp, committed in offsets:
+                ctx.clients.groups.coordinator.offsets.store(group_id, tp, committed)
 
-    appended = Appended(ctx, tp, hosted, base_offset + len(records), settle)
+    appended = append_records(ctx, group_id, entries, ctx.clock.now_ms(), settle)
     timeout_ms = ctx.settings.offsets.timeout_ms
     return answer_when_committed(ctx, [appended], timeout_ms, lambda: build(outcome[0]))
 
 
+def append_deletion(
+    ctx: Context,
+    group_id: str,
+    offsets: Sequence[TopicPartition],
+    *,
+    and_group: bool = False,
+    settle: Settle = lambda error: None,
+) -> list[Appended]:
+    """Write that these offsets are gone, and perhaps the group; they go when that is committed.
+
+    `settle` is told of each batch, and of one that could not be written. Raises KafkaError when
+    nothing was written.
+    """
+    coordinator = ctx.clients.groups.coordinator
+    now_ms = ctx.clock.now_ms()
+    batches = [
+        offsets[at : at + DELETIONS_PER_BATCH] for at in range(0, len(offsets), DELETIONS_PER_BATCH)
+    ]
+    if and_group and not batches:
+        batches = [()]
+    found = []
+    for batch in batches:
+        entries: list[Entry] = [(encode_key(group_id, tp), None) for tp in batch]
+        if and_group and batch is batches[-1]:
+            entries.append((encode_group_key(group_id), None))
+
+        def settled(
+            error: KafkaError | None, batch: Sequence[TopicPartition] = tuple(batch)
+        ) -> None:
+            if error is None:
+                for tp in batch:
+                    coordinator.offsets.store(group_id, tp, None)
+            settle(error)
+
+        try:
+            found.append(append_records(ctx, group_id, entries, now_ms, settled))
+        except KafkaError as error:
+            if not found:
+                raise
+            settle(error)
+            return found
+    if and_group and coordinator.may_delete(group_id) is ErrorCode.none:
+        coordinator.delete(group_id)
+    return found
+
+
 def _coordinators(error: KafkaError) -> KafkaError:
     return KafkaError(_COORDINATOR_ERRORS.get(error.code, error.code), error.message)
-
-
-def load_groups(ctx: Context, tp: TopicPartition, hosted: HostedPartition) -> None:
-    """This broker leads the partition now: read its groups, all of its log."""
-    unload_groups(ctx, tp)
-    log = hosted.log
-    offset = log.log_start_offset
-    while offset < log.log_end_offset:
-        buffers = log.read(offset, REPLAY_BYTES, end_offset=log.log_end_offset)
-        if not buffers:
-            break
-        for buffer in buffers:
-            data = memoryview(buffer)
-            for pos, header in iter_batches(data):
-                if not header.is_control:
-                    batch = data[pos : pos + header.size_bytes]
-                    for record in read_records(batch, bytes_max=OFFSETS_BYTES_MAX):
-                        ctx.clients.groups.replay(record.key, record.value)
-                offset = header.end_offset
-    shorten_offsets_log(ctx, tp, hosted)
-
-
-def unload_groups(ctx: Context, tp: TopicPartition) -> None:
-    """Another broker coordinates this partition's groups."""
-    topic = ctx.image.topics.get(OFFSETS_TOPIC)
-    if topic is None:
-        ctx.clients.groups.forget(lambda group_id: True)
-        return
-    groups, count = ctx.clients.groups, len(topic.partitions)
-    groups.forget(lambda group_id: coordinator_partition(group_id, count) == tp.partition)
-
-
-def shorten_offsets_log(
-    ctx: Context, tp: TopicPartition, hosted: HostedPartition, bytes_max: int = OFFSETS_BYTES_MAX
-) -> None:
-    """Keep a partition of the offsets topic short: write what is true now, drop what came before.
-
-    Done by a new leader, which has just read the whole partition. What came before goes when the
-    last of the new records is committed; a crash in between leaves both, a disk that takes no more
-    leaves it long.
-    """
-    log = hosted.log
-    if log.size_bytes <= bytes_max:
-        return
-    count = len(ctx.image.topics[tp.topic].partitions)
-    first_kept = log.log_end_offset
-    open_writes = 1
-
-    def written(error: KafkaError | None) -> None:
-        nonlocal open_writes
-        open_writes -= error is None  # after a failure it never comes to 0, and nothing goes
-        if not open_writes:
-            log.delete_before(first_kept)
-
-    try:
-        for group_id in ctx.clients.groups.group_ids:
-            if coordinator_partition(group_id, count) == tp.partition:
-                open_writes += 1
-                offsets = list(ctx.clients.groups.committed(group_id).items())
-                store_offsets(ctx, group_id, offsets, written)
-        written(None)
-    except KafkaError:
-        return
-
-
-def forget_missing_topics(ctx: Context) -> None:
-    """Delete the offsets of topics that are gone: one made anew begins without them, as in Kafka.
-
-    A deletion that cannot be written holds until the next leader, which tries again.
-    """
-    topics = ctx.image.topics
-    for group_id in ctx.clients.groups.group_ids:
-        gone = [tp for tp in ctx.clients.groups.committed(group_id) if tp.topic not in topics]
-        if not gone:
-            continue
-        for tp in gone:
-            ctx.clients.groups.store(group_id, tp, None)
-        try:
-            store_offsets(ctx, group_id, [(tp, None) for tp in gone])
-        except KafkaError:
-            continue

@@ -33,6 +33,11 @@ METADATA = 3
 OFFSET_COMMIT = 8
 OFFSET_FETCH = 9
 FIND_COORDINATOR = 10
+JOIN_GROUP = 11
+HEARTBEAT = 12
+LEAVE_GROUP = 13
+SYNC_GROUP = 14
+DESCRIBE_GROUPS = 15
 LIST_GROUPS = 16
 API_VERSIONS = 18
 CREATE_TOPICS = 19
@@ -44,10 +49,12 @@ DESCRIBE_CONFIGS = 32
 ALTER_CONFIGS = 33
 DESCRIBE_LOG_DIRS = 35
 CREATE_PARTITIONS = 37
+DELETE_GROUPS = 42
 ELECT_LEADERS = 43
 INCREMENTAL_ALTER_CONFIGS = 44
 ALTER_PARTITION_REASSIGNMENTS = 45
 LIST_PARTITION_REASSIGNMENTS = 46
+OFFSET_DELETE = 47
 DESCRIBE_QUORUM = 55
 UPDATE_FEATURES = 57
 DESCRIBE_CLUSTER = 60
@@ -72,6 +79,16 @@ _ROWS = (
             e.offset_fetch.OffsetFetchRequest, e.offset_fetch.OffsetFetchResponse),
     ApiSpec(FIND_COORDINATOR, "FindCoordinator", 0, 6, 3,
             e.find_coordinator.FindCoordinatorRequest, e.find_coordinator.FindCoordinatorResponse),
+    ApiSpec(JOIN_GROUP, "JoinGroup", 0, 9, 6,
+            e.join_group.JoinGroupRequest, e.join_group.JoinGroupResponse),
+    ApiSpec(HEARTBEAT, "Heartbeat", 0, 4, 4,
+            e.heartbeat.HeartbeatRequest, e.heartbeat.HeartbeatResponse),
+    ApiSpec(LEAVE_GROUP, "LeaveGroup", 0, 5, 4,
+            e.leave_group.LeaveGroupRequest, e.leave_group.LeaveGroupResponse),
+    ApiSpec(SYNC_GROUP, "SyncGroup", 0, 5, 4,
+            e.sync_group.SyncGroupRequest, e.sync_group.SyncGroupResponse),
+    ApiSpec(DESCRIBE_GROUPS, "DescribeGroups", 0, 6, 5,
+            e.describe_groups.DescribeGroupsRequest, e.describe_groups.DescribeGroupsResponse),
     ApiSpec(LIST_GROUPS, "ListGroups", 0, 5, 3,
             e.list_groups.ListGroupsRequest, e.list_groups.ListGroupsResponse),
     ApiSpec(API_VERSIONS, "ApiVersions", 0, 4, 3,
@@ -98,6 +115,8 @@ _ROWS = (
     ApiSpec(CREATE_PARTITIONS, "CreatePartitions", 0, 3, 2,
             e.create_partitions.CreatePartitionsRequest,
             e.create_partitions.CreatePartitionsResponse),
+    ApiSpec(DELETE_GROUPS, "DeleteGroups", 0, 2, 2,
+            e.delete_groups.DeleteGroupsRequest, e.delete_groups.DeleteGroupsResponse),
     ApiSpec(ELECT_LEADERS, "ElectLeaders", 0, 2, 2,
             e.elect_leaders.ElectLeadersRequest, e.elect_leaders.ElectLeadersResponse),
     ApiSpec(INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 0, 1, 1,
@@ -109,6 +128,8 @@ _ROWS = (
     ApiSpec(LIST_PARTITION_REASSIGNMENTS, "ListPartitionReassignments", 0, 0, 0,
             e.list_partition_reassignments.ListPartitionReassignmentsRequest,
             e.list_partition_reassignments.ListPartitionReassignmentsResponse),
+    ApiSpec(OFFSET_DELETE, "OffsetDelete", 0, 0, 1,
+            e.offset_delete.OffsetDeleteRequest, e.offset_delete.OffsetDeleteResponse),
     ApiSpec(DESCRIBE_QUORUM, "DescribeQuorum", 0, 2, 0,
             e.describe_quorum.DescribeQuorumRequest, e.describe_quorum.DescribeQuorumResponse),
     ApiSpec(UPDATE_FEATURES, "UpdateFeatures", 1, 2, 0,

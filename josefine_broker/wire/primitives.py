@@ -151,6 +151,25 @@ def read_compact_string(buf: Buffer, pos: int) -> tuple[str, int]:
     return value, pos
 
 
+def read_bytes(buf: Buffer, pos: int) -> tuple[bytes, int]:
+    """Bytes after an int32 length, copied."""
+    size: int = INT32.unpack_from(buf, pos)[0]
+    pos += 4
+    end = pos + size
+    if size < 0 or end > len(buf):
+        raise CorruptData(f"{size} bytes in {len(buf) - pos} bytes")
+    return bytes(buf[pos:end]), end
+
+
+def read_compact_bytes(buf: Buffer, pos: int) -> tuple[bytes, int]:
+    """Bytes after their length plus one as a varint, copied."""
+    size, pos = read_varint(buf, pos)
+    end = pos + size - 1
+    if size == 0 or end > len(buf):
+        raise CorruptData(f"{size - 1} bytes in {len(buf) - pos} bytes")
+    return bytes(buf[pos:end]), end
+
+
 def read_nullable_count(buf: Buffer, pos: int) -> tuple[int | None, int]:
     """Length of an array; every element is at least a byte, so more than remain is a lie."""
     count = INT32.unpack_from(buf, pos)[0]
@@ -315,6 +334,18 @@ def write_string(out: bytearray, value: str | None) -> None:
 def write_compact_string(out: bytearray, value: str | None) -> None:
     """As `write_string`, with a varint length."""
     write_nullable_compact_string(out, value or "")
+
+
+def write_bytes(out: bytearray, value: bytes) -> None:
+    """Bytes after an int32 length."""
+    out += INT32.pack(len(value))
+    out += value
+
+
+def write_compact_bytes(out: bytearray, value: bytes) -> None:
+    """Bytes after their length plus one as a varint."""
+    out += varint(len(value) + 1)
+    out += value
 
 
 def write_count(out: bytearray, count: int) -> None:

@@ -40,6 +40,12 @@ _STRINGS: dict[tuple[bool, bool], tuple[Reader, Writer]] = {
     (True, True): (p.read_nullable_compact_string, p.write_nullable_compact_string),
 }
 
+_BYTES: dict[bool, tuple[Reader, Writer]] = {
+    False: (p.read_bytes, p.write_bytes),
+    True: (p.read_compact_bytes, p.write_compact_bytes),
+}
+"""By flexible; no message here has bytes that may be null."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Field:
@@ -115,6 +121,9 @@ def _field(field: Any, flexible: bool, nested: dict[str, type]) -> _Field:
     elif field.metadata["kafka_type"] == "string":
         read, write = _STRINGS[flexible, nullable and not is_array]
         default = None if nullable else ""
+    elif field.metadata["kafka_type"] == "bytes":
+        assert not nullable
+        (read, write), default = _BYTES[flexible], b""
     else:
         read, write, default = _FIXED[field.metadata["kafka_type"]]
     if is_array:

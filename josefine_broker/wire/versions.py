@@ -144,16 +144,44 @@ def _delete_topics_request_down(entity: e.delete_topics.DeleteTopicsRequest) -> 
     return SimpleNamespace(topic_names=names, timeout_ms=entity.timeout_ms)
 
 
+def _leave_group_request_up(raw: Any) -> Any:
+    """One member until 2, many since 3 (KIP-345)."""
+    member = e.leave_group.MemberIdentity(member_id=raw.member_id)
+    return e.leave_group.LeaveGroupRequest(group_id=raw.group_id, members=(member,))
+
+
+def _leave_group_request_down(entity: e.leave_group.LeaveGroupRequest) -> Any:
+    (member,) = entity.members
+    return SimpleNamespace(group_id=entity.group_id, member_id=member.member_id)
+
+
+def _leave_group_response_up(raw: Any) -> Any:
+    return e.leave_group.LeaveGroupResponse(
+        throttle_time_ms=getattr(raw, "throttle_time_ms", 0), error_code=raw.error_code
+    )
+
+
+def _leave_group_response_down(entity: e.leave_group.LeaveGroupResponse) -> Any:
+    """The one member's error is the answer's."""
+    codes = (entity.error_code, *(each.error_code for each in entity.members))
+    return SimpleNamespace(
+        throttle_time_ms=entity.throttle_time_ms,
+        error_code=next((code for code in codes if code), ErrorCode.none),
+    )
+
+
 REQUEST_SHIMS: dict[int, Shim] = {
     apis.METADATA: Shim(0, _metadata_request_up, _metadata_request_down),
     apis.FIND_COORDINATOR: Shim(3, _find_coordinator_request_up, _find_coordinator_request_down),
     apis.OFFSET_FETCH: Shim(7, _offset_fetch_request_up, _offset_fetch_request_down),
+    apis.LEAVE_GROUP: Shim(2, _leave_group_request_up, _leave_group_request_down),
     apis.DELETE_TOPICS: Shim(5, _delete_topics_request_up, _delete_topics_request_down),
 }
 
 RESPONSE_SHIMS: dict[int, Shim] = {
     apis.FIND_COORDINATOR: Shim(3, _find_coordinator_response_up, _find_coordinator_response_down),
     apis.OFFSET_FETCH: Shim(7, _offset_fetch_response_up, _offset_fetch_response_down),
+    apis.LEAVE_GROUP: Shim(2, _leave_group_response_up, _leave_group_response_down),
 }
 
 

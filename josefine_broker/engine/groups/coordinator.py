@@ -60,6 +60,10 @@ class GroupCoordinator:
         self._armed: dict[str, int] = {}
         self._write_ids = count(1)
 
+    def __len__(self) -> int:
+        """Groups, those of simple consumers too."""
+        return len({*self._groups, *self.offsets.group_ids})
+
     # Requests of members.
 
     def join(self, group_id: str, request: Join, ticket: Ticket, now_ms: int, rng: Rng) -> None:
@@ -118,10 +122,14 @@ class GroupCoordinator:
 
     # Requests of admins.
 
-    def views(self) -> list[GroupView]:
+    @property
+    def group_ids(self) -> list[str]:
         """Every group, those of simple consumers too, by name."""
-        known = sorted({*self._groups, *self.offsets.group_ids})
-        return [view for each in known if (view := self.view(each)) is not None]
+        return sorted({*self._groups, *self.offsets.group_ids})
+
+    def views(self) -> list[GroupView]:
+        """Every group, by name."""
+        return [view for each in self.group_ids if (view := self.view(each)) is not None]
 
     def view(self, group_id: str) -> GroupView | None:
         group = self._find(group_id)

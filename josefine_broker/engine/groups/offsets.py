@@ -62,6 +62,10 @@ class GroupOffsets:
             if not offsets:
                 del self._groups[group_id]
 
+    def adopt(self, loaded: "GroupOffsets") -> None:
+        """These groups are coordinated here now, with what their log says."""
+        self._groups.update(loaded._groups)
+
     def forget(self, is_gone: Callable[[str], bool]) -> None:
         """Another broker coordinates these groups now."""
         for group_id in [each for each in self._groups if is_gone(each)]:

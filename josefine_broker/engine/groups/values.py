@@ -15,6 +15,7 @@ Ticket = object
 
 NO_GENERATION = -1
 NO_MEMBER = ""
+NO_SIZE_LIMIT = 2**31 - 1
 CONSUMER_PROTOCOL_TYPE = "consumer"
 """Groups of consumers, whose protocol metadata are subscriptions; others' are not looked into."""
 
@@ -42,7 +43,7 @@ class GroupSettings:
     """How long the first join of an empty group waits for others, each of whom lengthens it."""
     session_timeout_min_ms: int = 6_000
     session_timeout_max_ms: int = 1_800_000
-    size_max: int = 2**31 - 1
+    size_max: int = NO_SIZE_LIMIT
     """Members of a group."""
     offsets_retention_ms: int = 7 * 24 * 3_600_000
     """How long committed offsets stay when their group has become empty, or reads them no more."""

@@ -26,7 +26,11 @@ The levels so far:
    reassignment that drops a replica ends the leader epoch.
 3. The logs of compacted topics are cleaned. A broker of before, put back in the middle of that,
    would not finish it, and would take the rest for a log with a hole. And: a topic that is not
-   compacted any more says that it was, for followers of before would halt at what is missing.
+   compacted any more says that it was, for followers of before would halt at what is missing; a
+   committed offset may say itself when it expires, in a record that brokers of before do not read.
+
+The records of groups with members need no level: brokers of before pass over their keys, and serve
+no member, so until all are new a group may find a coordinator that does not know it.
 
 A broker without this discipline finds a block it does not understand and stops (`apply_block`):
 skipping it would fork the image.

@@ -25,7 +25,8 @@ JOSEFINE_VERSION = "josefine.version"
 COMPLETENESS_LEVEL = 2
 """From here on registrations speak of each log; below, of the whole broker."""
 CLEANING_LEVEL = 3
-"""From here on brokers clean the logs of compacted topics."""
+"""From here on brokers clean the logs of compacted topics, and read offsets that expire by
+themselves."""
 
 OFFSETS_TOPIC = "__consumer_offsets"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC})
@@ -181,6 +182,12 @@ class MetadataImage:
     @property
     def cleans_logs(self) -> bool:
         """Whether every broker knows what the log cleaner leaves behind."""
+        return self.features.get(JOSEFINE_VERSION, 0) >= CLEANING_LEVEL
+
+    @property
+    def offsets_may_expire(self) -> bool:
+        """Whether every broker reads the record of an offset that says itself when it expires; one
+        of before would not find its way through the partition."""
         return self.features.get(JOSEFINE_VERSION, 0) >= CLEANING_LEVEL
 
     def is_live(self, broker_id: int) -> bool:

@@ -27,12 +27,14 @@ class OffsetCommitRequestTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetCommitRequest:
-    """Remember how far a group has read; generation -1 means without membership."""
+    """Remember how far a group has read; generation -1 means without membership. Versions
+    2 to 4 may say for how long; -1: the broker's retention."""
 
     group_id: str
     generation_id_or_member_epoch: int = -1
     member_id: str
     group_instance_id: str | None = None
+    retention_time_ms: int = -1
     topics: tuple[OffsetCommitRequestTopic, ...]
 
 

@@ -8,6 +8,7 @@ from josefine_broker.base.errors import ErrorCode, Fatal, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.blocks import reconcile, retry_unopened, to_be_hosted
 from josefine_broker.engine.groups.offsets import CommittedOffset
+from josefine_broker.engine.loading_groups import forget_missing_topics
 from josefine_broker.engine.metadata.change_codec import encode_change
 from josefine_broker.engine.metadata.changes import (
     AlterTopicConfig,
@@ -19,11 +20,7 @@ from josefine_broker.engine.metadata.changes import (
 )
 from josefine_broker.engine.metadata.image import OFFSETS_TOPIC
 from josefine_broker.engine.metadata.log_completeness import Completeness
-from josefine_broker.engine.offsets_topic import (
-    coordinator_of,
-    forget_missing_topics,
-    store_offsets,
-)
+from josefine_broker.engine.offsets_topic import coordinator_of, store_offsets
 from josefine_broker.engine.proposing import submit_change
 from tests.simulation.memory_files import MemoryFiles
 from tests.unit.api.world import ELSEWHERE, TERM, World, batch_of, values_in
@@ -340,7 +337,7 @@ def test_offsets_are_forgotten_though_the_disk_is_full() -> None:
 
     forget_missing_topics(world.ctx)
 
-    assert world.ctx.clients.groups.group_ids == []
+    assert world.ctx.clients.groups.coordinator.group_ids == []
 
 
 @pytest.mark.parametrize("clean", [True, False])

@@ -1,4 +1,6 @@
-"""FindCoordinator, OffsetCommit, OffsetFetch, ListGroups: groups without members."""
+"""FindCoordinator, OffsetCommit, OffsetFetch, ListGroups: groups without members.
+
+Those with members are in `test_group_members.py`."""
 
 from typing import Any
 from uuid import UUID
@@ -6,8 +8,9 @@ from uuid import UUID
 import pytest
 
 from josefine_broker.base.errors import ErrorCode
+from josefine_broker.engine.loading_groups import shorten_offsets_log
 from josefine_broker.engine.metadata.image import OFFSETS_TOPIC
-from josefine_broker.engine.offsets_topic import coordinator_of, shorten_offsets_log
+from josefine_broker.engine.offsets_topic import coordinator_of
 from josefine_broker.engine.parked import Parked
 from josefine_broker.wire.entities import (
     delete_topics,
@@ -49,7 +52,7 @@ def commit(world: World, offsets: Offsets, group: str = "g", **fields: Any) -> l
         generation_id_or_member_epoch=fields.get("generation", -1),
         topics=topics,
     )
-    response = world.ask(8, request)
+    response = world.ask(8, request, version=fields.get("version"))
     return [p.error_code for topic in response.topics for p in topic.partitions]
 
 
@@ -170,8 +173,10 @@ def test_long_metadata_is_refused(world: World) -> None:
     ]
 
 
-def test_generation_of_a_group_without_members_is_illegal(world: World) -> None:
-    assert commit(world, {("orders", 0): 5}, generation=3) == [ErrorCode.illegal_generation]
+def test_generation_of_a_group_that_is_not_there_is_refused(world: World) -> None:
+    """Since version 9 the group is not found (KIP-848)."""
+    for version, code in ((8, ErrorCode.illegal_generation), (9, ErrorCode.group_id_not_found)):
+        assert commit(world, {("orders", 0): 5}, generation=3, version=version) == [code]
 
 
 def test_before_anybody_asked_for_a_coordinator_there_is_none() -> None:

@@ -879,20 +879,22 @@ def test_group_is_served_by_the_leader_of_its_partition_only_and_follows_it(
     cluster.run()
     waiting = commit(cluster, 1, 5)
     assert isinstance(waiting, Parked)
-    assert not cluster.ctx[1].clients.groups.group_ids  # not before it is on every replica in sync
+    groups = cluster.ctx[1].clients.groups
+    assert not groups.coordinator.group_ids  # not before it is on every replica in sync
     assert code_of_commit(commit(cluster, 2, 5)) is ErrorCode.not_coordinator
 
     cluster.run()
     assert code_of_commit(waiting) is ErrorCode.none
     cluster.kill(1)
+    cluster.run()
 
-    assert cluster.ctx[2].clients.groups.group_ids == ["g"]
-    (found,) = cluster.ctx[2].clients.groups.committed("g").values()
+    assert cluster.ctx[2].clients.groups.coordinator.group_ids == ["g"]
+    (found,) = cluster.ctx[2].clients.groups.coordinator.offsets.committed("g").values()
     assert isinstance(found, CommittedOffset)
     assert found.offset == 5
     cluster.start(1)
     cluster.run()
-    assert cluster.ctx[1].clients.groups.group_ids == []
+    assert cluster.ctx[1].clients.groups.coordinator.group_ids == []
     assert UUID(int=0) not in cluster.image.topic_names
 
 
@@ -904,4 +906,4 @@ def test_commit_that_never_reaches_the_replicas_is_no_success(cluster: Replicas)
     cluster.advance(5_000)
 
     assert code_of_commit(waiting) is ErrorCode.coordinator_not_available
-    assert cluster.ctx[1].clients.groups.group_ids == []
+    assert cluster.ctx[1].clients.groups.coordinator.group_ids == []

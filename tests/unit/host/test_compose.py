@@ -16,6 +16,7 @@ from josefine_broker.compose import (
     registration,
 )
 from josefine_broker.config import load_config
+from josefine_broker.engine.groups.values import GroupSettings
 from josefine_broker.engine.metadata.features import SUPPORTED
 from josefine_broker.engine.metadata.image import Endpoint
 from josefine_broker.engine.metadata.log_config import LogConfig, TimestampType
@@ -64,6 +65,27 @@ def test_topic_defaults_and_limits_arrive() -> None:
     assert settings.topic_defaults.min_insync_replicas == 2
     assert settings.topic_defaults.unclean_leader_election
     assert (limits.frame_bytes_max, limits.in_flight_max, limits.write_buffer_bytes) == (4096, 5, 6)
+
+
+def test_every_key_of_groups_arrives() -> None:
+    overrides: dict[str, object] = {
+        "group.initial_rebalance_delay_ms": 0,
+        "group.min_session_timeout_ms": 7,
+        "group.max_session_timeout_ms": 8,
+        "group.max_size": 9,
+        "offsets.retention_ms": 10,
+    }
+
+    groups = broker_settings(load_config(None, {}, overrides)).offsets.groups
+
+    assert groups == GroupSettings(
+        initial_rebalance_delay_ms=0,
+        session_timeout_min_ms=7,
+        session_timeout_max_ms=8,
+        size_max=9,
+        offsets_retention_ms=10,
+    )
+    assert broker_settings(load_config(None, {})).offsets.groups == GroupSettings()
 
 
 @pytest.mark.parametrize("unclean", [True, False])

@@ -35,6 +35,12 @@ def refusal(tmp_path: Path, text: str, env: dict[str, str] | None = None) -> str
     return message
 
 
+def test_session_timeouts_of_groups_are_in_order(tmp_path: Path) -> None:
+    message = refusal(tmp_path, "group:\n  min_session_timeout_ms: 2000000\n")
+
+    assert "min_session_timeout_ms must not be above max_session_timeout_ms" in message
+
+
 def test_shipped_files_are_what_the_model_generates() -> None:
     for path, text in files().items():
         assert path.read_text() == text, f"{path}: run: python -m conf.generate"

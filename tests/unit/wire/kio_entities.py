@@ -47,6 +47,7 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "int64": int_of(64),
     "bool": st.booleans(),
     "string": _TEXT,
+    "bytes": st.binary(max_size=200),
     "uuid": st.none() | st.integers(1, 2**128 - 1).map(lambda number: UUID(int=number)),
     "error_code": st.sampled_from(list(ErrorCode)),
     "timedelta_i32": int_of(32).map(lambda ms: ms * _MILLISECOND),

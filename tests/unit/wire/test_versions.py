@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from josefine_broker.base.errors import ErrorCode
+from josefine_broker.base.errors import CorruptData, ErrorCode
 from josefine_broker.wire import apis
 from josefine_broker.wire import entities as e
 from josefine_broker.wire.primitives import varint, write_nullable_compact_string
@@ -33,8 +33,6 @@ DROPPED = frozenset(
         # Metadata 8 to 10 only: Kafka took them back; read and dropped, written as their default.
         "include_cluster_authorized_operations",
         "cluster_authorized_operations",
-        # OffsetCommit 2 to 4: a broker ignores it since KIP-211.
-        "retention_time",
     }
 )
 
@@ -151,6 +149,32 @@ def test_older_delete_topics_names_become_topics() -> None:
         body = bytearray()
         request_plan(apis.DELETE_TOPICS, version).write(body, request)
         assert request_plan(apis.DELETE_TOPICS, version).read(body, 0)[0] == request
+
+
+def test_older_leave_group_names_one_member_and_has_its_error() -> None:
+    leave = e.leave_group
+    request = leave.LeaveGroupRequest(group_id="g", members=(leave.MemberIdentity(member_id="m"),))
+    gone = leave.MemberResponse(member_id="m", error_code=ErrorCode.unknown_member_id)
+    bodies = [bytearray(), bytearray()]
+
+    request_plan(apis.LEAVE_GROUP, 2).write(bodies[0], request)
+    response_plan(apis.LEAVE_GROUP, 0).write(bodies[1], leave.LeaveGroupResponse(members=(gone,)))
+
+    assert bodies[0] == b"\x00\x01g\x00\x01m"
+    assert request_plan(apis.LEAVE_GROUP, 2).read(bodies[0], 0)[0] == request
+    assert bodies[1] == ErrorCode.unknown_member_id.to_bytes(2)
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_bytes_that_claim_more_than_is_there_are_malformed(version: int) -> None:
+    """The one of SyncGroup; since 4 its length is a varint."""
+    body = bytearray()
+    response = e.sync_group.SyncGroupResponse(assignment=b"12345")
+    response_plan(apis.SYNC_GROUP, version).write(body, response)
+    end = len(body) - (version >= 4)
+
+    with pytest.raises(CorruptData):
+        response_plan(apis.SYNC_GROUP, version).read(bytes(body[: end - 1]), 0)
 
 
 def test_a_null_string_becomes_empty_where_the_version_cannot_carry_null() -> None:

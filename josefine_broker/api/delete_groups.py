@@ -1,0 +1,55 @@
+"""DeleteGroups (key 42): groups without members, with all that they committed.
+
+Each is one deletion in its partition of `__consumer_offsets`, answered when it is on every in-sync
+replica; errors are per group.
+"""
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.offsets_topic import append_deletion, check_group_id, coordinator_of
+from josefine_broker.engine.replicas.committing import Appended, answer_when_committed
+from josefine_broker.wire.entities import delete_groups as e
+
+
+def handle(ctx: Context, info: RequestInfo, request: e.DeleteGroupsRequest) -> object:
+    """Answered when all deletions are committed."""
+    codes = dict.fromkeys(request.groups_names, ErrorCode.none)
+    appended: list[Appended] = []
+    for group_id in codes:
+        try:
+            appended += _delete(ctx, group_id, codes)
+        except KafkaError as error:
+            codes[group_id] = error.code
+    timeout_ms = ctx.settings.offsets.timeout_ms
+    return answer_when_committed(ctx, appended, timeout_ms, lambda: _answer(codes))
+
+
+def refuse(request: e.DeleteGroupsRequest, error: KafkaError) -> e.DeleteGroupsResponse:
+    """The answer when the whole request is refused."""
+    return _answer(dict.fromkeys(request.groups_names, error.code))
+
+
+def _delete(ctx: Context, group_id: str, codes: dict[str, ErrorCode]) -> list[Appended]:
+    """Raises KafkaError."""
+    check_group_id(group_id)
+    coordinator_of(ctx, group_id)
+    coordinator = ctx.clients.groups.coordinator
+    code = coordinator.may_delete(group_id)
+    if code is not ErrorCode.none:
+        raise KafkaError(code)
+
+    def settle(error: KafkaError | None) -> None:
+        if error is not None:
+            codes[group_id] = error.code
+
+    committed = list(coordinator.offsets.committed(group_id))
+    return append_deletion(ctx, group_id, committed, and_group=True, settle=settle)
+
+
+def _answer(codes: dict[str, ErrorCode]) -> e.DeleteGroupsResponse:
+    return e.DeleteGroupsResponse(
+        results=tuple(
+            e.DeletableGroupResult(group_id=group_id, error_code=code)
+            for group_id, code in codes.items()
+        )
+    )

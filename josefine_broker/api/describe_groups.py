@@ -1,0 +1,85 @@
+"""DescribeGroups (key 15): what groups are doing, and who their members are.
+
+A group that is not there is Dead without an error, since version 6 GROUP_ID_NOT_FOUND (KIP-1043).
+What a member said and was given is told of a stable group only, as in Kafka.
+"""
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.groups.coordinator import GroupView
+from josefine_broker.engine.groups.states import GroupState
+from josefine_broker.engine.groups.values import Member
+from josefine_broker.engine.offsets_topic import check_group_id, coordinator_of
+from josefine_broker.wire.entities import describe_groups as e
+
+NOT_FOUND_SINCE = 6
+ALL_GROUP_OPERATIONS = 328
+"""Bit field of KIP-430: read, describe and delete, since nothing is forbidden to anybody yet."""
+NOT_ASKED = -2147483648
+
+
+def handle(
+    ctx: Context, info: RequestInfo, request: e.DescribeGroupsRequest
+) -> e.DescribeGroupsResponse:
+    """Errors are per group."""
+    groups = []
+    for group_id in request.groups:
+        try:
+            groups.append(_described(ctx, info, group_id, request.include_authorized_operations))
+        except KafkaError as error:
+            groups.append(_failed(group_id, error))
+    return e.DescribeGroupsResponse(groups=tuple(groups))
+
+
+def refuse(request: e.DescribeGroupsRequest, error: KafkaError) -> e.DescribeGroupsResponse:
+    """The answer when the whole request is refused."""
+    return e.DescribeGroupsResponse(
+        groups=tuple(_failed(group_id, error) for group_id in request.groups)
+    )
+
+
+def _described(
+    ctx: Context, info: RequestInfo, group_id: str, with_operations: bool
+) -> e.DescribedGroup:
+    check_group_id(group_id)
+    coordinator_of(ctx, group_id)
+    view = ctx.clients.groups.coordinator.view(group_id)
+    operations = ALL_GROUP_OPERATIONS if with_operations else NOT_ASKED
+    if view is None:
+        if info.header.api_version >= NOT_FOUND_SINCE:
+            raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} not found.")
+        return e.DescribedGroup(
+            group_id=group_id,
+            group_state=GroupState.DEAD.value,
+            authorized_operations=operations,
+        )
+    is_stable = view.state is GroupState.STABLE
+    return e.DescribedGroup(
+        group_id=group_id,
+        group_state=view.state.value,
+        protocol_type=view.protocol_type,
+        protocol_data=(view.protocol_name or "") if is_stable else "",
+        members=tuple(_member(view, each, is_stable) for each in view.members),
+        authorized_operations=operations,
+    )
+
+
+def _member(view: GroupView, member: Member, is_stable: bool) -> e.DescribedGroupMember:
+    return e.DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=member.metadata(view.protocol_name) if is_stable else b"",
+        member_assignment=member.assignment if is_stable else b"",
+    )
+
+
+def _failed(group_id: str, error: KafkaError) -> e.DescribedGroup:
+    is_missing = error.code is ErrorCode.group_id_not_found
+    return e.DescribedGroup(
+        error_code=error.code,
+        error_message=error.message or None,
+        group_id=group_id,
+        group_state=GroupState.DEAD.value if is_missing else "",
+    )

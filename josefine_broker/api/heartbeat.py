@@ -1,0 +1,34 @@
+"""Heartbeat (key 12): a member is alive, and hears whether it is to join again.
+
+While its group is being read it is told that all is well, as in Kafka: it will be known in a moment
+with a session that begins anew, and an error would only make its client ask more often.
+"""
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.groups.values import Identity
+from josefine_broker.engine.offsets_topic import check_group_id, coordinator_of
+from josefine_broker.wire.entities import heartbeat as e
+
+
+def handle(ctx: Context, info: RequestInfo, request: e.HeartbeatRequest) -> e.HeartbeatResponse:
+    """Answered at once."""
+    check_group_id(request.group_id)
+    try:
+        coordinator_of(ctx, request.group_id)
+    except KafkaError as error:
+        if error.code is ErrorCode.coordinator_load_in_progress:
+            return e.HeartbeatResponse()
+        raise
+    code = ctx.clients.groups.coordinator.heartbeat(
+        request.group_id,
+        Identity(request.member_id, request.group_instance_id),
+        request.generation_id,
+        ctx.clock.monotonic_ms(),
+    )
+    return e.HeartbeatResponse(error_code=code)
+
+
+def refuse(request: e.HeartbeatRequest, error: KafkaError) -> e.HeartbeatResponse:
+    """The answer when the whole request is refused."""
+    return e.HeartbeatResponse(error_code=error.code)

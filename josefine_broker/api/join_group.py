@@ -1,0 +1,74 @@
+"""JoinGroup (key 11): become a member of a group, or join again for its next generation.
+
+The answer waits for the others, as long as the rebalance timeout of any. What versions changed in
+meaning: since 4 a newcomer is told its id first (KIP-394), since 9 a leader that took its place
+over may be told to leave the assignment as it is (KIP-814); version 0 has no rebalance timeout of
+its own: the session's stands for it.
+"""
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.coordinating import GroupWait, answer_of
+from josefine_broker.engine.groups.values import Join, JoinAnswer, Protocol
+from josefine_broker.engine.offsets_topic import check_group_id, coordinator_of
+from josefine_broker.wire.entities import join_group as e
+
+ID_FIRST_SINCE = 4
+MAY_SKIP_ASSIGNMENT_SINCE = 9
+REBALANCE_TIMEOUT_SINCE = 1
+
+
+def handle(ctx: Context, info: RequestInfo, request: e.JoinGroupRequest) -> object:
+    """Answered when the join phase is over."""
+    check_group_id(request.group_id)
+    coordinator_of(ctx, request.group_id)
+    unanswered = JoinAnswer(error=ErrorCode.not_coordinator, member_id=request.member_id)
+    wait = GroupWait(ctx, _response, unanswered)
+    now_ms = ctx.clock.monotonic_ms()
+    join = _join(info, request)
+    ctx.clients.groups.coordinator.join(request.group_id, join, wait, now_ms, ctx.ports.rng)
+    return answer_of(ctx, wait)
+
+
+def refuse(request: e.JoinGroupRequest, error: KafkaError) -> e.JoinGroupResponse:
+    """The answer when the whole request is refused."""
+    return e.JoinGroupResponse(error_code=error.code, member_id=request.member_id)
+
+
+def _join(info: RequestInfo, request: e.JoinGroupRequest) -> Join:
+    version = info.header.api_version
+    has_timeout = version >= REBALANCE_TIMEOUT_SINCE
+    return Join(
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        client_id=info.header.client_id or "",
+        client_host="/" + info.client_address.rpartition(":")[0],
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=(
+            request.rebalance_timeout_ms if has_timeout else request.session_timeout_ms
+        ),
+        protocol_type=request.protocol_type,
+        protocols=tuple(Protocol(each.name, each.metadata) for each in request.protocols),
+        takes_id_first=version >= ID_FIRST_SINCE,
+        may_skip_assignment=version >= MAY_SKIP_ASSIGNMENT_SINCE,
+    )
+
+
+def _response(answer: JoinAnswer) -> e.JoinGroupResponse:
+    return e.JoinGroupResponse(
+        error_code=answer.error,
+        generation_id=answer.generation,
+        protocol_type=answer.protocol_type,
+        protocol_name=answer.protocol_name,
+        leader=answer.leader_id,
+        skip_assignment=answer.skip_assignment,
+        member_id=answer.member_id,
+        members=tuple(
+            e.JoinGroupResponseMember(
+                member_id=each.member_id,
+                group_instance_id=each.instance_id,
+                metadata=each.metadata,
+            )
+            for each in answer.members
+        ),
+    )

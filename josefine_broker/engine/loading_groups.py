@@ -1,0 +1,248 @@
+"""The groups of a partition of the offsets topic come with its leadership, and go with it.
+
+Rules: a new leader reads all of the partition, a step at a time, so that others are served
+meanwhile; who asks for one of its groups is told COORDINATOR_LOAD_IN_PROGRESS. They are served when
+all that was read is on every in-sync replica: an offset that a client saw must not be gone with the
+next leader. What cannot be read is tried again: to pass a record over would send a group's
+consumers back to their beginning. Keys of other kinds are passed over, as in Kafka. Who waits when
+the leadership goes is answered NOT_COORDINATOR.
+"""
+
+from collections.abc import Collection
+
+from josefine_broker.base.errors import CorruptData, KafkaError
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.engine.context import Context
+from josefine_broker.engine.coordinating import do_groups_work
+from josefine_broker.engine.groups.offsets import (
+    GroupOffsets,
+    coordinator_partition,
+    encode_key,
+    encode_value,
+)
+from josefine_broker.engine.groups.records import (
+    StoredGroup,
+    decode_key,
+    decode_value,
+    is_group_key,
+)
+from josefine_broker.engine.groups.records import encode_key as encode_group_key
+from josefine_broker.engine.groups.records import encode_value as encode_group_value
+from josefine_broker.engine.hosted import HostedPartition
+from josefine_broker.engine.metadata.image import OFFSETS_TOPIC
+from josefine_broker.engine.offsets_topic import Entry, append_deletion, append_records
+from josefine_broker.engine.parked import Parked, PartitionKey
+from josefine_broker.engine.replicas.committing import answer_when_committed
+from josefine_broker.records.batch import iter_batches
+from josefine_broker.records.reader import read_records
+
+OFFSETS_BYTES_MAX = 16 * 1024 * 1024
+"""A longer partition of the offsets topic is rewritten by a new leader: about 100,000 commits, read
+back in a second."""
+
+STEP_BYTES = 64 * 1024
+"""Read at a time: a few milliseconds in which nobody else is served."""
+PAUSE_MS = 1
+RETRY_MS = 1_000
+
+
+class Loading(Parked):
+    """Reads one partition: parked between two steps, it goes on at its deadline; at the end until
+    its high watermark is there too."""
+
+    __slots__ = ("_ctx", "_end", "_hosted", "_offset", "_offsets", "_stored", "_tp", "trouble")
+
+    outlives_client = True
+
+    def __init__(self, ctx: Context, tp: TopicPartition, hosted: HostedPartition) -> None:
+        super().__init__(0)
+        self._ctx = ctx
+        self._tp = tp
+        self._hosted = hosted
+        self.trouble = ""
+        """Why it could not be read when that was last tried."""
+        self._begin()
+
+    def _begin(self) -> None:
+        self._offset = self._hosted.log.log_start_offset
+        self._end = self._hosted.log.log_end_offset
+        self._offsets = GroupOffsets()
+        self._stored: dict[str, StoredGroup] = {}
+
+    def try_complete(self, partition: PartitionKey | None, now_ms: int) -> bool:
+        if not self._is_committed:
+            return False
+        self._ctx.parked.forget(self)  # first: what follows is news of the partition, too
+        self._finish()
+        return True
+
+    def expire(self, now_ms: int) -> None:
+        self.read_on()
+
+    @property
+    def _is_committed(self) -> bool:
+        return self._hosted.partition.high_watermark >= self._end
+
+    def read_on(self) -> None:
+        """One step; the groups are there behind the last, once it is committed."""
+        try:
+            is_read = self._step()
+        except (CorruptData, KafkaError) as error:
+            self.trouble = str(error)
+            self._begin()
+            self._go_on_in(RETRY_MS)
+            return
+        if not is_read:
+            self._go_on_in(PAUSE_MS)
+        elif self._is_committed:
+            self._finish()
+        else:
+            self._go_on_in(RETRY_MS, self._tp)
+
+    def _go_on_in(self, ms: int, *news: TopicPartition) -> None:
+        self.deadline_ms = self._ctx.clock.monotonic_ms() + ms
+        self._ctx.parked.park(self, partitions=news)
+
+    def _finish(self) -> None:
+        _loaded(self._ctx, self._tp, self._hosted, self._offsets, self._stored)
+
+    def _step(self) -> bool:
+        """Whether that was all. Raises CorruptData and KafkaError."""
+        if self._offset >= self._end:
+            return True
+        buffers = self._hosted.log.read(self._offset, STEP_BYTES, end_offset=self._end)
+        for buffer in buffers:
+            data = memoryview(buffer)
+            for pos, header in iter_batches(data):
+                if not header.is_control:
+                    batch = data[pos : pos + header.size_bytes]
+                    for record in read_records(batch, bytes_max=OFFSETS_BYTES_MAX):
+                        self._replay(record.key, record.value)
+                self._offset = header.end_offset
+        return not buffers or self._offset >= self._end
+
+    def _replay(self, key: bytes | None, value: bytes | None) -> None:
+        if key is None or not is_group_key(key):
+            self._offsets.replay(key, value)
+        elif value is None:
+            self._stored.pop(decode_key(key), None)
+        else:
+            self._stored[decode_key(key)] = decode_value(value)
+
+
+def begin_loading(ctx: Context, tp: TopicPartition, hosted: HostedPartition) -> None:
+    """This broker leads the partition now: its groups are not known yet."""
+    unload_groups(ctx, tp)
+    ctx.clients.groups.loading[tp] = Loading(ctx, tp, hosted)
+
+
+def unload_groups(ctx: Context, tp: TopicPartition) -> None:
+    """Another broker coordinates this partition's groups. Who waits is answered by
+    `groups_moved`."""
+    groups = ctx.clients.groups
+    loading = groups.loading.pop(tp, None)
+    if loading is not None:
+        ctx.parked.forget(loading)
+    topic = ctx.image.topics.get(OFFSETS_TOPIC)
+    count = 0 if topic is None else len(topic.partitions)
+
+    def is_gone(group_id: str) -> bool:
+        return not count or coordinator_partition(group_id, count) == tp.partition
+
+    groups.coordinator.unload(is_gone)
+
+
+def groups_moved(ctx: Context) -> None:
+    """All is as the image says: begin to read what is led anew, and answer who waited for groups
+    that are others' now."""
+    for loading in list(ctx.clients.groups.loading.values()):
+        if loading not in ctx.parked:
+            assert isinstance(loading, Loading)
+            loading.read_on()
+    do_groups_work(ctx)
+
+
+def _loaded(
+    ctx: Context,
+    tp: TopicPartition,
+    hosted: HostedPartition,
+    offsets: GroupOffsets,
+    stored: dict[str, StoredGroup],
+) -> None:
+    """The partition is read: its groups are served."""
+    groups = ctx.clients.groups
+    del groups.loading[tp]
+    groups.coordinator.offsets.adopt(offsets)
+    groups.coordinator.load(stored, ctx.clock.monotonic_ms())
+    shorten_offsets_log(ctx, tp, hosted)
+    forget_missing_topics(ctx, offsets.group_ids)
+    do_groups_work(ctx)
+
+
+def shorten_offsets_log(
+    ctx: Context, tp: TopicPartition, hosted: HostedPartition, bytes_max: int = OFFSETS_BYTES_MAX
+) -> None:
+    """Keep a partition of the offsets topic short: write what is true now, drop what came before.
+
+    Done by a new leader, which has just read the whole partition. What came before goes when the
+    last of the new records is committed; a crash in between leaves both, a disk that takes no more
+    leaves it long.
+    """
+    log = hosted.log
+    if log.size_bytes <= bytes_max:
+        return
+    first_kept = log.log_end_offset
+    open_writes = 1
+
+    def written(error: KafkaError | None) -> None:
+        nonlocal open_writes
+        open_writes -= error is None  # after a failure it never comes to 0, and nothing goes
+        if not open_writes:
+            log.delete_before(first_kept)
+
+    now_ms, timeout_ms = ctx.clock.now_ms(), ctx.settings.offsets.timeout_ms
+    try:
+        for group_id, entries in _truth(ctx, tp).items():
+            open_writes += 1
+            appended = append_records(ctx, group_id, entries, now_ms, written)
+            answer_when_committed(ctx, [appended], timeout_ms, lambda: None)
+        written(None)
+    except KafkaError:
+        return
+
+
+def _truth(ctx: Context, tp: TopicPartition) -> dict[str, list[Entry]]:
+    """All that the partition is to say, by group."""
+    coordinator, count = ctx.clients.groups.coordinator, len(ctx.image.topics[tp.topic].partitions)
+    found: dict[str, list[Entry]] = {}
+    for group_id, record, stamped_ms in coordinator.records():
+        if coordinator_partition(group_id, count) == tp.partition:
+            value = encode_group_value(record, stamped_ms)
+            found[group_id] = [(encode_group_key(group_id), value)]
+    for group_id in coordinator.offsets.group_ids:
+        if coordinator_partition(group_id, count) == tp.partition:
+            found.setdefault(group_id, []).extend(
+                (encode_key(group_id, each), encode_value(committed))
+                for each, committed in coordinator.offsets.committed(group_id).items()
+            )
+    return found
+
+
+def forget_missing_topics(ctx: Context, group_ids: Collection[str] | None = None) -> None:
+    """Delete the offsets of topics that are gone: one made anew begins without them, as in Kafka.
+    Of these groups; None: of all.
+
+    A deletion that cannot be written holds until the next leader, which tries again.
+    """
+    topics, offsets = ctx.image.topics, ctx.clients.groups.coordinator.offsets
+    for group_id in offsets.group_ids if group_ids is None else group_ids:
+        gone = [tp for tp in offsets.committed(group_id) if tp.topic not in topics]
+        if not gone:
+            continue
+        for tp in gone:
+            offsets.store(group_id, tp, None)
+        try:
+            appended = append_deletion(ctx, group_id, gone)
+        except KafkaError:
+            continue
+        answer_when_committed(ctx, appended, ctx.settings.offsets.timeout_ms, lambda: None)

@@ -1,0 +1,47 @@
+"""DescribeGroups (key 15) in the one shape that handlers see: version 6."""
+
+from dataclasses import dataclass
+
+from josefine_broker.base.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeGroupsRequest:
+    """Ask what these groups are doing."""
+
+    groups: tuple[str, ...]
+    include_authorized_operations: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedGroupMember:
+    """A member, with what it said of itself and what it was given."""
+
+    member_id: str
+    group_instance_id: str | None = None
+    client_id: str
+    client_host: str
+    member_metadata: bytes = b""
+    member_assignment: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedGroup:
+    """One group, or its error."""
+
+    error_code: ErrorCode = ErrorCode.none
+    error_message: str | None = None
+    group_id: str
+    group_state: str = ""
+    protocol_type: str = ""
+    protocol_data: str = ""
+    members: tuple[DescribedGroupMember, ...] = ()
+    authorized_operations: int = -2147483648
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeGroupsResponse:
+    """One answer per group."""
+
+    throttle_time_ms: int = 0
+    groups: tuple[DescribedGroup, ...]

@@ -1,0 +1,23 @@
+"""Heartbeat (key 12) in the one shape that handlers see: version 4."""
+
+from dataclasses import dataclass
+
+from josefine_broker.base.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatRequest:
+    """A member is alive."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatResponse:
+    """Whether its generation goes on."""
+
+    throttle_time_ms: int = 0
+    error_code: ErrorCode = ErrorCode.none
