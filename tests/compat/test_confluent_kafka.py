@@ -261,21 +261,3 @@ def test_transactions_are_refused_clearly(bootstrap: str) -> None:
         producer.init_transactions(10.0)
 
     assert refused.value.args[0].code() != KafkaError._TIMED_OUT, refused.value
-
-
-def test_subscribing_is_refused_clearly(bootstrap: str, make_topic: Topics) -> None:
-    """Groups with members come later: the consumer is told so, and does not wait for ever."""
-    topic = make_topic()
-    errors: list[KafkaError] = []
-    consumer = consumer_for(bootstrap, error_cb=errors.append, **{"group.id": "with-members"})
-    consumer.subscribe([topic])
-    deadline = time.monotonic() + TIMEOUT_S
-    try:
-        while not errors and time.monotonic() < deadline:
-            message = consumer.poll(0.2)
-            if message is not None and message.error() is not None:
-                errors.append(message.error())
-        assert errors
-        assert errors[0].code() == KafkaError._UNSUPPORTED_FEATURE, errors[0]
-    finally:
-        consumer.close()

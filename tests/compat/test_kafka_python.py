@@ -11,7 +11,6 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.errors import (
-    IncompatibleBrokerVersion,
     KafkaError,
     MessageSizeTooLargeError,
     TopicAlreadyExistsError,
@@ -199,16 +198,6 @@ def test_transactions_are_refused_clearly(bootstrap: str) -> None:
             producer.init_transactions()
     finally:
         producer.close(timeout=1)
-
-
-def test_subscribing_is_refused_clearly(bootstrap: str, make_topic: Topics) -> None:
-    """Groups with members come later: the consumer is told so, and does not wait for ever."""
-    consumer = KafkaConsumer(make_topic(), bootstrap_servers=bootstrap, group_id="with-members")
-    try:
-        with pytest.raises(IncompatibleBrokerVersion, match="JoinGroup"):
-            consumer.poll(timeout_ms=10_000)
-    finally:
-        consumer.close(autocommit=False, timeout_ms=1_000)
 
 
 @pytest.mark.parametrize("api_version", [(0, 11), (1, 1), (2, 1), (2, 8), (3, 9)])

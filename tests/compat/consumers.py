@@ -1,0 +1,221 @@
+"""One face for the consumers of three clients that subscribe: the behaviours are the same for each.
+
+A consumer works only while it is polled; tests wait for conditions with `poll` in between. Nothing
+is committed but by `commit`. A static member (`instance_id`) does not leave its group when it is
+closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import aiokafka
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as LibrdkafkaPartition
+from kafka import KafkaConsumer
+from kafka import TopicPartition as KafkaPythonPartition
+
+T = TypeVar("T")
+
+SESSION_MS = 30_000
+"""Longer than a busy machine lets a client be late."""
+HEARTBEAT_MS = 500
+POLL_SECONDS = 0.1
+CALL_SECONDS = 60.0
+
+
+class Read(NamedTuple):
+    """One record."""
+
+    partition: int
+    offset: int
+    value: bytes | None
+
+
+class GroupConsumer(Protocol):
+    """A member of a group that reads one topic."""
+
+    def poll(self) -> list[Read]:
+        """What has come within a moment."""
+        ...
+
+    def assigned(self) -> set[int]: ...
+
+    def commit(self) -> None:
+        """All that was polled. Raises what the client raises."""
+        ...
+
+    def close(self) -> None:
+        """Twice does no harm."""
+        ...
+
+
+class Librdkafka:
+    """confluent_kafka."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        group: str,
+        topic: str,
+        instance_id: str | None = None,
+        strategy: str = "range,roundrobin",
+    ) -> None:
+        """With each of the others it has one strategy in common."""
+        self.revoked: list[set[int]] = []
+        """What was taken from it, each time."""
+        config = {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "session.timeout.ms": SESSION_MS,
+            "heartbeat.interval.ms": HEARTBEAT_MS,
+            "partition.assignment.strategy": strategy,
+            "topic.metadata.refresh.interval.ms": 1_000,
+        }
+        if instance_id is not None:
+            config["group.instance.id"] = instance_id
+        self._consumer = Consumer(config)
+        self._consumer.subscribe([topic], on_revoke=self._on_revoke)
+
+    def _on_revoke(self, _consumer: Consumer, partitions: list[LibrdkafkaPartition]) -> None:
+        self.revoked.append({each.partition for each in partitions})
+
+    def poll(self) -> list[Read]:
+        message = self._consumer.poll(POLL_SECONDS)
+        if message is None:
+            return []
+        error = message.error()
+        if error is not None:
+            assert error.retriable() or error.code() in _PASSING, error
+            return []
+        return [Read(message.partition(), message.offset(), message.value())]
+
+    def assigned(self) -> set[int]:
+        return {each.partition for each in self._consumer.assignment()}
+
+    def commit(self) -> None:
+        try:
+            self._consumer.commit(asynchronous=False)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._NO_OFFSET:
+                raise
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+_PASSING = frozenset(
+    {
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TRANSPORT,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+    }
+)
+"""What librdkafka tells of a broker that was killed, and goes on."""
+
+
+class KafkaPython:
+    """kafka-python."""
+
+    def __init__(
+        self, bootstrap: str, group: str, topic: str, instance_id: str | None = None
+    ) -> None:
+        self._consumer = KafkaConsumer(
+            topic,
+            bootstrap_servers=bootstrap.split(","),
+            group_id=group,
+            group_instance_id=instance_id,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+        )
+
+    def poll(self) -> list[Read]:
+        polled = self._consumer.poll(timeout_ms=int(POLL_SECONDS * 1_000))
+        return [
+            Read(each.partition, each.offset, each.value)
+            for records in polled.values()
+            for each in records
+        ]
+
+    def assigned(self) -> set[int]:
+        found: set[KafkaPythonPartition] = self._consumer.assignment()
+        return {each.partition for each in found}
+
+    def commit(self) -> None:
+        self._consumer.commit(timeout_ms=int(CALL_SECONDS * 1_000))
+
+    def close(self) -> None:
+        self._consumer.close(autocommit=False, timeout_ms=5_000)
+
+
+class Aiokafka:
+    """aiokafka, on an event loop of its own: its heartbeats need one that always runs."""
+
+    def __init__(
+        self, bootstrap: str, group: str, topic: str, instance_id: str | None = None
+    ) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+
+        async def start() -> aiokafka.AIOKafkaConsumer:
+            consumer = aiokafka.AIOKafkaConsumer(
+                topic,
+                bootstrap_servers=bootstrap,
+                group_id=group,
+                group_instance_id=instance_id,
+                auto_offset_reset="earliest",
+                enable_auto_commit=False,
+                session_timeout_ms=SESSION_MS,
+                heartbeat_interval_ms=HEARTBEAT_MS,
+                metadata_max_age_ms=1_000,
+            )
+            await consumer.start()
+            return consumer
+
+        self._consumer = self._run(start())
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(CALL_SECONDS)
+
+    def poll(self) -> list[Read]:
+        polled = self._run(self._consumer.getmany(timeout_ms=int(POLL_SECONDS * 1_000)))
+        return [
+            Read(each.partition, each.offset, each.value)
+            for records in polled.values()
+            for each in records
+        ]
+
+    def assigned(self) -> set[int]:
+        return {each.partition for each in self._consumer.assignment()}
+
+    def commit(self) -> None:
+        self._run(self._consumer.commit())
+
+    def close(self) -> None:
+        if self._loop.is_closed():
+            return
+        try:
+            self._run(self._consumer.stop())
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(CALL_SECONDS)
+            self._loop.close()
+
+
+Subscribe = Callable[..., GroupConsumer]
+"""(bootstrap, group, topic, instance_id) → a consumer that has begun to join."""
+
+CLIENTS: dict[str, Subscribe] = {
+    "librdkafka": Librdkafka,
+    "kafka-python": KafkaPython,
+    "aiokafka": Aiokafka,
+}
