@@ -35,6 +35,16 @@ def free_ports(count: int) -> list[int]:
     raise AssertionError(f"no {count} free ports from {FIRST_PORT} to {end}")
 
 
+def free_port_rows(count: int, *steps: int) -> int:
+    """The first of `count` such ports in a row; so many are `steps` further each, too."""
+    end = _first_outgoing() - count - max(steps, default=0)
+    for first in random.SystemRandom().sample(range(FIRST_PORT, end), end - FIRST_PORT):
+        row = [first + step + at for step in (0, *steps) for at in range(count)]
+        if all(port not in _ours() and _is_free(port) for port in row) and all(map(_claim, row)):
+            return first
+    raise AssertionError(f"no rows of {count} free ports from {FIRST_PORT} to {end}")
+
+
 def _claim(port: int) -> bool:
     """Lock the port's byte, for the life of this process."""
     try:

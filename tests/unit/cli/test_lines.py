@@ -37,7 +37,7 @@ def test_a_line_longer_than_one_read_is_one_line(tmp_path: Path) -> None:
         assert list(lines_and_pauses(file)) == [b"x" * 300_000, b"y" * 70_000]
 
 
-@pytest.mark.timeout(10)
+@pytest.mark.timeout(50)
 def test_a_pause_is_told_once_and_half_a_line_waits_for_its_end() -> None:
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as pipe:
@@ -52,7 +52,7 @@ def test_a_pause_is_told_once_and_half_a_line_waits_for_its_end() -> None:
         assert list(items) in ([], [None])
 
 
-@pytest.mark.timeout(10)
+@pytest.mark.timeout(50)
 def test_lines_without_a_pause_between_them_wait_no_longer_than_a_second(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -67,7 +67,7 @@ def test_lines_without_a_pause_between_them_wait_no_longer_than_a_second(
         os.close(writing)
 
 
-@pytest.mark.timeout(10)
+@pytest.mark.timeout(50)
 def test_a_stop_ends_the_input_after_what_was_read() -> None:
     reading, writing = os.pipe()
     stop, stopping = os.pipe()

@@ -78,14 +78,14 @@ def test_wait_that_comes_nearer_begins_anew() -> None:
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Said at once, and given up soon."""
+    """Said at once, and given up soon after: who says it is a thread, and may get its turn late."""
     monkeypatch.setattr(waiting, "FIRST_S", 0.02)
     monkeypatch.setattr(waiting, "AGAIN_S", 0.1)
     monkeypatch.setattr(waiting, "INNER_S", 0.0)
     monkeypatch.setattr("josefine_broker.client.watching.ASKED_MS", 0)
-    policy = Policy(request_timeout_ms=300, connect_timeout_ms=150, bootstrap_timeout_ms=150)
+    policy = Policy(request_timeout_ms=600, connect_timeout_ms=400, bootstrap_timeout_ms=150)
     monkeypatch.setattr(output, "PATIENCE", policy)
-    monkeypatch.setattr("josefine_cli.cluster_view.ASK_TIMEOUT_S", 0.15)
+    monkeypatch.setattr("josefine_cli.cluster_view.ASK_TIMEOUT_S", 0.4)
 
 
 @pytest.fixture

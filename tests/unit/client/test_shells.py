@@ -132,11 +132,11 @@ def test_a_broker_that_never_answers_costs_no_more_than_the_deadline(describe: D
 
     started = time.monotonic()
     with server(silent) as address, pytest.raises(KafkaError) as raised:
-        describe(address, request_timeout_ms=300)
+        describe(address, request_timeout_ms=1_000)
 
     assert raised.value.code is ErrorCode.request_timed_out
     assert f"{address} did not answer in time" in raised.value.message
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 10
 
 
 @both_shells
@@ -179,7 +179,7 @@ def test_a_broken_answer_closes_the_connection(describe: Describe) -> None:
         connection.sendall((8).to_bytes(4, "big") + b"\x00\x00\x30\x39" + b"\xff" * 4)
 
     with server(lie) as address, pytest.raises(KafkaError, match="broken answer"):
-        describe(address, request_timeout_ms=200)
+        describe(address, request_timeout_ms=1_000)
 
 
 def test_an_api_that_the_broker_does_not_serve_is_refused_at_once() -> None:
@@ -218,9 +218,9 @@ def test_close_from_another_thread_ends_a_wait() -> None:
 
         thread = threading.Thread(target=describe, daemon=True)
         thread.start()
-        assert waiting.wait(5)
+        assert waiting.wait(60)
         client.close()
-        wait_until(lambda: errors, 5, "the waiting call to end")
+        wait_until(lambda: errors, 60, "the waiting call to end")
 
     assert errors[0].message == "the client is closed"
 
@@ -246,7 +246,7 @@ def test_two_tasks_share_one_connection_and_a_cancelled_one_harms_nobody() -> No
     async def scenario(address: str) -> str:
         async with AsyncClient(address) as client:
             first = asyncio.ensure_future(client.describe_cluster())
-            assert await asyncio.to_thread(first_arrived.wait, 5)
+            assert await asyncio.to_thread(first_arrived.wait, 60)
             first.cancel()
             return (await client.describe_cluster()).cluster_id
 

@@ -43,7 +43,7 @@ from tests.unit.engine.scenes import topic
 
 ROOT = Path(__file__).resolve().parents[3]
 OTHERS_ARE_AWAY = {1: HostPort("127.0.0.1", 1), 2: HostPort("127.0.0.1", 2)}
-SOON = 10.0
+SOON = 60.0
 
 
 def test_start_returns_when_the_recovered_chain_is_applied(tmp_path: Path) -> None:
@@ -530,7 +530,7 @@ def test_kill_9_during_proposals_loses_nothing_acknowledged(tmp_path: Path) -> N
                 wanted = rng.randint(50, 400)
                 wait_until(
                     lambda log=log, wanted=wanted: log.read_text().count("\n") >= wanted,
-                    30,
+                    90,
                     "acknowledged proposals",
                 )
             finally:

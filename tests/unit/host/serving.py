@@ -118,7 +118,7 @@ class Client:
         self.writer.writelines(encode_request(GROUPS, version, correlation_id, None, body))
 
     async def frame(self) -> memoryview:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             size = int.from_bytes(await self.reader.readexactly(4), "big")
             return memoryview(bytearray(await self.reader.readexactly(size)))
 
@@ -130,7 +130,7 @@ class Client:
 
     async def closed(self) -> bool:
         """Whether the server ends the connection without a further byte."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             try:
                 return await self.reader.read(1) == b""
             except ConnectionError:
@@ -153,5 +153,5 @@ async def serving(handle: Handle, **limits: int) -> AsyncIterator[Serving]:
 
 
 async def until(condition: Callable[[], Any], what: str) -> None:
-    """Let the loop run until `condition`; AssertionError after ten seconds."""
-    await wait_until_async(condition, 10, what)
+    """Let the loop run until `condition`; AssertionError after a minute."""
+    await wait_until_async(condition, 60, what)

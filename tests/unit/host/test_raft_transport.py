@@ -16,6 +16,7 @@ from josefine_broker.host.net.server import bind
 from josefine_broker.host.peers.raft_connection import PeerError
 from josefine_broker.host.peers.raft_link import Link
 from josefine_broker.host.peers.raft_transport import RaftTransport, Reply
+from tests.support.ports import free_ports
 from tests.support.waiting import wait_until_async
 
 
@@ -82,10 +83,10 @@ def test_frames_arrive_in_order_and_the_dialed_one_learns_the_way_back() -> None
         one.knows(two)
         for number in range(100):
             one.transport.send(2, Kind.RAFT, b"%d" % number)
-        await wait_until_async(lambda: len(two.got) == 100, 10, "100 frames")
+        await wait_until_async(lambda: len(two.got) == 100, 60, "100 frames")
         assert two.got == [(1, b"%d" % number) for number in range(100)]
         two.transport.send(1, Kind.RAFT, b"back")
-        await wait_until_async(lambda: one.got == [(2, b"back")], 10, "the way back")
+        await wait_until_async(lambda: one.got == [(2, b"back")], 60, "the way back")
         await one.transport.stop()
         await two.transport.stop()
 
@@ -109,7 +110,7 @@ def test_name_that_means_nothing_is_the_trouble_with_its_peer(
         one.transport.book.learn(2, HostPort("two", 9192))
         assert one.transport.trouble_with(2) == ""
         one.transport.send(2, Kind.RAFT, b"a")
-        await wait_until_async(lambda: bool(one.transport.trouble_with(2)), 10, "a dial")
+        await wait_until_async(lambda: bool(one.transport.trouble_with(2)), 60, "a dial")
         assert one.transport.trouble_with(2) == "two:9192: Name or service not known"
         await one.transport.stop()
 
@@ -127,7 +128,7 @@ def test_name_that_no_name_service_could_be_asked_for_is_trouble_like_any_other(
         one.knows(two)
         one.transport.book.learn(2, too_long)  # the newest is tried first
         one.transport.send(2, Kind.RAFT, b"a")
-        await wait_until_async(lambda: two.got == [(1, b"a")], 10, "the other address")
+        await wait_until_async(lambda: two.got == [(1, b"a")], 60, "the other address")
         await one.transport.stop()
         await two.transport.stop()
 
@@ -147,12 +148,12 @@ def test_only_the_refusal_of_a_peer_that_was_dialed_is_one() -> None:
         writer.write(liar.encode(Kind.HELLO))
         assert await reader.read() == b""
         writer.close()
-        await wait_until_async(lambda: one.transport.stats.refused == 1, 10, "a refusal of ours")
+        await wait_until_async(lambda: one.transport.stats.refused == 1, 60, "a refusal of ours")
         assert heard == []
 
         one.knows(two)
         one.transport.send(2, Kind.RAFT, b"a")
-        await wait_until_async(lambda: heard, 10, "a refusal of theirs")
+        await wait_until_async(lambda: heard, 60, "a refusal of theirs")
         assert heard[0][0] == 2
         assert "belongs to cluster red" in heard[0][1]
         await one.transport.stop()
@@ -163,17 +164,19 @@ def test_only_the_refusal_of_a_peer_that_was_dialed_is_one() -> None:
 
 def test_peer_that_comes_back_is_dialed_again() -> None:
     async def scenario() -> None:
-        one, two = await End(1).start(), await End(2).start()
+        one, two = await End(1).start(), End(2)
+        two.address = HostPort("127.0.0.1", free_ports(1)[0])
+        await two.start()
         one.knows(two)
         one.transport.send(2, Kind.RAFT, b"a")
-        await wait_until_async(lambda: two.got == [(1, b"a")], 10, "the first frame")
+        await wait_until_async(lambda: two.got == [(1, b"a")], 60, "the first frame")
         await two.transport.stop()
-        await wait_until_async(lambda: not one.transport.is_connected(2), 10, "the loss")
+        await wait_until_async(lambda: not one.transport.is_connected(2), 60, "the loss")
         again = End(2)
         again.address = two.address
         await again.start()
         one.transport.send(2, Kind.RAFT, b"b")
-        await wait_until_async(lambda: (1, b"b") in again.got, 10, "a frame after the return")
+        await wait_until_async(lambda: (1, b"b") in again.got, 60, "a frame after the return")
         await one.transport.stop()
         await again.transport.stop()
 
@@ -188,7 +191,7 @@ def test_foreign_cluster_is_refused_with_one_line_on_both_sides(
         one.knows(two)
         one.transport.send(2, Kind.RAFT, b"a")
         refusals = (one.transport.stats, two.transport.stats)
-        await wait_until_async(lambda: all(s.refused >= 3 for s in refusals), 10, "refusals")
+        await wait_until_async(lambda: all(s.refused >= 3 for s in refusals), 60, "refusals")
         assert two.got == []
         await one.transport.stop()
         await two.transport.stop()
@@ -224,7 +227,7 @@ def test_full_queue_drops_its_oldest_frames() -> None:
         for number in range(40):
             one.transport.send(2, Kind.RAFT, b"%d" % number + bytes(100_000))
         await two.transport.start(bound)
-        await wait_until_async(lambda: len(two.got) == 9, 10, "as many frames as fit")
+        await wait_until_async(lambda: len(two.got) == 9, 60, "as many frames as fit")
         numbers = [int(body.rstrip(bytes(1))) for _, body in two.got]
         assert numbers == list(range(31, 40))
         assert one.transport.stats.frames_dropped == 31
@@ -249,8 +252,8 @@ def test_connection_that_carries_nothing_is_given_up() -> None:
         )
         task = asyncio.create_task(link.run())
         link.send(encode_frame(Kind.RAFT, b"a"))
-        await wait_until_async(lambda: two.got == [(1, b"a")], 10, "the frame")
-        async with asyncio.timeout(10):
+        await wait_until_async(lambda: two.got == [(1, b"a")], 60, "the frame")
+        async with asyncio.timeout(60):
             await task
         assert not link.is_connected
         assert one.transport.stats.connected == 0

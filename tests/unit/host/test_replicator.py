@@ -26,19 +26,20 @@ from josefine_broker.host.net.server import Bound, Server
 from josefine_broker.host.peers.replicator import Replicator
 from josefine_broker.host.ticker import Ticker
 from josefine_broker.routes import routes
+from tests.support.ports import free_ports
 from tests.support.waiting import wait_until_async
 from tests.unit.api.replicas import Replicas, result_of
 from tests.unit.api.world import LISTENER
 
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 
 
 class Net(Replicas):
     """Brokers with real servers; every block is told to their replicators."""
 
     def __init__(self, brokers: int) -> None:
-        self.sockets = {broker_id: _listening(0) for broker_id in range(1, brokers + 1)}
-        self.ports = {key: each.getsockname()[1] for key, each in self.sockets.items()}
+        self.ports = dict(zip(range(1, brokers + 1), free_ports(brokers), strict=True))
+        self.sockets = {key: _listening(port) for key, port in self.ports.items()}
         self.replicators: dict[int, Replicator] = {}
         self.servers: dict[int, tuple[Server, Ticker]] = {}
         self.fatal: list[BaseException] = []

@@ -37,7 +37,9 @@ def test_idle_connections_give_way_and_newcomers_that_find_none_are_one_line(
         async with serving(echo, connections_max=20) as server:
             idle = [await server.connect() for _ in range(20)]
             await until(lambda: server.server.connection_count == 20, "full")
-            for _ in range(30):  # the others came just now, too
+            for _ in range(30):
+                for each in server.server._room.occupants():  # they came just now, too
+                    each.idle_since_ms = server.clock.monotonic_ms()
                 assert await (await server.connect()).closed()
             assert server.metrics.connections.refused_full == 30
 

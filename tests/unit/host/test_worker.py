@@ -54,7 +54,7 @@ def test_jobs_run_in_order_elsewhere_and_their_results_come_back_on_the_loop() -
         each.submit(first, yes, tell)
         each.submit(lambda _: first.free.is_set(), yes, tell)
         first.free.set()
-        await wait_until_async(lambda: len(told) == 2, 10, "both results")
+        await wait_until_async(lambda: len(told) == 2, 60, "both results")
 
         (ran_at, told_at), (after_first, told_at_too) = told
         assert ran_at != home
@@ -78,9 +78,9 @@ def test_more_than_may_wait_is_refused_until_there_is_room(monkeypatch: pytest.M
         assert caught.value.code is ErrorCode.request_timed_out
 
         held.free.set()
-        await wait_until_async(lambda: len(told) == 2, 10, "room")
+        await wait_until_async(lambda: len(told) == 2, 60, "room")
         each.submit(lambda _: 3, yes, told.append)
-        await wait_until_async(lambda: told[1:] == [1, 3], 10, "what came again")
+        await wait_until_async(lambda: told[1:] == [1, 3], 60, "what came again")
 
     asyncio.run(with_worker(test))
 
@@ -90,12 +90,12 @@ def test_a_job_ends_at_its_next_breath_when_nobody_wants_it() -> None:
         wanted, told = [True], []
         held = Held()
         each.submit(held, lambda: wanted[0], told.append)
-        await asyncio.to_thread(held.begun.wait, 10)
+        await asyncio.to_thread(held.begun.wait, 60)
         assert told == []
 
         wanted[0] = False
 
-        await wait_until_async(lambda: told == [None], 10, "its end")
+        await wait_until_async(lambda: told == [None], 60, "its end")
 
     asyncio.run(with_worker(test))
 
@@ -107,8 +107,8 @@ def test_a_stop_ends_what_is_being_done_and_begins_nothing_more() -> None:
         held = Held()
         each.submit(held, yes, lambda _: None)
         each.submit(lambda _: begun.append(2), yes, lambda _: None)
-        await asyncio.to_thread(held.begun.wait, 10)
-        asyncio.get_running_loop().call_later(10, held.free.set)  # or a failure would never end
+        await asyncio.to_thread(held.begun.wait, 60)
+        asyncio.get_running_loop().call_later(60, held.free.set)  # or a failure would never end
 
         await each.stop()
 
@@ -131,7 +131,7 @@ def test_an_error_is_no_result_and_a_broken_invariant_reaches_the_node() -> None
         told: list[object] = []
         each.submit(fails, yes, told.append)
         each.submit(breaks, yes, told.append)
-        await wait_until_async(lambda: bool(fatal), 10, "the node to hear")
+        await wait_until_async(lambda: bool(fatal), 60, "the node to hear")
         assert told == [None]
 
     asyncio.run(with_worker(test))
@@ -154,7 +154,7 @@ def test_job_may_ask_the_loop_and_hears_what_it_raises() -> None:
             return asked, ""
 
         each.submit(job, yes, told.append)
-        await wait_until_async(lambda: bool(told), 10, "the job")
+        await wait_until_async(lambda: bool(told), 60, "the job")
 
         assert told == [(home, "the log failed")]
         assert fatal == []
