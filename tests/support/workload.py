@@ -73,7 +73,11 @@ class Workload:
     def __enter__(self) -> Workload:
         if not self._thread.ident:
             self.start()
-        self.wait_acknowledged(50)
+        try:
+            self.wait_acknowledged(50)
+        except BaseException:
+            self.__exit__()  # or its thread would keep this process for ever
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -29,6 +29,12 @@ def flip_one_bit(directory: Path) -> None:
     path.write_bytes(data)
 
 
+def stored(files: RealFiles) -> list[int]:
+    """The high watermarks that a broker would find at its start."""
+    marks = HighWatermarks(files)
+    return [marks.get(*key) for key in marks]
+
+
 @pytest.mark.parametrize(
     ("damage", "found"), [(flip_one_bit, "shortened"), (shutil.rmtree, "missing")]
 )
@@ -41,7 +47,7 @@ def test_acknowledged_records_outlive_one_bad_replica(
             acknowledged = produce(client, TOPIC, RECORDS)
         bad = cluster.broker(BAD)
         files = RealFiles(bad.data_dir)
-        wait_until(lambda: list(HighWatermarks(files)), STARTED_S, "a stored high watermark")
+        wait_until(lambda: stored(files) == [RECORDS], STARTED_S, "its stored high watermark")
         for id_ in cluster.voters:
             cluster.kill(id_)
         damage(bad.data_dir / f"{TOPIC}-0")

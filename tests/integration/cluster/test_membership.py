@@ -14,7 +14,7 @@ from josefine_broker.base.errors import KafkaError
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from josefine_broker.client.session import Policy
 from tests.support.broker import BrokerProcess
-from tests.support.cluster import FAST_TIMINGS, REPLICATED, Cluster
+from tests.support.cluster import REPLICATED, Cluster
 from tests.support.waiting import wait_until
 
 SNAPSHOT_BLOCKS = 20
@@ -26,7 +26,7 @@ def test_newcomer_gets_a_snapshot_and_so_does_a_restart(tmp_path: Path) -> None:
         with BlockingClient(cluster.bootstrap) as client:
             for number in range(3 * SNAPSHOT_BLOCKS):
                 client.create_topics([NewTopic(f"topic-{number}", partitions=1)])
-        wait_until(lambda: cluster.view(1)["raft"]["root"] > 0, 30, "a snapshot")
+        wait_until(lambda: cluster.view(1).get("raft", {}).get("root", 0) > 0, 60, "a snapshot")
 
         cluster.join(2)
         cluster.join(3)
@@ -81,9 +81,7 @@ def test_second_process_with_the_same_id_is_kept_out_until_the_first_is_gone(
         first = cluster.join(2)
         cluster.wait_settled()
         seeds = first.overrides["raft__seeds"]
-        second = BrokerProcess(
-            tmp_path / "second", start=False, broker__id=2, raft__seeds=seeds, **FAST_TIMINGS
-        )
+        second = BrokerProcess(tmp_path / "second", start=False, broker__id=2, raft__seeds=seeds)
         with second:
             second.spawn()
             wait_until(

@@ -12,7 +12,7 @@ import pytest
 from josefine_broker.base.errors import KafkaError
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from josefine_broker.client.session import Policy
-from tests.support.cluster import DEFAULT_TIMINGS, REPLICATED
+from tests.support.cluster import REPLICATED
 from tests.support.namespaces import CLIENT, KAFKA_PORT, Lab, NamespaceCluster
 from tests.support.waiting import wait_until
 from tests.support.workload import Workload, check, read_back
@@ -76,7 +76,7 @@ def test_minority_alone_commits_nothing_and_follows_when_it_is_back(
     cluster.lab.cut(who)
     before = cluster.raft_seen_from(who)["commit"]
     with pytest.raises(KafkaError, match=r"request_timed_out.*no controller"):  # its own word
-        cluster.lab.inside(who, lambda: _create_at(cluster, "never", [who], timeout_ms=2_000))
+        cluster.lab.inside(who, lambda: _create_at(cluster, "never", [who], timeout_ms=4_000))
     assert cluster.raft_seen_from(who)["commit"] == before
     wait_until(
         lambda: any(cluster.view(id_).get("raft", {}).get("role") == "leader" for id_ in left),
@@ -128,10 +128,9 @@ def test_leader_that_reaches_nobody_but_hears_everybody_is_replaced(
 
 
 def test_slow_network_only_slows(tmp_path: Path) -> None:
-    """With the default timings: the fast ones are for quiet networks, and this one is slow."""
     with (
         Lab(1, 2, 3) as lab,
-        NamespaceCluster(tmp_path, lab, timings=DEFAULT_TIMINGS, **REPLICATED) as cluster,
+        NamespaceCluster(tmp_path, lab, **REPLICATED) as cluster,
     ):
         lab.inside(CLIENT, lambda: _create(cluster))
         with _loaded(cluster) as load:

@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
-from tests.support.cluster import REPLICATED, Cluster
+from tests.support.cluster import FAST_TIMINGS, REPLICATED, Cluster
 from tests.support.waiting import wait_until
 from tests.support.workload import Workload, check, read_back
 
@@ -28,7 +28,7 @@ def test_no_order_of_faults_loses_an_acknowledged_record(tmp_path: Path) -> None
     """Checklist row 94."""
     rng = Random(SEED)
     print(f"seed {SEED}, {SECONDS:.0f} s")
-    with Cluster(tmp_path, **REPLICATED) as cluster:
+    with Cluster(tmp_path, timings=FAST_TIMINGS, **REPLICATED) as cluster:
         with BlockingClient(cluster.bootstrap) as client:
             client.create_topics([NewTopic("load", partitions=PARTITIONS)])
         with Workload(cluster.bootstrap, "load", partitions=PARTITIONS) as load:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.broker import COMMAND, REPOSITORY
+from tests.support.broker import COMMAND, REPOSITORY, START_TIMEOUT_S
 from tests.support.cli import Done, josefine
 from tests.support.namespaces import CLIENT, Lab
 from tests.support.waiting import wait_until
@@ -82,7 +82,9 @@ def test_recipe_of_the_manual_makes_a_cluster_that_bears_a_loss(lab: Lab, tmp_pa
         return (tmp_path / NAMES[id_] / "log").read_text()
 
     with machines(lab, tmp_path) as running:
-        wait_until(lambda: all("listening on" in log(id_) for id_ in NAMES), 60, "three brokers")
+        wait_until(
+            lambda: all("listening on" in log(id_) for id_ in NAMES), START_TIMEOUT_S, "three"
+        )
         assert [len(changed_lines(tmp_path / NAMES[id_], id_)) for id_ in NAMES] == [4, 4, 4]
         done = outside("topics", "create", "orders", "-p", "3")
         assert done.code == 0, done.err
@@ -114,7 +116,7 @@ def test_address_that_was_forgotten_is_told_at_the_start(lab: Lab, tmp_path: Pat
             env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         )
     try:
-        wait_until(lambda: log.read_text().count("warning: ") == 2, 60, "two warnings")
+        wait_until(lambda: log.read_text().count("warning: ") == 2, START_TIMEOUT_S, "both")
     finally:
         process.kill()
         process.wait()

@@ -24,7 +24,7 @@ def test_partition_without_a_replica_in_sync_goes_on_where_the_default_allows_it
         leader = cluster.leader_of(TOPIC)
         (follower,) = (id_ for id_ in cluster.partition(TOPIC, 0)["replicas"] if id_ != leader)
         cluster.kill(follower)
-        wait_until(lambda: cluster.partition(TOPIC, 0)["isr"] == [leader], 30, "the ISR alone")
+        wait_until(lambda: cluster.partition(TOPIC, 0).get("isr") == [leader], 60, "the ISR alone")
         produce(client, TOPIC, 5, first=10)
 
         cluster.kill(leader)
