@@ -24,7 +24,7 @@ from tests.compat.samples import PYTHON_SAMPLES as SAMPLES
 
 Topics = Callable[..., str]
 T = TypeVar("T")
-TIMEOUT_S = 30.0
+TIMEOUT_S = 90.0
 
 
 def run(awaitable: Awaitable[T]) -> T:

@@ -37,7 +37,7 @@ from tests.compat.samples import (
 )
 
 Topics = Callable[..., str]
-TIMEOUT_S = 30.0
+TIMEOUT_S = 90.0
 
 
 def produce_all(
@@ -258,6 +258,6 @@ def test_transactions_are_refused_clearly(bootstrap: str) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "refused"})
 
     with pytest.raises(KafkaException) as refused:
-        producer.init_transactions(10.0)
+        producer.init_transactions(TIMEOUT_S)
 
     assert refused.value.args[0].code() != KafkaError._TIMED_OUT, refused.value

@@ -26,7 +26,7 @@ from tests.compat.samples import (
 from tests.compat.samples import PYTHON_SAMPLES as SAMPLES
 
 Topics = Callable[..., str]
-TIMEOUT_S = 30.0
+TIMEOUT_S = 90.0
 
 LIBRARIES = {"snappy": "snappy", "lz4": "lz4.frame", "zstd": "zstandard"}
 """What kafka-python needs for a compression."""
@@ -184,7 +184,7 @@ def test_offsets_are_committed_and_fetched_without_members(
         consumer.assign([tp])
         consumer.seek(tp, 7)
 
-        consumer.commit(timeout_ms=10_000)
+        consumer.commit(timeout_ms=60_000)
 
         assert consumer.committed(tp) == 7
     finally:

@@ -23,7 +23,7 @@ def kcat(bootstrap: str, *arguments: str, stdin: str = "") -> str:
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=90,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -59,7 +59,7 @@ def test_kcat_does_compress_when_asked(
         input="a line that compresses well\n" * 500,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=90,
         check=True,
     )
 

@@ -10,7 +10,7 @@ METADATA = 3
 API_VERSIONS = 18
 
 
-def connect(bootstrap: str, timeout_s: float = 10.0) -> socket.socket:
+def connect(bootstrap: str, timeout_s: float = 60.0) -> socket.socket:
     host, _, port = bootstrap.rpartition(":")
     return socket.create_connection((host, int(port)), timeout=timeout_s)
 

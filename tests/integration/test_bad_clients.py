@@ -39,13 +39,13 @@ def served_client(broker: BrokerProcess) -> Iterator[None]:
     thread = Thread(target=ask)
     thread.start()
     try:
-        wait_until(lambda: served or failures, 10, "the other client's first answer")
+        wait_until(lambda: served or failures, 60, "the other client's first answer")
         yield
         before = len(served)
-        wait_until(lambda: len(served) > before or failures, 10, "the other client's next answer")
+        wait_until(lambda: len(served) > before or failures, 60, "the other client's next answer")
     finally:
         stop.set()
-        thread.join(10)
+        thread.join(60)
     assert not failures, failures
 
 
@@ -123,7 +123,7 @@ def test_clients_are_served_side_by_side_while_others_wait(broker: BrokerProcess
         for connection in waiting:
             connection.sendall(raw.request(raw.FETCH, 4, 1, poll))
         wait_until(
-            lambda: "josefine_parked_requests 30.0" in broker.get("/metrics")[1], 20, "30 polls"
+            lambda: "josefine_parked_requests 30.0" in broker.get("/metrics")[1], 60, "30 polls"
         )
         for round_number in range(1, 4):
             for connection in asking:
@@ -152,12 +152,11 @@ def test_a_client_that_does_not_read_does_not_slow_the_others(broker: BrokerProc
         consumer.assign([TopicPartition("slow", 0, 0)])
         read = 0
         while read < 1_000:
-            messages = consumer.consume(1_000 - read, timeout=10)
-            assert messages, f"only {read} of 1,000 records within 10 s"
+            messages = consumer.consume(1_000 - read, timeout=60)
+            assert messages, f"only {read} of 1,000 records within 60 s"
             read += sum(message.error() is None for message in messages)
         consumer.close()
         assert _resident_bytes(broker.pid) < 400_000_000
-        slow.settimeout(30)
         for number in range(20):
             assert raw.read_response(slow)[0] == number
 

@@ -25,7 +25,9 @@ Topics = Callable[[int], str]
 
 @pytest.fixture(scope="module")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with BrokerProcess(Path(tmp_path_factory.mktemp("cli-records"))) as process:
+    # Timestamps here are of 1970: retention by time, each five minutes, would delete the records.
+    directory = Path(tmp_path_factory.mktemp("cli-records"))
+    with BrokerProcess(directory, log__retention_ms=None) as process:
         yield process.bootstrap
 
 
@@ -167,7 +169,7 @@ def test_a_reader_that_goes_away_is_no_error_worth_a_word(
     first = process.stdout.readline()
     process.stdout.close()
     complaint = process.stderr.read()
-    process.wait(30)
+    process.wait(90)
     process.stderr.close()
 
     assert int(first) == 0
@@ -182,7 +184,7 @@ def test_following_shows_new_records_until_interrupted(bootstrap: str, make_topi
     josefine(bootstrap, "produce", topic, "-p", "1", "-H", "h=1", stdin="hello\x1b\n")
     line = process.stdout.readline()
     process.send_signal(signal.SIGINT)
-    _, complaint = process.communicate(timeout=30)
+    _, complaint = process.communicate(timeout=90)
 
     assert line.startswith("1:0 20")
     assert line.endswith(" key=null h=1 hello\\x1b\n")
@@ -198,9 +200,9 @@ def test_lines_of_a_slow_pipe_are_written_while_it_is_open(
 
     process.stdin.write("early\n")
     process.stdin.flush()
-    wait_until(lambda: josefine(bootstrap, "consume", topic).out == "early\n", 30, "the first line")
+    wait_until(lambda: josefine(bootstrap, "consume", topic).out == "early\n", 90, "the first line")
     process.send_signal(signal.SIGINT)
-    out, complaint = process.communicate(timeout=30)
+    out, complaint = process.communicate(timeout=90)
 
     assert out.startswith(f"wrote 1 record to {topic}\n")
     assert (process.returncode, complaint) == (130, "")
@@ -222,13 +224,13 @@ def test_a_stop_writes_and_tells_every_line_that_was_read(
     assert process.stdin is not None
     process.stdin.write("first\n")
     process.stdin.flush()
-    wait_until(lambda: josefine(bootstrap, "consume", topic).out == "first\n", 30, "the first")
+    wait_until(lambda: josefine(bootstrap, "consume", topic).out == "first\n", 90, "the first")
 
     process.stdin.write("second\n")
     process.stdin.flush()
-    wait_until(lambda: unread_bytes(process) == 0, 30, "the second line to be read")
+    wait_until(lambda: unread_bytes(process) == 0, 90, "the second line to be read")
     process.send_signal(number)
-    out, complaint = process.communicate(timeout=30)
+    out, complaint = process.communicate(timeout=90)
 
     assert out.startswith(f"wrote 2 records to {topic}\n")
     assert (process.returncode, complaint) == (128 + number, "")

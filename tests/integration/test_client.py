@@ -20,11 +20,12 @@ from josefine_broker.client.io_blocking import (
     BlockingClient,
     BlockingProducer,
     NewTopic,
+    Policy,
 )
 from josefine_broker.records.batch import iter_batches
 from josefine_broker.records.builder import Record, build_batch
 from josefine_broker.records.reader import read_records
-from tests.support.broker import BrokerProcess
+from tests.support.broker import START_TIMEOUT_S, BrokerProcess
 from tests.support.waiting import wait_until
 
 T0, T1 = (TopicPartition("t", p) for p in range(2))
@@ -82,13 +83,13 @@ def test_a_fetch_waits_for_a_record_to_come(bootstrap: str, client: BlockingClie
 
     def wait() -> None:
         with BlockingClient(bootstrap) as other:
-            part = other.fetch({T0: 0}, max_wait_ms=20_000)[T0]
+            part = other.fetch({T0: 0}, max_wait_ms=120_000)[T0]
             found.append(bytes(part.records))
 
     thread = threading.Thread(target=wait)
     thread.start()
     client.produce({T0: one_record(b"awaited")})
-    thread.join(15)
+    thread.join(60)
 
     assert not thread.is_alive()
     assert len(found) == 1
@@ -173,10 +174,10 @@ def test_tasks_of_one_asyncio_client_work_at_the_same_time(
     client.partition_count("t")
 
     async def scenario() -> None:
-        async with AsyncClient(bootstrap) as shared, asyncio.timeout(30):
+        async with AsyncClient(bootstrap) as shared, asyncio.timeout(60):
             # Who leads is known now: a question about it would be answered behind the long poll.
             await shared.list_offsets({T0: LATEST, T1: LATEST})
-            patient = FetchOptions(max_wait_ms=20_000)
+            patient = FetchOptions(max_wait_ms=120_000)
             waiting = asyncio.ensure_future(shared.fetch({T1: 0}, patient))
             written = await asyncio.gather(
                 *(shared.produce({TopicPartition("t", n % 2): one_record(b"v")}) for n in range(40))
@@ -194,7 +195,11 @@ def test_an_idempotent_producer_outlives_kill_9_without_loss_or_duplicates(
     tmp_path: Path,
 ) -> None:
     """Writes go on through two crashes; each acknowledged or not, every record is there once."""
-    with BrokerProcess(tmp_path) as broker, BlockingClient(broker.bootstrap) as client:
+    patient = Policy(request_timeout_ms=int(2_000 * START_TIMEOUT_S))
+    with (
+        BrokerProcess(tmp_path) as broker,
+        BlockingClient(broker.bootstrap, policy=patient) as client,
+    ):
         client.create_topics([NewTopic("t", 2)])
         producer = BlockingProducer(client, batch_bytes_max=2_000, buffer_bytes_max=8_000)
         sent = 0

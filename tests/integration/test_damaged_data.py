@@ -8,8 +8,9 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from tests.support.broker import BrokerProcess
+from tests.support.broker import START_TIMEOUT_S, BrokerProcess
 from tests.support.cli import josefine
+from tests.support.waiting import wait_until
 
 
 def produced(broker: BrokerProcess, topic: str) -> None:
@@ -23,7 +24,7 @@ def refusal(broker: BrokerProcess) -> str:
     said = len(broker.output)
     broker.spawn()
     assert broker.process is not None
-    assert broker.process.wait(30) == 1
+    assert broker.process.wait(START_TIMEOUT_S) == 1
     output = broker.output[said:]
     assert "Traceback" not in output
     assert "listening on" not in output
@@ -83,9 +84,11 @@ def test_a_log_that_cannot_be_made_is_told_by_health_and_leaves_others_served(
 ) -> None:
     produced(broker, "orders")
     (broker.data_dir / "blocked-0").write_text("a file where the directory should be")
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "message.timeout.ms": 2_000})
-    producer.produce("blocked", b"value")
-    producer.flush(10)
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    producer.produce("blocked", b"value")  # it goes on trying
+    wait_until(lambda: broker.get("/health")[0] == 503, 60, "a broker that is not well")
+    producer.purge()
+    assert producer.flush(30) == 0
     status, body = broker.get("/health")
     assert status == 503
     check = json.loads(body)["checks"]["logs"]

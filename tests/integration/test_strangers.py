@@ -163,7 +163,7 @@ def test_silent_strangers_cost_little_and_keep_nobody_out(broker: Known) -> None
 
 def test_what_strangers_do_is_counted_and_hardly_logged(broker: Known) -> None:
     term = broker.cluster()["raft"]["term"]
-    before = broker.metric("josefine_raft_frames_refused_total")
+    before, said = broker.metric("josefine_raft_frames_refused_total"), len(broker.output)
     for _ in range(30):
         with broker.greet() as connection:
             message = messages(STRANGER, term)[0]
@@ -171,6 +171,6 @@ def test_what_strangers_do_is_counted_and_hardly_logged(broker: Known) -> None:
             assert is_closed(connection)
 
     wait_until(
-        lambda: broker.metric("josefine_raft_frames_refused_total") >= before + 30, 10, "the count"
+        lambda: broker.metric("josefine_raft_frames_refused_total") >= before + 30, 60, "the count"
     )
-    assert broker.output.count("raft frame refused") <= 2
+    assert broker.output[said:].count("raft frame refused") <= 2

@@ -25,7 +25,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
-TIMEOUT_S = 60
+TIMEOUT_S = 180
 
 
 def stored_offset(checkpoint: Path, batch: int) -> TopicOffsets:

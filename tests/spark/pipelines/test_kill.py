@@ -91,7 +91,7 @@ def test_a_driver_killed_at_random_moments_loses_and_repeats_nothing(lab_without
         process = lab.command(rows=rng.randint(10, 30))
         marks = marks_of(lab)
         wait_until(
-            lambda m=marks, p=process: marks_of(lab) > m or p.poll() is not None, 120, "work"
+            lambda m=marks, p=process: marks_of(lab) > m or p.poll() is not None, 300, "work"
         )
         # Not a wait for something to be done but the random moment itself.
         let_run(process, rng.random() * 4)
