@@ -7,10 +7,11 @@ SNAPSHOT is for a follower that needs blocks from below our root.
 from collections import deque
 from enum import Enum, auto
 
+from raft.errors import InvariantBroken
 from raft.ids import Height
-from raft.state import Snapshot
+from raft.state import Snapshot, snapshot_checksum
 
-__all__ = ["Flow", "Progress"]
+__all__ = ["TRANSITIONS", "Flow", "FlowEvent", "Progress"]
 
 
 class Flow(Enum):
@@ -18,7 +19,28 @@ class Flow(Enum):
 
     PROBE = auto()  # one question about a parent is out, or about to be
     REPLICATE = auto()  # the parent is known; blocks go out before earlier ones are answered
-    SNAPSHOT = auto()  # it gets our snapshot in chunks, then is probed behind it
+    SNAPSHOT = auto()  # it gets our snapshot in chunks
+
+
+class FlowEvent(Enum):
+    """What changes it."""
+
+    MET = auto()  # it acknowledged a block of our path: there is one in common
+    REFUSED = auto()  # it lacks the parent that it was offered; a lower one it may have
+    BELOW_ROOT = auto()  # what it needs lies below our root: only the snapshot has it
+
+
+TRANSITIONS: dict[tuple[Flow, FlowEvent], Flow] = {
+    (Flow.PROBE, FlowEvent.MET): Flow.REPLICATE,
+    (Flow.PROBE, FlowEvent.REFUSED): Flow.PROBE,
+    (Flow.PROBE, FlowEvent.BELOW_ROOT): Flow.SNAPSHOT,
+    (Flow.REPLICATE, FlowEvent.REFUSED): Flow.PROBE,
+    (Flow.REPLICATE, FlowEvent.BELOW_ROOT): Flow.SNAPSHOT,
+    (Flow.SNAPSHOT, FlowEvent.MET): Flow.REPLICATE,
+    (Flow.SNAPSHOT, FlowEvent.REFUSED): Flow.PROBE,
+    (Flow.SNAPSHOT, FlowEvent.BELOW_ROOT): Flow.SNAPSHOT,
+}
+"""What is not listed cannot happen: to whom REPLICATE sends, a block in common is no news."""
 
 
 class Progress:
@@ -59,14 +81,31 @@ class Progress:
         self.snapshot_round = 0
         """The leader's round when the offset last moved."""
 
+    def on(self, event: FlowEvent) -> None:
+        """Follow the table. Raises InvariantBroken for an event that this flow cannot see."""
+        after = TRANSITIONS.get((self.flow, event))
+        if after is None:
+            raise InvariantBroken(f"{event.name} cannot happen to {self.flow.name}")
+        self.flow = after
+
     def probe_from(self, next_height: Height) -> None:
         """Ask again, from this height (never at or below what it acknowledged)."""
-        self.flow = Flow.PROBE
+        self.on(FlowEvent.REFUSED)
         self.snapshot = None
         self.inflight.clear()
         self.probe_out = False
         floor = 0 if self.match is None else self.match + 1
         self.next = Height(max(next_height, floor))
+
+    def send_snapshot(self, snapshot: Snapshot) -> None:
+        """From its beginning, also if it was on its way already."""
+        self.on(FlowEvent.BELOW_ROOT)
+        self.snapshot = snapshot
+        self.snapshot_checksum = snapshot_checksum(snapshot)
+        self.snapshot_offset = 0
+        self.snapshot_round = 0
+        self.probe_out = False
+        self.inflight.clear()
 
     def acknowledge(self, last: Height) -> None:
         """It has everything up to `last`."""
@@ -76,7 +115,7 @@ class Progress:
         while self.inflight and self.inflight[0] <= self.match:
             self.inflight.popleft()
         if self.flow is not Flow.REPLICATE:
-            self.flow = Flow.REPLICATE
+            self.on(FlowEvent.MET)
             self.snapshot = None
             self.next = Height(self.match + 1)
             self.inflight.clear()

@@ -10,7 +10,7 @@ from raft.core import Core, Leading
 from raft.errors import Refused
 from raft.ids import BlockId, Height, NodeId
 from raft.messages import SnapshotAnswer, SnapshotChunk
-from raft.progress import Flow, Progress
+from raft.progress import Progress
 from raft.state import Snapshot, snapshot_checksum
 
 __all__ = ["begin_snapshot", "compact", "on_snapshot_chunk", "send_chunk"]
@@ -42,13 +42,7 @@ def compact(core: Core, data: bytes, last: BlockId) -> None:
 def begin_snapshot(core: Core, progress: Progress) -> None:
     """This follower needs blocks that only our snapshot has."""
     assert core.archive.snapshot is not None, "a root above genesis has a snapshot"
-    progress.flow = Flow.SNAPSHOT
-    progress.snapshot = core.archive.snapshot
-    progress.snapshot_checksum = snapshot_checksum(core.archive.snapshot)
-    progress.snapshot_offset = 0
-    progress.snapshot_round = 0
-    progress.probe_out = False
-    progress.inflight.clear()
+    progress.send_snapshot(core.archive.snapshot)
 
 
 def send_chunk(core: Core, leading: Leading, peer: NodeId, progress: Progress) -> None:

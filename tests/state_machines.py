@@ -1,4 +1,5 @@
-"""The state machines that have a literal table, and docs/state-machines.md drawn from them.
+"""The state machines and decisions that have a literal table, and docs/state-machines.md drawn from
+them.
 
 A state's meaning is the comment beside it in the code, so the page cannot say anything else.
 """
@@ -9,16 +10,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 from josefine_broker.client import connection
+from josefine_broker.engine.cluster import enrolment, frames, joining
+from josefine_broker.engine.cluster.address_book import AddressBook
 from josefine_broker.engine.groups import states
 from josefine_broker.engine.groups.group import Group
 from josefine_broker.engine.groups.values import Member
 from josefine_broker.engine.partition import partition, replica_fetch
 from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
 from josefine_broker.engine.partition.producers import ProducerState
-from raft import roles
+from raft import Height, progress, roles
 
 _MEMBER = re.compile(r"^\s+([A-Z_]+) = [^#]*(?:#\s*(.+))?$")
 
@@ -37,6 +41,56 @@ class StateMachine:
     @property
     def file(self) -> str:
         return f"{self.states.__module__.replace('.', '/')}.py"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """A table of what follows from two facts, and how the code decides."""
+
+    title: str
+    rows: type[Enum]
+    columns: type[Enum]
+    outcomes: type[Enum]
+    cells: Mapping[tuple[Any, Any], Any]
+    decide: Callable[[Any, Any], Any]
+
+    @property
+    def file(self) -> str:
+        return f"{self.outcomes.__module__.replace('.', '/')}.py"
+
+
+def _flow_step(state: Any, event: Any) -> Any:
+    follower = progress.Progress(Height(1), 0)
+    follower.flow = state
+    follower.on(event)
+    return follower.flow
+
+
+def _phase_step(state: Any, event: Any) -> Any:
+    ours = frames.Hello(node_id=1, to=0, cluster_id="", address="")
+    session = frames.Session(ours, dials=False)
+    session.phase = state
+    session._on(event)
+    return session.phase
+
+
+def _round_step(state: Any, event: Any) -> Any:
+    asking = joining.Asking(1, (), AddressBook())
+    asking.step = state
+    asking._move(event)
+    return asking.step
+
+
+def _place(shown: Any, wish: Any) -> Any:
+    """By the facts that an enrolment has these from."""
+    one: Any = object.__new__(enrolment.Enrolment)
+    is_shown = shown in (enrolment.Shown.FENCED, enrolment.Shown.UNFENCED)
+    entry = SimpleNamespace(fenced=shown is enrolment.Shown.FENCED) if is_shown else None
+    one._entry = lambda: entry
+    one._was_registered = shown is not enrolment.Shown.NOTHING
+    one._wants_shutdown = wish is not enrolment.Wish.STAY
+    one._may_stop = wish is enrolment.Wish.MAY_STOP
+    return one.place
 
 
 def _copy_step(state: Any, event: Any) -> Any:
@@ -88,6 +142,27 @@ MACHINES = (
         step=roles.next_role,
     ),
     StateMachine(
+        title="How a Raft leader feeds a follower",
+        states=progress.Flow,
+        events=progress.FlowEvent,
+        transitions=progress.TRANSITIONS,
+        step=_flow_step,
+    ),
+    StateMachine(
+        title="A connection between brokers",
+        states=frames.Phase,
+        events=frames.PhaseEvent,
+        transitions=frames.TRANSITIONS,
+        step=_phase_step,
+    ),
+    StateMachine(
+        title="A round of questions of a broker that looks for its cluster",
+        states=joining.Step,
+        events=joining.Turn,
+        transitions=joining.ROUND,
+        step=_round_step,
+    ),
+    StateMachine(
         title="Role of a replica",
         states=partition.ReplicaState,
         events=partition.ReplicaEvent,
@@ -125,6 +200,18 @@ MACHINES = (
 )
 
 
+DECISIONS = (
+    Decision(
+        title="A broker's place in its cluster",
+        rows=enrolment.Shown,
+        columns=enrolment.Wish,
+        outcomes=enrolment.Place,
+        cells=enrolment.PLACES,
+        decide=_place,
+    ),
+)
+
+
 def page() -> str:
     """docs/state-machines.md."""
     lines = [
@@ -137,6 +224,11 @@ def page() -> str:
         lines += ["", f"## {machine.title}", "", f"`{machine.file}`", "", *_diagram(machine), ""]
         lines += ["| state | meaning |", "|---|---|", *_meanings(machine.states), ""]
         lines += ["| event | when |", "|---|---|", *_meanings(machine.events)]
+    for decision in DECISIONS:
+        lines += ["", f"## {decision.title}", "", f"`{decision.file}`", "", *_grid(decision), ""]
+        for names in (decision.outcomes, decision.rows, decision.columns):
+            lines += [f"| {names.__name__.lower()} | meaning |", "|---|---|", *_meanings(names), ""]
+    lines.pop()
     return "\n".join(lines) + "\n"
 
 
@@ -151,6 +243,15 @@ def _diagram(machine: StateMachine) -> list[str]:
         for (state, after), events in by_ends.items()
     ]
     return [*lines, "```"]
+
+
+def _grid(decision: Decision) -> list[str]:
+    columns = [_words(each.name) for each in decision.columns]
+    lines = [f"| | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
+    for row in decision.rows:
+        cells = [_words(decision.cells[row, each].name) for each in decision.columns]
+        lines.append(f"| {_words(row.name)} | {' | '.join(cells)} |")
+    return lines
 
 
 def _meanings(names: type[Enum]) -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 
 from josefine_broker.base.errors import Fatal
 from raft.errors import InvariantBroken
-from tests.state_machines import MACHINES, StateMachine
+from tests.state_machines import DECISIONS, MACHINES, Decision, StateMachine
 
 BY_FILE = pytest.mark.parametrize("machine", MACHINES, ids=[each.file for each in MACHINES])
 
@@ -32,3 +32,12 @@ def test_every_state_is_reached_and_every_event_leads_somewhere(machine: StateMa
 
     assert reached == set(machine.states)
     assert {event for _, event in machine.transitions} == set(machine.events)
+
+
+@pytest.mark.parametrize("decision", DECISIONS, ids=[each.file for each in DECISIONS])
+def test_a_decision_is_listed_for_every_pair_of_facts_and_made_so(decision: Decision) -> None:
+    every = list(product(decision.rows, decision.columns))
+
+    assert list(decision.cells) == every
+    assert {pair: decision.decide(*pair) for pair in every} == decision.cells
+    assert set(decision.cells.values()) == set(decision.outcomes)

@@ -38,6 +38,41 @@ class Place(Enum):
     DISMISSED = "dismissed"  # another process, or nobody, is this broker now
 
 
+class Shown(Enum):
+    """What the image shows of this process."""
+
+    NOTHING = "nothing"  # its incarnation was not registered (yet)
+    FENCED = "fenced"  # it is registered, and fenced
+    UNFENCED = "unfenced"  # it is registered, and not fenced
+    NO_MORE = "no more"  # it was registered, and is no more
+
+
+class Wish(Enum):
+    """What this process is about to do."""
+
+    STAY = "stay"  # to go on
+    STOP = "stop"  # to stop, once the controller lets it
+    MAY_STOP = "may stop"  # to stop: the controller has said that it may
+
+
+PLACES: dict[tuple[Shown, Wish], Place] = {
+    (Shown.NOTHING, Wish.STAY): Place.UNKNOWN,
+    (Shown.NOTHING, Wish.STOP): Place.UNKNOWN,
+    (Shown.NOTHING, Wish.MAY_STOP): Place.UNKNOWN,
+    (Shown.FENCED, Wish.STAY): Place.FENCED,
+    (Shown.FENCED, Wish.STOP): Place.LEAVING,
+    (Shown.FENCED, Wish.MAY_STOP): Place.LEFT,
+    (Shown.UNFENCED, Wish.STAY): Place.SERVING,
+    (Shown.UNFENCED, Wish.STOP): Place.LEAVING,
+    (Shown.UNFENCED, Wish.MAY_STOP): Place.LEFT,
+    (Shown.NO_MORE, Wish.STAY): Place.DISMISSED,
+    (Shown.NO_MORE, Wish.STOP): Place.DISMISSED,
+    (Shown.NO_MORE, Wish.MAY_STOP): Place.DISMISSED,
+}
+"""A place is not moved by events but seen in the image, which may go several steps at once: a
+broker that was away finds itself fenced, serving or dismissed, from wherever it was."""
+
+
 class DismissedError(Exception):
     """This process must stop: it is not (or no longer) the broker it set out to be. One sentence
     for the user."""
@@ -78,12 +113,20 @@ class Enrolment:
 
     @property
     def place(self) -> Place:
+        return PLACES[self.shown, self.wish]
+
+    @property
+    def shown(self) -> Shown:
         entry = self._entry()
         if entry is None:
-            return Place.DISMISSED if self._was_registered else Place.UNKNOWN
-        if self._wants_shutdown:
-            return Place.LEFT if self._may_stop else Place.LEAVING
-        return Place.FENCED if entry.fenced else Place.SERVING
+            return Shown.NO_MORE if self._was_registered else Shown.NOTHING
+        return Shown.FENCED if entry.fenced else Shown.UNFENCED
+
+    @property
+    def wish(self) -> Wish:
+        if not self._wants_shutdown:
+            return Wish.STAY
+        return Wish.MAY_STOP if self._may_stop else Wish.STOP
 
     def leave(self) -> None:
         """Ask to stop: heartbeats say so from now on."""

@@ -16,6 +16,7 @@ from enum import Enum, IntEnum, auto
 from typing import Any, NamedTuple
 
 from josefine_broker.base.addresses import parse_host_port
+from josefine_broker.base.errors import Fatal
 
 MAGIC = "josefine-raft"
 VERSION_MIN = 1
@@ -197,7 +198,26 @@ class Phase(Enum):
 
     GREETING = auto()  # the other has not introduced itself
     OPEN = auto()  # frames flow
-    OVER = auto()  # refused, or broken
+    OVER = auto()  # refused, broken or closed
+
+
+class PhaseEvent(Enum):
+    """What moves it on."""
+
+    GREETED = auto()  # the other has introduced itself, and is let in
+    REFUSED = auto()  # it is not let in, did not let us in, or sent what may not be
+    CLOSED = auto()  # the connection ended
+
+
+TRANSITIONS: dict[tuple[Phase, PhaseEvent], Phase] = {
+    (Phase.GREETING, PhaseEvent.GREETED): Phase.OPEN,
+    (Phase.GREETING, PhaseEvent.REFUSED): Phase.OVER,
+    (Phase.GREETING, PhaseEvent.CLOSED): Phase.OVER,
+    (Phase.OPEN, PhaseEvent.REFUSED): Phase.OVER,
+    (Phase.OPEN, PhaseEvent.CLOSED): Phase.OVER,
+    (Phase.OVER, PhaseEvent.CLOSED): Phase.OVER,
+}
+"""What is not listed cannot happen: nobody is greeted twice, and what is over says nothing."""
 
 
 class Session:
@@ -250,9 +270,19 @@ class Session:
                 else:
                     frames.append(frame)
         except FrameError:
-            self.phase = Phase.OVER
+            self._on(PhaseEvent.REFUSED)
             raise
         return frames
+
+    def closed(self) -> None:
+        """The connection ended, for whatever reason."""
+        self._on(PhaseEvent.CLOSED)
+
+    def _on(self, event: PhaseEvent) -> None:
+        after = TRANSITIONS.get((self.phase, event))
+        if after is None:
+            raise Fatal(f"{event.name} cannot happen to a connection that is {self.phase.name}")
+        self.phase = after
 
     def _next(self) -> Frame | None:
         data = self._data
@@ -291,6 +321,6 @@ class Session:
         known = self._frame_bytes_max
         self._bytes_max = FRAME_BYTES_MAX if known is None else known(peer)
         self.version = min(self._own.version, peer.version)
-        self.phase = Phase.OPEN
+        self._on(PhaseEvent.GREETED)
         if self._awaits is Kind.HELLO:
             self.outgoing = self._own.encode(Kind.WELCOME)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from josefine_broker.base.addresses import HostPort
-from josefine_broker.base.errors import KafkaError
+from josefine_broker.base.errors import Fatal, KafkaError
 from josefine_broker.engine.cluster.address_book import AddressBook
 from josefine_broker.engine.cluster.door import why_not_payload
 from josefine_broker.engine.cluster.speech import (
@@ -201,7 +201,10 @@ class Asking:
         self._move(Turn.END)
 
     def _move(self, turn: Turn) -> None:
-        self.step = ROUND[self.step, turn]
+        after = ROUND.get((self.step, turn))
+        if after is None:
+            raise Fatal(f"{turn.name} cannot happen to a round that is {self.step.name}")
+        self.step = after
 
 
 # -- as the leader

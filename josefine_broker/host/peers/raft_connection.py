@@ -122,7 +122,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.failure = self.failure or (str(exc) if exc else "closed by the other side")
-        self.session.phase = Phase.OVER
+        self.session.closed()
         self.opened.set()
         self.closed.set()
 

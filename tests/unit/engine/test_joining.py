@@ -1,18 +1,14 @@
 """How a newcomer asks its way in: one question at a time, rounds with pauses, what ends them."""
 
-import itertools
-
 import pytest
 
 from josefine_broker.base.addresses import HostPort
 from josefine_broker.engine.cluster.address_book import AddressBook
 from josefine_broker.engine.cluster.joining import (
     PAUSE_MS,
-    ROUND,
     Ask,
     Asking,
     Step,
-    Turn,
     why_not_proposed,
 )
 from josefine_broker.engine.cluster.speech import (
@@ -132,18 +128,6 @@ def test_nobody_to_ask_is_a_round_too() -> None:
     one = asking()
     assert one.begin(b"change", 10) is None
     assert (one.step, one.wake_at_ms()) == (Step.PAUSING, 10 + PAUSE_MS)
-
-
-@pytest.mark.parametrize(("step", "turn"), list(itertools.product(Step, Turn)))
-def test_round_moves_by_its_table_and_no_other_way(step: Step, turn: Turn) -> None:
-    one = asking()
-    one.step = step
-    if (step, turn) in ROUND:
-        one._move(turn)
-        assert one.step is ROUND[step, turn]
-    else:
-        with pytest.raises(KeyError):
-            one._move(turn)
 
 
 def why_not(peer: int, change: Change, voters: tuple[int, ...] = (1,)) -> str:
