@@ -17,8 +17,8 @@ from josefine_broker.engine.cluster.frames import Frame, Hello
 from josefine_broker.engine.cluster.speech import encode_said
 from josefine_broker.engine.context import BrokerSettings
 from josefine_broker.engine.controller.controller import ControllerConfig
-from josefine_broker.engine.metadata.change_codec import encode_change
-from josefine_broker.engine.metadata.changes import Change, Origin, RegisterBroker
+from josefine_broker.engine.metadata.change_codec import decode_change, encode_change
+from josefine_broker.engine.metadata.changes import Change, CreateTopic, Origin, RegisterBroker
 from josefine_broker.engine.metadata.features import SUPPORTED
 from josefine_broker.engine.metadata.image import Endpoint
 from josefine_broker.engine.metadata.proposals import Proposal
@@ -29,11 +29,12 @@ from josefine_broker.host.engine_host import EngineHost, Hooks
 from josefine_broker.host.log.log_manager import LogManager
 from josefine_broker.host.net.server import Bound, bind
 from josefine_broker.hosting import Hosting
-from raft import GENESIS, Config, NodeId, Result, Term
+from raft import GENESIS, BlockFile, Config, DiskFiles, NodeId, Result, State, Term
 from raft.messages import VoteRequest
 from tests.simulation.memory_files import MemoryFiles
 
 CLOCK = RealClock()
+OTHERS_ARE_AWAY = {1: HostPort("127.0.0.1", 1), 2: HostPort("127.0.0.1", 2)}
 DEADLINE_MS = 10_000
 
 
@@ -194,3 +195,18 @@ def listener() -> Bound:
 
 def address_of(bound: Bound) -> HostPort:
     return HostPort("127.0.0.1", bound.port)
+
+
+def chain_of(directory: Path) -> tuple[list[str], State]:
+    """The topics whose creation is on the way to its head, and what else is kept."""
+    store, recovered = BlockFile.open(DiskFiles(directory), NodeId(1))
+    store.close()
+    names = []
+    id_, blocks = recovered.state.head, {block.id: block for block in recovered.blocks}
+    while id_ in blocks:
+        block = blocks[id_]
+        if block.payload.startswith(b'{"change"'):
+            change = decode_change(block.payload)[0]
+            names += [change.name] if isinstance(change, CreateTopic) else []
+        id_ = block.parent
+    return names, recovered.state
