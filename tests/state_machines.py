@@ -22,6 +22,7 @@ from josefine_broker.engine.groups.values import Member
 from josefine_broker.engine.partition import partition, replica_fetch
 from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
 from josefine_broker.engine.partition.producers import ProducerState
+from josefine_broker.text import session
 from raft import Height, progress, roles
 
 _MEMBER = re.compile(r"^\s+([A-Z_]+) = [^#]*(?:#\s*(.+))?$")
@@ -196,6 +197,13 @@ MACHINES = (
         events=connection.Event,
         transitions=connection.TRANSITIONS,
         step=_connection_step,
+    ),
+    StateMachine(
+        title="A session of the text protocol",
+        states=session.State,
+        events=session.Input,
+        transitions=session.TRANSITIONS,
+        step=session.next_state,
     ),
 )
 

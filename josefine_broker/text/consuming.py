@@ -1,0 +1,225 @@
+"""CONS topic subscription-id offset: the records of the subscription's partition from there on,
+read through Fetch on the broker that leads it, as far as replicas have confirmed them.
+
+Rules: a reply holds a bounded number of records and bytes, at least one record if there is one, and
+says whether there is more; an offset past the end is an empty reply, one that is gone begins where
+the partition does now.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from josefine_broker.base.errors import CorruptData, ErrorCode
+from josefine_broker.base.ids import LeaderEpoch
+from josefine_broker.engine.metadata.image import NO_LEADER
+from josefine_broker.records.batch import iter_batches
+from josefine_broker.records.builder import Record
+from josefine_broker.records.reader import read_records
+from josefine_broker.text.asking import Work, ask, deadline_of, pause
+from josefine_broker.text.creating import partition_count
+from josefine_broker.text.errors import NOT_THE_LEADER, TextError, error, shown
+from josefine_broker.text.front import Client, Front
+from josefine_broker.text.messages import ok, shown_record
+from josefine_broker.text.subscribing import keep
+from josefine_broker.text.subscriptions import parse_id
+from josefine_broker.wire import apis
+from josefine_broker.wire.entities import list_offsets as lo
+from josefine_broker.wire.fetch import FetchPartition, FetchRequest, FetchTopic
+
+BATCH_RECORDS_BYTES_MAX = 16 * 1024 * 1024
+"""Of one batch, decompressed on the broker's thread: about 50 ms."""
+
+RECORD_OVERHEAD_BYTES = 64
+"""Of a record's JSON beside its texts."""
+
+OFFSET_MAX = 2**63 - 1
+EARLIEST = -2
+NO_EPOCH = LeaderEpoch(-1)
+LATER = frozenset(
+    {
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.leader_not_available,
+        ErrorCode.offset_not_available,
+        ErrorCode.kafka_storage_error,
+    }
+)
+"""Errors that pass by themselves."""
+
+
+class Place(NamedTuple):
+    """What is read, and until when that is tried."""
+
+    topic: str
+    partition: int
+    deadline_ms: int
+
+    @property
+    def name(self) -> str:
+        return f"{shown(self.topic)}-{self.partition}"
+
+
+@dataclass(slots=True)
+class Room:
+    """What a reply may still hold."""
+
+    records: int
+    bytes: int
+
+    def take(self, size: int) -> bool:
+        """Whether there was room for a record of that size."""
+        self.records -= 1
+        self.bytes -= size
+        return self.records >= 0 and self.bytes >= 0
+
+
+class Page(NamedTuple):
+    """Records that were read, and whether there are more behind them."""
+
+    records: list[Record]
+    is_more: bool
+
+
+def consume(front: Front, _client: Client, fields: list[str]) -> Work[str]:
+    """The reply. Raises TextError."""
+    if len(fields) < 3 or not all(fields[:3]):
+        return error("subscriptionId and offset value are a required field")
+    topic, text, offset_text = fields
+    if not (offset_text.isascii() and offset_text.isdigit() and len(offset_text) < 20):
+        return error(f"the offset must be a whole number of 0 or more, not '{shown(offset_text)}'")
+    offset = int(offset_text)
+    if offset > OFFSET_MAX:
+        return error(f"the offset must not be more than {OFFSET_MAX}")
+    count = partition_count(front.ctx, topic)
+    id_ = parse_id(text)
+    if id_ is None or id_.partition >= count:
+        return error(f"there is no subscription '{shown(text)}' of topic '{shown(topic)}'")
+    place = Place(topic, id_.partition, deadline_of(front))
+    if front.settings.is_strict and _leader(front, place) != front.ctx.broker_id:
+        return NOT_THE_LEADER
+    refusal = yield from keep(front, topic, text, offset)
+    if refusal:
+        return refusal
+    page = yield from read(front, place, offset)
+    return ok([shown_record(each) for each in page.records], is_more=page.is_more)
+
+
+def read(front: Front, place: Place, offset: int) -> Work[Page]:
+    """What one reply may hold. Raises TextError."""
+    records: list[Record] = []
+    room = Room(front.settings.reply_records_max, front.settings.reply_bytes_max)
+    while True:
+        part = yield from _fetch(front, place, offset)
+        if part is None:
+            start = yield from _log_start(front, place)
+            if start <= offset:
+                return Page(records, is_more=False)
+            offset = start
+            continue
+        end_offset, is_full = take_records(part, offset, records, room)
+        is_end = end_offset >= part.high_watermark
+        if is_full or is_end or end_offset <= offset:
+            return Page(records, is_more=is_full or not is_end)
+        offset = end_offset  # a fetch ends where a segment does
+
+
+def take_records(part: Any, offset: int, records: list[Record], room: Room) -> tuple[int, bool]:
+    """Add the records from `offset` on; where they end, and whether one found no room. Raises
+    TextError."""
+    end_offset = offset
+    try:
+        for record, after in _records(part, offset):
+            if record is not None:
+                if not room.take(_size(record)) and records:
+                    return end_offset, True
+                records.append(record)
+            end_offset = after
+    except CorruptData as damage:
+        why = f"the records at offset {end_offset} cannot be read: {damage}"
+        raise TextError(error(why)) from damage
+    return end_offset, False
+
+
+def _records(part: Any, offset: int) -> Iterator[tuple[Record | None, int]]:
+    """(record, offset behind it); behind each batch (None, its end). Raises CorruptData."""
+    data = memoryview(b"".join(part.records or ()))
+    for pos, header in iter_batches(data):
+        if header.end_offset <= offset:
+            continue
+        if not header.is_control:
+            batch = data[pos : pos + header.size_bytes]
+            for record in read_records(batch, bytes_max=BATCH_RECORDS_BYTES_MAX):
+                if record.offset >= offset:
+                    yield record, record.offset + 1
+        yield None, header.end_offset
+
+
+def _size(record: Record) -> int:
+    texts = (record.key, record.value, *(value for _, value in record.headers))
+    return RECORD_OVERHEAD_BYTES + sum(len(each) for each in texts if each)
+
+
+def _fetch(front: Front, place: Place, offset: int) -> Work[Any]:
+    """The partition's part of the answer; None: the offset is outside of the log. Raises
+    TextError."""
+    size = front.settings.reply_bytes_max
+    part = FetchPartition(place.partition, NO_EPOCH, offset, NO_EPOCH, -1, size)
+
+    def request() -> FetchRequest:
+        topic_id = front.ctx.image.topics[place.topic].topic_id
+        topics = (FetchTopic(place.topic, topic_id, (part,)),)
+        return FetchRequest(-1, 0, 0, size, 0, 0, -1, topics)
+
+    answer = yield from _ask_leader(front, place, apis.FETCH, request)
+    found = answer.topics[0].partitions[0]
+    return None if found.error_code == ErrorCode.offset_out_of_range else found
+
+
+def _log_start(front: Front, place: Place) -> Work[int]:
+    """Raises TextError."""
+    part = lo.ListOffsetsPartition(partition_index=place.partition, timestamp=EARLIEST)
+    topic = lo.ListOffsetsTopic(name=place.topic, partitions=(part,))
+    request = lo.ListOffsetsRequest(replica_id=-1, topics=(topic,))
+    answer = yield from _ask_leader(front, place, apis.LIST_OFFSETS, lambda: request)
+    start: int = answer.topics[0].partitions[0].offset
+    return start
+
+
+def _ask_leader(front: Front, place: Place, api_key: int, request: Any) -> Work[Any]:
+    """An answer without an error that passes by itself. Raises TextError."""
+    why = "nobody leads it"
+    while True:
+        leader = _leader(front, place)
+        if leader != NO_LEADER:
+            answer = yield from ask(front, leader, api_key, request(), place.deadline_ms)
+            code = _code(answer)
+            if code in (ErrorCode.none, ErrorCode.offset_out_of_range):
+                return answer
+            if answer is not None and code not in LATER:
+                raise TextError(error(f"{place.name} was not read: {_words(code)}"))
+            why = "its leader did not answer" if answer is None else _words(code)
+        if not (yield from pause(front, place.deadline_ms)):
+            raise TextError(error(f"{place.name} was not read in time: {why}"))
+
+
+def _leader(front: Front, place: Place) -> int:
+    """Raises TextError when the topic is gone."""
+    entry = front.ctx.image.partition(place.topic, place.partition)
+    if entry is None:
+        raise TextError(error(f"there is no topic '{shown(place.topic)}'"))
+    return entry.leader
+
+
+def _code(answer: Any) -> ErrorCode:
+    """Of the one partition, or of the whole answer."""
+    if answer is None:
+        return ErrorCode.unknown_server_error
+    if not answer.topics:
+        return ErrorCode(answer.error_code)
+    return ErrorCode(answer.topics[0].partitions[0].error_code)
+
+
+def _words(code: ErrorCode) -> str:
+    return code.name.replace("_", " ")

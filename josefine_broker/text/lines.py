@@ -1,0 +1,56 @@
+"""Bytes into lines, however they are cut on their way, in bounded memory.
+
+A line ends with LF; a CR before it is taken off. A line longer than the limit is thrown away as it
+comes, and told once, where it ends: what is behind it is served.
+"""
+
+COMPACT_BYTES = 65_536
+"""Read lines are cut off the buffer in steps of this, not one by one."""
+
+
+class LineBuffer:
+    """Mutable: what came and was not taken yet. Holds at most a line and what one read brought."""
+
+    __slots__ = ("_data", "_dropped", "_scanned", "_start", "line_bytes_max")
+
+    def __init__(self, line_bytes_max: int) -> None:
+        self.line_bytes_max = line_bytes_max
+        self._data = bytearray()
+        self._start = 0
+        """Of the line that is next."""
+        self._scanned = 0
+        """No LF lies between the start and here."""
+        self._dropped = 0
+        """Bytes of the next line that are thrown away already."""
+
+    def __len__(self) -> int:
+        return len(self._data) - self._start
+
+    def feed(self, data: bytes | bytearray | memoryview) -> None:
+        self._data += data
+        if self._data.find(b"\n", self._scanned) < 0:
+            self._scanned = len(self._data)
+            if self._dropped + len(self) > self.line_bytes_max:
+                self._dropped += len(self)
+                self._data.clear()
+                self._start = self._scanned = 0
+
+    def take(self) -> bytes | None:
+        """The next line without its end; None: there is none yet. Raises OverflowError for one that
+        was too long: it is gone then."""
+        end = self._data.find(b"\n", self._scanned)
+        if end < 0:
+            self._scanned = len(self._data)
+            if self._dropped + len(self) > self.line_bytes_max:
+                self.feed(b"")
+            return None
+        size = self._dropped + end - self._start
+        line = bytes(self._data[self._start : end]) if size <= self.line_bytes_max else None
+        self._start = self._scanned = end + 1
+        self._dropped = 0
+        if self._start >= COMPACT_BYTES or self._start == len(self._data):
+            del self._data[: self._start]
+            self._start = self._scanned = 0
+        if line is None:
+            raise OverflowError(f"a line of {size} bytes")
+        return line.removesuffix(b"\r")

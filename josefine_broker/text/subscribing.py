@@ -1,0 +1,327 @@
+"""SUBS, UNSUBS, DISC, and the sign of life in CONS: decided by the group's coordinator alone.
+
+Rules: a broker that does not coordinate the group says the same to the one that does, in a line
+that begins with `@`; who gets such a line and does not coordinate the group either passes it on to
+nobody. A grant is told once every in-sync replica has it.
+"""
+
+import json
+from collections.abc import Callable
+
+from josefine_broker.api.shared.topics import submit_offsets_topic
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.engine.groups.offsets import CommittedOffset, coordinator_partition
+from josefine_broker.engine.groups.values import NO_GENERATION, Identity
+from josefine_broker.engine.metadata.image import NO_LEADER, OFFSETS_TOPIC
+from josefine_broker.engine.offsets_topic import coordinator_of, store_offsets
+from josefine_broker.engine.parked import Parked
+from josefine_broker.engine.proposing import answer_when_settled
+from josefine_broker.text.asking import Work, deadline_of, finish, pause, say
+from josefine_broker.text.creating import DONE, partition_count, whole_number
+from josefine_broker.text.errors import NOT_THE_LEADER, TextError, error, shown
+from josefine_broker.text.front import TEXT_LISTENER, Client, Front
+from josefine_broker.text.messages import ok
+from josefine_broker.text.subscriptions import SubscriptionId, held, holder_in, parse_id
+
+NONE_FREE = "Failed to create subscription. All partitions are already assigned"
+GONE = "Error, there is no "
+"""Begins what is said of a subscription, or its topic, that is not there."""
+NO_NUMBER = "error converting partition string from user input"
+GROUP_CHARS_MAX = 249
+GROUP_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+LATER = frozenset(
+    {
+        ErrorCode.not_coordinator,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.coordinator_load_in_progress,
+    }
+)
+"""Of a coordinator that moves, or whose replicas are away."""
+
+Decide = Callable[[], Work[str]]
+"""What the coordinator does, here. Raises KafkaError."""
+
+
+def subscribe(front: Front, client: Client, fields: list[str]) -> Work[str]:
+    """SUBS. Raises TextError."""
+    topic, group, wanted = _parse_subscribe(front, fields)
+    room = front.settings.subscriptions_max - len(client.held)
+    if room < 1:
+        return error(f"this connection holds {len(client.held)} subscriptions, which is the limit")
+    line = f"@SUBS {topic} {group} {min(wanted, room)}"
+    reply = yield from _coordinated(
+        front, group, line, lambda: _grant(front, topic, group, min(wanted, room))
+    )
+    if reply.startswith("{"):
+        client.held.update(dict.fromkeys(json.loads(reply)["Data"], topic))
+    return reply
+
+
+def unsubscribe(front: Front, client: Client, fields: list[str]) -> Work[str]:
+    """UNSUBS. Raises TextError."""
+    topic, text, id_ = _parse_id(front, fields)
+    line = f"@UNSUBS {topic} {text}"
+    try:
+        reply = yield from _coordinated(
+            front, id_.group_id, line, lambda: _release(front, topic, text)
+        )
+    except TextError as refusal:
+        reply = str(refusal)
+    if reply == DONE or reply.startswith(GONE):
+        client.held.pop(text, None)
+    return reply
+
+
+def disconnect(front: Front, client: Client, _fields: list[str]) -> Work[str]:
+    """DISC: give back what was granted on this connection, and hang up."""
+    client.is_leaving = True
+    for text, topic in list(client.held.items()):
+        try:
+            yield from unsubscribe(front, client, [topic, text])
+        except TextError:
+            client.held.pop(text)  # with its topic
+    if client.held:
+        return error(f"{len(client.held)} subscriptions are still held, until they time out")
+    return DONE
+
+
+def keep(front: Front, topic: str, text: str, offset: int) -> Work[str]:
+    """A subscription is alive and stands at `offset`; why it is not, empty: it is. Raises
+    TextError."""
+    _, _, id_ = _parse_id(front, [topic, text])
+    line = f"@KEEP {topic} {text} {offset}"
+    reply = yield from _coordinated(
+        front, id_.group_id, line, lambda: _keep(front, topic, text, offset), may_ask=True
+    )
+    return "" if reply == DONE else reply
+
+
+# What other brokers say, with an `@`: the same, decided here or not at all.
+
+
+def subscribe_here(front: Front, _client: Client, fields: list[str]) -> Work[str]:
+    """@SUBS. Raises TextError."""
+    topic, group, wanted = _parse_subscribe(front, fields)
+    return (yield from _here(lambda: _grant(front, topic, group, wanted)))
+
+
+def unsubscribe_here(front: Front, _client: Client, fields: list[str]) -> Work[str]:
+    """@UNSUBS. Raises TextError."""
+    topic, text, _ = _parse_id(front, fields)
+    return (yield from _here(lambda: _release(front, topic, text)))
+
+
+def keep_here(front: Front, _client: Client, fields: list[str]) -> Work[str]:
+    """@KEEP. Raises TextError."""
+    topic, text, _ = _parse_id(front, fields)
+    if len(fields) < 3 or not fields[2].isascii() or not fields[2].isdigit():
+        return error("@KEEP takes a topic, a subscription and an offset")
+    offset = int(fields[2][:19])
+    return (yield from _here(lambda: _keep(front, topic, text, offset)))
+
+
+def _here(decide: Decide) -> Work[str]:
+    try:
+        return (yield from decide())
+    except KafkaError as refusal:
+        return NOT_THE_LEADER if refusal.code in LATER else _refused(refusal)
+
+
+# Who decides.
+
+
+def _coordinated(
+    front: Front, group: str, line: str, decide: Decide, *, may_ask: bool = False
+) -> Work[str]:
+    """The coordinator's reply, wherever it is; with `may_ask` of a strict broker too."""
+    ctx, deadline_ms = front.ctx, deadline_of(front)
+    why = "it has no leader"
+    while True:
+        leader = yield from _coordinator(front, group, deadline_ms)
+        if front.settings.is_strict and not may_ask and leader != ctx.broker_id:
+            return NOT_THE_LEADER
+        if leader == ctx.broker_id:
+            try:
+                return (yield from decide())
+            except KafkaError as refusal:
+                if refusal.code not in LATER:
+                    return _refused(refusal)
+                why = refusal.message or why
+        elif leader != NO_LEADER:
+            broker = ctx.image.brokers.get(leader)
+            if broker is None or broker.endpoint(TEXT_LISTENER) is None:
+                return error(f"broker {leader} coordinates group {group} and has no text listener")
+            reply = yield from say(front, leader, line, deadline_ms)
+            if reply is None:
+                return error(f"broker {leader}, which coordinates group {group}, did not answer")
+            if reply != NOT_THE_LEADER:
+                return reply
+            why = "it is moving"
+        if not (yield from pause(front, deadline_ms)):
+            return error(f"the coordinator of group {group} did not take it in time: {why}")
+
+
+def _coordinator(front: Front, group: str, deadline_ms: int) -> Work[int]:
+    """The broker that keeps the group's offsets; NO_LEADER: nobody now. Makes their topic."""
+    ctx = front.ctx
+    if OFFSETS_TOPIC not in ctx.image.topics:
+        try:
+            proposals = submit_offsets_topic(ctx, deadline_ms)
+        except KafkaError:
+            return NO_LEADER
+        yield from finish(answer_when_settled(ctx, proposals, deadline_ms, lambda: None))
+    topic = ctx.image.topics.get(OFFSETS_TOPIC)
+    if topic is None:
+        return NO_LEADER
+    entry = ctx.image.partition(OFFSETS_TOPIC, coordinator_partition(group, len(topic.partitions)))
+    return NO_LEADER if entry is None else entry.leader
+
+
+# What is decided.
+
+
+def _grant(front: Front, topic: str, group: str, wanted: int) -> Work[str]:
+    """Up to `wanted` partitions that nobody holds. Raises KafkaError, TextError."""
+    ctx, subscriptions = front.ctx, front.subscriptions
+    coordinator_of(ctx, group)
+    now_ms = ctx.clock.now_ms()
+    committed = ctx.clients.groups.coordinator.offsets.committed(group)
+    parts = (TopicPartition(topic, each) for each in range(partition_count(ctx, topic)))
+    free = [tp for tp in parts if subscriptions.is_free(group, tp, committed.get(tp), now_ms)]
+    if not free:
+        return NONE_FREE
+    chosen = free[:wanted]
+    ids = [str(SubscriptionId(group, tp.partition, _nonce(front))) for tp in chosen]
+    offsets: list[tuple[TopicPartition, CommittedOffset]] = []
+    for tp, id_ in zip(chosen, ids, strict=True):
+        before = committed.get(tp)
+        offsets.append((tp, held(before, id_, now_ms, 0 if before is None else before.offset)))
+    yield from _store(front, group, offsets)
+    return ok(ids)
+
+
+def _release(front: Front, topic: str, text: str) -> Work[str]:
+    """Raises KafkaError, TextError."""
+    tp, id_, committed = _held(front, topic, text)
+    released = held(committed, "", front.ctx.clock.now_ms(), committed.offset)
+    yield from _store(front, id_.group_id, [(tp, released)])
+    front.subscriptions.heard_ms.pop(text, None)
+    return DONE
+
+
+def _keep(front: Front, topic: str, text: str, offset: int) -> Work[str]:
+    """Raises KafkaError, TextError."""
+    tp, id_, committed = _held(front, topic, text)
+    now_ms = front.ctx.clock.now_ms()
+    front.subscriptions.heard(text, now_ms)
+    if front.subscriptions.is_commit_due(committed, offset, now_ms):
+        yield from _store(front, id_.group_id, [(tp, held(committed, text, now_ms, offset))])
+    return DONE
+
+
+def _held(
+    front: Front, topic: str, text: str
+) -> tuple[TopicPartition, SubscriptionId, CommittedOffset]:
+    """What this coordinator knows of a subscription. Raises KafkaError, TextError."""
+    id_ = parse_id(text)
+    if id_ is not None:
+        coordinator_of(front.ctx, id_.group_id)
+        tp = TopicPartition(topic, id_.partition)
+        if (id_.group_id, tp) in front.subscriptions.writing:
+            busy = "another change of it is under way"
+            raise KafkaError(ErrorCode.coordinator_not_available, busy)
+        committed = front.ctx.clients.groups.coordinator.offsets.committed(id_.group_id).get(tp)
+        now_ms = front.ctx.clock.now_ms()
+        if committed is not None and holder_in(committed) == text:
+            if front.subscriptions.is_free(id_.group_id, tp, committed, now_ms):
+                raise TextError(f"{GONE}subscription '{shown(text)}' any more: it timed out")
+            return tp, id_, committed
+    raise TextError(f"{GONE}subscription '{shown(text)}' of topic '{shown(topic)}'")
+
+
+def _store(
+    front: Front, group: str, offsets: list[tuple[TopicPartition, CommittedOffset]]
+) -> Work[None]:
+    """Until every in-sync replica has it. Raises KafkaError."""
+    _check_simple(front, group)
+    outcome: list[KafkaError | None] = []
+    writing = front.subscriptions.writing
+    marks = {(group, tp) for tp, _ in offsets}
+
+    def settle(failure: KafkaError | None) -> None:
+        writing.difference_update(marks)
+        outcome.append(failure)
+
+    stored = store_offsets(front.ctx, group, offsets, settle)
+    if isinstance(stored, Parked):
+        writing.update(marks)
+        try:
+            yield stored
+        finally:
+            writing.difference_update(marks)
+    failure = outcome[0] if outcome else _unknown()
+    if failure is not None:
+        raise failure
+
+
+def _check_simple(front: Front, group: str) -> None:
+    """Offsets of a group with members are its members'. Raises KafkaError."""
+    ctx, nobody = front.ctx, Identity("", None)
+    now_ms = ctx.clock.monotonic_ms()
+    code = ctx.clients.groups.coordinator.may_commit(group, nobody, NO_GENERATION, now_ms)
+    if code is not ErrorCode.none:
+        raise KafkaError(code, f"group '{group}' has members, who are Kafka clients: use another")
+
+
+def _unknown() -> KafkaError:
+    return KafkaError(ErrorCode.unknown_server_error, "nobody knows whether it was committed")
+
+
+def _refused(refusal: KafkaError) -> str:
+    return error(refusal.message or refusal.code.name.replace("_", " "))
+
+
+def _nonce(front: Front) -> str:
+    return f"{front.ctx.ports.rng.getrandbits(32):08x}"
+
+
+# What was said.
+
+
+def _parse_subscribe(front: Front, fields: list[str]) -> tuple[str, str, int]:
+    """(topic, group, partitions at most). Raises TextError."""
+    if len(fields) < 2 or not all(fields[:2]):
+        raise TextError(error("topic and consumer_group is a required field"))
+    topic, group, wanted = fields[0], fields[1], 1
+    if len(fields) > 2:
+        text = fields[2]
+        wanted = whole_number(text.removeprefix("-"))
+        if wanted < 0:
+            raise TextError(NO_NUMBER)
+        if wanted == 0 or text.startswith("-"):
+            raise TextError(f"{text} is not a valid value for partition number")
+    if len(group) > GROUP_CHARS_MAX or not GROUP_CHARS.issuperset(group):
+        raise TextError(
+            error(
+                f"a consumer group is 1 to {GROUP_CHARS_MAX} of a-z A-Z 0-9 . _ -,"
+                f" not '{shown(group)}'"
+            )
+        )
+    partition_count(front.ctx, topic)
+    return topic, group, wanted
+
+
+def _parse_id(front: Front, fields: list[str]) -> tuple[str, str, SubscriptionId]:
+    """(topic, subscription id as text and as what it says). Raises TextError."""
+    if len(fields) < 2 or not all(fields[:2]):
+        raise TextError(error("topic and subscriptionId are a required field"))
+    topic, text = fields[:2]
+    count = partition_count(front.ctx, topic)
+    id_ = parse_id(text)
+    if id_ is None or id_.partition >= count or not GROUP_CHARS.issuperset(id_.group_id):
+        raise TextError(
+            error(f"there is no subscription '{shown(text)}' of topic '{shown(topic)}'")
+        )
+    return topic, text, id_
