@@ -19,11 +19,13 @@ from josefine_broker.engine.metadata.features import SUPPORTED
 from josefine_broker.engine.metadata.image import Endpoint
 from josefine_broker.engine.metadata.log_config import LogConfig, TimestampType
 from josefine_broker.engine.metadata.topic_config import TopicSettings
+from josefine_broker.engine.partition.partition import ACKS_ALL
 from josefine_broker.engine.partition.replica_fetch import FetchLimits
 from josefine_broker.engine.quorum import SnapshotLimits
 from josefine_broker.host.log.cleaner import CleanerSettings
 from josefine_broker.host.net.connection import ConnectionLimits
 from josefine_broker.host.net.server import Bound
+from josefine_broker.text.front import TextSettings
 from raft import Config, NodeId
 
 WILDCARDS = frozenset({"0.0.0.0", "::"})
@@ -120,6 +122,21 @@ def connection_limits(config: BrokerConfig) -> ConnectionLimits:
         frame_bytes_max=network.frame_bytes_max,
         in_flight_max=network.in_flight_max,
         write_buffer_bytes=network.write_buffer_bytes,
+    )
+
+
+def text_settings(config: BrokerConfig) -> TextSettings:
+    """How the text protocol is served."""
+    section = config.text
+    return TextSettings(
+        acks=ACKS_ALL if section.acks == "all" else int(section.acks),
+        is_strict=section.strict,
+        line_bytes_max=section.line_bytes_max,
+        reply_bytes_max=section.reply_bytes_max,
+        reply_records_max=section.reply_records_max,
+        subscriptions_max=section.subscriptions_max,
+        session_timeout_ms=section.session_timeout_ms,
+        timeout_ms=section.timeout_ms,
     )
 
 

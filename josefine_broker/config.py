@@ -18,6 +18,7 @@ from pydantic import ValidationError, model_validator
 
 from josefine_broker.base.addresses import HostPort
 from josefine_broker.config_sections import (
+    TEXT_LISTENER,
     AdminSection,
     ClusterSection,
     GroupSection,
@@ -29,6 +30,7 @@ from josefine_broker.config_sections import (
     RaftSection,
     ReplicationSection,
     Section,
+    TextSection,
     TopicDefaultsSection,
 )
 from josefine_broker.config_source import ConfigError, KeyPath, Source, read_source
@@ -56,6 +58,7 @@ class BrokerConfig(Section):
     group: GroupSection = GroupSection()
     offsets: OffsetsSection = OffsetsSection()
     admin: AdminSection = AdminSection()
+    text: TextSection = TextSection()
     logging: LoggingSection = LoggingSection()
 
     @model_validator(mode="after")
@@ -63,8 +66,11 @@ class BrokerConfig(Section):
         if not self.broker.listeners:
             raise ValueError("broker.listeners must name at least one listener")
         bound = {listener.name for listener in self.broker.listeners}
+        if TEXT_LISTENER in bound:
+            raise ValueError(f"broker.listeners names {TEXT_LISTENER}, which is that of text.port")
+        text = set() if self.text.port is None else {TEXT_LISTENER}
         for advertised in self.broker.advertised_listeners:
-            if advertised.name not in bound:
+            if advertised.name not in bound | text:
                 raise ValueError(
                     f"broker.advertised_listeners names {advertised.name!r}, which is not in"
                     " broker.listeners"
@@ -88,6 +94,9 @@ class BrokerConfig(Section):
         bound.append((f"raft.listener {self.raft.listener}", self.raft.listener))
         if self.admin.address is not None:
             bound.append((f"admin.address {self.admin.address}", self.admin.address))
+        if self.text.port is not None:
+            address = HostPort(self.text.host, self.text.port)
+            bound.append((f"text.port {address}", address))
         for (one, address), (other, other_address) in itertools.combinations(bound, 2):
             if overlap(address, other_address):
                 raise ValueError(f"{one} and {other} cannot share port {address.port}")

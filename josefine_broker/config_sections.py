@@ -29,6 +29,9 @@ from josefine_broker.config_values import (
 CONNECTION_IN_FLIGHT_MAX = 32
 """Requests of one connection being worked on; past that the connection stops reading."""
 
+TEXT_LISTENER = "TEXT"
+"""The name under which the text listener is registered, and may be advertised."""
+
 DISK_FREE_BYTES_MIN = 64 * 1024 * 1024
 """Default of `broker.disk_free_bytes_min`: room for the metadata and indexes to be written."""
 
@@ -372,6 +375,48 @@ class AdminSection(Section):
         default=HostPort("127.0.0.1", 9644),
         description="host:port of /health, /metrics and /cluster; port 0 is any free port;"
         " null: off.",
+    )
+
+
+class TextSection(Section):
+    """The listener of the text protocol, for people with `nc` (docs/text-protocol.md)."""
+
+    port: Annotated[int, Field(strict=True, ge=0, le=65_535)] | None = Field(
+        default=None,
+        description="Port of the text protocol; 0 is any free port; null: off.",
+    )
+    host: Annotated[str, Field(strict=True, min_length=1)] = Field(
+        default="127.0.0.1",
+        description="Address that it listens on. Whoever reaches it may read and write every topic,"
+        " as on every listener.",
+    )
+    strict: Flag = Field(
+        default=False,
+        description="Answer 'This is not the leader' instead of asking the broker that leads.",
+    )
+    acks: Literal["all", "1"] = Field(
+        default="all",
+        description="Whose confirmation a published message waits for: all replicas in sync, or the"
+        " leader alone.",
+    )
+    timeout_ms: TimeoutMs = Field(
+        default=10_000, description="How long a command waits for a leader, or for replicas."
+    )
+    session_timeout_ms: TimeoutMs = Field(
+        default=300_000, description="A subscription without CONS for this long is given up."
+    )
+    subscriptions_max: Count = Field(
+        default=1_000, description="Subscriptions that one connection may hold."
+    )
+    line_bytes_max: Annotated[Bytes, Field(ge=1_024, le=2**30)] = Field(
+        default=1_048_576, description="Longest line; a longer one is refused as a whole."
+    )
+    reply_records_max: Count = Field(
+        default=1_000, description="Records in one reply to CONS; past that it says More."
+    )
+    reply_bytes_max: Annotated[Bytes, Field(ge=1_024, le=2**30)] = Field(
+        default=1_048_576,
+        description="The same for their bytes; a larger record comes alone.",
     )
 
 

@@ -31,8 +31,10 @@ from josefine_broker.compose import (
     initial_voters,
     named_but_loopback,
     registration,
+    text_settings,
 )
 from josefine_broker.config import BrokerConfig
+from josefine_broker.config_sections import TEXT_LISTENER
 from josefine_broker.engine.blocks import retry_unopened, to_be_hosted
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.coordinating import expire_offsets
@@ -62,8 +64,10 @@ from josefine_broker.host.net.admin_http import AdminServer
 from josefine_broker.host.net.connection import Host
 from josefine_broker.host.net.dispatch import Dispatcher
 from josefine_broker.host.net.server import Bound, Server, bind
+from josefine_broker.host.net.text_connection import TextHost
 from josefine_broker.host.peers.forwarder import Forwarder
 from josefine_broker.host.peers.replicator import Replicator
+from josefine_broker.host.peers.text_forwarder import TextForwarder
 from josefine_broker.host.telling import tell_meanwhile
 from josefine_broker.host.ticker import Duty, Ticker
 from josefine_broker.host.worker import Worker
@@ -77,6 +81,8 @@ from josefine_broker.observe import (
 from josefine_broker.observe_cluster import chain_view, cluster_view
 from josefine_broker.routes import routes
 from josefine_broker.storage_watch import FailedLogs, look_at_storage, room_bytes
+from josefine_broker.text.front import new_front
+from josefine_broker.text.session import Session
 
 log = logging.getLogger(__name__)
 
@@ -128,8 +134,12 @@ class Node:
         if not self._identity.cluster_id and initial_voters(self.config) == [self.config.broker.id]:
             say(f"{directory} holds nothing yet: a new cluster begins there")
         bound = [self._bind(*listener) for listener in self.config.broker.listeners]
+        text, text_bound = self.config.text, None
+        if text.port is not None:
+            text_bound = self._bind(TEXT_LISTENER, text.host, text.port)
+        clients = (*bound, *([] if text_bound is None else [text_bound]))
         raft_bound = self._bind("raft", *self.config.raft.listener)
-        for warning in named_but_loopback((*bound, raft_bound), self.config):
+        for warning in named_but_loopback((*clients, raft_bound), self.config):
             say(f"warning: {warning}")
         admin = self.config.admin.address
         admin_bound = None if admin is None else self._bind("admin", *admin)
@@ -147,7 +157,7 @@ class Node:
         server = self._server_of(ctx, ticker)
         await self._start_admin(engine, manager, cleaner, server, replicator, admin_bound)
         incarnation, this_host = uuid.uuid4().hex, socket.gethostname()
-        register = registration(self.config, bound, this_host, _url(admin_bound), incarnation)
+        register = registration(self.config, clients, this_host, _url(admin_bound), incarnation)
         # Not on the loop that has to answer the other brokers: after a crash this reads the data.
         wanted = list(to_be_hosted(ctx))
         claims = await tell_meanwhile(
@@ -168,7 +178,9 @@ class Node:
         for (topic, index), unopened in ctx.hosted.unopened.items():
             say(f"offline: {topic}-{index}: {unopened.reason}")
         await self._serve(server, bound)
-        self._announce(bound, admin_bound, say)
+        if text_bound is not None:
+            await self._serve_text(server, text_bound, ctx, ticker, replicator)
+        self._announce(bound, text_bound, admin_bound, say)
 
     async def stop(self) -> None:
         """Hand over, answer what is in flight, then sync and mark the shutdown clean.
@@ -316,6 +328,24 @@ class Node:
         self._undo.push_async_callback(server.stop, 0)
         await server.start(bound)
 
+    async def _serve_text(
+        self, server: Server, bound: Bound, ctx: Context, ticker: Ticker, replicator: Replicator
+    ) -> None:
+        forwarder = TextForwarder(
+            partial(replicator.address_of, listener=TEXT_LISTENER), self._clock
+        )
+        self._undo.push_async_callback(forwarder.stop)
+        front = new_front(ctx, text_settings(self.config), forwarder.say)
+        host = TextHost(
+            new_session=lambda: Session(front),
+            stats=self._metrics.connections,
+            write_buffer_bytes=self.config.network.write_buffer_bytes,
+            on_parked=ticker.arm,
+            forget=ctx.parked.cancel,
+            on_fatal=self._failed,
+        )
+        await server.start_text(bound, host)
+
     def _duties(self, ctx: Context, hosting: Hosting, cleaner: Cleaner) -> tuple[Duty, ...]:
         broker, failed = self.config.broker, FailedLogs()
         idle_ms = max(1, self.config.network.idle_timeout_ms // IDLE_CHECKS_PER_TIMEOUT)
@@ -367,7 +397,9 @@ class Node:
         self._undo.push_async_callback(admin.stop)
         await admin.start(bound.socket)
 
-    def _announce(self, bound: Sequence[Bound], admin_bound: Bound | None, say: Say) -> None:
+    def _announce(
+        self, bound: Sequence[Bound], text: Bound | None, admin_bound: Bound | None, say: Say
+    ) -> None:
         directory = self.config.broker.data_dir
         listeners = {each.name: str(HostPort(each.host, each.port)) for each in bound}
         admin_url = _url(admin_bound)
@@ -375,8 +407,12 @@ class Node:
             say(f"health and metrics on {admin_url}")
         for address in listeners.values():
             say(f"listening on {address}")
+        addresses = {"pid": os.getpid(), "listeners": listeners, "admin": admin_url}
+        if text is not None:
+            addresses["text"] = str(HostPort(text.host, text.port))
+            say(f"text protocol on {addresses['text']}")
         self._undo.callback(remove_addresses, directory)
-        write_addresses(directory, {"pid": os.getpid(), "listeners": listeners, "admin": admin_url})
+        write_addresses(directory, addresses)
 
     def _failed(self, error: BaseException) -> None:
         """A broken invariant: stop serving from state that is not what it says it is."""

@@ -12,18 +12,24 @@ import errno
 import logging
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
 
 from josefine_broker.engine.limits.room import Room
 from josefine_broker.host.net.acceptor import Acceptor
 from josefine_broker.host.net.connection import Connection, Host
+from josefine_broker.host.net.text_connection import TextConnection, TextHost
 from josefine_broker.host.rationed import Rationed
 
 log = logging.getLogger(__name__)
 
 DRAIN_POLL_SECONDS = 0.005
+
+
+Guest: TypeAlias = Connection | TextConnection
+"""Who is counted: all of them share the limits."""
 
 
 class BindError(Exception):
@@ -84,7 +90,7 @@ class Server:
         self._host = host
         self._idle_timeout_ms = idle_timeout_ms
         self._listeners: list[Acceptor] = []
-        self._room = Room[Connection](total_max=connections_max, per_address_max=per_address_max)
+        self._room = Room[Guest](total_max=connections_max, per_address_max=per_address_max)
         self._log_refused = Rationed(log, "connection refused", time.monotonic, logging.WARNING)
         self._log_way = Rationed(
             log, "idle connection closed for a newcomer", time.monotonic, logging.INFO
@@ -101,14 +107,21 @@ class Server:
 
     async def start(self, bound: Iterable[Bound]) -> None:
         """Begin to accept. Raises BindError when another process listens on the same port."""
-        for listener in bound:
-            make = partial(Connection, self._host, listener.name, self._opened, self._closed)
-            acceptor = Acceptor(listener.name, listener.socket, make)
-            try:
-                acceptor.start()
-            except OSError as error:
-                raise _bind_error(listener.name, listener.host, listener.port, error) from None
-            self._listeners.append(acceptor)
+        for each in bound:
+            make = partial(Connection, self._host, each.name, self._opened, self._closed)
+            self._accept(each, make)
+
+    async def start_text(self, bound: Bound, host: TextHost) -> None:
+        """The same for the listener of the text protocol."""
+        self._accept(bound, partial(TextConnection, host, bound.name, self._opened, self._closed))
+
+    def _accept(self, bound: Bound, make: Callable[[], asyncio.BaseProtocol]) -> None:
+        acceptor = Acceptor(bound.name, bound.socket, make)
+        try:
+            acceptor.start()
+        except OSError as error:
+            raise _bind_error(bound.name, bound.host, bound.port, error) from None
+        self._listeners.append(acceptor)
 
     @property
     def accept_pauses(self) -> int:
@@ -145,7 +158,7 @@ class Server:
                 self._host.stats.closed_idle += 1
                 self._log_idle.tell(client=connection.address)
 
-    def _opened(self, connection: Connection) -> bool:
+    def _opened(self, connection: Guest) -> bool:
         stats, now_ms = self._host.stats, self._host.monotonic_ms()
         verdict = self._room.make_room(connection.host, now_ms)
         if verdict.refusal:
@@ -161,6 +174,6 @@ class Server:
         self._room.enter(connection, now_ms)
         return True
 
-    def _closed(self, connection: Connection) -> None:
+    def _closed(self, connection: Guest) -> None:
         self._host.stats.bytes_in += connection.received
         self._room.leave(connection)

@@ -130,13 +130,13 @@ class Replicator:
     def connection_count(self) -> int:
         return sum(link.is_connected for link in self._links.values())
 
-    def address_of(self, broker_id: int) -> Address | None:
-        """Where the image says that brokers dial this one."""
+    def address_of(self, broker_id: int, listener: str | None = None) -> Address | None:
+        """Where the image says that brokers dial this one, through `listener` if that is named."""
         broker = self.ctx.image.brokers.get(broker_id)
         if broker is None:
             return None
-        endpoint = broker.endpoint(self.listener)
-        if endpoint is None and broker.endpoints:
+        endpoint = broker.endpoint(listener or self.listener)
+        if endpoint is None and listener is None and broker.endpoints:
             endpoint = broker.endpoints[0]
         return None if endpoint is None else Address(endpoint.host, endpoint.port)
 

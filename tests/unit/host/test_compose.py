@@ -14,13 +14,17 @@ from josefine_broker.compose import (
     named_but_loopback,
     raft_address,
     registration,
+    text_settings,
 )
 from josefine_broker.config import load_config
+from josefine_broker.config_sections import TEXT_LISTENER, TextSection
 from josefine_broker.engine.groups.values import GroupSettings
 from josefine_broker.engine.metadata.features import SUPPORTED
 from josefine_broker.engine.metadata.image import Endpoint
 from josefine_broker.engine.metadata.log_config import LogConfig, TimestampType
 from josefine_broker.host.net.server import Bound
+from josefine_broker.text import front
+from josefine_broker.text.front import TextSettings
 
 
 def test_defaults_of_the_configuration_are_those_of_the_core() -> None:
@@ -86,6 +90,37 @@ def test_every_key_of_groups_arrives() -> None:
         offsets_retention_ms=10,
     )
     assert broker_settings(load_config(None, {})).offsets.groups == GroupSettings()
+
+
+def test_defaults_of_the_text_protocol_are_those_of_its_commands() -> None:
+    assert text_settings(load_config(None, {})) == TextSettings()
+
+
+def test_every_key_of_the_text_protocol_arrives() -> None:
+    values: dict[str, object] = {
+        "acks": "1",
+        "strict": True,
+        "line_bytes_max": 2_000,
+        "reply_bytes_max": 3_000,
+        "reply_records_max": 4,
+        "subscriptions_max": 5,
+        "session_timeout_ms": 6,
+        "timeout_ms": 7,
+    }
+
+    settings = text_settings(load_config(None, {}, {f"text.{k}": v for k, v in values.items()}))
+
+    assert settings == TextSettings(
+        acks=1,
+        is_strict=True,
+        line_bytes_max=2_000,
+        reply_bytes_max=3_000,
+        reply_records_max=4,
+        subscriptions_max=5,
+        session_timeout_ms=6,
+        timeout_ms=7,
+    )
+    assert {*values, "host", "port"} == set(TextSection.model_fields)
 
 
 @pytest.mark.parametrize("unclean", [True, False])
@@ -168,3 +203,7 @@ def test_name_that_means_a_loopback_address_here_is_told(
         found = named_but_loopback([Bound("raft", host, 9093, bound)], config)
 
     assert bool(found) == is_told
+
+
+def test_text_listener_has_one_name() -> None:
+    assert front.TEXT_LISTENER == TEXT_LISTENER

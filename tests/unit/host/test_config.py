@@ -389,3 +389,33 @@ def test_every_key_has_a_meaning_and_every_number_its_unit_in_its_name() -> None
 def test_every_number_has_a_lower_bound(name: str) -> None:
     with pytest.raises(ConfigError, match=name.partition(".")[2]):
         load_config(None, {}, {name: -1})
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("broker: {listeners: ['TEXT://127.0.0.1:1']}", "which is that of text.port"),
+        ("text: {port: 9092}", "cannot share port 9092"),
+        ("text: {port: 70000}", "text.port: input should be less than or equal to 65535"),
+        ("text: {acks: '0'}", "text.acks: input should be 'all' or '1'"),
+        (
+            "broker: {advertised_listeners: ['TEXT://a:1']}",
+            "names 'TEXT', which is not in broker.listeners",
+        ),
+        (
+            "broker: {inter_broker_listener: TEXT}\ntext: {port: 1}",
+            "inter_broker_listener 'TEXT' is not in broker.listeners",
+        ),
+    ],
+)
+def test_text_listener_that_cannot_be_is_refused(tmp_path: Path, text: str, why: str) -> None:
+    assert why in refusal(tmp_path, text)
+
+
+def test_text_listener_is_off_until_it_has_a_port_and_may_be_advertised(tmp_path: Path) -> None:
+    assert BrokerConfig().text.port is None
+
+    text = "broker: {advertised_listeners: ['TEXT://a:1']}\ntext: {port: 0}"
+    config = load_config(written(tmp_path, text), {})
+
+    assert config.broker.advertised_listeners == (Listener("TEXT", "a", 1),)
