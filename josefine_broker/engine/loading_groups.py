@@ -72,7 +72,6 @@ class Loading(Parked):
     def try_complete(self, partition: PartitionKey | None, now_ms: int) -> bool:
         if not self._is_committed:
             return False
-        self._ctx.parked.forget(self)  # first: what follows is news of the partition, too
         self._finish()
         return True
 
@@ -174,13 +173,13 @@ def _loaded(
     del groups.loading[tp]
     groups.coordinator.offsets.adopt(offsets)
     groups.coordinator.load(stored, ctx.clock.monotonic_ms())
-    shorten_offsets_log(ctx, tp, hosted)
+    shorten_offsets_log(ctx, tp, hosted, OFFSETS_BYTES_MAX)
     forget_missing_topics(ctx, offsets.group_ids)
     do_groups_work(ctx)
 
 
 def shorten_offsets_log(
-    ctx: Context, tp: TopicPartition, hosted: HostedPartition, bytes_max: int = OFFSETS_BYTES_MAX
+    ctx: Context, tp: TopicPartition, hosted: HostedPartition, bytes_max: int
 ) -> None:
     """Keep a partition of the offsets topic short: write what is true now, drop what came before.
 

@@ -228,3 +228,19 @@ def test_thousands_of_offsets_go_in_batches_that_are_not_too_large(world: World)
 
     assert committed(world) == {}
     assert said(join(world)).error_code is ErrorCode.member_id_required
+
+
+def test_deletion_that_was_written_in_part_is_no_success_and_goes_on_when_asked_again(
+    world: World,
+) -> None:
+    offsets = world.ctx.clients.groups.coordinator.offsets
+    for partition in range(12_000):
+        tp = TopicPartition("orders", partition)
+        offsets.store(GROUP, tp, CommittedOffset(1, -1, "", 0))
+    world.files.space_bytes = 200_000  # room for one batch
+
+    assert delete(world, GROUP) == {GROUP: ErrorCode.coordinator_not_available}
+
+    assert len(offsets.committed(GROUP)) == 7_000
+    world.files.space_bytes = None
+    assert delete(world, GROUP) == {GROUP: NONE}

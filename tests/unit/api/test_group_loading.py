@@ -167,15 +167,34 @@ def test_records_of_other_kinds_are_passed_over(world: World) -> None:
     assert committed(world) == {"orders": 5}
 
 
-def test_long_partition_is_shortened_with_its_groups(world: World) -> None:
+def test_long_partition_is_shortened_with_its_groups(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     joined = stable(world)
     for offset in range(50):
         commit(world, offset, joined)
-    tp, hosted = coordinator_of(world.ctx, GROUP)
+    _, hosted = coordinator_of(world.ctx, GROUP)
+    monkeypatch.setattr(loading_groups, "OFFSETS_BYTES_MAX", 1_000)
 
-    loading_groups.shorten_offsets_log(world.ctx, tp, hosted, bytes_max=1_000)
+    lead_anew(world)
 
     assert hosted.log.log_end_offset - hosted.log.log_start_offset == 2
     again = world.restart()
     assert beat(again, joined) is ErrorCode.none
     assert committed(again) == {"orders": 49}
+
+
+def test_offsets_of_topics_that_went_meanwhile_are_not_served(world: World) -> None:
+    """A topic made anew begins without them, whoever coordinated when the first one went."""
+    world.create("old")
+    commit(world, 5)
+    commit(world, 6, topic="old")
+    tp, _ = coordinator_of(world.ctx, GROUP)
+    unload_groups(world.ctx, tp)
+    world.delete("old")
+
+    lead_anew(world)
+    world.create("old")
+
+    for each in (world, world.restart()):
+        assert committed(each) == {"orders": 5}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from josefine_broker.base.errors import ErrorCode
@@ -295,24 +297,35 @@ def test_client_that_is_gone_is_answered_nothing(world: World) -> None:
     assert not waiting.done
 
 
-def test_request_made_while_another_is_answered_waits_its_turn(world: World) -> None:
+def test_request_made_while_another_is_answered_waits_its_turn() -> None:
     """An answer may wake a connection that sends the next request in the same call."""
-    first = stable(world)
-    second = newcomer(world)
-    nested = []
-    second.on_done = lambda parked: nested.append(sync(world, parked.response))
+    world = group_world(initial_rebalance_delay_ms=3_000)
+    first, second = newcomer(world), newcomer(world)
+    told: list[Any] = []
+    syncs: list[Any] = []
 
-    leader = said(join(world, first.member_id))
+    def sync_at_once(parked: Parked) -> None:
+        joined = said(parked)
+        syncs.append(sync(world, joined, {joined.member_id: b"all"}))
+        told.append((joined.member_id, syncs[-1].done))
 
-    (waiting,) = nested
-    sync(world, leader, {waiting_for(second): b"1"})
-    assert said(waiting).assignment == b"1"
+    first.on_done = sync_at_once
+    second.on_done = lambda parked: told.append(said(parked).member_id)
+    world.advance(3_000)
+    world.advance(3_000)
+
+    leader, follower = said(first), said(second)
+    assert told == [(leader.member_id, False), follower.member_id]
+    assert said(syncs[0]).assignment == b"all"
 
 
-def waiting_for(joined: Parked) -> str:
-    response = joined.response
-    assert isinstance(response, join_group.JoinGroupResponse)
-    return response.member_id
+def test_group_that_is_too_large_to_be_stored_is_told_so(world: World) -> None:
+    """As Kafka: no client asks again for ever."""
+    joined = said(newcomer(world))
+
+    answer = said(sync(world, joined, {joined.member_id: bytes(2_000_000)}))
+
+    assert answer.error_code is ErrorCode.unknown_server_error
 
 
 def test_member_tells_where_it_comes_from(world: World) -> None:

@@ -169,6 +169,7 @@ def test_deletion_that_is_not_committed_in_time_is_no_success(cluster: Replicas)
 
     (result,) = said(waiting).results
     assert result.error_code is ErrorCode.coordinator_not_available
+    assert fetch(cluster, 1) == (ErrorCode.none, [5])
 
 
 def send_commit(broker: At, offset: int, joined: Any, **fields: Any) -> Any:
