@@ -42,6 +42,7 @@ from josefine_broker.engine.limits.descriptors import Shares
 from josefine_broker.engine.metadata.log_completeness import Completeness, LogClaims
 from josefine_broker.engine.replicas.following import hear
 from josefine_broker.engine.replicas.leading import isr_check_ms, isr_steps
+from josefine_broker.host import log_lines
 from josefine_broker.host.clock import RealClock
 from josefine_broker.host.collector import Freezer
 from josefine_broker.host.disk.data_dir import (
@@ -146,6 +147,7 @@ class Node:
         manager, hosting = self._open_logs()
         engine = await self._open_engine(hosting, raft_bound, say)
         ctx = engine.broker.ctx
+        ctx.ports.tell = log_lines.tell
         self._start_worker(ctx)
         cleaner = self._start_cleaner(ctx, manager, hosting)
         ticker = self._start_ticker(ctx, hosting, cleaner)

@@ -5,6 +5,7 @@
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
@@ -124,9 +125,29 @@ class ForwardPort(Protocol):
         ...
 
 
+class Gravity(Enum):
+    """How much it matters to people."""
+
+    INFO = "info"  # for who looks
+    WARNING = "warning"  # perhaps somebody should look
+    ERROR = "error"  # somebody must
+
+
+class TellPort(Protocol):
+    """Tells people what happened, at once: a constant message and its fields, never payload."""
+
+    def __call__(
+        self, message: str, /, *, gravity: Gravity = Gravity.INFO, **fields: object
+    ) -> None: ...
+
+
+def tell_nobody(message: str, /, *, gravity: Gravity = Gravity.INFO, **fields: object) -> None:
+    """For tests and the simulator."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Ports:
-    """The world as handlers reach it. All but the last two are there from the beginning."""
+    """The world as handlers reach it. All but the last three are there from the beginning."""
 
     rng: Rng
     logs: LogsPort
@@ -137,5 +158,8 @@ class Ports:
     """Why nobody decides now, as a sentence; empty while somebody leads."""
     work: WorkPort = work_at_once
     """Where what takes longer than a few milliseconds is done. Written by `node.py`."""
+    tell: TellPort = tell_nobody
+    """What happened to a log is told when it does, also by a broker that ends at that moment.
+    Written by `node.py`."""
     forward: ForwardPort | None = None
     """None: this broker reaches no other. Written by `node.py`: it reads addresses in the image."""

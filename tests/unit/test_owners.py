@@ -50,6 +50,19 @@ def test_everybody_who_is_said_to_write_a_class_does() -> None:
     assert said == {(field.of, path) for field, path, _ in written()}
 
 
+def test_each_field_that_names_who_writes_it_is_written_by_them() -> None:
+    said = {
+        (Field(node.name, name), path)
+        for composed in COMPOSITION
+        for node in classes(composed)
+        for name, _, text in fields_of(node)
+        for path in named(text)
+    }
+
+    assert said
+    assert said <= {(field, path) for field, path, _ in written()}
+
+
 def test_classes_of_the_context_have_a_dozen_attributes_at_most() -> None:
     sizes = {
         node.name: len(list(fields_of(node)))

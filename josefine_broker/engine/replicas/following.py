@@ -10,8 +10,8 @@ an unclean election says that they may be gone: it stops to follow that partitio
 log that was damaged without a sign would else be copied over every good one.
 """
 
-import logging
 from collections.abc import Sequence
+from typing import Any
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_broker.base.ids import LeaderEpoch, TopicPartition
@@ -19,14 +19,13 @@ from josefine_broker.engine.context import Context
 from josefine_broker.engine.hosted import Buffer, HostedPartition
 from josefine_broker.engine.metadata.log_completeness import Completeness
 from josefine_broker.engine.partition.replica_fetch import SESSION_ERRORS, Copy, ReplicaFetcher
+from josefine_broker.engine.ports import Gravity
 from josefine_broker.records.batch import BatchHeader, iter_batches, verify
 from josefine_broker.wire.fetch import FetchPartitionResponse, FetchResponse
 
 HALT_MS = 5_000
 """A follower that would have to cut what was confirmed asks again after this time: a leader that is
 new may not know yet how much was."""
-
-log = logging.getLogger(__name__)
 
 
 class _HaltError(Exception):
@@ -38,8 +37,8 @@ def hear(ctx: Context, fetcher: ReplicaFetcher, number: int, response: FetchResp
     now_ms = ctx.clock.monotonic_ms()
     if response.error_code and ErrorCode(response.error_code) not in SESSION_ERRORS:
         ctx.hosted.counters.replication_errors += 1
-        event = {"leader": fetcher.leader_id, "reason": ErrorCode(response.error_code).name}
-        log.info("a leader refused a fetch", extra=event)
+        reason = ErrorCode(response.error_code).name
+        ctx.ports.tell("a leader refused a fetch", leader=fetcher.leader_id, reason=reason)
     for copy, answer in fetcher.hear(number, response, now_ms):
         topic_id, index = copy.key
         name = ctx.image.topic_names.get(topic_id)
@@ -155,11 +154,12 @@ def _truncate(
         raise CorruptData(f"a leader whose epoch {epoch} ended at {end_offset}")
     _check_cut(ctx, tp, hosted, target)
     ctx.hosted.counters.truncations += 1
-    event = {"partition": str(tp), "from": its_log.log_end_offset, "to": target}
+    event: dict[str, Any] = {"partition": str(tp), "from": its_log.log_end_offset, "to": target}
     if target < partition.high_watermark:
-        log.warning("truncated below the high watermark: an unclean election", extra=event)
+        what = "truncated below the high watermark: an unclean election"
+        ctx.ports.tell(what, gravity=Gravity.WARNING, **event)
     else:
-        log.info("truncated", extra=event)
+        ctx.ports.tell("truncated", **event)
     its_log.truncate_to(target)
     partition.truncated(its_log.log_end_offset)
     _after_cut(ctx, tp, hosted)
@@ -184,7 +184,7 @@ def _check_cut(ctx: Context, tp: TopicPartition, hosted: HostedPartition, end_of
 def _halt(ctx: Context, tp: TopicPartition, hosted: HostedPartition, reason: str) -> None:
     if not hosted.halt:
         ctx.hosted.counters.truncations_refused += 1
-        log.error("does not follow", extra={"partition": str(tp), "reason": reason})
+        ctx.ports.tell("does not follow", gravity=Gravity.ERROR, partition=str(tp), reason=reason)
     hosted.halt = reason
 
 
@@ -198,8 +198,8 @@ def _restart(
     """The leader has nothing that continues our log: begin anew where its log begins. What it
     deleted is no loss, nor what it has."""
     _check_cut(ctx, tp, hosted, max(offset, leaders_high_watermark))
-    event = {"partition": str(tp), "from": hosted.log.log_end_offset, "to": offset}
-    log.warning("out of the leader's range: begins anew", extra=event)
+    event: dict[str, Any] = {"partition": str(tp), "from": hosted.log.log_end_offset, "to": offset}
+    ctx.ports.tell("out of the leader's range: begins anew", gravity=Gravity.WARNING, **event)
     hosted.log.restart_at(offset)
     hosted.partition.restarted(offset)
     _after_cut(ctx, tp, hosted)
@@ -230,4 +230,4 @@ def _follow_start(hosted: HostedPartition, leaders_start: int) -> bool:
 
 def _complain(ctx: Context, tp: TopicPartition, reason: str) -> None:
     ctx.hosted.counters.replication_errors += 1
-    log.info("replica waits", extra={"partition": str(tp), "reason": reason})
+    ctx.ports.tell("replica waits", partition=str(tp), reason=reason)

@@ -11,6 +11,7 @@ from josefine_broker.engine.metadata.log_completeness import Completeness
 from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
 from josefine_broker.engine.partition.partition import Partition
 from josefine_broker.engine.partition.producers import ProducerState
+from josefine_broker.engine.ports import Gravity
 from josefine_broker.engine.replicas.following import HALT_MS, _HaltError, _restart
 from josefine_broker.observe import check_replicas
 from tests.unit.api.replicas import Replicas
@@ -61,6 +62,36 @@ def test_follower_keeps_what_was_confirmed_from_a_leader_that_lacks_it(end_offse
     check = check_replicas(cluster.ctx[1])
     assert not check.ok
     assert check.detail.startswith("not followed: orders-0: broker 2, which leads in epoch 1,")
+
+
+def test_what_happens_to_a_log_is_told_at_once_and_once() -> None:
+    cluster = confirmed()
+    told: dict[int, list[tuple[str, Gravity, dict[str, object]]]] = {1: [], 2: [], 3: []}
+    for broker_id, ctx in cluster.ctx.items():
+
+        def tell(
+            message: str,
+            /,
+            *,
+            gravity: Gravity = Gravity.INFO,
+            of: int = broker_id,
+            **fields: object,
+        ) -> None:
+            told[of].append((message, gravity, fields))
+
+        ctx.ports.tell = tell
+    shorten(cluster, 1)
+
+    cluster.lead(2)
+    cluster.run()
+    cluster.advance(HALT_MS)
+    cluster.run()
+
+    assert told[2] == []
+    for follower in (1, 3):
+        reason = cluster.hosted(follower).halt
+        event = {"partition": "orders-0", "reason": reason}
+        assert told[follower] == [("does not follow", Gravity.ERROR, event)]
 
 
 def test_a_halted_follower_asks_again_and_is_free_under_another_leader() -> None:
