@@ -65,7 +65,14 @@ class SnapshotLimits:
 
 
 class _Open(NamedTuple):
-    """A proposal on its way; without a payload it is not made again."""
+    """One attempt at a block, until Raft says what became of it; without a payload it is not made
+    again.
+
+    `metadata.proposals.Proposals` is no second table of the same: there a change of this broker's
+    waits until its effect is in the image, by whichever block or snapshot. It has several of these
+    attempts, one after another, or ends while one is still on its way; and a newcomer's
+    registration or a change of members is an attempt that is nobody's change here.
+    """
 
     payload: bytes | None
     deadline_ms: int
