@@ -157,6 +157,8 @@ class Context:
     broker_id: int
     settings: BrokerSettings
     clock: Clock
+    """Asked where time is needed, not passed: a request that waits is woken by others' events, and
+    each of them would have to bring both times along."""
     ports: Ports
     image: MetadataImage
     """What the cluster has decided, as far as it is applied here. Never changed but replaced by
