@@ -1,7 +1,8 @@
 """Passes a client's request on to another broker, over the listener that brokers use.
 
-Rules: a connection for each request, for they are rare; whatever goes wrong is one answer, none;
-the other broker sees by the client id that it must not pass it on again.
+Rules: a connection has one request at a time, so that none waits behind another's; a few are kept
+for the next. Whatever goes wrong is one answer, none; the other broker sees by the client id that
+it must not pass it on again.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from josefine_broker.base.ports import Clock
 from josefine_broker.client.cluster import Address
 from josefine_broker.client.io_asyncio_protocol import ProtocolConnection
 
+IDLE_MAX = 4
+"""Connections to one broker that are kept without a request."""
+
 
 class Forwarder:
     """Implements `engine.ports.ForwardPort`. `stop` ends what is on its way."""
@@ -27,6 +31,7 @@ class Forwarder:
         self._client_id = client_id
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
+        self._idle: dict[Address, list[ProtocolConnection]] = {}
 
     def ask(
         self,
@@ -52,15 +57,37 @@ class Forwarder:
         left_ms = max(0, deadline_ms - self._clock.monotonic_ms())
         try:
             async with asyncio.timeout(left_ms / 1_000):
-                connection = await ProtocolConnection.open(address, self._client_id)
+                connection = self._take_idle(address)
+                if connection is None:
+                    connection = await ProtocolConnection.open(address, self._client_id)
+                is_answered = False
                 try:
                     answer = connection.send(api_key, request)
                     assert answer is not None
-                    return await answer
+                    found = await answer
+                    is_answered = True
+                    return found
                 finally:
-                    connection.close()
+                    self._give_back(address, connection, is_answered)
         except (OSError, KafkaError):  # a TimeoutError is an OSError
             return None
+
+    def _take_idle(self, address: Address) -> ProtocolConnection | None:
+        idle = self._idle.get(address, [])
+        while idle:
+            connection = idle.pop()
+            if connection.is_usable:
+                return connection
+        return None
+
+    def _give_back(
+        self, address: Address, connection: ProtocolConnection, is_answered: bool
+    ) -> None:
+        idle = self._idle.setdefault(address, [])
+        if is_answered and connection.is_usable and len(idle) < IDLE_MAX:
+            idle.append(connection)
+        else:
+            connection.close()
 
     async def stop(self) -> None:
         """Nobody is answered any more."""
@@ -68,3 +95,6 @@ class Forwarder:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for connection in [each for idle in self._idle.values() for each in idle]:
+            connection.close()
+        self._idle.clear()

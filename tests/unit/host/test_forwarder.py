@@ -33,7 +33,9 @@ class Quorum:
         return self.view
 
 
-def give_forwarder(cluster: Net, stack: AsyncExitStack, broker_id: int, leader_id: int = 1) -> None:
+def give_forwarder(
+    cluster: Net, stack: AsyncExitStack, broker_id: int, leader_id: int = 1
+) -> Forwarder:
     def address_of(other: int) -> Address | None:
         port = cluster.ports.get(other)
         return None if port is None else Address("127.0.0.1", port)
@@ -42,6 +44,7 @@ def give_forwarder(cluster: Net, stack: AsyncExitStack, broker_id: int, leader_i
     stack.push_async_callback(forwarder.stop)
     ctx = cluster.ctx[broker_id]
     ctx.ports.quorum, ctx.ports.forward = Quorum(broker_id, leader_id), forwarder.ask
+    return forwarder
 
 
 async def asked(cluster: Net, broker_id: int) -> e.PartitionData:
@@ -79,6 +82,27 @@ async def forwarding() -> None:
 
 def test_follower_answers_what_the_leader_says_and_without_it_who_leads() -> None:
     asyncio.run(forwarding())
+
+
+async def one_after_the_other() -> None:
+    async with net() as cluster, AsyncExitStack() as stack:
+        give_forwarder(cluster, stack, 1)
+        forwarder = give_forwarder(cluster, stack, 2)
+        kept = []
+
+        for _ in range(3):
+            assert ends(await asked(cluster, 2)) == [8, 8]
+            kept += [each for idle in forwarder._idle.values() for each in idle]
+
+        assert len(kept) == 3
+        assert len(set(kept)) == 1
+        await cluster.take_down(1)
+        assert (await asked(cluster, 2)).error_code is ErrorCode.not_leader_or_follower
+        assert kept[0].is_usable is False
+
+
+def test_connection_is_kept_for_the_next_request_while_it_is_good() -> None:
+    asyncio.run(one_after_the_other())
 
 
 async def two_that_disagree() -> None:
