@@ -1,7 +1,8 @@
 """From any exception to one clear sentence on stderr and an exit code: 2 for usage, 1 for failure.
 
 Rules: the user never sees a stack trace unless JOSEFINE_DEBUG is set; a reader that went away
-(`| head`) is no error worth a word; an exception of ours may carry its own `exit_code`.
+(`| head`) is no error worth a word; an exception of ours may carry its own `exit_code`, and one
+with `lines_are_places` is printed as it is: every line of it begins with file:line:column.
 """
 
 from __future__ import annotations
@@ -67,6 +68,9 @@ def report(error: BaseException) -> int:
 
         traceback.print_exception(error)
     text, code = explain(error)
+    if getattr(error, "lines_are_places", False):
+        print(text, file=sys.stderr)
+        return code
     red, plain = ("\x1b[31m", "\x1b[0m") if _is_colourful() else ("", "")
     print(f"{red}error:{plain} {text}", file=sys.stderr)
     return code

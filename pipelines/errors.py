@@ -26,11 +26,15 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing wrong with a pipeline file. `path` is like `sinks.flights.mode`, "" at the top."""
+    """One thing wrong with a pipeline file. `path` is like `sinks.flights.mode`, "" at the top.
+
+    `stops_run`: False for what a run is told and goes on with, as a transform that nothing uses.
+    """
 
     place: Place
     path: str
     message: str
+    stops_run: bool = True
 
     def __str__(self) -> str:
         return f"{self.place}: {self.path + ': ' if self.path else ''}{self.message}"
@@ -42,13 +46,22 @@ class PipelineError(Exception):
     exit_code = EXIT_FAILED
 
 
+class WrongUsageError(PipelineError):
+    """The command asks for something that the file does not have."""
+
+    exit_code = EXIT_USAGE
+
+
 class ConfigError(PipelineError):
-    """The pipeline file is wrong; carries every problem found."""
+    """The pipeline file is wrong; carries every problem found, once each and in file order."""
 
     exit_code = EXIT_BAD_CONFIG
+    lines_are_places = True
+    """Every line begins with a place in a file: nothing may be put before the first."""
 
     def __init__(self, problems: list[Problem]) -> None:
-        self.problems = sorted(problems, key=lambda p: (p.place.file, p.place.line, p.place.column))
+        known = dict.fromkeys(problems)
+        self.problems = sorted(known, key=lambda p: (p.place.file, p.place.line, p.place.column))
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 

@@ -1,23 +1,22 @@
-"""YAML text to a tree whose every node knows its file, line and column.
+"""YAML text to a tree whose every node knows its file, line, column and path.
 
-Rules: no key twice, no anchors that blow up, no templating: only `${VAR}` and `${VAR:-default}`
-(`$${` for a literal `${`), looked up in the file's `vars`, then the pipeline's `name`, then the
-environment. A plain scalar is typed after the replacement, so `rows: ${N:-5000}` is a number; a
-quoted one stays text, but for one that is a single reference, which YAML wants quoted inside { }:
-`{ rows: "${N:-5000}" }` is a number, too. Every problem of a stage is reported, not only the first.
+Rules: no key twice, no anchors that blow up, no templating (`variables.py` has the references). A
+plain scalar is typed after the replacement, so `rows: ${N:-5000}` is a number; a quoted one stays
+text, but for one that is a single reference, which YAML wants quoted inside { }:
+`{ rows: "${N:-5000}" }` is a number, too. Only what is no YAML hides the other problems of a file.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import yaml
 
+from pipelines.composing import compose, with_environment
 from pipelines.errors import ConfigError, Place, Problem
+from pipelines.variables import Replaced, Variables, is_one_reference
 
-FILE_BYTES_MAX = 1 << 20
 NODES_MAX = 10_000
 """An alias is a copy here; ten lines of aliases of aliases must not become a gigabyte."""
 DEPTH_MAX = 32
@@ -27,13 +26,21 @@ Plain = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scalar:
-    """One value, replaced and typed; `text` is it as written, after the replacement."""
+    """One value, replaced and typed; `text` is it as written, after the replacement.
+
+    `written` is what stands in the file, quotes and all; "" where it is not the value.
+    `is_unknown`: it has a reference without a value, which was told already if it is wrong.
+    """
 
     place: Place
     path: str
     value: Plain
     text: str
+    raw: str = ""
+    written: str = field(default="", repr=False)
     is_quoted: bool = False
+    is_unknown: bool = False
+    is_secret: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,75 +65,65 @@ class Table:
 
 Node = Scalar | Items | Table
 
-_REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)\}")
-_NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 _TYPED = ("int", "float", "bool", "null")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A file's tree and what was wrong with its keys and references."""
+
+    tree: Table
+    problems: list[Problem]
+
+
 def load(text: str, file: str, env: Mapping[str, str]) -> Table:
-    """Return the file's tree. Raises ConfigError with every problem of the failing stage."""
-    if len(text.encode()) > FILE_BYTES_MAX:
-        place = Place(file=file, line=1, column=1)
-        message = f"larger than {FILE_BYTES_MAX} bytes: this is not a pipeline file"
-        raise ConfigError([Problem(place=place, path="", message=message)])
-    root = _compose(text, file)
-    if not isinstance(root, yaml.MappingNode):
-        place = Place(file=file, line=1, column=1)
-        message = "empty: expected keys such as version, name, sources, sinks, trigger"
-        if root is not None:
-            message = "expected keys such as version, name, sources, sinks, trigger at the top"
-        raise ConfigError([Problem(place=place, path="", message=message)])
-    builder = _Builder(file, env)
+    """Return the file's tree. Raises ConfigError with every problem of its YAML."""
+    loaded = load_all(text, file, Variables(env=env))
+    if loaded.problems:
+        raise ConfigError(loaded.problems)
+    return loaded.tree
+
+
+def load_all(text: str, file: str, variables: Variables, environment: str | None = None) -> Loaded:
+    """Return the file's tree as it is in one environment, with what is wrong with it.
+
+    Raises ConfigError for what is no YAML or no table, WrongUsageError for no such environment.
+    """
+    root, moved = with_environment(compose(text, file), environment)
+    builder = _Builder(text, file, variables, moved)
     tree = builder.build(root)
-    if builder.problems:
-        raise ConfigError(builder.problems)
-    assert isinstance(tree, Table)
-    return tree
-
-
-def _compose(text: str, file: str) -> yaml.Node | None:
-    try:
-        return yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        message = f"not YAML: {error.problem}"
-        if error.context and error.problem_mark and error.context_mark:
-            message += f" ({error.context} that begins at line {error.context_mark.line + 1})"
-        lines = text.splitlines()
-        if error.context == "while parsing a flow mapping" and "${" in lines[line - 1]:
-            message += '; inside { } write "${NAME}" with quotes'
-    except yaml.YAMLError as error:
-        line, column, message = 1, 1, f"not YAML: {str(error).splitlines()[0]}"
-    place = Place(file=file, line=line, column=column)
-    raise ConfigError([Problem(place=place, path="", message=message)])
+    return Loaded(tree=tree, problems=builder.problems)
 
 
 class _Builder:
     """Walks PyYAML's nodes once, `name` and `vars` first: the other values may refer to them."""
 
-    def __init__(self, file: str, env: Mapping[str, str]) -> None:
+    def __init__(
+        self, text: str, file: str, variables: Variables, moved: Mapping[int, str]
+    ) -> None:
+        self.text = text
         self.file = file
-        self.env = env
-        self.vars: dict[str, str] = {}
+        self.variables = variables
         self.problems: list[Problem] = []
+        self._moved = moved
         self._resolver = yaml.SafeLoader("")
         self._count = 0
 
-    def build(self, root: yaml.MappingNode) -> Node:
+    def build(self, root: yaml.MappingNode) -> Table:
         tops = {key.value: value for key, value in root.value}
-        name, variables = tops.get("name"), tops.get("vars")
+        name, own = tops.get("name"), tops.get("vars")
         if isinstance(name, yaml.ScalarNode):
-            self.vars["name"] = self._replaced(name, "name", quiet=True)
-        if isinstance(variables, yaml.MappingNode):
-            for key, value in variables.value:
+            self.variables.own["name"] = self.variables.replaced(name.value)
+        if isinstance(own, yaml.MappingNode):
+            for key, value in own.value:
                 if isinstance(value, yaml.ScalarNode):
-                    self.vars[key.value] = self._replaced(value, key.value, quiet=True)
-        return self._node(root, "", 0)
+                    self.variables.own[key.value] = self.variables.replaced(value.value)
+        return self._table(root, "", 0, self._place(root.start_mark))
 
     def _node(self, node: yaml.Node, path: str, depth: int, key_at: Place | None = None) -> Node:
         self._count += 1
         place = self._place(node.start_mark)
+        path = self._moved.get(id(node), path)
         if self._count > NODES_MAX or depth > DEPTH_MAX:
             what = "nested too deeply" if depth > DEPTH_MAX else "too many values"
             problem = Problem(place=place, path=path, message=f"{what} (aliases of aliases?)")
@@ -139,10 +136,25 @@ class _Builder:
             )
             return Items(place=place, path=path, nodes=nodes)
         assert isinstance(node, yaml.ScalarNode)
-        text = self._replaced(node, path)
-        value = self._typed(node, text)
-        is_quoted = node.style in ("'", '"')
-        return Scalar(place=place, path=path, value=value, text=text, is_quoted=is_quoted)
+        return self._scalar(node, path, place)
+
+    def _scalar(self, node: yaml.ScalarNode, path: str, place: Place) -> Scalar:
+        replaced = self.variables.replaced(node.value)
+        for gap in replaced.gaps:
+            if gap.message is not None:
+                self._problem(self._place_in(node, gap.index), path, gap.message)
+        written = self.text[node.start_mark.index : node.end_mark.index]
+        return Scalar(
+            place=place,
+            path=path,
+            value=None if replaced.is_unknown else self._typed(node, replaced),
+            text=replaced.text,
+            raw=node.value,
+            written="" if replaced.is_changed else written,
+            is_quoted=node.style in ("'", '"'),
+            is_unknown=replaced.is_unknown,
+            is_secret=replaced.is_secret,
+        )
 
     def _table(self, node: yaml.MappingNode, path: str, depth: int, place: Place) -> Table:
         nodes: dict[str, Node] = {}
@@ -159,13 +171,35 @@ class _Builder:
                 self._problem(at, below, f"this key is there already, at line {first}")
                 continue
             places[key] = at
+            if not path and key == "environments":
+                nodes[key] = self._environments(value, at)
+                continue
             nodes[key] = self._node(value, below, depth + 1, at)
         return Table(place=place, path=path, nodes=nodes, key_places=places)
 
-    def _typed(self, node: yaml.ScalarNode, text: str) -> Plain:
-        tag = node.tag
+    def _environments(self, node: yaml.Node, at: Place) -> Node:
+        """Names and kinds only: what they say is read where one of them is laid over the file."""
+        if not isinstance(node, yaml.MappingNode):
+            return self._node(node, "environments", 1, at)
+        nodes: dict[str, Node] = {}
+        places: dict[str, Place] = {}
+        for key, value in node.value:
+            path, place = f"environments.{key.value}", self._place(key.start_mark)
+            if key.value in nodes:
+                first = places[key.value].line
+                self._problem(place, path, f"this key is there already, at line {first}")
+                continue
+            places[key.value] = place
+            if isinstance(value, yaml.MappingNode):
+                nodes[key.value] = Table(place=place, path=path, nodes={})
+            else:
+                nodes[key.value] = self._node(value, path, 2)
+        return Table(place=at, path="environments", nodes=nodes, key_places=places)
+
+    def _typed(self, node: yaml.ScalarNode, replaced: Replaced) -> Plain:
+        tag, text = node.tag, replaced.text
         is_plain = node.style is None and text != node.value
-        if is_plain or _is_one_reference(node.value):
+        if is_plain or is_one_reference(node.value):
             tag = self._resolver.resolve(yaml.ScalarNode, text, (True, False))
         kind = tag.rsplit(":", 1)[-1]
         if kind not in _TYPED:
@@ -176,41 +210,6 @@ class _Builder:
         except (ValueError, yaml.YAMLError):
             return text
         return value
-
-    def _replaced(self, node: yaml.ScalarNode, path: str, quiet: bool = False) -> str:
-        parts: list[str] = []
-        at = 0
-        for match in _REFERENCE.finditer(node.value):
-            parts.append(node.value[at : match.start()])
-            at = match.end()
-            if match[1] is None:
-                parts.append("${")
-                continue
-            value = self._look_up(match[1])
-            if isinstance(value, _Missing):
-                if not quiet:
-                    self._problem(self._place_in(node, match.start()), path, value.message)
-                value = ""
-            parts.append(value)
-        return "".join(parts) + node.value[at:] if parts else node.value
-
-    def _look_up(self, reference: str) -> str | _Missing:
-        if reference.startswith("secret:"):
-            return _Missing(f"${{{reference}}}: secrets are not supported yet")
-        match = _NAME.fullmatch(reference)
-        if match is None:
-            return _Missing(f"${{{reference}}}: expected ${{NAME}} or ${{NAME:-default}}")
-        name, default = match[1], match[2]
-        for values in (self.vars, self.env):
-            # As in a shell, `:-` also replaces an empty value.
-            if values.get(name) or (default is None and name in values):
-                return values[name]
-        if default is not None:
-            return default
-        return _Missing(
-            f"${{{name}}}: neither in `vars` nor in the environment, and without a default "
-            f"(${{{name}:-…}})"
-        )
 
     def _place(self, mark: yaml.Mark) -> Place:
         return Place(file=self.file, line=mark.line + 1, column=mark.column + 1)
@@ -225,21 +224,3 @@ class _Builder:
 
     def _problem(self, place: Place, path: str, message: str) -> None:
         self.problems.append(Problem(place=place, path=path, message=message))
-
-
-@dataclass(frozen=True, slots=True)
-class _Missing:
-    message: str
-
-
-def _is_one_reference(text: str) -> bool:
-    match = _REFERENCE.fullmatch(text)
-    return match is not None and match[1] is not None
-
-
-def walk(node: Node) -> Iterator[Node]:
-    """Every node of a tree, parents first."""
-    yield node
-    children = () if isinstance(node, Scalar) else node.nodes
-    for child in children.values() if isinstance(children, Mapping) else children:
-        yield from walk(child)

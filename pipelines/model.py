@@ -7,18 +7,19 @@ still names a line of the file.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pipelines.errors import Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """A text and where the file says it."""
+    """A text and where the file says it. `written` is what stands there, "" when it differs."""
 
     text: str
     place: Place
     path: str
+    written: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,7 @@ class Transform:
     """A SELECT over its inputs, which it names as tables."""
 
     name: str
+    place: Place
     inputs: tuple[str, ...]
     sql: Placed
 
@@ -60,6 +62,7 @@ class Aggregate:
     column: str
     function: str
     argument: str | None
+    place: Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +76,7 @@ class Sink:
     table: str | None
     keys: tuple[str, ...]
     aggregates: tuple[Aggregate, ...]
+    key_places: tuple[Place, ...] = ()
 
     @property
     def merges(self) -> bool:
@@ -86,27 +90,41 @@ class Pipeline:
     name: str
     file: str
     master: str | None
-    conf: Mapping[str, str]
+    conf: Mapping[str, str] = field(repr=False)
+    conf_places: Mapping[str, Place] = field(default_factory=dict, repr=False)
     checkpoint: str
     sources: Mapping[str, Source]
     transforms: Mapping[str, Transform]
     sinks: Mapping[str, Sink]
     dead_letter_path: str | None
     every_ms: int | None
+    environment: str | None = None
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
+    """The values of the file's secrets: no message may have one."""
+
+    @property
+    def as_arguments(self) -> str:
+        """How a command names this pipeline."""
+        return f"{self.file} --env {self.environment}" if self.environment else self.file
 
     def source_of(self, sink: Sink) -> Source:
         """The one source that a sink's rows come from (validation made sure of one)."""
         return self.sources[next(iter(self.lineage(sink.input)[0]))]
 
     def lineage(self, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """(sources, transforms) that `name` is made of; transforms in the order to build them."""
+        """(sources, transforms) that `name` is made of; transforms in the order to build them.
+
+        Ends also where a file is wrong and transforms are in a circle.
+        """
         sources: dict[str, None] = {}
         transforms: dict[str, None] = {}
+        seen: set[str] = set()
 
         def visit(node: str) -> None:
             if node in self.sources:
                 sources[node] = None
-            elif node in self.transforms and node not in transforms:
+            elif node in self.transforms and node not in seen:
+                seen.add(node)
                 for below in self.transforms[node].inputs:
                     visit(below)
                 transforms[node] = None

@@ -2,6 +2,7 @@
 
 A reader never raises: it notes a Problem with file, line, column and path, and returns a harmless
 value, so that one run of `lint` shows everything. The caller raises when the list is not empty.
+Of a value that is not known (a variable without one, a secret offline) nothing is said here.
 """
 
 from __future__ import annotations
@@ -12,17 +13,22 @@ from collections.abc import Iterable
 
 from pipelines.errors import Place, Problem
 from pipelines.loader import Items, Node, Scalar, Table
-from pipelines.vocabulary import LATER, LATER_VALUES, WORDS
+from pipelines.vocabulary import EXACTLY_ONE, LATER, LATER_VALUES, WORDS
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 _DURATION = re.compile(r"(\d+)(ms|s|m|h)")
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 
 
+def nearest_word(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The known word that was perhaps meant; `cutoff` is how alike it is at least, up to 1."""
+    return next(iter(difflib.get_close_matches(word, sorted(known), n=1, cutoff=cutoff)), None)
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """`; did you mean ...?` when some known word is close, else nothing."""
-    close = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)
-    return f"; did you mean `{close[0]}`?" if close else ""
+    close = nearest_word(word, known)
+    return f"; did you mean `{close}`?" if close else ""
 
 
 def shown(node: Node) -> str:
@@ -31,6 +37,8 @@ def shown(node: Node) -> str:
         return "a table"
     if isinstance(node, Items):
         return "a list"
+    if node.is_secret:
+        return "a secret"
     if node.value is None:
         return "nothing"
     text = node.text
@@ -59,29 +67,24 @@ class Reader:
                 message = f"unknown key `{key}`{hint or ';'} expected one of: {', '.join(words)}"
                 if misplaced:
                     message += f" (`{key}` belongs below `spark`)"
-            self.problem(self.table.key_places[key], self._below(key), message)
+            self.problem(self.table.key_places[key], self.path_of(key), message)
 
     def has(self, key: str) -> bool:
         return key in self.table.nodes
 
-    def text(self, key: str, *, required: bool = False) -> str | None:
+    def text(self, key: str) -> str | None:
         """A text; numbers count as the text they were written as. Empty is refused."""
-        node = self.table.nodes.get(key)
-        if node is None:
-            if required:
-                self._missing(key)
-            return None
+        node = self._known(key)
         if isinstance(node, Scalar) and node.value is not None and node.text:
             return node.text
         self._wrong(key, node)
         return None
 
-    def choice(self, key: str, choices: tuple[str, ...], *, required: bool = True) -> str | None:
-        node = self.table.nodes.get(key)
+    def choice(self, key: str) -> str | None:
+        node = self._known(key)
         if node is None:
-            if required:
-                self._missing(key)
             return None
+        choices = WORDS[self.section][key].choices
         value = _text(node)
         if value in choices:
             return value
@@ -94,13 +97,13 @@ class Reader:
         return None
 
     def flag(self, key: str) -> bool:
-        node = self.table.nodes.get(key)
+        node = self._known(key)
         if node is not None and not (isinstance(node, Scalar) and isinstance(node.value, bool)):
             self._wrong(key, node, _unquote(node) if _text(node) in ("true", "false") else "")
         return isinstance(node, Scalar) and node.value is True
 
     def positive(self, key: str) -> int | None:
-        node = self.table.nodes.get(key)
+        node = self._known(key)
         if node is None:
             return None
         value = node.value if isinstance(node, Scalar) else None
@@ -112,7 +115,7 @@ class Reader:
         return None
 
     def duration_ms(self, key: str) -> int | None:
-        node = self.table.nodes.get(key)
+        node = self._known(key)
         if node is None:
             return None
         match = _DURATION.fullmatch(_text(node))
@@ -122,17 +125,17 @@ class Reader:
         return int(match[1]) * _UNIT_MS[match[2]]
 
     def texts(self, key: str, *, required: bool = False) -> tuple[str, ...]:
-        """A list of texts, not empty, none twice."""
-        node = self.table.nodes.get(key)
+        """A list of texts, not empty, none twice. `required` here though the word is not always."""
+        node = self._known(key, required)
         if node is None:
-            if required:
-                self._missing(key)
             return ()
         if not isinstance(node, Items) or not node.nodes:
             self._wrong(key, node)
             return ()
         values: list[str] = []
         for item in node.nodes:
+            if isinstance(item, Scalar) and item.is_unknown:
+                continue
             if not isinstance(item, Scalar) or item.value in (None, ""):
                 self.problem(item.place, item.path, f"expected a text, found {shown(item)}")
             elif item.text in values:
@@ -141,25 +144,26 @@ class Reader:
                 values.append(item.text)
         return tuple(values)
 
-    def section_of(self, key: str, section: str, *, required: bool = False) -> Reader | None:
-        """The table below `key`, to be read by the words of `section`."""
-        table = self.table_of(key, required=required)
+    def section_of(self, key: str) -> Reader | None:
+        """The table below `key`, to be read by the words of its section."""
+        table = self.table_of(key)
+        section = WORDS[self.section][key].of
         return None if table is None else Reader(table, section, self.problems)
 
     def table_of(self, key: str, *, required: bool = False) -> Table | None:
-        node = self.table.nodes.get(key)
+        node = self._known(key, required)
         if node is None:
-            if required:
-                self._missing(key)
             return None
         if not isinstance(node, Table):
             self._wrong(key, node)
             return None
         return node
 
-    def named_tables(self, key: str, section: str, *, required: bool) -> dict[str, Reader]:
+    def named_tables(self, key: str) -> dict[str, Reader]:
         """The readers below a table of user-chosen names."""
-        table = self.table_of(key, required=required)
+        table = self.table_of(key)
+        word = WORDS[self.section][key]
+        section = word.of
         readers: dict[str, Reader] = {}
         for name, node in (table.nodes if table else {}).items():
             assert table is not None
@@ -171,7 +175,7 @@ class Reader:
             else:
                 message = f"expected a table with {', '.join(WORDS[section])}; found {shown(node)}"
                 self.problem(node.place, node.path, message)
-        if required and table is not None and not table.nodes:
+        if word.required and table is not None and not table.nodes:
             self.problem(table.place, table.path, "expected at least one")
         return readers
 
@@ -180,32 +184,63 @@ class Reader:
         table = self.table_of(key)
         values: dict[str, str] = {}
         for name, node in (table.nodes if table else {}).items():
+            if isinstance(node, Scalar) and node.is_unknown:
+                continue
             if isinstance(node, Scalar) and node.value is not None:
                 values[name] = as_setting(node)
             else:
                 self.problem(node.place, node.path, f"expected a text, found {shown(node)}")
         return values
 
+    def exactly_one(self) -> None:
+        """Note when not exactly one of the section's two words is there."""
+        one, other = EXACTLY_ONE[self.section]
+        if self.has(one) == self.has(other):
+            message = f"expected exactly one of `{one}` and `{other}`"
+            if self.section == "trigger":
+                message = f"expected {WORDS['']['trigger'].expected}"
+            self.problem(self.table.place, self.table.path, message)
+
     def place_of(self, key: str) -> Place:
         node = self.table.nodes.get(key)
         return node.place if node else self.table.place
+
+    def item_places(self, key: str) -> tuple[Place, ...]:
+        """The places of a list's items."""
+        node = self.table.nodes.get(key)
+        return tuple(item.place for item in node.nodes) if isinstance(node, Items) else ()
+
+    def path_of(self, key: str) -> str:
+        """The path of a value, which an environment may have moved."""
+        node = self.table.nodes.get(key)
+        return node.path if node else self._below(key)
 
     def problem(self, place: Place, path: str, message: str) -> None:
         self.problems.append(Problem(place=place, path=path, message=message))
 
     def wrong_at(self, key: str, message: str) -> None:
         """Note a problem with the value of a key that is there."""
-        self.problem(self.place_of(key), self._below(key), message)
+        self.problem(self.place_of(key), self.path_of(key), message)
+
+    def _known(self, key: str, required: bool = False) -> Node | None:
+        """The value, or None where there is none to judge; a missing one is noted."""
+        node = self.table.nodes.get(key)
+        if node is None and (required or WORDS[self.section][key].required):
+            self._missing(key)
+        is_unknown = isinstance(node, Scalar) and node.is_unknown
+        return None if is_unknown else node
 
     def _below(self, key: str) -> str:
         return f"{self.table.path}.{key}" if self.table.path else key
 
     def _missing(self, key: str) -> None:
-        message = f"`{key}` is missing; expected {WORDS[self.section][key]}"
+        message = f"`{key}` is missing; expected {WORDS[self.section][key].expected}"
         self.problem(self.table.place, self.table.path, message)
 
-    def _wrong(self, key: str, node: Node, hint: str = "") -> None:
-        expected = WORDS[self.section][key]
+    def _wrong(self, key: str, node: Node | None, hint: str = "") -> None:
+        if node is None:
+            return
+        expected = WORDS[self.section][key].expected
         message = f"expected {expected}; found {shown(node)}{hint}"
         self.problem(node.place, node.path, message)
 

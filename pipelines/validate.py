@@ -1,7 +1,8 @@
 """The tree of a pipeline file to a Pipeline: every word known, every reference resolved.
 
 Offline: no Spark, no broker, no look at the tables. What only Spark can judge (SQL, columns) is
-left to `plan.py`. All problems are found before any is raised.
+left to `plan.py`, and what a linter can know of it to `lint.py`. All problems are found before any
+is raised.
 """
 
 from __future__ import annotations
@@ -9,55 +10,99 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipelines.ddl import TYPES, unknown_types
 from pipelines.errors import ConfigError, Place, Problem
-from pipelines.loader import Scalar, Table, load
+from pipelines.loader import Scalar, Table, load_all
 from pipelines.model import Aggregate, Decode, Pipeline, Placed, Sink, Source, Transform
-from pipelines.reader import NAME, Reader, nearest, shown
+from pipelines.paths import folder, path_problems
+from pipelines.reader import NAME, Reader, nearest, nearest_word, shown
+from pipelines.variables import Variables
 from pipelines.vocabulary import WORDS
 
-_AGGREGATE = re.compile(r"(count|sum|min|max)\(\s*(\*|[A-Za-z_]\w*)\s*\)", re.IGNORECASE)
+_FUNCTIONS = ("count", "sum", "min", "max")
+_CALL = re.compile(r"(\w+)\(\s*(\*|[A-Za-z_]\w*)\s*\)")
 _ADDRESS = re.compile(r"[^\s:,]+:\d{1,5}(,[^\s:,]+:\d{1,5})*")
 
 
-def read_pipeline(file: str | os.PathLike[str], env: Mapping[str, str]) -> Pipeline:
-    """Read and validate a file. Raises ConfigError; its text is one line per problem."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """A file and all that is wrong with it; with problems, the pipeline is what could be read."""
+
+    pipeline: Pipeline
+    problems: list[Problem]
+
+
+def read_pipeline(
+    file: str | os.PathLike[str], env: Mapping[str, str], environment: str | None = None
+) -> Pipeline:
+    """Read and validate a file as it is in one environment, with its secrets.
+
+    Raises ConfigError, whose text is one line per problem; WrongUsageError for no such environment.
+    """
+    examined = examine(read_text(file), os.fspath(file), Variables(env=env), environment)
+    if any(problem.stops_run for problem in examined.problems):
+        raise ConfigError(examined.problems)
+    return examined.pipeline
+
+
+def read_text(file: str | os.PathLike[str]) -> str:
+    """The text of a pipeline file. Raises ConfigError."""
     try:
-        text = Path(file).read_text(encoding="utf-8")
+        return Path(file).read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError([_at_top(file, f"cannot be read: {error.strerror}")]) from error
     except UnicodeDecodeError as error:
         raise ConfigError([_at_top(file, "not UTF-8 text")]) from error
-    return validate(load(text, os.fspath(file), env))
 
 
 def _at_top(file: str | os.PathLike[str], message: str) -> Problem:
     return Problem(place=Place(file=os.fspath(file), line=1, column=1), path="", message=message)
 
 
+def examine(text: str, file: str, variables: Variables, environment: str | None = None) -> Examined:
+    """Read a file's text. Raises ConfigError for what is no YAML; all else is in the answer."""
+    loaded = load_all(text, file, variables, environment)
+    problems = loaded.problems
+    pipeline = replace(
+        _pipeline(loaded.tree, problems),
+        environment=environment,
+        secrets=frozenset(variables.secrets),
+    )
+    hidden = [replace(each, message=variables.hidden(each.message)) for each in problems]
+    return Examined(pipeline=pipeline, problems=hidden)
+
+
 def validate(tree: Table) -> Pipeline:
     """Turn a loaded tree into a Pipeline or raise ConfigError with every problem."""
     problems: list[Problem] = []
+    pipeline = _pipeline(tree, problems)
+    if any(problem.stops_run for problem in problems):
+        raise ConfigError(problems)
+    return pipeline
+
+
+def _pipeline(tree: Table, problems: list[Problem]) -> Pipeline:
     top = Reader(tree, "", problems)
-    top.choice("version", ("1",)) if _is_text(tree, "version") else _version(top)
-    name = top.text("name", required=True) or "unnamed"
+    _version(top)
+    name = top.text("name") or "unnamed"
     if not NAME.fullmatch(name):
         top.wrong_at("name", f"`{name}` is not a name: expected lower-case letters, digits and _")
-    spark = top.section_of("spark", "spark", required=True)
-    sources = {n: _source(n, r) for n, r in _named(top, "sources", "source").items()}
-    transforms = {
-        n: _transform(n, r) for n, r in _named(top, "transforms", "transform", False).items()
-    }
-    sink_readers = _named(top, "sinks", "sink")
-    sinks = {n: _sink(n, r) for n, r in sink_readers.items()}
+    _environments(top)
+    spark = top.section_of("spark")
+    conf = spark.table_of("conf") if spark else None
+    sources = {n: _source(n, r) for n, r in top.named_tables("sources").items()}
+    transforms = {n: _transform(n, r) for n, r in top.named_tables("transforms").items()}
+    sinks = {n: _sink(n, r) for n, r in top.named_tables("sinks").items()}
     pipeline = Pipeline(
         name=name,
         file=tree.place.file,
         master=spark.text("master") if spark else None,
         conf=spark.plain_texts("conf") if spark else {},
-        checkpoint=_folder((spark.text("checkpoint", required=True) if spark else None) or "."),
+        conf_places=conf.key_places if conf else {},
+        checkpoint=_checkpoint(spark),
         sources=sources,
         transforms=transforms,
         sinks=sinks,
@@ -65,50 +110,54 @@ def validate(tree: Table) -> Pipeline:
         every_ms=_trigger(top),
     )
     _check_wiring(pipeline, tree, problems)
-    _check_paths(pipeline, sink_readers)
-    if problems:
-        raise ConfigError(problems)
+    problems.extend(path_problems(pipeline, tree))
     return pipeline
 
 
-def _is_text(tree: Table, key: str) -> bool:
-    node = tree.nodes.get(key)
-    return isinstance(node, Scalar) and isinstance(node.value, str)
+def _environments(top: Reader) -> None:
+    table = top.table_of("environments")
+    for name, node in (table.nodes if table else {}).items():
+        assert table is not None
+        at = table.key_places[name]
+        if not NAME.fullmatch(name):
+            message = f"`{name}` is not a name: expected lower-case letters, digits and _"
+            top.problem(at, node.path, message)
+        if not isinstance(node, Table):
+            message = f"expected a table with what differs there; found {shown(node)}"
+            top.problem(node.place, node.path, message)
+
+
+def _checkpoint(spark: Reader | None) -> str:
+    """ "" where the file does not say."""
+    path = spark.text("checkpoint") if spark else None
+    return folder(path) if path else ""
 
 
 def _version(top: Reader) -> None:
-    if not top.has("version"):
-        top.text("version", required=True)
-        return
-    node = top.table.nodes["version"]
-    value = node.value if isinstance(node, Scalar) else None
-    if value != 1 or isinstance(value, bool):
-        top.wrong_at("version", f"expected {WORDS['']['version']}; found {shown(node)}")
-
-
-def _named(top: Reader, key: str, section: str, required: bool = True) -> dict[str, Reader]:
-    return top.named_tables(key, section, required=required)
+    text = top.text("version")
+    if text is not None and text != "1":
+        node = top.table.nodes["version"]
+        top.wrong_at("version", f"expected {WORDS['']['version'].expected}; found {shown(node)}")
 
 
 def _source(name: str, reader: Reader) -> Source:
-    reader.choice("type", ("josefine",))
-    bootstrap = reader.text("bootstrap", required=True)
+    reader.choice("type")
+    bootstrap = reader.text("bootstrap")
     if bootstrap and not _ADDRESS.fullmatch(bootstrap):
-        expected = WORDS["source"]["bootstrap"]
-        reader.wrong_at("bootstrap", f"expected {expected}; found `{bootstrap}`")
+        expected = WORDS["source"]["bootstrap"].expected
+        found = shown(reader.table.nodes["bootstrap"])
+        reader.wrong_at("bootstrap", f"expected {expected}; found {found}")
     topics = reader.texts("topics")
     pattern = reader.text("pattern")
-    if reader.has("topics") == reader.has("pattern"):
-        message = "expected exactly one of `topics` and `pattern`"
-        reader.problem(reader.table.place, reader.table.path, message)
-    limit = reader.section_of("limit", "limit")
+    reader.exactly_one()
+    limit = reader.section_of("limit")
     return Source(
         name=name,
         place=reader.table.place,
         bootstrap=bootstrap or "",
         topics=topics,
         pattern=pattern,
-        start=reader.choice("start", ("earliest", "latest"), required=False) or "earliest",
+        start=reader.choice("start") or "earliest",
         rows_max=limit.positive("rows") if limit else None,
         headers=reader.flag("headers"),
         decode=_decode(reader),
@@ -116,12 +165,12 @@ def _source(name: str, reader: Reader) -> Source:
 
 
 def _decode(source: Reader) -> Decode | None:
-    decode = source.section_of("decode", "decode")
-    value = decode.section_of("value", "decode value", required=True) if decode else None
+    decode = source.section_of("decode")
+    value = decode.section_of("value") if decode else None
     if value is None:
         return None
-    value.choice("format", ("json",))
-    text = value.text("schema", required=True) or ""
+    value.choice("format")
+    text = value.text("schema") or ""
     place = value.place_of("schema")
     if text.endswith(".ddl"):
         file = Path(place.file).parent / text
@@ -133,31 +182,30 @@ def _decode(source: Reader) -> Decode | None:
     for word in unknown_types(text):
         hint = nearest(word.upper(), TYPES) or f"; expected one of: {', '.join(sorted(TYPES))}"
         value.wrong_at("schema", f"no type `{word}`{hint}")
-    on_error = value.choice("on_error", ("dead_letter", "fail"), required=False)
-    path = f"{value.table.path}.schema"
-    schema = Placed(text=" ".join(text.split()), place=place, path=path)
+    on_error = value.choice("on_error")
+    schema = Placed(text=" ".join(text.split()), place=place, path=value.path_of("schema"))
     return Decode(schema=schema, dead_letter=on_error == "dead_letter")
 
 
 def _transform(name: str, reader: Reader) -> Transform:
-    sql = reader.text("sql", required=True) or ""
-    place = reader.place_of("sql")
-    return Transform(
-        name=name,
-        inputs=reader.texts("inputs", required=True),
-        sql=Placed(text=sql, place=place, path=f"{reader.table.path}.sql"),
+    node = reader.table.nodes.get("sql")
+    sql = Placed(
+        text=reader.text("sql") or "",
+        place=reader.place_of("sql"),
+        path=reader.path_of("sql"),
+        written=node.written if isinstance(node, Scalar) else "",
     )
+    inputs = reader.texts("inputs")
+    return Transform(name=name, place=reader.table.place, inputs=inputs, sql=sql)
 
 
 def _sink(name: str, reader: Reader) -> Sink:
-    reader.choice("type", ("delta",))
-    mode = reader.choice("mode", ("append", "merge"))
-    inputs = reader.texts("inputs", required=True)
+    reader.choice("type")
+    mode = reader.choice("mode")
+    inputs = reader.texts("inputs")
     if len(inputs) > 1:
         reader.wrong_at("inputs", "a sink has one input: join several with UNION in a transform")
-    if reader.has("path") == reader.has("table"):
-        message = "expected exactly one of `path` and `table`"
-        reader.problem(reader.table.place, reader.table.path, message)
+    reader.exactly_one()
     keys, aggregates = _merge(reader) if mode == "merge" else ((), ())
     for word in ("keys", "aggregate"):
         if mode == "append" and reader.has(word):
@@ -167,10 +215,11 @@ def _sink(name: str, reader: Reader) -> Sink:
         name=name,
         place=reader.table.place,
         input=inputs[0] if inputs else "",
-        path=_folder(path) if path else None,
+        path=folder(path) if path else None,
         table=reader.text("table"),
         keys=keys,
         aggregates=aggregates,
+        key_places=reader.item_places("keys") if keys else (),
     )
 
 
@@ -179,57 +228,63 @@ def _merge(reader: Reader) -> tuple[tuple[str, ...], tuple[Aggregate, ...]]:
     table = reader.table_of("aggregate", required=True)
     aggregates: list[Aggregate] = []
     for column, node in (table.nodes if table else {}).items():
-        text = node.text if isinstance(node, Scalar) else ""
-        match = _AGGREGATE.fullmatch(text.strip())
+        if isinstance(node, Scalar) and node.is_unknown:
+            continue
+        text = node.text.strip() if isinstance(node, Scalar) else ""
+        match = _CALL.fullmatch(text)
         function = match[1].lower() if match else ""
-        if match is None or (match[2] == "*" and function != "count"):
+        if match is None or function not in _FUNCTIONS or (match[2] == "*" and function != "count"):
             message = f"expected count(*), count(x), sum(x), min(x) or max(x); found {shown(node)}"
-            if re.match(r"\s*(avg|mean)\(", text, re.IGNORECASE):
-                message += ": averages cannot be added up, keep a sum and a count"
-            reader.problem(node.place, node.path, message)
+            reader.problem(node.place, node.path, message + _aggregate_hint(text))
             continue
         if column in keys:
             reader.problem(node.place, node.path, f"`{column}` is a key already")
         argument = None if match[2] == "*" else match[2]
-        aggregates.append(Aggregate(column=column, function=function, argument=argument))
+        aggregates.append(
+            Aggregate(column=column, function=function, argument=argument, place=node.place)
+        )
     if table is not None and not table.nodes:
         reader.wrong_at("aggregate", "expected at least one column")
     return keys, tuple(aggregates)
 
 
+def _aggregate_hint(text: str) -> str:
+    """What was perhaps meant by an aggregate that there is not."""
+    if re.match(r"(avg|mean)\(", text, re.IGNORECASE):
+        return ": averages cannot be added up, keep a sum and a count"
+    match = _CALL.fullmatch(text)
+    if match is None or match[2] == "*":
+        return ""
+    close = nearest_word(match[1].lower(), _FUNCTIONS, 0.7)
+    return f"; did you mean `{close}({match[2]})`?" if close else ""
+
+
 def _dead_letter(top: Reader, sources: Mapping[str, Source]) -> str | None:
-    reader = top.section_of("dead_letter", "dead_letter")
+    reader = top.section_of("dead_letter")
     if reader is None:
         users = [s for s in sources.values() if s.decode and s.decode.dead_letter]
         if users and not top.has("dead_letter"):
             message = (
                 "`dead_letter`, where this source sends bad records, is missing at the top; "
-                f"expected {WORDS['']['dead_letter']}"
+                f"expected {WORDS['']['dead_letter'].expected}"
             )
             top.problem(users[0].place, f"sources.{users[0].name}", message)
         return None
-    reader.choice("type", ("delta",))
-    path = reader.text("path", required=True)
-    return _folder(path) if path else None
+    reader.choice("type")
+    path = reader.text("path")
+    return folder(path) if path else None
 
 
 def _trigger(top: Reader) -> int | None:
-    reader = top.section_of("trigger", "trigger", required=True)
+    reader = top.section_of("trigger")
     if reader is None:
         return None
-    if reader.has("available_now") == reader.has("every"):
-        message = f"expected {WORDS['']['trigger']}"
-        reader.problem(reader.table.place, reader.table.path, message)
+    reader.exactly_one()
     if reader.has("available_now") and not reader.flag("available_now"):
         node = reader.table.nodes["available_now"]
         if isinstance(node, Scalar) and node.value is False:
             reader.wrong_at("available_now", "expected true; leave the key out and write `every`")
     return reader.duration_ms("every")
-
-
-def _folder(path: str) -> str:
-    """An absolute path, as Spark's JVM must not guess; a URI (s3a://...) stays as it is."""
-    return path.rstrip("/") if "://" in path or path.startswith("file:") else os.path.abspath(path)
 
 
 def _check_wiring(pipeline: Pipeline, tree: Table, problems: list[Problem]) -> None:
@@ -282,17 +337,3 @@ def _in_circles(pipeline: Pipeline) -> list[str]:
         if name in seen:
             found.append(name)
     return found
-
-
-def _check_paths(pipeline: Pipeline, readers: Mapping[str, Reader]) -> None:
-    """Two writers of one folder would be one table with two meanings."""
-    taken: dict[str, str] = {}
-    if pipeline.dead_letter_path:
-        taken[pipeline.dead_letter_path] = "the dead letters"
-    for sink in pipeline.sinks.values():
-        for word, where in (("path", sink.path), ("table", sink.table)):
-            if where is None:
-                continue
-            if where in taken:
-                readers[sink.name].wrong_at(word, f"{taken[where]} are written there already")
-            taken[where] = f"the rows of sink `{sink.name}`"

@@ -144,7 +144,7 @@ class SinkWork:
         if isinstance(outcome, Stop):
             raise ChainError(
                 messages.stopped_at_start(
-                    self._pipeline.file,
+                    self._pipeline.as_arguments,
                     self.sink.name,
                     self.chain.path,
                     self.checkpoint_folder,
@@ -181,7 +181,7 @@ class SinkWork:
                 stop = Stop(verdict=Verdict.TABLE_UNREADABLE, detail=found.hint)
                 raise ChainError(
                     messages.stopped_at_start(
-                        self._pipeline.file,
+                        self._pipeline.as_arguments,
                         dead.link.sink,
                         dead.path,
                         self.checkpoint_folder,
@@ -329,7 +329,13 @@ class SinkWork:
 
     def _stopped(self, chain: DeltaChain, stop: Stop, batch_id: int, batch: Batch) -> RunError:
         text = messages.stopped_in_batch(
-            self._pipeline.file, chain.link.sink, chain.path, stop, batch_id, batch, chain.tip
+            self._pipeline.as_arguments,
+            chain.link.sink,
+            chain.path,
+            stop,
+            batch_id,
+            batch,
+            chain.tip,
         )
         return ChainError(text)
 

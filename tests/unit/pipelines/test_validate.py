@@ -6,7 +6,8 @@ import pytest
 
 from pipelines.errors import ConfigError
 from pipelines.loader import load
-from pipelines.validate import read_pipeline, validate
+from pipelines.validate import examine, read_pipeline, validate
+from pipelines.variables import Variables
 
 GOOD = """\
 version: 1
@@ -38,7 +39,9 @@ MERGE = """\
 SINK = "  lake: { type: delta, inputs: [clean], path: /lake, mode: append }\n"
 VALUE = '{ format: json, schema: "id INT", on_error: fail }'
 
-TOP_WORDS = "version, name, vars, spark, sources, transforms, sinks, dead_letter, trigger"
+TOP_WORDS = (
+    "version, name, vars, spark, environments, sources, transforms, sinks, dead_letter, trigger"
+)
 SINK_WORDS = "type, inputs, path, table, mode, keys, aggregate"
 
 CASES = {
@@ -268,7 +271,75 @@ CASES = {
     ),
     "secret": (
         ("localhost:9092", "${secret:env:HOST}"),
-        "f.yaml:7:16: sources.raw.bootstrap: ${secret:env:HOST}: secrets are not supported yet",
+        "f.yaml:7:16: sources.raw.bootstrap: ${secret:env:HOST}: `HOST` is not in the environment",
+    ),
+    "secret of another form": (
+        ("localhost:9092", "${secret:vault:HOST}"),
+        "f.yaml:7:16: sources.raw.bootstrap: ${secret:vault:HOST}: expected ${secret:env:NAME}, "
+        "${secret:file:/path} or ${secret:file:/path#key}",
+    ),
+    "secret in a file that is not there": (
+        ("localhost:9092", '"${secret:file:/none/such#key}"'),
+        "f.yaml:7:17: sources.raw.bootstrap: ${secret:file:/none/such#key}: No such file or "
+        "directory",
+    ),
+    "a checkpoint in a table": (
+        ("/ck }", "/lake/ck }"),
+        "f.yaml:3:22: spark.checkpoint: the checkpoint lies in the table of sink `lake`, where "
+        "VACUUM would delete it; expected a folder beside the tables",
+    ),
+    "a hidden checkpoint in a table": (
+        ("/ck }", "/lake/_ck }"),
+        "f.yaml:3:22: spark.checkpoint: the checkpoint lies in the table of sink `lake`, and goes "
+        "when somebody deletes the table; expected a folder beside the tables",
+    ),
+    "a table where a sink's checkpoint is": (
+        ("path: /lake", "path: /ck/lake"),
+        "f.yaml:14:47: sinks.lake.path: the checkpoint of sink `lake` is in /ck/lake: expected "
+        "another folder",
+    ),
+    "two sinks, one folder in two spellings": (
+        (SINK, SINK + SINK.replace("lake:", "pond:").replace("/lake", "file:///x/../lake/")),
+        "f.yaml:15:47: sinks.pond.path: the rows of sink `lake` are written there already",
+    ),
+    "two sinks, one name in the catalog": (
+        (
+            SINK,
+            SINK.replace("path: /lake", "table: db.t")
+            + SINK.replace("lake:", "pond:").replace("path: /lake", "table: DB.t"),
+        ),
+        "f.yaml:15:48: sinks.pond.table: the rows of sink `lake` are written there already",
+    ),
+    "a table in a table": (
+        (SINK, SINK + SINK.replace("lake:", "pond:").replace("/lake", "/lake/pond")),
+        "f.yaml:15:47: sinks.pond.path: this lies in the table of sink `lake`, where VACUUM would "
+        "delete it",
+    ),
+    "a table around a table": (
+        (
+            SINK,
+            SINK.replace("/lake", "/a/b") + SINK.replace("lake:", "pond:").replace("/lake", "/a"),
+        ),
+        "f.yaml:15:47: sinks.pond.path: the table of sink `lake` lies in it, where VACUUM would "
+        "delete it",
+    ),
+    "an aggregate with a slip": (
+        (SINK, MERGE.replace("max(id)", "mx(id)")),
+        "f.yaml:20:36: sinks.lake.aggregate.top: expected count(*), count(x), sum(x), min(x) or "
+        "max(x); found `mx(id)`; did you mean `max(id)`?",
+    ),
+    "an environment that is no table": (
+        ("trigger:", "environments: { prod: 5 }\ntrigger:"),
+        "f.yaml:15:23: environments.prod: expected a table with what differs there; found `5`",
+    ),
+    "an environment twice": (
+        ("trigger:", "environments: { dev: {}, dev: {} }\ntrigger:"),
+        "f.yaml:15:26: environments.dev: this key is there already, at line 15",
+    ),
+    "an environment's name": (
+        ("trigger:", "environments: { Prod: {} }\ntrigger:"),
+        "f.yaml:15:17: environments.Prod: `Prod` is not a name: expected lower-case letters, "
+        "digits and _",
     ),
     "not a variable": (
         ("localhost:9092", '"${1:2}"'),
@@ -278,8 +349,9 @@ CASES = {
 
 
 def complaint(text: str, env: dict[str, str] | None = None) -> str:
+    """Every problem of a file, as the commands print them."""
     with pytest.raises(ConfigError) as refused:
-        validate(load(text, "f.yaml", env or {}))
+        raise ConfigError(examine(text, "f.yaml", Variables(env=env or {})).problems)
     assert refused.value.exit_code == 78
     return str(refused.value)
 
@@ -295,11 +367,29 @@ def test_a_bad_file_is_told_with_its_place_and_what_was_expected(name):
 
 
 def test_every_problem_is_told_at_once_in_file_order():
+    """References without a value and keys that are there twice hide no other problem."""
     text = GOOD.replace("version: 1", "version: 3").replace("mode: append", "mode: upsert")
+    text = text.replace("localhost:9092", "${HOST}").replace("name: orders", "name: a\nname: b")
 
     lines = complaint(text).splitlines()
 
-    assert [line.split(": ")[1] for line in lines] == ["version", "sinks.lake.mode"]
+    assert [line.split(": ")[1] for line in lines] == [
+        "version", "name", "sources.raw.bootstrap", "sinks.lake.mode",
+    ]  # fmt: skip
+
+
+def test_nothing_but_the_reference_is_told_of_a_value_that_is_not_known():
+    text = GOOD.replace("[orders]", "[orders, '${T}']\n    limit: { rows: '${N}' }")
+    text = text.replace("available_now: true", "every: '${EVERY}'").replace("append", "'${MODE}'")
+    text = text.replace("{ checkpoint: /ck }", "{ checkpoint: /ck, conf: { a: '${C}' } }")
+
+    lines = complaint(text).splitlines()
+
+    assert [line.split(": ")[1] for line in lines] == [
+        "spark.conf.a", "sources.raw.topics[1]", "sources.raw.limit.rows", "sinks.lake.mode",
+        "trigger.every",
+    ]  # fmt: skip
+    assert all("neither in `vars` nor in the environment" in line for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,132 @@
+"""Which folders a pipeline writes: no two of them may be one, or lie one in the other.
+
+A folder in a table's folder is not safe: VACUUM deletes what the table's log does not name, and
+who deletes the table deletes it too. Delta leaves alone what begins with `_` or `.`, so such a
+checkpoint is only told.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from pipelines.errors import Place, Problem
+from pipelines.loader import Table
+from pipelines.model import Pipeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Table:
+    """A table that the pipeline writes. `where` is comparable: equal for the same folder."""
+
+    where: str
+    is_folder: bool
+    owner: str
+    place: Place
+    path: str
+
+
+def folder(path: str) -> str:
+    """An absolute path, as Spark's JVM must not guess; a URI (s3a://...) stays as it is."""
+    return path.rstrip("/") if "://" in path or path.startswith("file:") else os.path.abspath(path)
+
+
+def path_problems(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:
+    """What is wrong with the folders of a pipeline, each at the later of two."""
+    before: list[_Table] = []
+    for table in _tables(pipeline, tree):
+        for other in before:
+            problem = _between(table, other)
+            if problem:
+                yield problem
+                break
+        before.append(table)
+    folders = {table.where: table for table in reversed(before) if table.is_folder}
+    yield from _checkpoint_problems(pipeline, tree, list(folders.values())[::-1])
+
+
+def _tables(pipeline: Pipeline, tree: Table) -> Iterator[_Table]:
+    if pipeline.dead_letter_path:
+        place, path = _at(tree, "dead_letter", "path")
+        where = _comparable(pipeline.dead_letter_path)
+        yield _Table(where=where, is_folder=True, owner="the dead letters", place=place, path=path)
+    for sink in pipeline.sinks.values():
+        for word, name in (("path", sink.path), ("table", sink.table)):
+            if name is not None:
+                place, path = _at(tree, "sinks", sink.name, word)
+                yield _Table(
+                    where=_comparable(name) if word == "path" else name.lower(),
+                    is_folder=word == "path",
+                    owner=f"sink `{sink.name}`",
+                    place=place,
+                    path=path,
+                )
+
+
+def _between(table: _Table, other: _Table) -> Problem | None:
+    if table.is_folder != other.is_folder:
+        return None
+    message = ""
+    if table.where == other.where:
+        rows = "" if other.owner == "the dead letters" else "the rows of "
+        message = f"{rows}{other.owner} are written there already"
+    elif table.is_folder and _is_in(table.where, other.where):
+        message = f"this lies in the table of {other.owner}, where VACUUM would delete it"
+    elif table.is_folder and _is_in(other.where, table.where):
+        message = f"the table of {other.owner} lies in it, where VACUUM would delete it"
+    return Problem(place=table.place, path=table.path, message=message) if message else None
+
+
+def _checkpoint_problems(
+    pipeline: Pipeline, tree: Table, tables: list[_Table]
+) -> Iterator[Problem]:
+    if not pipeline.checkpoint:
+        return
+    place, path = _at(tree, "spark", "checkpoint")
+    checkpoint = _comparable(pipeline.checkpoint)
+    own = {f"{checkpoint}/{name}": name for name in pipeline.sinks}
+    for table in tables:
+        if _is_in(checkpoint, table.where):
+            below = checkpoint.removeprefix(table.where).split("/")
+            is_hidden = any(part.startswith(("_", ".")) for part in below)
+            message = f"the checkpoint lies in the table of {table.owner}, "
+            message += (
+                "and goes when somebody deletes the table"
+                if is_hidden
+                else "where VACUUM would delete it"
+            )
+            message += "; expected a folder beside the tables"
+            yield Problem(place=place, path=path, message=message, stops_run=not is_hidden)
+            continue
+        for mine, sink in own.items():
+            if mine == table.where or _is_in(mine, table.where) or _is_in(table.where, mine):
+                message = f"the checkpoint of sink `{sink}` is in {mine}: expected another folder"
+                yield Problem(place=table.place, path=table.path, message=message)
+                break
+
+
+def _at(tree: Table, *words: str) -> tuple[Place, str]:
+    """The place and path of a value, or of the nearest table above it."""
+    node: Table = tree
+    for word in words:
+        below = node.nodes.get(word)
+        if below is None:
+            break
+        if not isinstance(below, Table):
+            return below.place, below.path
+        node = below
+    return node.place, node.path
+
+
+def _is_in(path: str, folder_of: str) -> bool:
+    return path.startswith(folder_of.rstrip("/") + "/") and path != folder_of
+
+
+def _comparable(path: str) -> str:
+    """`file:/a`, `file:///a/` and `/a` are one folder; so are `s3a://b/x` and `s3a://b//x/`."""
+    if path.startswith("file:"):
+        return os.path.normpath("/" + unquote(path.removeprefix("file:")).lstrip("/"))
+    scheme, separator, rest = path.partition("://")
+    return f"{scheme}://{os.path.normpath(rest)}" if separator else os.path.normpath(path)
