@@ -1,0 +1,109 @@
+"""What can be known of a pipeline without Spark, beyond its words: `josefine pipeline lint`.
+
+Reads the SQL with sqlglot: columns and tables that are not there, in transforms, keys and
+aggregates. A run does not ask here, for Spark judges its SQL itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+
+from pipelines.composing import compose, environments
+from pipelines.errors import Place, Problem
+from pipelines.model import Pipeline, Sink, Source
+from pipelines.notices import notices
+from pipelines.positions import place_at
+from pipelines.reader import nearest
+from pipelines.sql_columns import OPEN, SCALAR, Columns, columns_of_ddl, columns_of_select
+from pipelines.validate import Examined, examine, read_text
+from pipelines.variables import Variables
+
+_BYTES_OF_SOURCE = ("key", "topic", "partition", "offset", "timestamp", "timestamptype")
+
+
+def lint_file(
+    file: str | os.PathLike[str], env: Mapping[str, str], environment: str | None = None
+) -> Examined:
+    """A file with everything that is wrong with it in this environment; without one, in all.
+
+    Secrets are not read. A variable that only another environment needs may be missing. Raises
+    ConfigError for what is no YAML, WrongUsageError for no such environment.
+    """
+    text, name = read_text(file), os.fspath(file)
+    first = _linted(text, name, Variables(env=env, with_secrets=False), environment)
+    if environment is not None:
+        return first
+    problems = dict.fromkeys(first.problems)
+    for other in environments(compose(text, name)):
+        variables = Variables(env=env, with_secrets=False, must_exist=False)
+        problems.update(dict.fromkeys(_linted(text, name, variables, other).problems))
+    return Examined(pipeline=first.pipeline, problems=list(problems))
+
+
+def _linted(text: str, file: str, variables: Variables, environment: str | None) -> Examined:
+    examined = examine(text, file, variables, environment)
+    pipeline = examined.pipeline
+    problems = [*examined.problems, *notices(pipeline), *_column_problems(pipeline)]
+    return Examined(pipeline=pipeline, problems=problems)
+
+
+def _column_problems(pipeline: Pipeline) -> Iterator[Problem]:
+    made: dict[str, Columns] = {
+        name: columns_of_source(source) for name, source in pipeline.sources.items()
+    }
+    for name in _in_order(pipeline):
+        transform = pipeline.transforms[name]
+        tables = {one: made.get(one, OPEN) for one in transform.inputs}
+        if not transform.sql.text or not transform.inputs:
+            made[name] = OPEN
+            continue
+        made[name], findings = columns_of_select(transform.sql.text, tables)
+        for finding in findings:
+            place = place_at(transform.sql, finding.index)
+            yield _problem(place, transform.sql.path, finding.message)
+    for sink in pipeline.sinks.values():
+        yield from _sink_problems(sink, made.get(sink.input, OPEN))
+
+
+def _in_order(pipeline: Pipeline) -> list[str]:
+    """Every transform behind those that it reads, as far as there is an order."""
+    order: dict[str, None] = {}
+    for name in pipeline.transforms:
+        order.update(dict.fromkeys(pipeline.lineage(name)[1]))
+    return list(order)
+
+
+def columns_of_source(source: Source) -> Columns:
+    """A source's columns as a transform sees them."""
+    names: dict[str, Columns | None] = dict.fromkeys(_BYTES_OF_SOURCE, SCALAR)
+    names["value"] = SCALAR if source.decode is None else columns_of_ddl(source.decode.schema.text)
+    if source.headers:
+        names["headers"] = Columns({"key": SCALAR, "value": SCALAR})
+    return Columns(names)
+
+
+def _sink_problems(sink: Sink, columns: Columns) -> Iterator[Problem]:
+    path = f"sinks.{sink.name}"
+    if columns.twice:
+        twice = ", ".join(f"`{name}`" for name in columns.twice)
+        message = f"column {twice} is there twice in `{sink.input}`"
+        yield _problem(sink.place, f"{path}.inputs", message)
+    for index, (key, place) in enumerate(zip(sink.keys, sink.key_places, strict=False)):
+        yield from _missing(key, columns, sink, place, f"{path}.keys[{index}]")
+    for each in sink.aggregates:
+        if each.argument:
+            where = f"{path}.aggregate.{each.column}"
+            yield from _missing(each.argument, columns, sink, each.place, where)
+
+
+def _missing(name: str, columns: Columns, sink: Sink, place: Place, path: str) -> Iterator[Problem]:
+    if columns.is_open or name.lower() in columns.names:
+        return
+    hint = nearest(name.lower(), columns.names)
+    hint = hint or f"; it has {', '.join(f'`{each}`' for each in columns.names)}"
+    yield _problem(place, path, f"no column `{name}` in `{sink.input}`{hint}")
+
+
+def _problem(place: Place, path: str, message: str) -> Problem:
+    return Problem(place=place, path=path, message=message, stops_run=False)

@@ -1,0 +1,86 @@
+"""The settings that Spark and Delta know, from the list beside this file, and the nearest of them.
+
+The list is read from their jars by `python -m tests.spark_keys`. Names that a user makes up, as an
+application of theirs may, are left alone: told is only what lies where Spark's own names are, or is
+nearly one of them.
+"""
+
+from __future__ import annotations
+
+import difflib
+from functools import cache
+from pathlib import Path
+
+LIST = Path(__file__).with_name("spark_keys.txt")
+
+FREE = (
+    "spark.app.",
+    "spark.databricks.delta.properties.defaults.",
+    "spark.delta.logStore.",
+    "spark.driver.resource.",
+    "spark.driverEnv.",
+    "spark.executor.resource.",
+    "spark.executorEnv.",
+    "spark.hadoop.",
+    "spark.hive.",
+    "spark.io.encryption.commons.config.",
+    "spark.kubernetes.",
+    "spark.logConf.",
+    "spark.metrics.conf.",
+    "spark.network.crypto.config.",
+    "spark.plugins.internal.conf.",
+    "spark.port.",
+    "spark.rpc.io.",
+    "spark.scheduler.listenerbus.eventqueue.",
+    "spark.shuffle.plugin.__config__.",
+    "spark.sql.catalog.",
+    "spark.ssl.",
+    "spark.task.resource.",
+    "spark.unsafe.",
+    "spark.yarn.",
+)
+"""Behind these the rest of a name is the user's, or of a place where the pipeline may not run."""
+
+_LENGTHS_APART_MAX = 6
+_CUTOFF = 0.85
+"""Spark's names are long and begin alike: what is less alike than this is another name."""
+
+
+@cache
+def known() -> frozenset[str]:
+    """Every name of the list."""
+    lines = LIST.read_text(encoding="utf-8").splitlines()
+    return frozenset(line for line in lines if line and not line.startswith("#"))
+
+
+@cache
+def versions() -> str:
+    """The versions that the list is of, as `Spark 4.2.0 and Delta 4.4.0`."""
+    return LIST.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
+
+
+def why_unknown(key: str) -> str | None:
+    """What is wrong with a setting's name, or None. Case counts, as in Spark."""
+    if key in known() or key.startswith(FREE):
+        return None
+    if not key.startswith("spark."):
+        if f"spark.{key}" in known():
+            hint = f"did you mean `spark.{key}`?"
+            return f"Spark ignores what does not begin with `spark.`; {hint}"
+        hint = f"one of Hadoop's is written `spark.hadoop.{key}`"
+        return f"Spark ignores what does not begin with `spark.`; {hint}"
+    close = _nearest(key)
+    if close:
+        return f"{versions()} know no such setting; did you mean `{close}`?"
+    head = ".".join(key.split(".")[:2])
+    is_theirs = any(each == head or each.startswith(head + ".") for each in known())
+    return f"{versions()} know no such setting" if is_theirs else None
+
+
+def _nearest(key: str) -> str | None:
+    by_case = {each.lower(): each for each in known()}
+    if key.lower() in by_case:
+        return by_case[key.lower()]
+    alike = [each for each in by_case if abs(len(each) - len(key)) <= _LENGTHS_APART_MAX]
+    close = difflib.get_close_matches(key.lower(), alike, n=1, cutoff=_CUTOFF)
+    return by_case[close[0]] if close else None
