@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from josefine_cli import errors
+from josefine_cli.loading import nothing_collected
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -36,11 +37,12 @@ def _fill_closed_streams() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run the command line; the exit code."""
     try:
-        import typer.main
+        with nothing_collected():
+            import typer.main
 
-        from josefine_cli.verbs import app
+            from josefine_cli.verbs import app
 
-        command = typer.main.get_command(app)
+            command = typer.main.get_command(app)
         code = command.main(list(arguments), prog_name="josefine", standalone_mode=False)
     except SystemExit as error:
         return error.code if isinstance(error.code, int) else errors.EXIT_FAILURE

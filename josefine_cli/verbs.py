@@ -11,6 +11,7 @@ import typer.main
 from typer.core import TyperGroup
 
 from josefine_cli import errors
+from josefine_cli.loading import nothing_collected
 
 VERBS: dict[str, tuple[str, str]] = {
     "broker": ("josefine_cli.broker", "Run one broker in the foreground."),
@@ -38,8 +39,9 @@ class LazyGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in VERBS:
             return None
-        module = importlib.import_module(VERBS[cmd_name][0])
-        command = typer.main.get_command(module.app)
+        with nothing_collected():
+            module = importlib.import_module(VERBS[cmd_name][0])
+            command = typer.main.get_command(module.app)
         command.name = cmd_name
         return command
 
