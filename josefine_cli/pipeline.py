@@ -1,7 +1,7 @@
-"""`josefine pipeline lint | plan | run FILE`: check and run pipelines written in YAML.
+"""`josefine pipeline plan | run FILE`: what needs Spark; `pipeline_file.py` has the other verbs.
 
 Exit codes: 0 well, 1 the run failed, 2 usage, 78 the file is wrong, 79 the machine is not ready.
-Results go to stdout (JSON with --json), progress and errors to stderr.
+Results go to stdout (JSON with --json), progress and errors to stderr. No secret is printed.
 """
 
 from __future__ import annotations
@@ -10,18 +10,23 @@ import json
 import os
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pipelines.errors import ConfigError
+from josefine_cli import pipeline_file
+from josefine_cli.pipeline_file import ENVIRONMENT, FILE, JSON, print_json
+from pipelines.counting import counted
+from pipelines.errors import ConfigError, PipelineError
 from pipelines.folders import refuse_unwritable
-from pipelines.messages import counted
 from pipelines.model import Pipeline
-from pipelines.reconcile import Trust
-from pipelines.validate import read_pipeline
+from pipelines.variables import hidden
 
 if TYPE_CHECKING:
     from pipelines.run import RunResult
@@ -37,12 +42,10 @@ app = typer.Typer(
 class Side(Enum):
     """What --trust takes."""
 
-    TABLE = Trust.TABLE.value
-    CHECKPOINT = Trust.CHECKPOINT.value
+    TABLE = "table"
+    CHECKPOINT = "checkpoint"
 
 
-FILE = typer.Argument(help="The pipeline's YAML file.", show_default=False)
-JSON = typer.Option(False, "--json", help="Print JSON for scripts.")
 TRUST = typer.Option(
     None,
     "--trust",
@@ -51,61 +54,62 @@ TRUST = typer.Option(
 )
 
 
-@app.command()
-def lint(file: Path = FILE, as_json: bool = JSON) -> None:
-    """Check a file's words, types and references offline. SQL and columns are checked by `plan`."""
-    pipeline = _read(file, as_json)
-    sinks = {s.name: "merge" if s.merges else "append" for s in pipeline.sinks.values()}
-    if as_json:
-        _print_json({"ok": True, "name": pipeline.name, "sinks": sinks})
-        return
-    counts = {"source": pipeline.sources, "transform": pipeline.transforms, "sink": sinks}
-    said = (counted(len(them), word) for word, them in counts.items())
-    print(f"{file}: good ({', '.join(said)})")
+pipeline_file.add_to(app)
 
 
 @app.command()
-def plan(file: Path = FILE, as_json: bool = JSON) -> None:
+def plan(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: bool = JSON) -> None:
     """Build every table's query without reading anything; print what would be written where."""
-    pipeline = _read(file, as_json)
+    pipeline = pipeline_file.read(file, environment, as_json)
     from pipelines.jvm import stop_session
     from pipelines.plan import plan as build
     from pipelines.run import start_session
 
-    spark = start_session(pipeline)
-    try:
-        planned = build(spark, pipeline)
-    except ConfigError as error:
-        _refuse(error, as_json)
-    finally:
-        stop_session(spark)
+    with _hiding(pipeline):
+        spark = start_session(pipeline)
+        try:
+            planned = build(spark, pipeline)
+        except ConfigError as error:
+            pipeline_file.refuse(error, as_json)
+        finally:
+            stop_session(spark)
     if as_json:
-        _print_json({"ok": True, "name": pipeline.name, "sinks": [p.to_json() for p in planned]})
+        sinks = [p.to_json() for p in planned]
+        _print_hidden_json(pipeline, {"ok": True, "name": pipeline.name, "sinks": sinks})
         return
+    say = partial(_say, pipeline)
     for sink in planned:
         path = " -> ".join([sink.source, *sink.transforms, sink.table])
         by = f" by {', '.join(sink.keys)}" if sink.keys else ""
-        print(f"{sink.name}: {path} ({sink.mode}{by})")
+        say(f"{sink.name}: {path} ({sink.mode}{by})")
         for name, kind in sink.columns:
-            print(f"    {name:<24} {kind}")
+            say(f"    {name:<24} {kind}")
         if sink.dead_letters:
-            print(f"    dead letters -> {sink.dead_letters}")
-        print(f"    checkpoint   -> {sink.checkpoint}")
+            say(f"    dead letters -> {sink.dead_letters}")
+        say(f"    checkpoint   -> {sink.checkpoint}")
 
 
 @app.command()
 def run(
     file: Path = FILE,
+    environment: str | None = ENVIRONMENT,
     trust: Side | None = TRUST,
     as_json: bool = JSON,
 ) -> None:
     """Run a pipeline: until everything there now is read, or until Ctrl-C when it says `every`."""
-    pipeline = _read(file, as_json)
-    refuse_unwritable(pipeline, os.environ)
+    pipeline = pipeline_file.read(file, environment, as_json)
+    with _hiding(pipeline):
+        refuse_unwritable(pipeline, os.environ)
+        result = _run(pipeline, trust)
+    _summary(pipeline, result, as_json)
+
+
+def _run(pipeline: Pipeline, trust: Side | None) -> RunResult:
     from rich.console import Console
 
     from pipelines.jvm import stop_session
     from pipelines.progress import reporter_for
+    from pipelines.reconcile import Trust
     from pipelines.run import arm_failpoints, run_pipeline, start_session
 
     stop = threading.Event()
@@ -118,36 +122,32 @@ def run(
             # After Spark, which takes SIGINT for itself when its context starts.
             _stop_on_signals(stop)
             side = Trust(trust.value) if trust else Trust.NEITHER
-            result = run_pipeline(spark, pipeline, reporter, trust=side, stop=stop)
+            return run_pipeline(spark, pipeline, reporter, trust=side, stop=stop)
         finally:
             stop_session(spark)
-    _summary(pipeline, result, as_json)
 
 
-def _read(file: Path, as_json: bool) -> Pipeline:
+@contextmanager
+def _hiding(pipeline: Pipeline) -> Iterator[None]:
+    """Whatever goes wrong, no secret is in what is told of it; Spark's errors may quote settings.
+
+    With secrets in the file, JOSEFINE_DEBUG shows no trace below here.
+    """
     try:
-        return read_pipeline(file, os.environ)
-    except ConfigError as error:
-        _refuse(error, as_json)
-        raise AssertionError("unreachable") from error
-
-
-def _refuse(error: ConfigError, as_json: bool) -> None:
-    """Every problem: one line each on stderr, or as JSON on stdout."""
-    if not as_json:
-        raise error
-    problems = [
-        {
-            "file": p.place.file,
-            "line": p.place.line,
-            "column": p.place.column,
-            "path": p.path,
-            "message": p.message,
-        }
-        for p in error.problems
-    ]
-    _print_json({"ok": False, "problems": problems})
-    raise typer.Exit(error.exit_code)
+        yield
+    except Exception as error:
+        if not pipeline.secrets or isinstance(error, typer.Exit):
+            raise
+        said = hidden(str(error), pipeline.secrets)
+        if isinstance(error, ConfigError):
+            problems = [
+                replace(each, message=hidden(each.message, pipeline.secrets))
+                for each in error.problems
+            ]
+            raise ConfigError(problems) from None
+        if isinstance(error, PipelineError):
+            raise type(error)(said) from None
+        raise PipelineError(f"unexpected {type(error).__name__}: {said}") from None
 
 
 def _stop_on_signals(stop: threading.Event) -> None:
@@ -178,33 +178,50 @@ def _summary(pipeline: Pipeline, result: RunResult, as_json: bool) -> None:
             for name, totals in result.sinks.items()
         }
         seconds = round(result.seconds, 3)
-        _print_json(
+        _print_hidden_json(
+            pipeline,
             {
                 "name": pipeline.name,
                 "seconds": seconds,
                 "interrupted": result.interrupted,
                 "sinks": sinks,
-            }
+            },
         )
         return
+    say = partial(_say, pipeline)
     how = "stopped on request" if result.interrupted else "done"
-    print(f"{pipeline.name}: {how} after {result.seconds:.1f} s")
+    say(f"{pipeline.name}: {how} after {result.seconds:.1f} s")
     for name, totals in result.sinks.items():
         rate = totals.records / totals.seconds if totals.seconds else 0.0
         wrote = "merged" if pipeline.sinks[name].merges else "appended"
         line = f"  {name}: {counted(totals.records, 'record')} read"
         line += f", {counted(totals.rows, 'row')} {wrote}"
         line += f" in {counted(totals.batches, 'batch', 'batches')}, {rate:,.0f} records/s"
-        print(line)
+        say(line)
         if totals.dead_letters:
             dead = counted(totals.dead_letters, "dead letter")
-            print(f"    {dead} in {pipeline.dead_letter_path}")
-        print(f"    {totals.path}{_reached(nested(totals.ends))}")
+            say(f"    {dead} in {pipeline.dead_letter_path}")
+        say(f"    {totals.path}{_reached(nested(totals.ends))}")
 
 
 def _reached(ends: dict[str, dict[str, int]]) -> str:
     return f" reached {json.dumps(ends)}" if ends else ": nothing new"
 
 
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, sort_keys=True))
+def _say(pipeline: Pipeline, text: str) -> None:
+    print(hidden(text, pipeline.secrets))
+
+
+def _print_hidden_json(pipeline: Pipeline, value: Any) -> None:
+    print_json(_hidden(value, pipeline.secrets))
+
+
+def _hidden(value: Any, secrets: frozenset[str]) -> Any:
+    """The value with every text in it, also names, without a secret."""
+    if isinstance(value, str):
+        return hidden(value, secrets)
+    if isinstance(value, dict):
+        return {_hidden(key, secrets): _hidden(each, secrets) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_hidden(each, secrets) for each in value]
+    return value

@@ -15,11 +15,6 @@ _TRUST_CHECKPOINT = "keep the table's rows and continue at the checkpoint's offs
 _RECREATED = "keep the old topic's rows and read the new topic from its beginning"
 
 
-def counted(count: int, one: str, many: str = "") -> str:
-    """`1 batch`, `1,200 batches`; `many` where the plural is not just an s."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
-
-
 def offsets(ends: ByPartition | None) -> str:
     """The map as JSON, or the word for none."""
     return "nothing" if not ends else json.dumps(nested(ends))

@@ -16,7 +16,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from pipelines.messages import counted
+from pipelines.counting import counted
 from pipelines.retries import Retry
 from pipelines.work import BatchDone
 

@@ -3,6 +3,7 @@
 `python -m tests.generate_docs` writes them; tests/unit/test_docs.py holds them equal.
 """
 
+import json
 from pathlib import Path
 
 from kio.schema.index import api_key_map, schema_name_map
@@ -10,6 +11,7 @@ from kio.schema.index import api_key_map, schema_name_map
 from josefine_broker.api.table import SERVED
 from josefine_broker.engine.metadata.inert_configs import INERT
 from josefine_broker.engine.metadata.topic_config import TOPIC_CONFIGS
+from pipelines.json_schema import json_schema
 from tests import state_machines
 from tests.checklist import Row, rows
 
@@ -165,10 +167,16 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
+def pipeline_schema() -> str:
+    """What `josefine pipeline schema` prints."""
+    return json.dumps(json_schema(), indent=2) + "\n"
+
+
 PAGES = {
     "COMPATIBILITY.md": compatibility,
     "docs/checklist.md": checklist,
     "docs/state-machines.md": state_machines.page,
+    "conf/pipelines/pipeline.schema.json": pipeline_schema,
 }
 
 

@@ -1,12 +1,23 @@
-"""`josefine pipeline lint`: exit codes and output; the other verbs need Spark."""
+"""`josefine pipeline init | lint | show | graph | schema`: exit codes, output, what they load."""
 
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 
 import pytest
+import typer
 
+from josefine_cli import pipeline as command
 from josefine_cli.main import run
+from pipelines.errors import ConfigError, RunError
+from pipelines.json_schema import json_schema
+from pipelines.reconcile import Trust
+from pipelines.validate import examine
+from pipelines.variables import Variables
+from tests.unit.pipelines.test_secrets import SECRET, WITH_SECRET
 
 BAD = "version: 1\nname: x\nsurces: {}\n"
 
@@ -29,6 +40,17 @@ def test_lint_of_a_bad_file_lists_every_problem_and_returns_78(tmp_path, capsys)
     assert f"{file}:3:1: surces: unknown key `surces`; did you mean `sources`?" in said.err
     assert f"{file}:1:1: `sinks` is missing" in said.err
     assert "Traceback" not in said.err
+
+
+def test_every_line_of_complaints_has_the_same_shape(tmp_path, capsys):
+    file = tmp_path / "bad.yaml"
+    file.write_text(BAD)
+
+    run(["pipeline", "lint", str(file)])
+
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) > 3
+    assert [line for line in lines if not re.match(rf"{file}:\d+:\d+: ", line)] == []
 
 
 def test_lint_for_scripts_puts_problems_on_stdout_as_one_line_of_json(tmp_path, capsys):
@@ -64,3 +86,112 @@ def test_the_help_offers_two_sides_to_trust_and_no_completion(capsys):
     assert "--trust <table|checkpoint>" in capsys.readouterr().out
     assert run(["pipeline", "--help"]) == 0
     assert "completion" not in capsys.readouterr().out
+
+
+def test_the_sides_to_trust_are_those_that_a_run_knows():
+    assert {side.value for side in command.Side} == {each.value for each in Trust} - {"neither"}
+
+
+def test_init_writes_an_example_that_lints_clean_and_writes_over_nothing(tmp_path, capsys):
+    file = tmp_path / "orders.yaml"
+
+    assert run(["pipeline", "init", str(file)]) == 0
+    assert run(["pipeline", "lint", str(file)]) == 0
+    assert capsys.readouterr().out.endswith("good (1 source, 1 transform, 2 sinks)\n")
+
+    file.write_text("mine")
+    assert run(["pipeline", "init", str(file)]) == 2
+    assert "is there already: --force writes over it" in capsys.readouterr().err
+    assert file.read_text() == "mine"
+    assert run(["pipeline", "init", "--force", str(file)]) == 0
+    assert file.read_text() != "mine"
+
+
+def test_show_prints_the_file_of_an_environment(tmp_path, capsys):
+    file = tmp_path / "orders.yaml"
+    run(["pipeline", "init", str(file)])
+    capsys.readouterr()
+
+    assert run(["pipeline", "show", "--resolved", "--env", "prod", str(file)]) == 0
+
+    said = capsys.readouterr().out
+    assert "path: s3a://lake/orders" in said
+    assert "every: 5s" in said
+
+
+def test_an_environment_that_is_not_there_returns_2(tmp_path, capsys):
+    file = tmp_path / "orders.yaml"
+    run(["pipeline", "init", str(file)])
+
+    for verb in ("lint", "show", "graph", "plan", "run"):
+        assert run(["pipeline", verb, "--env", "prd", str(file)]) == 2
+        assert "no environment `prd`; did you mean `prod`?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "begins"),
+    [([], "flowchart LR"), (["--mermaid"], "flowchart LR"), (["--dot"], "digraph"),
+     (["--svg"], "<svg")],
+)  # fmt: skip
+def test_graph_prints_the_drawing_that_is_asked_for(option, begins, capsys):
+    assert run(["pipeline", "graph", *option, "conf/pipelines/flights.yaml"]) == 0
+    assert capsys.readouterr().out.startswith(begins)
+
+
+def test_two_drawings_at_once_are_wrong_usage(capsys):
+    assert run(["pipeline", "graph", "--dot", "--svg", "conf/pipelines/flights.yaml"]) == 2
+
+
+def test_schema_prints_what_the_file_beside_the_examples_has(capsys):
+    assert run(["pipeline", "schema"]) == 0
+    assert json.loads(capsys.readouterr().out) == json_schema()
+
+
+def pipeline_with_secret():
+    return examine(WITH_SECRET, "f.yaml", Variables(env={"KEY": SECRET})).pipeline
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [(RunError(f"x {SECRET} y"), RunError), (ValueError(f"x {SECRET} y"), Exception)],
+)
+def test_an_error_of_a_run_shows_no_secret(error, kind):
+    with pytest.raises(kind) as raised, command._hiding(pipeline_with_secret()):
+        raise error
+
+    assert "x *** y" in str(raised.value)
+    assert raised.value.__cause__ is None
+    assert raised.value.__suppress_context__
+
+
+def test_complaints_of_spark_show_no_secret_and_an_exit_stays_one():
+    problems = examine("version: 2", "f.yaml", Variables(env={})).problems
+    problem = next(each for each in problems if "expected 1" in each.message)
+
+    with pytest.raises(ConfigError) as raised, command._hiding(pipeline_with_secret()):
+        raise ConfigError([type(problem)(place=problem.place, path="", message=f"a {SECRET}")])
+    assert str(raised.value) == "f.yaml:1:10: a ***"
+    with pytest.raises(typer.Exit), command._hiding(pipeline_with_secret()):
+        raise typer.Exit(78)
+
+
+def test_what_is_printed_has_no_secret():
+    value = {"a": [SECRET, {"b": f"s3a://{SECRET}@x"}], "n": 1}
+
+    assert command._hidden(value, frozenset({SECRET})) == {
+        "a": ["***", {"b": "s3a://***@x"}],
+        "n": 1,
+    }
+
+
+@pytest.mark.parametrize("verb", ["lint", "show", "graph"])
+def test_a_verb_for_files_loads_neither_spark_nor_the_connector(verb):
+    code = (
+        "import sys; from josefine_cli.main import run;"
+        f"assert run(['pipeline', '{verb}', 'conf/pipelines/flights.yaml']) == 0;"
+        "heavy = {'pyspark', 'josefine_spark', 'pyarrow', 'numpy', 'pandas', 'numba', 'deltalake'};"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stderr == "[]\n"

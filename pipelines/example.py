@@ -1,0 +1,5 @@
+"""Where the commented example is that `josefine pipeline init` writes."""
+
+from pathlib import Path
+
+EXAMPLE = Path(__file__).with_name("example.yaml")

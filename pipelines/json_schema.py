@@ -1,0 +1,92 @@
+"""The JSON Schema of pipeline files, for editors: made from the vocabulary, nothing of its own.
+
+Draft 7, which editors' YAML plugins read. A value may be a `${variable}` wherever one is read.
+What lies between several words (a name that nothing has, two sinks in one folder) is `lint`'s.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipelines.vocabulary import EXACTLY_ONE, WORDS, Kind, Word
+
+_NAME = "^[a-z][a-z0-9_]*$"
+_REFERENCE = {"type": "string", "pattern": r"\$\{[^}]+\}"}
+_TEXT = {"type": ["string", "number"]}
+_SETTING = {"type": ["string", "number", "boolean"]}
+_ONLY_WITH_MERGE = ("keys", "aggregate")
+_PARTS = "part of "
+"""What an environment may say: the same sections, in which nothing has to be there."""
+
+
+def json_schema() -> dict[str, Any]:
+    """The whole schema."""
+    definitions = {name: _section(name) for name in WORDS if name}
+    parts = {_PARTS + (name or "a pipeline"): _section(name, is_part=True) for name in WORDS}
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Josefine pipeline",
+        "description": "The words are in docs/pipelines.md; `josefine pipeline lint` knows more.",
+        **_section(""),
+        "definitions": {**definitions, **parts},
+    }
+
+
+def _section(section: str, *, is_part: bool = False) -> dict[str, Any]:
+    words = WORDS[section]
+    schema: dict[str, Any] = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            name: {"description": word.expected, **_value(word, is_part)}
+            for name, word in words.items()
+            if not (is_part and word.kind in (Kind.VERSION, Kind.ENVIRONMENTS))
+        },
+    }
+    if is_part:
+        return schema
+    schema["required"] = [name for name, word in words.items() if word.required]
+    if section in EXACTLY_ONE:
+        schema["oneOf"] = [{"required": [word]} for word in EXACTLY_ONE[section]]
+    if section == "sink":
+        schema["if"] = {"properties": {"mode": {"const": "merge"}}}
+        schema["then"] = {"required": list(_ONLY_WITH_MERGE)}
+        schema["else"] = {"not": {"anyOf": [{"required": [word]} for word in _ONLY_WITH_MERGE]}}
+    return schema
+
+
+def _value(word: Word, is_part: bool) -> dict[str, Any]:
+    of = _PARTS + (word.of or "a pipeline") if is_part else word.of
+    match word.kind:
+        case Kind.VERSION:
+            return {"enum": [1, "1"]}
+        case Kind.TEXT:
+            return dict(_TEXT)
+        case Kind.TEXTS:
+            return {"type": "array", "items": _TEXT, "minItems": 1, "uniqueItems": True}
+        case Kind.CHOICE:
+            return {"anyOf": [{"enum": list(word.choices)}, _REFERENCE]}
+        case Kind.FLAG:
+            return {"anyOf": [{"type": "boolean"}, _REFERENCE]}
+        case Kind.COUNT:
+            return {"anyOf": [{"type": "integer", "minimum": 1}, _REFERENCE]}
+        case Kind.DURATION:
+            pattern = r"^\d+(ms|s|m|h)$"
+            return {"anyOf": [{"type": "string", "pattern": pattern}, _REFERENCE]}
+        case Kind.SETTINGS:
+            return {"type": "object", "additionalProperties": _SETTING}
+        case Kind.AGGREGATES:
+            pattern = r"^(count\(\s*\*\s*\)|(count|sum|min|max)\(\s*[A-Za-z_]\w*\s*\))$"
+            one = {"anyOf": [{"type": "string", "pattern": pattern}, _REFERENCE]}
+            return {"type": "object", "minProperties": 1, "additionalProperties": one}
+        case Kind.SECTION:
+            return {"$ref": f"#/definitions/{of}"}
+        case Kind.NAMED | Kind.ENVIRONMENTS:
+            if word.kind is Kind.ENVIRONMENTS:
+                of = _PARTS + "a pipeline"
+            schema: dict[str, Any] = {
+                "type": "object",
+                "propertyNames": {"pattern": _NAME},
+                "additionalProperties": {"$ref": f"#/definitions/{of}"},
+            }
+            return {**schema, "minProperties": 1} if word.required and not is_part else schema

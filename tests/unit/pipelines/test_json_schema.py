@@ -1,0 +1,70 @@
+"""The JSON Schema for editors, judged by a validator that is not ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from pipelines.example import EXAMPLE
+from pipelines.json_schema import json_schema
+from pipelines.vocabulary import WORDS
+from tests.unit.pipelines.test_environments import ENVIRONMENTS
+from tests.unit.pipelines.test_validate import CASES, GOOD, MERGE, SINK
+
+SEEN = (
+    "unknown top word", "word of a later version", "unknown word below", "version", "no version",
+    "no checkpoint", "source type of a later version", "source type with a slip",
+    "topics as text", "topic twice", "topics and pattern", "limit not a number",
+    "a whole number in quotes", "a flag in quotes", "limit of bytes", "headers", "on_error",
+    "path and table", "upsert", "keys of an append", "average", "sum of everything",
+    "merge without keys", "no sinks", "a list for a table", "both triggers", "duration",
+    "an environment that is no table", "an environment's name", "transform in Python",
+)  # fmt: skip
+"""Bad files whose fault lies in one word: an editor shows it while it is typed."""
+
+
+def complaints(text):
+    validator = jsonschema.Draft7Validator(json_schema())
+    return [error.message for error in validator.iter_errors(yaml.safe_load(text))]
+
+
+def test_the_schema_is_one():
+    jsonschema.Draft7Validator.check_schema(json_schema())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        GOOD,
+        GOOD.replace(SINK, MERGE),
+        GOOD + ENVIRONMENTS,
+        GOOD.replace("topics: [orders]", 'topics: [orders]\n    limit: { rows: "${N:-5}" }'),
+        EXAMPLE.read_text(encoding="utf-8"),
+        Path("conf/pipelines/flights.yaml").read_text(encoding="utf-8"),
+    ],
+)
+def test_good_files_are_good_by_the_schema(text):
+    assert complaints(text) == []
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_bad_words_are_bad_by_the_schema(name):
+    (old, new), _ = CASES[name]
+
+    assert complaints(GOOD.replace(old, new, 1)) != []
+
+
+def test_a_slip_in_an_environment_is_seen():
+    assert complaints(GOOD + ENVIRONMENTS.replace("every", "evry")) != []
+
+
+def test_every_word_is_in_the_schema_with_what_is_expected():
+    schema = json_schema()
+    for section, words in WORDS.items():
+        properties = (schema["definitions"][section] if section else schema)["properties"]
+        assert {name: each["description"] for name, each in properties.items()} == {
+            name: word.expected for name, word in words.items()
+        }
