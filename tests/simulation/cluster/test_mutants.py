@@ -154,6 +154,7 @@ MUTANTS = [
         old="if epoch < last_fetched_epoch or end_offset < fetch_offset:",
         new="if False:",
         faults=STOPS,
+        seed=2,
     ),
     Mutant(
         breaks="a follower cuts what the leader does not have",
@@ -161,6 +162,7 @@ MUTANTS = [
         old="its_log.truncate_to(target)",
         new="pass",
         faults=STOPS,
+        seed=2,
     ),
     Mutant(
         breaks="a leader comes from the ISR",
@@ -168,6 +170,7 @@ MUTANTS = [
         old="brokers.live & trusted.intersection(isr)",
         new="brokers.live",
         faults=STOPS,
+        seed=2,
     ),
     Mutant(
         breaks="who may have lost records leaves the ISR before an election",
@@ -183,6 +186,7 @@ MUTANTS = [
         old="found = recovered.log.recovery_report.completeness",
         new="return Completeness.COMPLETE",
         faults=DAMAGE,
+        seed=3,
     ),
     Mutant(
         breaks="a log that is not there although it had records is missing",
@@ -197,7 +201,7 @@ MUTANTS = [
         old="if stored is None and not (seen and seen[0][1] <= partition_log.log_start_offset):",
         new="if False:",
         faults=FILES_LOST,
-        seed=54,
+        seed=77,
     ),
     Mutant(
         breaks="an ISR change holds for the partition epoch it was made for",
@@ -205,6 +209,7 @@ MUTANTS = [
         old=" != (entry.leader_epoch, entry.partition_epoch)",
         new=" > (entry.leader_epoch, entry.partition_epoch)",
         faults=LATE,
+        seed=1,
     ),
     Mutant(
         breaks="a decision holds for the partition epoch it was made for",
@@ -219,7 +224,7 @@ MUTANTS = [
         old="change.controller_term != at.term",
         new="False",
         faults=DIVIDED,
-        seed=22,
+        seed=47,
     ),
     Mutant(
         breaks="below min.insync.replicas the high watermark stands still",
@@ -227,7 +232,7 @@ MUTANTS = [
         old="if followers is None or self.is_under_min_isr:",
         new="if followers is None:",
         faults=OUTAGES | PAUSES,
-        seed=49,
+        seed=131,
     ),
     Mutant(
         breaks="consumers read below the high watermark",
@@ -242,7 +247,7 @@ MUTANTS = [
         old="self.high_watermark >= self.epoch_start_offset",
         new="True",
         faults=ELECTIONS,
-        seed=15,
+        seed=27,
     ),
     Mutant(
         breaks="who joins an ISR has all that is committed",
@@ -250,7 +255,7 @@ MUTANTS = [
         old="if self._followers[broker_id].end_offset >= needed",
         new="if True",
         faults=STOPS,
-        seed=109,
+        seed=134,
     ),
     Mutant(
         breaks="who is about to join an ISR holds the high watermark",
@@ -258,7 +263,7 @@ MUTANTS = [
         old="(set(self.isr) | self.pending | self.joining)",
         new="set(self.isr)",
         faults=STOPS,
-        seed=44,
+        seed=47,
     ),
     Mutant(
         breaks="a registration ends the leaderships of the process before",
@@ -266,6 +271,7 @@ MUTANTS = [
         old="return _end_leaderships(image, broker_id, claims or LogClaims())",
         new="return image",
         faults=STOPS,
+        seed=2,
     ),
     Mutant(
         breaks="a repeated batch is not stored again",
@@ -280,7 +286,7 @@ MUTANTS = [
         old="if refused is None:",
         new="if True:",
         faults=ELECTIONS,
-        seed=13,
+        seed=19,
     ),
     Mutant(
         breaks="a refused batch that is here leaves those that were refused behind it",
@@ -296,7 +302,7 @@ MUTANTS = [
         old="refusals.note(header, ErrorCode.not_leader_or_follower)",
         new="pass",
         faults=LATE,
-        seed=79,
+        seed=168,
     ),
     Mutant(
         breaks="flush.messages syncs before an append counts",
@@ -322,7 +328,7 @@ MUTANTS = [
         new="if True:",
         faults=OUTAGES | PAUSES,
         brokers=5,
-        seed=13,
+        seed=33,
     ),
     Mutant(
         breaks="the producers' state follows a truncation",
@@ -330,7 +336,7 @@ MUTANTS = [
         old="if producers.reaches(hosted.log.log_end_offset):",
         new="if False:",
         faults=DIVIDED | STOPS,
-        seed=77,
+        seed=120,
     ),
     Mutant(
         breaks="a leader epoch ends when a replica goes",
@@ -346,6 +352,7 @@ MUTANTS = [
         old="if not was_dialed and peer.address and self.knows(peer.node_id):",
         new="if False:",
         faults=MEMBERS,
+        seed=3,
     ),
     Mutant(
         breaks="a greeting of a member invites those that it names",
@@ -360,7 +367,7 @@ MUTANTS = [
         old="if node != self._own_id:",
         new="if False:",
         faults=MEMBERS,
-        seed=30,
+        seed=210,
     ),
     Mutant(
         breaks="a learner that has caught up may vote",
@@ -375,6 +382,7 @@ MUTANTS = [
         old="if set(voters) != {broker_id}:",
         new="if False:",
         faults=MEMBERS,
+        seed=16,
     ),
 ]
 

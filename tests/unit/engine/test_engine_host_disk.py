@@ -114,7 +114,7 @@ def test_a_host_on_a_full_disk_stops(tmp_path: Path) -> None:
 def test_a_start_on_a_full_disk_says_what_it_waits_for_in_vain(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine_host, "CATCH_UP_SECONDS", 0.05)
+    monkeypatch.setattr(engine_host, "CATCH_UP_SECONDS", 3.0)  # the disk says in it that it is full
 
     async def main() -> None:
         one = Hosted(tmp_path)
