@@ -30,6 +30,7 @@ from pipelines.variables import hidden
 
 if TYPE_CHECKING:
     from pipelines.run import RunResult
+    from pipelines.wishes import Wishes
 
 app = typer.Typer(
     help="Check and run pipelines written in YAML.",
@@ -53,6 +54,20 @@ TRUST = typer.Option(
     show_default=False,
 )
 
+RENAME = typer.Option(
+    None,
+    "--rename",
+    metavar="OLD=NEW",
+    help="A sink, a source or the pipeline has a new name: go on where the old one ended.",
+    show_default=False,
+)
+NEW_CHAIN = typer.Option(
+    None,
+    "--new-chain",
+    metavar="SINK",
+    help="Begin this sink in a table that has other rows of its topics.",
+    show_default=False,
+)
 
 pipeline_file.add_to(app)
 
@@ -94,22 +109,28 @@ def run(
     file: Path = FILE,
     environment: str | None = ENVIRONMENT,
     trust: Side | None = TRUST,
+    rename: list[str] | None = RENAME,
+    new_chain: list[str] | None = NEW_CHAIN,
     as_json: bool = JSON,
 ) -> None:
     """Run a pipeline: until everything there now is read, or until Ctrl-C when it says `every`."""
     pipeline = pipeline_file.read(file, environment, as_json)
+    from pipelines.reconcile import Trust
+    from pipelines.wishes import wishes
+
+    side = Trust(trust.value) if trust else Trust.NEITHER
     with _hiding(pipeline):
+        said = wishes(pipeline, side, rename or (), new_chain or ())
         refuse_unwritable(pipeline, os.environ)
-        result = _run(pipeline, trust)
+        result = _run(pipeline, said)
     _summary(pipeline, result, as_json)
 
 
-def _run(pipeline: Pipeline, trust: Side | None) -> RunResult:
+def _run(pipeline: Pipeline, said: Wishes) -> RunResult:
     from rich.console import Console
 
     from pipelines.jvm import stop_session
     from pipelines.progress import reporter_for
-    from pipelines.reconcile import Trust
     from pipelines.run import arm_failpoints, run_pipeline, start_session
 
     stop = threading.Event()
@@ -121,8 +142,7 @@ def _run(pipeline: Pipeline, trust: Side | None) -> RunResult:
             arm_failpoints(spark)
             # After Spark, which takes SIGINT for itself when its context starts.
             _stop_on_signals(stop)
-            side = Trust(trust.value) if trust else Trust.NEITHER
-            return run_pipeline(spark, pipeline, reporter, trust=side, stop=stop)
+            return run_pipeline(spark, pipeline, reporter, wishes=said, stop=stop)
         finally:
             stop_session(spark)
 

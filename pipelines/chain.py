@@ -30,6 +30,10 @@ class Verdict(Enum):
         "the table knows a transaction of this sink, but the log entry with its offsets is gone"
     )
     CHECKPOINT_DAMAGED = "the checkpoint has a committed batch whose offsets are missing"
+    OTHER_CHAIN = (
+        "its table has the rows of another name that read the same topics: all of them would be "
+        "there twice"
+    )
     LOST_RACE = "another run of this sink has committed to the table meanwhile"
 
 
@@ -54,6 +58,14 @@ class Tip:
     """What the table says of a sink: how far it got and which transaction version said so."""
 
     reached: TopicOffsets
+    txn_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandedOn:
+    """The sink's newest commit gave its place to another name (`to`: its transaction id)."""
+
+    to: str
     txn_version: int
 
 

@@ -12,14 +12,15 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from josefine_spark.topic_offsets import nested
 from pipelines import failpoints
-from pipelines.chain import Commit, Stop, Tip, Verdict
-from pipelines.delta_log import FORMAT, DeltaLogReader, LogEntry, known_txn_version
+from pipelines.chain import Commit, HandedOn, Stop, Tip, Verdict
+from pipelines.delta_log import FORMAT, DeltaLogReader, LogEntry, known_txn_versions
 from pipelines.hadoop import HadoopFiles
+from pipelines.other_chains import ChainName, OtherChain, name_of
 from pipelines.reconcile import Unreadable
 from pipelines.retries import ATTEMPTS_MAX, Retry, retry_of
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 _PREFIX = "spark.databricks.delta.write."
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _RESET = _PREFIX + "txnVersion.autoReset.enabled"
+NO_BATCH = -1
+"""The batch of a commit that a start makes, before any query runs."""
 
 
 class StoppedError(Exception):
@@ -48,8 +51,12 @@ class Link:
     run: str
 
     @property
+    def name(self) -> ChainName:
+        return ChainName(pipeline=self.pipeline, sink=self.sink)
+
+    @property
     def app_id(self) -> str:
-        return f"josefine:{self.pipeline}:{self.sink}"
+        return self.name.app_id
 
 
 class DeltaChain:
@@ -73,16 +80,46 @@ class DeltaChain:
         self._pause = pause
         self._log = DeltaLogReader(self._files, path, link.app_id)
         self._version = -1
+        self._handed_to = ""
 
-    def load(self) -> Tip | Unreadable | None:
-        """Find the last own commit. An Unreadable one leaves the chain without a tip."""
+    def load(self) -> Tip | Unreadable | HandedOn | None:
+        """Find the last own commit. Only a Tip is one that the chain goes on behind."""
         found, self._version = self._log.last_tip()
         if isinstance(found, Unreadable) and found.txn_version == 0:
             # The log was cleaned up before it could be read to its beginning.
-            known = known_txn_version(self._spark, self.path, self.link.app_id)
+            known = self._known().get(self.link.app_id)
             found = None if known is None else Unreadable(txn_version=known, hint=self._hint(found))
+        if isinstance(found, Tip) and found.txn_version == 0 and not self._log.reaches_back():
+            # Taken over from another name; an own commit of long ago may be out of sight.
+            found = replace(found, txn_version=self._known().get(self.link.app_id, 0))
         self.tip = found if isinstance(found, Tip) else None
         return found
+
+    def others(self) -> list[OtherChain]:
+        """The chains of other names in this table; without offsets where the log is cleaned."""
+        seen = self._log.other_chains()
+        found = [other for other in seen.values() if other]
+        if self._log.reaches_back():
+            return found
+        names = (name_of(app_id) for app_id in self._known() if app_id not in seen)
+        return found + [OtherChain(name=name, reached=None) for name in names if name]
+
+    def take_over(self, other: OtherChain) -> None:
+        """Hand the other name's place on to this one: a commit of *its* next transaction, so that
+        of a run under the old name and this one only one goes on. Raises StoppedError."""
+        old = Link(pipeline=other.name.pipeline, sink=other.name.sink, run=self.link.run)
+        chain = DeltaChain(self._spark, self.path, old, self._on_retry, self._pause)
+        tip = chain.load()
+        if not isinstance(tip, Tip):
+            raise StoppedError(Stop(verdict=Verdict.LOST_RACE))
+        chain._handed_to = self.link.app_id
+        reached = tip.reached
+        commit = Commit(start=reached.ends, end=reached, txn_version=tip.txn_version + 1)
+        table = self._spark.read.format("delta").load(self.path)
+        chain.append(table.where("false"), commit, NO_BATCH)
+
+    def _known(self) -> dict[str, int]:
+        return known_txn_versions(self._spark, self.path)
 
     def follow(self, tip: Tip | None) -> None:
         """Continue from a tip that the start-up reconciliation settled on."""
@@ -193,6 +230,8 @@ class DeltaChain:
             "query": self.query_id,
             "run": self.link.run,
         }
+        if self._handed_to:
+            value["handed_to"] = self._handed_to
         return json.dumps(value)
 
     def _hint_path(self) -> str:

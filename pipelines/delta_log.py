@@ -3,7 +3,8 @@
 No Spark job: a batch needs to look at one or two small files, a start walks back from the newest
 commit past those of others (OPTIMIZE, another sink) to the last own one. A commit is own when it
 carries our transaction id; its offsets are in `userMetadata` of the same commit. A RESTORE sends
-the walk to the restored version, because that is what the table holds again.
+the walk to the restored version, because that is what the table holds again. A commit that hands a
+chain on (`handed_to`) is the last of its own name and where the named one begins.
 (Delta's PROTOCOL.md: delta log entries, commit provenance information, transaction identifiers.)
 """
 
@@ -12,11 +13,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from josefine_spark.topic_offsets import TopicOffsets, flat
-from pipelines.chain import Tip
+from pipelines.chain import HandedOn, Tip
+from pipelines.other_chains import OtherChain, name_of
 from pipelines.reconcile import Unreadable
 
 if TYPE_CHECKING:
@@ -38,25 +40,33 @@ class Files(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEntry:
-    """One Delta commit, as far as we care. `txn_version` None: not a commit of this sink."""
+    """One Delta commit, as far as we care. `txn_version` None: not a commit of this sink.
+
+    `txns`: every transaction id in it, with its version.
+    """
 
     version: int
     operation: str
     txn_version: int | None
+    txns: Mapping[str, int]
     metadata: Mapping[str, Any] | None
     metrics: Mapping[str, int]
     restored_to: int | None = None
 
-    def tip(self) -> Tip | None:
-        """The offsets that an own commit reached; None when it does not say so readably."""
+    @property
+    def handed_to(self) -> str | None:
+        """The transaction id of who goes on behind this commit in its own name's stead."""
+        return self.metadata.get("handed_to") if self.metadata else None
+
+    def reached(self) -> TopicOffsets | None:
+        """The offsets that a pipeline's commit reached; None when it says none readably."""
         meta = self.metadata
-        if self.txn_version is None or meta is None or meta.get("josefine") != FORMAT:
+        if meta is None or meta.get("josefine") != FORMAT:
             return None
         try:
-            reached = TopicOffsets(ends=flat(meta["end"]), topic_ids=dict(meta["topic_ids"]))
+            return TopicOffsets(ends=flat(meta["end"]), topic_ids=dict(meta["topic_ids"]))
         except (KeyError, TypeError, ValueError, AttributeError):
             return None
-        return Tip(reached=reached, txn_version=self.txn_version)
 
 
 class DeltaLogReader:
@@ -85,7 +95,7 @@ class DeltaLogReader:
             version += 1
         return entries
 
-    def last_tip(self) -> tuple[Tip | Unreadable | None, int]:
+    def last_tip(self) -> tuple[Tip | Unreadable | HandedOn | None, int]:
         """(what the newest own commit says, the newest version). None: no commit of ours in sight.
 
         In sight means: back to version 0, or to where old entries were cleaned away. In the second
@@ -110,18 +120,52 @@ class DeltaLogReader:
                 txn_version = max(txn_version, self._newest_txn_version(skipped))
                 look_at = entry.restored_to
                 continue
-            if entry.txn_version is not None:
-                tip = entry.tip()
-                if tip is None:
+            if entry.txn_version is not None and entry.handed_to:
+                return HandedOn(to=entry.handed_to, txn_version=txn_version), newest
+            if entry.txn_version is not None or entry.handed_to == self._app_id:
+                reached = entry.reached()
+                if reached is None:
                     hint = f"version {look_at} has our transaction but no offsets that we can read"
                     return Unreadable(txn_version=txn_version, hint=hint), newest
-                return replace(tip, txn_version=txn_version), newest
+                if entry.txn_version is None:
+                    below = range(look_at - 1, -1, -1)
+                    txn_version = max(txn_version, self._newest_txn_version(below))
+                return Tip(reached=reached, txn_version=txn_version), newest
             look_at -= 1
         if look_at >= 0 and newest >= 0:
             hint = f"log entries up to version {look_at} are gone"
             return Unreadable(txn_version=txn_version, hint=hint), newest
         nowhere = Tip(reached=TopicOffsets(), txn_version=txn_version) if txn_version else None
         return nowhere, newest
+
+    def reaches_back(self) -> bool:
+        """Whether no entry was cleaned away."""
+        return self.versions()[:1] in ([], [0])
+
+    def other_chains(self) -> dict[str, OtherChain | None]:
+        """Transaction id → chain, of other names whose rows the table has, as far as the log goes.
+
+        None for what is no chain to go on with: our own, one that was handed on, somebody else's.
+        """
+        newest: dict[str, LogEntry] = {}
+        look_at = max(self.versions(), default=-1)
+        while (entry := self.entry(look_at)) is not None:
+            for app_id in (entry.handed_to, *entry.txns):
+                if app_id:
+                    newest.setdefault(app_id, entry)
+            if entry.operation != "RESTORE":
+                look_at -= 1
+            elif entry.restored_to is None:
+                break
+            else:
+                look_at = entry.restored_to
+        return {app_id: self._other(app_id, entry) for app_id, entry in newest.items()}
+
+    def _other(self, app_id: str, newest: LogEntry) -> OtherChain | None:
+        name = name_of(app_id)
+        if name is None or app_id == self._app_id or newest.handed_to not in (None, app_id):
+            return None
+        return OtherChain(name=name, reached=newest.reached())
 
     def _newest_txn_version(self, versions: range) -> int:
         """The first own transaction version among descending log versions, 0 without one."""
@@ -135,20 +179,20 @@ class DeltaLogReader:
 def parse_entry(version: int, text: str, app_id: str) -> LogEntry:
     """Read the two actions that matter; a commit file may have thousands of others."""
     info: Mapping[str, Any] = {}
-    txn_version = None
+    txns: dict[str, int] = {}
     for line in text.splitlines():
         if '"commitInfo"' in line[:16]:
             info = json.loads(line)["commitInfo"]
         elif '"txn"' in line[:10]:
             txn = json.loads(line)["txn"]
-            if txn["appId"] == app_id:
-                txn_version = int(txn["version"])
+            txns[txn["appId"]] = int(txn["version"])
     operation = str(info.get("operation", ""))
     restored = info.get("operationParameters", {}).get("version")
     return LogEntry(
         version=version,
         operation=operation,
-        txn_version=txn_version,
+        txn_version=txns.get(app_id),
+        txns=txns,
         metadata=_metadata(info.get("userMetadata")),
         metrics=_metrics(info.get("operationMetrics", {})),
         restored_to=int(restored) if operation == "RESTORE" and restored is not None else None,
@@ -167,12 +211,16 @@ def _metrics(values: Mapping[str, str]) -> dict[str, int]:
     return {name: int(value) for name, value in values.items() if str(value).isdigit()}
 
 
-def known_txn_version(spark: SparkSession, table_path: str, app_id: str) -> int | None:
-    """The transaction version that the table's snapshot has for us: it outlives the log entries.
+def known_txn_versions(spark: SparkSession, table_path: str) -> dict[str, int]:
+    """Transaction id → version in the table's snapshot, where they outlive the log entries.
 
     Costs a state reconstruction, so it is asked only when the log does not reach back far enough.
     """
     jvm: Any = spark._jvm
     log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, table_path)
-    version = log.unsafeVolatileSnapshot().transactions().get(app_id)
-    return int(version.get()) if version.isDefined() else None
+    known = log.unsafeVolatileSnapshot().transactions().iterator()
+    found = {}
+    while known.hasNext():
+        pair = known.next()
+        found[str(pair._1())] = int(pair._2())
+    return found

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from josefine_spark.topic_offsets import ByPartition, nested
 from pipelines.chain import Batch, Stop, Tip, Verdict
+from pipelines.other_chains import ChainName, OtherChain, rename_options
 from pipelines.reconcile import Checkpoint, Unreadable
 
 _TRUST_TABLE = "set the checkpoint aside and continue at the table's offsets"
@@ -42,6 +44,28 @@ def stopped_at_start(
     lines.append(f"  checkpoint {folder}: {said if checkpoint else 'there is none'}")
     readable = not isinstance(tip, Unreadable)
     return "\n".join(lines + _commands(file, stop, readable, committed is not None))
+
+
+def stopped_for_others(
+    file: str, own: ChainName, table: str, stop: Stop, others: Sequence[OtherChain]
+) -> str:
+    """For a sink that found only chains of other names in its table."""
+    lines = [_headline(own.sink, stop)]
+    if stop.verdict is not Verdict.OTHER_CHAIN:
+        return "\n".join([*lines, f"  table {table}"])
+    commands = []
+    for other in others:
+        if str(other.name) in stop.detail:
+            ends = offsets(other.reached.ends) if other.reached else "what nobody can read"
+            lines.append(f"  table {table}: {other.name} ends at {ends}")
+            options = rename_options(own, other.name)
+            does = f"{own.sink} is {other.name} under a new name: go on at its offsets"
+            commands.append((options, does))
+    does = f"{own.sink} has other rows of these topics: write them beside those that are there"
+    commands.append((f"--new-chain {own.sink}", does))
+    width = max(len(options) for options, _ in commands)
+    said = (f"  josefine pipeline run {file} {o:<{width}}  # {does}" for o, does in commands)
+    return "\n".join([*lines, "Decide what it is:", *said])
 
 
 def stopped_in_batch(

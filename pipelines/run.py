@@ -25,9 +25,9 @@ from pipelines.errors import PipelineError, RunError, SetupError
 from pipelines.jvm import process_of, quieten_py4j, watched
 from pipelines.messages import clear_reason
 from pipelines.model import Pipeline
-from pipelines.reconcile import Trust
 from pipelines.retries import Retry
 from pipelines.sources import JosefineKind, SourceKind
+from pipelines.wishes import NO_WISHES, Wishes
 from pipelines.work import BatchDone, SinkWork
 
 if TYPE_CHECKING:
@@ -75,13 +75,13 @@ def run_pipeline(
     pipeline: Pipeline,
     reporter: Reporter,
     *,
-    trust: Trust = Trust.NEITHER,
+    wishes: Wishes = NO_WISHES,
     kind: SourceKind | None = None,
     stop: threading.Event | None = None,
 ) -> RunResult:
     """Run to the end of the input (available_now) or until `stop` is set. Raises PipelineError."""
     with watched(spark):
-        return _Run(spark, pipeline, reporter, kind or JosefineKind(), stop).run(trust)
+        return _Run(spark, pipeline, reporter, kind or JosefineKind(), stop).run(wishes)
 
 
 def arm_failpoints(spark: SparkSession) -> None:
@@ -119,10 +119,10 @@ class _Run:
         ]
         self.queries: list[Any] = []
 
-    def run(self, trust: Trust) -> RunResult:
+    def run(self, wishes: Wishes) -> RunResult:
         self.begun_s = time.monotonic()
         # All sinks are settled before the first one writes: a stop of the second is then harmless.
-        streams = [self._prepared(work, trust) for work in self.works]
+        streams = [self._prepared(work, wishes) for work in self.works]
         self.begun_s = time.monotonic()
         try:
             for work, stream in zip(self.works, streams, strict=True):
@@ -135,10 +135,10 @@ class _Run:
         interrupted = self.stop.is_set()
         return RunResult(sinks=self.totals, seconds=seconds, interrupted=interrupted)
 
-    def _prepared(self, work: SinkWork, trust: Trust) -> Any:
+    def _prepared(self, work: SinkWork, wishes: Wishes) -> Any:
         self.reporter.starting(f"sink {work.sink.name}")
         try:
-            stream = work.prepare(trust)
+            stream = work.prepare(wishes)
         except PipelineError:
             raise
         except Exception as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,8 +21,6 @@ from pipelines.chain import (
     Batch,
     Commit,
     Stop,
-    Tip,
-    Verdict,
     decide,
     decide_by_offset,
 )
@@ -33,9 +31,10 @@ from pipelines.errors import ChainError, RunError
 from pipelines.hadoop import HadoopFiles
 from pipelines.merging import merged_columns
 from pipelines.model import Pipeline, Sink
-from pipelines.reconcile import Start, Trust, Unreadable, reconcile
 from pipelines.retries import Retry
+from pipelines.settling import Settling
 from pipelines.sources import SourceKind, Topics
+from pipelines.wishes import Wishes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -92,7 +91,7 @@ class SinkWork:
 
     # -- start ---------------------------------------------------------------------------------
 
-    def prepare(self, trust: Trust) -> DataFrame:
+    def prepare(self, wishes: Wishes) -> DataFrame:
         """Check schemas, make sure of the tables, settle where to start; return the stream."""
         self._schema = frames.value_schema(self._spark, self.source)
         # In a session of its own: the views of a transform must not meet the caller's.
@@ -112,7 +111,9 @@ class SinkWork:
             dead_path = ensure_table(self._spark, self._pipeline.dead_letter_path, None, bad.schema)
             # A dot is in no sink's name, so this chain collides with none.
             self.dead_chain = self._chain(dead_path, f"dead_letter.{self.source.name}")
-        start = self._settle(trust)
+        start = Settling(
+            self._pipeline, self.sink, self.chain, self.dead_chain, self._files, self.topics, wishes
+        ).settle()
         if start.at is None:
             return self._kind.open(self._spark, self.source, None)
         self.begun_at = self.topics.keep(start.at)
@@ -133,73 +134,6 @@ class SinkWork:
     def _chain(self, path: str, name: str) -> DeltaChain:
         link = Link(pipeline=self._pipeline.name, sink=name, run=self._run_id)
         return DeltaChain(self._spark, path, link, partial(self._on_retry, self.sink.name))
-
-    def _settle(self, trust: Trust) -> Start:
-        """Compare checkpoint, table and topics; raise ChainError when they disagree."""
-        found = self.chain.load()
-        checkpoint = self._files.read()
-        outcome = reconcile(checkpoint, found, trust)
-        if isinstance(outcome, Start) and outcome.tip is not None:
-            outcome = self._settle_topics(outcome, trust)
-        if isinstance(outcome, Stop):
-            raise ChainError(
-                messages.stopped_at_start(
-                    self._pipeline.as_arguments,
-                    self.sink.name,
-                    self.chain.path,
-                    self.checkpoint_folder,
-                    outcome,
-                    checkpoint,
-                    found,
-                )
-            )
-        if outcome.set_checkpoint_aside and checkpoint is not None:
-            self._files.set_aside()
-            failpoints.hit("after_set_aside")
-        self.chain.follow(outcome.tip)
-        if self.dead_chain is not None:
-            self._settle_dead_letters(self.dead_chain, outcome, trust)
-        return outcome
-
-    def _settle_topics(self, start: Start, trust: Trust) -> Start | Stop:
-        """A topic with another id than the table recorded is another topic of the same name."""
-        tip = start.tip
-        assert tip is not None
-        gone = tip.reached.recreated(self.topics.latest.topic_ids)
-        if not gone:
-            return start
-        partitions = tuple(sorted(p for p in tip.reached.ends if p[0] in gone))
-        if trust is not Trust.TABLE:
-            return Stop(verdict=Verdict.TOPIC_RECREATED, partitions=partitions)
-        kept = replace(tip, reached=tip.reached.without(gone))
-        return Start(at=kept.reached.ends or None, tip=kept, set_checkpoint_aside=True)
-
-    def _settle_dead_letters(self, dead: DeltaChain, start: Start, trust: Trust) -> None:
-        found = dead.load()
-        if isinstance(found, Unreadable):
-            if trust is Trust.NEITHER:
-                stop = Stop(verdict=Verdict.TABLE_UNREADABLE, detail=found.hint)
-                raise ChainError(
-                    messages.stopped_at_start(
-                        self._pipeline.as_arguments,
-                        dead.link.sink,
-                        dead.path,
-                        self.checkpoint_folder,
-                        stop,
-                        None,
-                        found,
-                    )
-                )
-            found = Tip(reached=TopicOffsets(), txn_version=found.txn_version)
-        if found is not None and trust is not Trust.NEITHER and start.tip is not None:
-            settled, reached = start.tip.reached, found.reached
-            gone = reached.recreated(settled.topic_ids)
-            gone |= reached.recreated(self.topics.latest.topic_ids)
-            reached = reached.without(gone)
-            # What the user settled for the sink holds for its dead letters: never behind it.
-            ends = {p: max(e, settled.ends.get(p, 0)) for p, e in reached.ends.items()}
-            found = replace(found, reached=replace(reached, ends=ends))
-        dead.follow(found)
 
     # -- batches -------------------------------------------------------------------------------
 

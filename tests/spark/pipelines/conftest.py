@@ -28,6 +28,7 @@ from pipelines.reconcile import Trust
 from pipelines.retries import Retry
 from pipelines.run import RunResult, run_pipeline
 from pipelines.validate import read_pipeline
+from pipelines.wishes import Wishes
 from pipelines.work import BatchDone
 from tests.support.broker import BrokerProcess
 
@@ -178,7 +179,8 @@ class Lab:
         """Run to the end in this process."""
         assert self.spark is not None
         pipeline = read_pipeline(self.file, self.environment(rows))
-        return run_pipeline(self.spark, pipeline, self.reporter, trust=trust, **options)
+        options.setdefault("wishes", Wishes(trust=trust))
+        return run_pipeline(self.spark, pipeline, self.reporter, **options)
 
     def command(self, *arguments: str, rows: int = 40, fail: str = "") -> subprocess.Popen[str]:
         """`josefine pipeline run` as its own process group."""

@@ -76,6 +76,22 @@ def test_a_wrong_command_line_returns_2(arguments):
     assert run(arguments) == 2
 
 
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (["--rename", "lake"], "--rename lake: expected OLD=NEW"),
+        (["--rename", "a=delay"], "the file has no `delay`; did you mean `delays`?"),
+        (
+            ["--new-chain", "sea"],
+            "--new-chain sea: the file has no `sea`; expected one of: flights",
+        ),
+    ],
+)
+def test_a_name_that_the_file_does_not_have_returns_2(option, said, capsys):
+    assert run(["pipeline", "run", "conf/pipelines/flights.yaml", *option]) == 2
+    assert said in capsys.readouterr().err
+
+
 def test_a_missing_file_returns_78(capsys):
     assert run(["pipeline", "run", "none.yaml"]) == 78
     assert "none.yaml:1:1: cannot be read: No such file or directory" in capsys.readouterr().err

@@ -7,8 +7,9 @@ import json
 import pytest
 
 from josefine_spark.topic_offsets import TopicOffsets
-from pipelines.chain import Tip
+from pipelines.chain import HandedOn, Tip
 from pipelines.delta_log import DeltaLogReader, parse_entry
+from pipelines.other_chains import ChainName, OtherChain
 from pipelines.reconcile import Unreadable
 from tests.unit.pipelines.memory import MemoryFiles
 
@@ -30,14 +31,20 @@ def foreign(operation: str, **parameters: object) -> list[dict]:
     return [{"commitInfo": info}, {"txn": {"appId": "else", "version": 99}}]
 
 
-def log(*entries: list[dict] | None) -> DeltaLogReader:
+def of(app_id: str, version: int, reached: int, **meta: object) -> list[dict]:
+    """A commit of another name."""
+    info, _, add = own(version, reached, **meta)
+    return [info, {"txn": {"appId": app_id, "version": version}}, add]
+
+
+def log(*entries: list[dict] | None, app_id: str = OURS) -> DeltaLogReader:
     files = MemoryFiles()
     for version, actions in enumerate(entries):
         if actions is not None:
             text = "\n".join(json.dumps(action) for action in actions)
             files.texts[f"/t/_delta_log/{version:020d}.json"] = text
     files.texts["/t/_delta_log/_last_checkpoint"] = "{}"
-    return DeltaLogReader(files, "/t", OURS)
+    return DeltaLogReader(files, "/t", app_id)
 
 
 def tip(end: int, version: int) -> Tip:
@@ -99,11 +106,53 @@ def test_only_commits_after_a_version_are_listed():
     assert reader.after(2) == []
 
 
+OLD = "josefine:p:old"
+HANDED = [of(OLD, 1, 10), of(OLD, 2, 20), of(OLD, 3, 20, handed_to=OURS), foreign("OPTIMIZE")]
+
+
+def test_a_chain_that_was_taken_over_goes_on_at_the_others_end_with_its_own_versions():
+    assert log(*HANDED).last_tip() == (tip(20, 0), 3)
+    assert log(own(7, 5), *HANDED).last_tip() == (tip(20, 7), 4)
+    assert log(*HANDED, own(1, 30)).last_tip() == (tip(30, 1), 4)
+
+
+def test_a_chain_that_was_handed_on_is_not_continued_under_its_old_name():
+    assert log(*HANDED, app_id=OLD).last_tip() == (HandedOn(to=OURS, txn_version=3), 3)
+    back = log(*HANDED, own(1, 30, handed_to=OLD), app_id=OLD)
+    assert back.last_tip() == (tip(30, 3), 4)
+
+
+def others(*entries: list[dict] | None, app_id: str = OURS) -> list[OtherChain]:
+    return [other for other in log(*entries, app_id=app_id).other_chains().values() if other]
+
+
+def test_the_chains_of_other_names_are_found_by_their_newest_commits():
+    found = others(of(OLD, 1, 10), of("josefine:q:s", 1, 5), foreign("WRITE"), of(OLD, 2, 20))
+
+    assert found == [
+        OtherChain(name=ChainName(pipeline="p", sink="old"), reached=tip(20, 0).reached),
+        OtherChain(name=ChainName(pipeline="q", sink="s"), reached=tip(5, 0).reached),
+    ]
+
+
+def test_chains_that_were_handed_on_or_taken_back_by_restore_are_not_among_them():
+    assert others(*HANDED) == []
+    (heir,) = others(*HANDED, app_id="josefine:p:third")
+    assert heir.name.app_id == OURS
+    assert others(foreign("CREATE TABLE"), of(OLD, 1, 10), foreign("RESTORE", version="0")) == []
+
+
+def test_whether_the_log_reaches_back_is_told():
+    assert log(foreign("CREATE TABLE")).reaches_back()
+    assert log().reaches_back()
+    assert not log(None, own(1, 10)).reaches_back()
+
+
 def test_a_commit_of_many_files_is_read_for_its_two_actions():
     adds = [json.dumps({"add": {"path": f"part-{n}"}}) for n in range(1000)]
     text = "\n".join([*(json.dumps(a) for a in own(7, 10)), *adds])
 
     entry = parse_entry(3, text, OURS)
 
-    assert entry.tip() == tip(10, 7)
+    assert (entry.reached(), entry.txn_version) == (tip(10, 7).reached, 7)
     assert entry.metrics == {"numOutputRows": 3}

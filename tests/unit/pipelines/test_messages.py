@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from josefine_spark.topic_offsets import TopicOffsets
 from pipelines.chain import Batch, Stop, Tip, Verdict
-from pipelines.messages import clear_reason, stopped_at_start, stopped_in_batch
+from pipelines.messages import (
+    clear_reason,
+    stopped_at_start,
+    stopped_for_others,
+    stopped_in_batch,
+)
+from pipelines.other_chains import ChainName, OtherChain
 from pipelines.reconcile import Checkpoint, Recorded, Unreadable
 
 A = ("t", 0)
@@ -59,6 +65,25 @@ def test_a_recreated_topic_offers_to_read_the_new_one():
 
     assert "keep the old topic's rows and read the new topic from its beginning" in text
     assert "--trust checkpoint" not in text
+
+
+def test_a_table_with_the_rows_of_another_name_offers_to_rename_and_to_write_beside():
+    own, old = ChainName(pipeline="p", sink="lake"), ChainName(pipeline="p", sink="pond")
+    others = [OtherChain(name=old, reached=TopicOffsets(ends={A: 12}))]
+    stop = Stop(verdict=Verdict.OTHER_CHAIN, detail=str(old))
+
+    text = stopped_for_others("f.yaml", own, "/lake", stop, others)
+
+    assert text.splitlines() == [
+        "sink `lake` stopped, nothing was written: its table has the rows of another name that "
+        "read the same topics: all of them would be there twice; `pond` of pipeline `p`",
+        '  table /lake: `pond` of pipeline `p` ends at {"t": {"0": 12}}',
+        "Decide what it is:",
+        "  josefine pipeline run f.yaml --rename pond=lake  # lake is `pond` of pipeline `p` "
+        "under a new name: go on at its offsets",
+        "  josefine pipeline run f.yaml --new-chain lake    # lake has other rows of these "
+        "topics: write them beside those that are there",
+    ]
 
 
 def test_the_reason_is_the_innermost_python_error_not_sparks_pages():
