@@ -288,8 +288,10 @@ class Partition:
             self._uncommitted.pop()
 
     def restarted(self, offset: int) -> None:
-        """The log was emptied and goes on at `offset`."""
-        self._note_cut(0)
+        """The log was emptied and goes on at `offset`: what its producers sent since the last batch
+        that was here, nobody knows here. Any sequence of theirs may come next."""
+        self._note_cut(offset)
+        self.producers.clear()
         self.epochs.clear()
         self.high_watermark = offset
         self._uncommitted.clear()

@@ -408,7 +408,7 @@ class PartitionLog:
     def _begin_at(self, offset: int) -> None:
         """Before the first segment of a log begun anew is made. Raises OSError."""
         self.state.store_log_start_offset(offset)
-        self.state.remove_snapshots_past(offset)
+        self.state.remove_snapshots_past(-1)  # what producers sent in between is not in them
         Segment(self._files, stem_of(self.directory, offset), offset).delete()  # a left-over
 
     @contextmanager

@@ -270,6 +270,20 @@ def test_snapshot_of_a_roll_is_not_stored_once_the_log_began_anew() -> None:
     assert log.state.snapshot_offsets() == []
 
 
+def test_snapshots_of_a_log_are_gone_when_it_begins_anew_further_up() -> None:
+    """They do not know what producers sent in between."""
+    files = MemoryFiles()
+    log = open_log(files, LogConfig(segment_records=2))
+    log.snapshot_source = lambda: b"of the producers before"
+    for n in range(5):
+        append(log, [b"%d" % n])
+    assert log.state.snapshot_offsets() == [2, 4]
+
+    log.restart_at(4)
+
+    assert log.state.snapshot_offsets() == []
+
+
 def test_snapshot_is_not_stored_for_a_log_that_was_abandoned() -> None:
     """Its directory may be another topic's by then."""
     files, jobs = MemoryFiles(), list[Job]()

@@ -207,3 +207,15 @@ def test_a_log_that_begins_anew_further_down_counts_its_committed_bytes_from_the
 
     assert partition.high_watermark == 13
     assert partition.committed_bytes == partition.appended_bytes
+
+
+def test_log_that_begins_anew_further_up_takes_any_sequence_of_its_producers() -> None:
+    """What they sent between its old end and its new start was deleted before it came here."""
+    partition = following()
+    sent = PLAIN._replace(producer_id=7, producer_epoch=0, base_sequence=0, leader_epoch=0)
+    partition.copied(sent, 0)
+
+    partition.restarted(95)
+
+    partition.lead(entry(5), 95, 0)
+    partition.check_append(sent._replace(base_sequence=49), 1)
