@@ -174,8 +174,7 @@ class Node:
             logs=claims,
             previous_epoch=manager.previous_epoch,
         )
-        await engine.enrol(register, say)
-        manager.mark_running(ctx.broker_epoch)
+        await engine.enrol(register, say, lambda: manager.mark_running(ctx.broker_epoch))
         _say_recovered(manager, say)
         for (topic, index), unopened in ctx.hosted.unopened.items():
             say(f"offline: {topic}-{index}: {unopened.reason}")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -180,26 +180,31 @@ class EngineHost:
         if bound is not None and not self._stopped:
             await self.transport.start(bound)
 
-    async def enrol(self, registration: RegisterBroker, say: Say) -> None:
-        """Register this process and wait until the controller has unfenced it.
+    async def enrol(
+        self, registration: RegisterBroker, say: Say, registered: Callable[[], None]
+    ) -> None:
+        """Register this process and wait until the controller has unfenced it; `registered` is
+        called as soon as the image shows it, fenced or not.
 
-        Raises DismissedError, and Fatal for what else ended it.
+        Raises DismissedError, Fatal for what else ended it, and what `registered` raises.
         """
         self._say = say
         try:
             self._step(e.Enrol(registration))
-            await self._until_served(say)
+            await self._until_placed((Place.FENCED, Place.SERVING), say)
+            registered()
+            await self._until_placed((Place.SERVING,), say)
         finally:
             self._say = None
 
-    async def _until_served(self, say: Say) -> None:
+    async def _until_placed(self, places: Sequence[Place], say: Say) -> None:
         loop = asyncio.get_running_loop()
         notice_at = loop.time() + WAIT_NOTICE_SECONDS
         said: set[str] = set()
         while True:
             try:
                 async with asyncio.timeout_at(notice_at):
-                    await self._until(lambda: self.broker.place is Place.SERVING)
+                    await self._until(lambda: self.broker.place in places)
             except TimeoutError:
                 notice_at += WAIT_NOTICE_SECONDS
                 waits = self.broker.describe_wait()

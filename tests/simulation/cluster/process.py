@@ -55,6 +55,7 @@ class Process:
         self.touches_links = True
         self._is_touched = True
         self._is_enrolled = False
+        self._is_marked = False
         self._is_mending = False
         manager = LogManager(
             machine.disk.files, schedule=machine.disk.submit, boot_id=f"boot {machine.boots}"
@@ -179,8 +180,9 @@ class Process:
                 self.world.kill(self.machine.id, power=False)
             elif broker.has_left or self.clock.monotonic_ms() >= self._leave_by_ms:
                 self.world.stopped(self)
-        elif not self.is_serving and broker.place is Place.SERVING:
-            self._serve()
+        elif broker.place in (Place.FENCED, Place.SERVING):
+            self._mark()
+            self.is_serving |= self._is_marked and broker.place is Place.SERVING
 
     def failed(self, error: BaseException) -> None:
         """The engine ends this process: by its place in the cluster, or for a bug."""
@@ -188,14 +190,16 @@ class Process:
             raise error
         self.world.dismissed(self, error)
 
-    def _serve(self) -> None:
-        """The image knows this process: it says so on its disk, and takes connections."""
+    def _mark(self) -> None:
+        """The image knows this process: its disk says so."""
+        if self._is_marked:
+            return
         try:
             self._manager.mark_running(self.ctx.broker_epoch)
         except OSError:  # a full disk: the process ends, as one that could not start
             self.world.scheduler.at(1, partial(self.world.failed, self))
         else:
-            self.is_serving = True
+            self._is_marked = True
 
     def _arm_parked(self) -> None:
         deadline_ms = self.ctx.parked.next_deadline_ms()

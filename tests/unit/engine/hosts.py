@@ -13,6 +13,7 @@ from josefine_broker.base.addresses import HostPort
 from josefine_broker.base.ports import Clock
 from josefine_broker.engine.broker import Broker, EngineConfig
 from josefine_broker.engine.cluster.address_book import AddressBook
+from josefine_broker.engine.cluster.enrolment import Place
 from josefine_broker.engine.cluster.frames import Frame, Hello
 from josefine_broker.engine.cluster.speech import encode_said
 from josefine_broker.engine.context import BrokerSettings
@@ -62,6 +63,8 @@ class Hosted:
         """What it was told to note of its cluster."""
         self.failures: list[BaseException] = []
         self.said: list[str] = []
+        self.registered_at: list[Place] = []
+        """Where it stood when the host was told that it is registered."""
         book = AddressBook()
         for id_, address in (voters or {}).items():
             book.learn(id_, address)
@@ -123,7 +126,9 @@ class Hosted:
             endpoints=(Endpoint("PLAINTEXT", "127.0.0.1", 9092),),
             features=SUPPORTED,
         )
-        await self.host.enrol(register, self.said.append)
+        await self.host.enrol(
+            register, self.said.append, lambda: self.registered_at.append(self.broker.place)
+        )
 
     def submit(self, change: Change) -> asyncio.Future[Proposal]:
         """The change as handlers ask for it; ends when it took effect here, or was refused."""
