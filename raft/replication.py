@@ -98,10 +98,10 @@ def _match_members(core: Core, leading: Leading) -> None:
     """Progress for exactly the members of the head path, ourselves excepted."""
     wanted = core.members.all - {core.id}
     if leading.progress.keys() != wanted:
-        for peer in wanted - leading.progress.keys():
+        for peer in wanted.difference(leading.progress):
             next_height = Height(core.chain.head.height + 1)
             leading.progress[peer] = Progress(next_height, core.now_ms)
-        for peer in leading.progress.keys() - wanted:
+        for peer in set(leading.progress).difference(wanted):
             del leading.progress[peer]
 
 
