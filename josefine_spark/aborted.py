@@ -43,8 +43,11 @@ def aborted_batches(
 
 
 def _is_abort(batch: memoryview) -> bool:
-    """The key of a control record is two int16: version, type."""
-    key = next(read_records(batch)).key
+    """The key of a control record is two int16: version, type. Compaction may leave no record."""
+    record = next(read_records(batch), None)
+    if record is None:
+        return False
+    key = record.key
     if key is None or len(key) < 4:
         raise CorruptData("a control record without a type")
     return int.from_bytes(key[2:4], "big", signed=True) == ABORT_MARKER

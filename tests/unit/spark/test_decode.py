@@ -188,6 +188,22 @@ def test_rows_of_aborted_transactions_are_skipped_up_to_their_marker() -> None:
         assert rows.column("offset").to_pylist() == [0, 3, 4]
 
 
+def test_an_emptied_marker_ends_no_transaction_and_is_no_error() -> None:
+    """Compaction may take the record of a marker and leave its batch."""
+    kinds = {"producer_id": 9, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+    abort = Record(b"\0\0\0\0", b"")
+    marker = build_batch([abort], base_offset=4, control=True, **kinds)
+    emptied = bytearray(marker[:61])
+    emptied[8:12] = (49).to_bytes(4, "big")
+    emptied[57:61] = (0).to_bytes(4, "big")
+    data = bytes(emptied) + bytes(build_batch([Record(b"k", b"v")], base_offset=5, **kinds))
+
+    for decoder in both(False, check_crcs=False):
+        decoded = decoder.decode(memoryview(data), 0, 10, [AbortedTransaction(9, 2)])
+
+        assert (decoded.batches, decoded.next_offset) == ([], 6)
+
+
 def test_a_compacted_batch_without_records_gives_no_rows() -> None:
     batch = build_batch([Record(b"k", b"v")], base_offset=5)
     empty = bytearray(batch[:61])
