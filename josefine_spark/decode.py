@@ -99,7 +99,7 @@ class Decoder:
                 break
             if self._check_crcs:
                 self._verify(records[position:], table)
-            next_offset = max(next_offset, _end_offset(table[-1], self._kernels))
+            next_offset = max(next_offset, self._end_offset(table))
             wanted = self._wanted(table, start_offset, end_offset, records[position:], aborted)
             for source, sections in self._chunks(records[position:], wanted):
                 batch = self._decode_chunk(source, sections, start_offset, end_offset)
@@ -109,10 +109,15 @@ class Decoder:
         return Decoded(batches, min(next_offset, end_offset))
 
     def end_offset(self, records: memoryview) -> int:
-        """The offset behind the last whole batch, -1 when there is none: where to fetch next."""
+        """The largest offset behind a whole batch, -1 when there is none: where to fetch next."""
         if len(records) == 0:
             return -1
         return int(self._kernels.end_offset(_readonly(records)))
+
+    def _end_offset(self, table: Any) -> int:
+        """Offsets grow in a log; should they not, every batch counts, as in `end_offset`."""
+        k = self._kernels
+        return int((table[:, k.BASE_OFFSET] + table[:, k.LAST_DELTA]).max()) + 1
 
     def _scan(self, data: Any, rows_max: int) -> tuple[Any, int]:
         table = np.empty((rows_max, self._kernels.TABLE_COLUMNS), dtype=np.int64)
@@ -351,7 +356,3 @@ def _readonly(data: Any) -> Any:
     array = np.frombuffer(data, dtype=np.uint8)
     array.flags.writeable = False
     return array
-
-
-def _end_offset(row: Any, kernels: Any) -> int:
-    return int(row[kernels.BASE_OFFSET] + row[kernels.LAST_DELTA] + 1)

@@ -96,19 +96,17 @@ def scan(src, table):
 
 @njit(cache=True, nogil=True)
 def end_offset(src):
-    """The offset behind the last whole batch, -1 when there is none."""
-    pos, size, last = 0, src.size, -1
+    """The largest offset behind a whole batch, -1 when there is none."""
+    pos, size, last = 0, src.size, np.int64(-1)
     while size - pos >= HEADER_BYTES:
         length = _int32(src, pos + 8)
         if length < HEADER_BYTES - LENGTH_OVERHEAD_BYTES:
             break
         if length + LENGTH_OVERHEAD_BYTES > size - pos:
             break
-        last = pos
+        last = max(last, _int64(src, pos) + _int32(src, pos + 23) + 1)
         pos += length + LENGTH_OVERHEAD_BYTES
-    if last < 0:
-        return np.int64(-1)
-    return _int64(src, last) + _int32(src, last + 23) + 1
+    return last
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -229,7 +227,7 @@ def count_headers(src, spans, rows, list_ends):
         pos, end = spans[row, 0], spans[row, 1]
         count, pos = _varint(src, pos, end)
         # A header takes two bytes at least: a larger count is a lie, and would size the outputs.
-        if pos < 0 or count < 0 or count * 2 > end - pos:
+        if pos < 0 or count < 0 or count > (end - pos) // 2:
             return total, row
         spans[row, 0] = pos
         total += count
