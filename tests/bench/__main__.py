@@ -1,5 +1,5 @@
-"""`python -m tests.bench [broker] [cleaner] [cluster] [pipelines] [raft] [scale] [spark]`: one JSON
-line per measure, progress on stderr.
+"""`python -m tests.bench [broker] [cleaner] [cluster] [pipelines] [raft] [scale] [spark]
+[spark_cpu]`: one JSON line per measure, progress on stderr.
 
 BENCH_ROUNDS (default 3) and BENCH_SCALE (default 1, of the record counts) make it shorter.
 """
@@ -15,6 +15,7 @@ NAMES = {
     "raft": "tests.bench.raft_bench",
     "scale": "tests.bench.scale_bench",
     "spark": "tests.bench.spark_bench",
+    "spark_cpu": "tests.bench.spark_cpu_bench",
 }
 
 
