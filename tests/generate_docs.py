@@ -4,12 +4,14 @@
 """
 
 import json
+from fnmatch import fnmatchcase
 from pathlib import Path
 
+from kio.index import load_request_schema
 from kio.schema.index import api_key_map, schema_name_map
 
 from josefine_broker.api.table import SERVED
-from josefine_broker.engine.metadata.inert_configs import INERT
+from josefine_broker.engine.metadata.inert_configs import INERT, REFUSED
 from josefine_broker.engine.metadata.topic_config import TOPIC_CONFIGS
 from pipelines.json_schema import json_schema
 from tests import state_machines
@@ -99,14 +101,20 @@ def compatibility() -> str:
     ]
     served = [api.spec for api in SERVED.values()]
     lines += [f"| {a.key} | {a.name} | {a.min_version}–{a.max_version} |" for a in served]
-    lines += ["", "## Not served, and why", "", "| API | reason |", "|---|---|"]
-    ledger = {**NOT_SERVED, **versions_not_served(), **LIMITED}
-    lines += [f"| {what} | {why} |".replace("*", "\\*") for what, why in ledger.items()]
+    lines += ["", "## Not served, and why", "", "Every other API of Kafka's:", ""]
+    lines += ["| key | API | reason |", "|---|---|---|"]
+    lines += [f"| {key} | {name} | {why} |" for key, name, why in not_served()]
+    lines += ["", "Of those that are served:", "", "| what | reason |", "|---|---|"]
+    ledger = {**versions_not_served(), **LIMITED}
+    lines += [f"| {what} | {why} |" for what, why in ledger.items()]
     lines += ["", "## Different, and why", "", "| what | here |", "|---|---|"]
     lines += [f"| {what} | {how} |" for what, how in DIFFERENT.items()]
     lines += ["", "## Topic configurations", "", "Served: " + ", ".join(_acting()) + "."]
     lines += ["", "Taken, kept and described, without effect:", "", "| name | why |", "|---|---|"]
     lines += [f"| `{inert.name}` | {inert.why} |" for inert in INERT]
+    lines += ["", "Refused:", "", "| name | why |", "|---|---|"]
+    lines += [f"| `{name}` | {why} |" for name, why in REFUSED.items()]
+    lines.append("| `compression.type` but `producer` | batches are stored as they were sent |")
     return "\n".join(lines) + "\n"
 
 
@@ -114,6 +122,34 @@ def _acting() -> list[str]:
     """The topic configurations that do something, in code marks."""
     inert = {each.name for each in INERT}
     return [f"`{key.name}`" for key in TOPIC_CONFIGS if key.name not in inert]
+
+
+def kafkas_apis() -> dict[int, str]:
+    """Key → name of every API that kio, which follows Kafka's schemas, knows."""
+    return {
+        key: load_request_schema(key, kafkas_versions(key)[-1]).__name__.removesuffix("Request")
+        for key in sorted(api_key_map)
+    }
+
+
+def not_served() -> list[tuple[int, str, str]]:
+    """(key, name, reason) of each API that no file answers."""
+    found = []
+    for key, name in kafkas_apis().items():
+        if key not in SERVED:
+            (why,) = reasons(name).values()
+            found.append((key, name, why))
+    return found
+
+
+def reasons(name: str) -> dict[str, str]:
+    """The words of NOT_SERVED that stand for an API, with their reasons: one, or the page lies."""
+    return {
+        word: why
+        for words, why in NOT_SERVED.items()
+        for word in words.split(", ")
+        if fnmatchcase(name, word)
+    }
 
 
 def kafkas_versions(api_key: int) -> list[int]:

@@ -2,12 +2,9 @@
 
 import re
 import subprocess
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
-from kio.index import load_request_schema
-from kio.schema.index import api_key_map
 
 from josefine_broker.api.table import SERVED
 from josefine_spark.options import SINK_OPTIONS, SOURCE_OPTIONS
@@ -36,21 +33,23 @@ def test_generated_page_is_current(name: str) -> None:
 
 def test_every_api_of_kafka_is_served_or_has_a_reason_once() -> None:
     """kio names the APIs as Kafka does."""
+    kafkas = generate_docs.kafkas_apis()
     words = [word for row in generate_docs.NOT_SERVED for word in row.split(", ")]
-    names = {
-        key: load_request_schema(key, generate_docs.kafkas_versions(key)[-1]).__name__
-        for key in api_key_map
-    }
-    reasons = {
-        name.removesuffix("Request"): [
-            word for word in words if fnmatchcase(name, f"{word}Request")
-        ]
-        for key, name in names.items()
-        if key not in SERVED
+    found = {
+        name: list(generate_docs.reasons(name)) for key, name in kafkas.items() if key not in SERVED
     }
 
-    assert {name: found for name, found in reasons.items() if len(found) != 1} == {}
-    assert set(words) == {word for found in reasons.values() for word in found}
+    assert {name: each for name, each in found.items() if len(each) != 1} == {}
+    assert set(words) == {word for each in found.values() for word in each}
+
+
+def test_page_of_compatibility_has_a_row_for_each_api_of_kafka() -> None:
+    page = (ROOT / "COMPATIBILITY.md").read_text()
+    rows = re.findall(r"^\| (\d+) \| (\w+) \|", page, re.MULTILINE)
+
+    assert len(rows) == len(set(rows))
+    assert {int(key): name for key, name in rows} == generate_docs.kafkas_apis()
+    assert len(rows) > 85, "Kafka 4.3 has more"
 
 
 def test_every_checklist_row_has_a_test_or_a_reason() -> None:

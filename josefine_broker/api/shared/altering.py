@@ -1,4 +1,8 @@
-"""What IncrementalAlterConfigs and AlterConfigs share: checks, one proposal per topic, answers."""
+"""What IncrementalAlterConfigs and AlterConfigs share: checks, one proposal per topic, answers.
+
+A broker's settings are in its file, so nothing is ever set on one: taking settings away that it has
+not is done at once (Kafka's tools clear throttles behind them), and any other change is refused.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -8,10 +12,19 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.metadata.changes import AlterTopicConfig
 from josefine_broker.engine.metadata.image import TopicEntry
+from josefine_broker.engine.metadata.inert_configs import REPLICATION_THROTTLE
 from josefine_broker.engine.metadata.proposals import Proposal
 from josefine_broker.engine.proposing import answer_when_settled, submit_change
 
-TOPIC = 2
+TOPIC, BROKER = 2, 4
+BROKER_THROTTLES = frozenset(
+    {
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)
+"""What `kafka-reassign-partitions` sets with --throttle, and clears with --verify."""
 R = TypeVar("R")
 
 
@@ -41,11 +54,15 @@ def alter_topics(
     ctx: Context,
     resources: Sequence[Resource],
     change_of: Callable[[int, TopicEntry], AlterTopicConfig],
+    set_on_broker: Callable[[int], Iterable[str]],
     answer: Callable[[Iterable[tuple[Resource, KafkaError | None]]], R],
     *,
     validate_only: bool,
 ) -> object:
-    """Propose `change_of(place in the request, topic)` per topic; `answer` when all settled."""
+    """Propose `change_of(place in the request, topic)` per topic; `answer` when all settled.
+
+    `set_on_broker` names what the resource at that place, a broker, is to be given.
+    """
     deadline_ms = ctx.clock.monotonic_ms() + ctx.settings.metadata_timeout_ms
     times = Counter(resources)
     outcomes: list[KafkaError | Proposal | None] = []
@@ -53,6 +70,10 @@ def alter_topics(
         try:
             if times[resource] > 1:
                 raise KafkaError(ErrorCode.invalid_request, "the resource is named more than once")
+            if resource.type == BROKER:
+                _check_broker(ctx, resource.name, set_on_broker(at))
+                outcomes.append(None)
+                continue
             change = change_of(at, _topic(ctx, resource))
             outcomes.append(None if validate_only else submit_change(ctx, change, deadline_ms))
         except KafkaError as error:
@@ -66,11 +87,26 @@ def alter_topics(
     return answer_when_settled(ctx, proposals, deadline_ms, build)
 
 
+def _check_broker(ctx: Context, name: str, names: Iterable[str]) -> None:
+    """Raises KafkaError unless there is such a broker (empty: all) and nothing to be set on it."""
+    is_there = not name or (name.isdecimal() and int(name) in ctx.image.brokers)
+    if not is_there:
+        raise KafkaError(ErrorCode.invalid_request, f"there is no broker '{name}'")
+    for each in names:
+        if each in BROKER_THROTTLES:
+            raise KafkaError(
+                ErrorCode.invalid_request, f"'{each}' is not served: {REPLICATION_THROTTLE}"
+            )
+        raise KafkaError(
+            ErrorCode.invalid_request,
+            f"'{each}' cannot be set here: a broker's settings are in its file",
+        )
+
+
 def _topic(ctx: Context, resource: Resource) -> TopicEntry:
     if resource.type != TOPIC:
         raise KafkaError(
-            ErrorCode.invalid_request,
-            "only topics are configured this way; a broker's settings are in its file",
+            ErrorCode.invalid_request, f"resources of type {resource.type} have no configs"
         )
     topic = ctx.image.topics.get(resource.name)
     if topic is None:

@@ -1,10 +1,11 @@
 """Topic configurations that tools set out of habit and that have nothing to act on here.
 
 They are checked as Kafka checks them, kept, and described, so that a tool that sets one goes on and
-one that compares finds what it set. Each says why it has no effect; COMPATIBILITY.md tells it.
+one that compares finds what it set. Each says why it has no effect; COMPATIBILITY.md tells it, as
+it tells which are refused.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from josefine_broker.engine.metadata.config_texts import INT_MAX, LONG_MAX, flag, number, off
@@ -22,6 +23,7 @@ class Inert(NamedTuple):
 
 
 _AS_SENT = "batches are stored as they were sent"
+_ALL_LOCAL = "all storage is local, and kept by `retention.ms` and `retention.bytes`"
 
 INERT: tuple[Inert, ...] = (
     Inert(
@@ -52,12 +54,44 @@ INERT: tuple[Inert, ...] = (
         "a reader has read its bytes before a file can go: nothing has to wait",
     ),
     Inert(
+        "local.retention.bytes",
+        "log.local.retention.bytes",
+        "LONG",
+        "-2",
+        number("local.retention.bytes", -2, LONG_MAX),
+        _ALL_LOCAL,
+    ),
+    Inert(
+        "local.retention.ms",
+        "log.local.retention.ms",
+        "LONG",
+        "-2",
+        number("local.retention.ms", -2, LONG_MAX),
+        _ALL_LOCAL,
+    ),
+    Inert(
         "preallocate",
         "log.preallocate",
         "BOOLEAN",
         "false",
         flag,
         "files grow with what is written: recovery takes their length for true",
+    ),
+    Inert(
+        "remote.log.copy.disable",
+        "remote.log.copy.disable",
+        "BOOLEAN",
+        "false",
+        flag,
+        _ALL_LOCAL,
+    ),
+    Inert(
+        "remote.log.delete.on.disable",
+        "remote.log.delete.on.disable",
+        "BOOLEAN",
+        "false",
+        flag,
+        _ALL_LOCAL,
     ),
     Inert(
         "remote.storage.enable",
@@ -84,3 +118,17 @@ INERT: tuple[Inert, ...] = (
         "a new segment costs nothing before it is written to: all may begin at once",
     ),
 )
+
+REPLICATION_THROTTLE = (
+    "replication is throttled by each broker's own `replication.throttle_bytes_per_second`, for all"
+    " replicas that are out of sync: leave the throttle out"
+)
+_SINCE_KAFKA_3 = "every record batch is of format 2, as in Kafka 4, which does not have it either"
+
+REFUSED: Mapping[str, str] = {
+    "follower.replication.throttled.replicas": REPLICATION_THROTTLE,
+    "leader.replication.throttled.replicas": REPLICATION_THROTTLE,
+    "message.downconversion.enable": _SINCE_KAFKA_3,
+    "message.format.version": _SINCE_KAFKA_3,
+}
+"""Topic configurations of Kafka's that would promise what is not done, and why."""

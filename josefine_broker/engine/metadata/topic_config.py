@@ -22,7 +22,7 @@ from josefine_broker.engine.metadata.config_texts import (
     ratio,
 )
 from josefine_broker.engine.metadata.image import WAS_COMPACTED
-from josefine_broker.engine.metadata.inert_configs import INERT, Inert
+from josefine_broker.engine.metadata.inert_configs import INERT, REFUSED, Inert
 from josefine_broker.engine.metadata.log_config import LogConfig, TimestampType
 
 HOUR_MS = 3600 * 1000
@@ -366,6 +366,8 @@ def check_config(name: str, value: str | None) -> None:
     if value is None:
         raise KafkaError(ErrorCode.invalid_config, f"'{name}' has no value")
     key = _KEYS.get(name)
+    if name in REFUSED:
+        raise KafkaError(ErrorCode.invalid_config, f"'{name}' is not served: {REFUSED[name]}")
     if key is None:
         near = get_close_matches(name, _KEYS, n=1)
         hint = f"; the nearest is '{near[0]}'" if near else ""

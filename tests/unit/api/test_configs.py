@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
+from josefine_broker.api.shared.altering import BROKER_THROTTLES
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.engine.context import BrokerSettings
+from josefine_broker.engine.metadata.inert_configs import REFUSED
 from josefine_broker.engine.metadata.log_config import LogConfig
 from josefine_broker.engine.metadata.topic_config import TOPIC_CONFIGS, TopicSettings
 from josefine_broker.wire.entities import (
@@ -200,10 +202,43 @@ def test_validate_only_changes_nothing(world: World) -> None:
 
 def test_brokers_and_unknown_topics_are_not_altered(world: World) -> None:
     broker = alter(world, ("retention.ms", SET, "1"), kind=BROKER, name="1")
+    nobody = alter(world, ("retention.ms", DELETE, None), kind=BROKER, name="7")
+    logger = alter(world, ("kafka", SET, "DEBUG"), kind=8, name="1")
     unknown = alter(world, ("retention.ms", SET, "1"), name="nope")
 
     assert broker.error_code == ErrorCode.invalid_request
+    assert "a broker's settings are in its file" in broker.error_message
+    assert (nobody.error_code, nobody.error_message) == (
+        ErrorCode.invalid_request,
+        "there is no broker '7'",
+    )
+    assert logger.error_code == ErrorCode.invalid_request
     assert unknown.error_code == ErrorCode.unknown_topic_or_partition
+
+
+@pytest.mark.parametrize("name", ["1", ""])
+def test_throttles_that_nobody_set_can_be_cleared(world: World, name: str) -> None:
+    """What `kafka-reassign-partitions --verify` does when a move is complete."""
+    before = world.ctx.image
+    throttles = [(each, DELETE, None) for each in sorted(BROKER_THROTTLES)]
+    of_topic = [(each, DELETE, None) for each in REFUSED]
+
+    broker = alter(world, *throttles, kind=BROKER, name=name)
+    topic = alter(world, *of_topic)
+
+    assert {broker.error_code, topic.error_code} == {ErrorCode.none}
+    assert world.ctx.image.topics == before.topics
+
+
+def test_throttle_is_refused_with_what_to_do_instead(world: World) -> None:
+    """What `kafka-reassign-partitions --throttle` sets before it moves anything."""
+    broker = alter(world, ("leader.replication.throttled.rate", SET, "9"), kind=BROKER, name="1")
+    topic = alter(world, ("leader.replication.throttled.replicas", SET, "0:1"))
+
+    assert broker.error_code == ErrorCode.invalid_request
+    assert topic.error_code == ErrorCode.invalid_config
+    assert broker.error_message.endswith("leave the throttle out")
+    assert topic.error_message.endswith("leave the throttle out")
 
 
 def test_alter_configs_replaces_everything(world: World) -> None:
