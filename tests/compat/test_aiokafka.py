@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -11,7 +12,13 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import KafkaError, MessageSizeTooLargeError, TopicAlreadyExistsError
+from aiokafka.errors import (
+    InvalidGroupIdError,
+    InvalidSessionTimeoutError,
+    KafkaError,
+    MessageSizeTooLargeError,
+    TopicAlreadyExistsError,
+)
 
 from tests.compat.samples import (
     BASE_MS,
@@ -21,6 +28,7 @@ from tests.compat.samples import (
     Sample,
 )
 from tests.compat.samples import PYTHON_SAMPLES as SAMPLES
+from tests.support.broker import BrokerProcess
 
 Topics = Callable[..., str]
 T = TypeVar("T")
@@ -217,6 +225,41 @@ def test_offsets_are_committed_and_fetched_without_members(
             await consumer.stop()
 
     assert run(scenario()) == 7
+
+
+@pytest.mark.parametrize(
+    ("refused", "settings"),
+    [
+        (InvalidGroupIdError, {"group_id": ""}),
+        (InvalidSessionTimeoutError, {"group_id": "short", "session_timeout_ms": 1_000}),
+    ],
+)
+def test_refused_subscription_is_told_and_does_not_spin(
+    broker: BrokerProcess, make_topic: Topics, refused: type[KafkaError], settings: dict[str, Any]
+) -> None:
+    """It asks again without a pause, and without a word, where a broker does not list JoinGroup, or
+    answers UNKNOWN_MEMBER_ID; these answers it shows."""
+    topic = make_topic()
+    before = joins(broker)
+
+    async def scenario() -> None:
+        consumer = AIOKafkaConsumer(topic, bootstrap_servers=broker.bootstrap, **settings)
+        try:
+            await consumer.start()
+        finally:
+            await consumer.stop()
+
+    with pytest.raises(refused):
+        run(scenario())
+
+    assert joins(broker) - before <= 2
+
+
+def joins(broker: BrokerProcess) -> int:
+    """JoinGroup requests that the broker had so far."""
+    pattern = r'josefine_request_seconds_count\{api="JoinGroup"\} (\d+)'
+    found = re.search(pattern, broker.get("/metrics")[1])
+    return int(found[1]) if found else 0
 
 
 def test_transactions_are_refused_clearly(bootstrap: str) -> None:
