@@ -7,52 +7,42 @@ compressed, transactional and control batches are understood, control batches no
 
 from __future__ import annotations
 
-import contextlib
-import json
+import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from enum import StrEnum
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
-from josefine_broker.base.errors import CorruptData, ErrorCode
+from josefine_broker.base.errors import ErrorCode
 from josefine_broker.base.ids import TopicPartition
-from josefine_broker.client.fetch import FetchedPartition, Positions
+from josefine_broker.client.fetch import Positions
 from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient
+from josefine_broker.client.membership import Membership
 from josefine_broker.client.operations import partition_error
-from josefine_broker.records.batch import iter_batches, verify
-from josefine_broker.records.reader import Record, read_records
 from josefine_cli.cluster_where import Bootstrap, bootstrap_of
-from josefine_cli.errors import UsageError, UserError
-from josefine_cli.output import (
-    connect,
-    iso_time,
-    note,
-    printable,
-    put_bytes,
+from josefine_cli.consume_group import GroupReader
+from josefine_cli.consume_records import (
+    FETCH_BYTES_MAX,
+    FETCH_WAIT_MS,
+    OutputFormat,
+    Write,
+    named_when_damaged,
+    records_of,
+    writer,
 )
+from josefine_cli.errors import EXIT_SIGNAL, UsageError, UserError
+from josefine_cli.output import connect, note
+from josefine_cli.signals import StopSignals
 from josefine_cli.waiting import waits
-from josefine_cli.when import FORMS, is_after, parse_place, resolve
+from josefine_cli.when import FORMS, Place, is_after, parse_place, resolve
 
 app = typer.Typer(
     help="Read records of a topic, by offsets or by time.",
     add_completion=False,
     rich_markup_mode=None,
 )
-
-FETCH_WAIT_MS = 500
-FETCH_BYTES_MAX = 4 * 1024 * 1024
-
-
-class OutputFormat(StrEnum):
-    """What one line of the output is."""
-
-    VALUE = "value"
-    KEY_VALUE = "key-value"
-    JSON = "json"
-    FULL = "full"
 
 
 @app.command()
@@ -75,14 +65,26 @@ def consume(
     output_format: Annotated[
         OutputFormat, typer.Option("--format", "-f", help="What a line of the output is.")
     ] = OutputFormat.VALUE,
+    group: Annotated[
+        str | None,
+        typer.Option("--group", "-g", help="Read as a member of this group, and commit."),
+    ] = None,
     bootstrap: Bootstrap = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="The same as --format json: one object per record.")
     ] = False,
 ) -> None:
-    """Print records of a topic."""
-    if follow and end is not None:
-        raise UsageError("--follow has no end: leave --to out")
+    """Print records of a topic.
+
+    As a member of a group (--group) the broker gives it partitions, --from counts where the group
+    has committed nothing, and what is printed is committed. Ctrl-C leaves the group.
+
+    \b
+    josefine consume orders --from -10m
+    josefine consume orders --from 2026-01-01 --to 2026-01-02 --json
+    josefine consume orders --group readers --follow
+    """
+    _check_together(end, partitions, follow, group)
     chosen = None if partitions is None else parse_partitions(partitions)
     now_ms = time.time_ns() // 1_000_000
     first = parse_place(start, "--from", now_ms)
@@ -91,7 +93,10 @@ def consume(
         raise UsageError(f"--from {start} is after --to {end}")
     if sys.stdout is None:  # closed by whoever started this: typeshed does not know
         raise UserError("stdout is closed: there is nowhere to print records to")
-    write = _writer(OutputFormat.JSON if as_json else output_format)
+    write = writer(OutputFormat.JSON if as_json else output_format)
+    if group is not None:
+        _as_member(bootstrap_of(bootstrap), topic, group, first, write, max_records, follow)
+        return
     with connect(bootstrap_of(bootstrap)) as client:
         tps = _partitions(client, topic, chosen)
         earliest = {tp: at.offset for tp, at in _listed(client, tps, EARLIEST).items()}
@@ -111,6 +116,42 @@ def consume(
         except KeyboardInterrupt:
             if not follow:
                 raise
+
+
+def _check_together(
+    end: str | None, partitions: str | None, follow: bool, group: str | None
+) -> None:
+    """Raises UsageError for options that do not go together."""
+    if follow and end is not None:
+        raise UsageError("--follow has no end: leave --to out")
+    if group is not None and (end is not None or partitions is not None):
+        refused = "--to" if end is not None else "--partitions"
+        raise UsageError(f"{refused} is not for a member of a group: leave it out, or --group")
+
+
+def _as_member(
+    bootstrap: str,
+    topic: str,
+    group: str,
+    first: Place,
+    write: Write,
+    max_records: int | None,
+    follow: bool,
+) -> None:
+    with connect(bootstrap) as client:
+        client.partition_count(topic)
+    with StopSignals() as stop:
+        reader = GroupReader(
+            lambda: connect(bootstrap),
+            Membership(group, (topic,)),
+            first,
+            write,
+            max_records=max_records,
+            follow=follow,
+        )
+        reader.run(stop)
+    if stop.number is not None and not (follow and stop.number == signal.SIGINT):
+        raise typer.Exit(EXIT_SIGNAL + stop.number)
 
 
 def _ahead(positions: Positions) -> str:
@@ -166,7 +207,7 @@ def _begin(tp: TopicPartition, wanted: int, earliest: int, latest: int, follow: 
 def _copy(
     client: BlockingClient,
     positions: Positions,
-    write: Callable[[TopicPartition, Record], None],
+    write: Write,
     max_records: int | None,
     *,
     flush_each: bool,
@@ -183,8 +224,8 @@ def _copy(
         for tp, part in fetched.items():
             if part.error_code is not ErrorCode.none:
                 raise partition_error(tp, part.error_code, None)
-            with _named_when_damaged(tp):
-                for record in _records(tp, part, positions):
+            with named_when_damaged(tp):
+                for record in records_of(tp, part, positions):
                     write(tp, record)
                     if left is not None:
                         left -= 1
@@ -193,86 +234,3 @@ def _copy(
                 positions.advance(tp, part.records)
         if flush_each:
             sys.stdout.flush()
-
-
-@contextlib.contextmanager
-def _named_when_damaged(tp: TopicPartition) -> Iterator[None]:
-    """Bytes do not know where they lie: add it, and what finds the place in the files."""
-    try:
-        yield
-    except CorruptData as error:
-        raise UserError(
-            f"partition {tp} is damaged: {error}; "
-            "'josefine log verify' finds the place once the broker is stopped"
-        ) from error
-
-
-def _records(tp: TopicPartition, part: FetchedPartition, positions: Positions) -> Iterator[Record]:
-    """Records of whole batches from the position to the end; batches may begin before it."""
-    begin, end = positions.position(tp), positions.end_offset(tp)
-    assert begin is not None, tp
-    for pos, header in iter_batches(part.records):
-        if header.is_control:
-            continue
-        verify(part.records, pos, header)
-        for record in read_records(part.records[pos : pos + header.size_bytes]):
-            if end is not None and record.offset >= end:
-                return
-            if record.offset >= begin:
-                yield record
-
-
-def _writer(output_format: OutputFormat) -> Callable[[TopicPartition, Record], None]:
-    """Bytes as they are into files and pipes; on a terminal nothing that could upset it."""
-    out = sys.stdout.buffer if hasattr(sys.stdout, "buffer") else None
-    is_terminal = sys.stdout.isatty() or out is None
-
-    def raw(data: bytes | None) -> bytes:
-        return printable(data).encode() if is_terminal else (data or b"")
-
-    def put(line: bytes) -> None:
-        if out is None:
-            print(line.decode())
-        else:
-            out.write(line + b"\n")
-
-    writers: dict[OutputFormat, Callable[[TopicPartition, Record], None]] = {
-        OutputFormat.VALUE: lambda tp, r: put(raw(r.value)),
-        OutputFormat.KEY_VALUE: lambda tp, r: put(raw(r.key) + b"\t" + raw(r.value)),
-        OutputFormat.JSON: lambda tp, r: put(
-            json.dumps(as_object(tp, r), ensure_ascii=False).encode("utf-8", "surrogatepass")
-        ),
-        OutputFormat.FULL: lambda tp, r: put(_full(tp, r).encode()),
-    }
-    return writers[output_format]
-
-
-def as_object(tp: TopicPartition, record: Record) -> dict[str, Any]:
-    """A record as JSON: what `josefine produce --format json` reads."""
-    fields: dict[str, Any] = {
-        "topic": tp.topic,
-        "partition": tp.partition,
-        "offset": record.offset,
-        "timestamp_ms": record.timestamp_ms,
-        "time": iso_time(record.timestamp_ms),
-    }
-    put_bytes(fields, "key", record.key)
-    put_bytes(fields, "value", record.value)
-    if record.headers:
-        fields["headers"] = [_header(name, value) for name, value in record.headers]
-    return fields
-
-
-def _header(name: str, value: bytes | None) -> dict[str, Any]:
-    header: dict[str, Any] = {"name": name}
-    put_bytes(header, "value", value)
-    return header
-
-
-def _full(tp: TopicPartition, record: Record) -> str:
-    moment = iso_time(record.timestamp_ms) or "-"
-    headers = "".join(f" {printable(n.encode())}={printable(v)}" for n, v in record.headers)
-    return (
-        f"{tp.partition}:{record.offset} {moment} key={printable(record.key)}{headers} "
-        f"{printable(record.value)}"
-    )

@@ -1,15 +1,18 @@
 """Ctrl-C and SIGTERM as something to look at, so that what was read before them is not lost.
 
-Rules: the first signal raises nothing, it makes `descriptor` readable and is remembered; a second
+Rules: the first signal raises nothing, it makes `descriptor` readable and is remembered (within
+`raising` it is raised besides, as KeyboardInterrupt: for a wait that looks at nothing); a second
 one acts as if nobody listened, so a command that waits for a dead broker can still be ended. A
 signal that was ignored before (a shell's background job) stays ignored.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
@@ -23,6 +26,7 @@ class StopSignals:
         self.number: int | None = None
         self.descriptor, self._wake = os.pipe()
         self._before: dict[signal.Signals, Any] = {}
+        self._raises = False
 
     def __enter__(self) -> StopSignals:
         if threading.current_thread() is threading.main_thread():
@@ -36,10 +40,23 @@ class StopSignals:
         os.close(self.descriptor)
         os.close(self._wake)
 
+    @contextlib.contextmanager
+    def raising(self) -> Iterator[None]:
+        """A signal raises KeyboardInterrupt within; also one that came just before."""
+        self._raises = True
+        try:
+            if self.number is not None:
+                raise KeyboardInterrupt
+            yield
+        finally:
+            self._raises = False
+
     def _come(self, number: int, _: FrameType | None) -> None:
         self.number = number
         os.write(self._wake, b"\0")
         self._restore()
+        if self._raises:
+            raise KeyboardInterrupt
 
     def _restore(self) -> None:
         for number, before in self._before.items():

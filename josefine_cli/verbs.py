@@ -18,6 +18,10 @@ VERBS: dict[str, tuple[str, str]] = {
     "topics": ("josefine_cli.topics", "Create, list, describe, alter and delete topics."),
     "produce": ("josefine_cli.produce", "Write records from a file or stdin to a topic."),
     "consume": ("josefine_cli.consume", "Read records of a topic, by offsets or by time."),
+    "groups": (
+        "josefine_cli.groups",
+        "List and describe consumer groups, move their offsets, delete them.",
+    ),
     "cluster": ("josefine_cli.cluster", "Run a local cluster; look at and change any cluster."),
     "log": ("josefine_cli.log", "Verify a stopped broker's files against their checksums."),
     "demo": ("josefine_cli.demo", "Run the main job on real data and check what landed."),

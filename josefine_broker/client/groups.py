@@ -1,4 +1,4 @@
-"""Committed offsets of consumer groups without members, and producer ids.
+"""Committed offsets of consumer groups, and producer ids.
 
 The coordinator of a group is looked up once and again when a broker says it is not it.
 """
@@ -25,8 +25,20 @@ from josefine_broker.wire import entities as e
 
 NO_OFFSET = -1
 NO_GENERATION = -1
+NO_MEMBER = ""
 TRANSACTION_TIMEOUT_MS = 60_000
 """InitProducerId carries one even without transactions; brokers check its range."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committer:
+    """Who commits: a member in its generation, or nobody in particular (a group of no members)."""
+
+    member_id: str = NO_MEMBER
+    generation: int = NO_GENERATION
+
+
+NOBODY = Committer()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +90,7 @@ def _coordinator_error(
     return KafkaError(found.error_code, f"no coordinator for group '{group}': {reason}")
 
 
-def _ask_coordinator(
+def ask_coordinator(
     session: Session,
     attempts: Attempts,
     group: str,
@@ -108,8 +120,9 @@ def commit_offsets(
     offsets: Mapping[TopicPartition, int],
     now_ms: int,
     deadline_ms: int,
+    committer: Committer = NOBODY,
 ) -> Operation[None]:
-    """Store the next offset to read per partition, for a group that has no members."""
+    """Store the next offset to read per partition. Raises KafkaError where `committer` may not."""
     attempts = session.start(now_ms, deadline_ms, "commit offsets")
     yield from _know_topics(session, attempts, offsets)
     entities = e.offset_commit
@@ -130,11 +143,11 @@ def commit_offsets(
     )
     request = entities.OffsetCommitRequest(
         group_id=group,
-        generation_id_or_member_epoch=NO_GENERATION,
-        member_id="",
+        generation_id_or_member_epoch=committer.generation,
+        member_id=committer.member_id,
         topics=topics,
     )
-    yield from _ask_coordinator(
+    yield from ask_coordinator(
         session,
         attempts,
         group,
@@ -180,7 +193,7 @@ def committed_offsets(
     request = entities.OffsetFetchRequest(
         groups=(entities.OffsetFetchRequestGroup(group_id=group, topics=topics),)
     )
-    response = yield from _ask_coordinator(
+    response = yield from ask_coordinator(
         session,
         attempts,
         group,

@@ -290,6 +290,15 @@ class BlockingClient:
         """Of a broker whose data are lost: it may come back as an observer then."""
         self._run(lambda t, d: replicas.remove_voter(self._session, broker_id, t, d), timeout_ms)
 
+    def run(
+        self,
+        operation: Callable[[Session, int, int], Operation[T]],
+        *,
+        timeout_ms: int | None = None,
+    ) -> T:
+        """An operation that has no method here: of `group_admin` or `membership`."""
+        return self._run(lambda t, d: operation(self._session, t, d), timeout_ms)
+
     def _run(self, operation: Callable[[int, int], Operation[T]], timeout_ms: int | None) -> T:
         if timeout_ms is None:
             timeout_ms = self._session.policy.request_timeout_ms

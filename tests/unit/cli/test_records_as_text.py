@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.records.reader import Record
-from josefine_cli.consume import as_object, parse_partitions
+from josefine_cli.consume import parse_partitions
+from josefine_cli.consume_records import as_object
 from josefine_cli.errors import UsageError
 from josefine_cli.output import iso_time, printable
 from josefine_cli.produce import parse_json

@@ -1,0 +1,185 @@
+"""Groups as an operator sees them: which there are, what each does, what it has committed.
+
+Every broker is asked for its groups, and each group's coordinator for the rest.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client.cluster import topic_name
+from josefine_broker.client.consumer_protocol import CONSUMER, decode_assignment
+from josefine_broker.client.effects import Call, Operation
+from josefine_broker.client.groups import NO_OFFSET, ask_coordinator
+from josefine_broker.client.operations import ask_until, refresh
+from josefine_broker.client.session import Session
+from josefine_broker.wire import apis
+from josefine_broker.wire import entities as e
+
+DEAD = "Dead"
+EMPTY = "Empty"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupListing:
+    """One group of a list; `coordinator` is a broker's number."""
+
+    group: str
+    state: str
+    protocol_type: str
+    group_type: str
+    coordinator: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMember:
+    """A member, and what it was given; nothing while its group rebalances."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    assigned: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDescription:
+    """A group with its members; `state` is DEAD for one that is not there."""
+
+    group: str
+    state: str
+    protocol_type: str
+    assignor: str
+    coordinator: int
+    members: tuple[GroupMember, ...]
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it has members, or may have in a moment."""
+        return self.state not in (EMPTY, DEAD)
+
+
+def list_groups(
+    session: Session, states: Iterable[str], now_ms: int, deadline_ms: int
+) -> Operation[list[GroupListing]]:
+    """The groups of all brokers by name, only those in one of `states` if any are given."""
+    attempts = session.start(now_ms, deadline_ms, "list groups")
+    cluster, _ = yield from refresh(session, attempts, ())
+    request = e.list_groups.ListGroupsRequest(states_filter=tuple(states))
+    found = []
+    for node in sorted(cluster.brokers):
+        call = Call(node=node, api_key=apis.LIST_GROUPS, request=request)
+        response, _ = yield from ask_until(attempts, call, _list_error)
+        found += [
+            GroupListing(
+                group=each.group_id,
+                state=each.group_state,
+                protocol_type=each.protocol_type,
+                group_type=each.group_type,
+                coordinator=node,
+            )
+            for each in response.groups
+        ]
+    return sorted(found, key=lambda each: each.group)
+
+
+def _list_error(response: e.list_groups.ListGroupsResponse) -> KafkaError | None:
+    code = response.error_code
+    return None if code is ErrorCode.none else KafkaError(code, code.name.replace("_", " "))
+
+
+def describe_group(
+    session: Session, group: str, now_ms: int, deadline_ms: int
+) -> Operation[GroupDescription]:
+    """What the group's coordinator says of it; one that is not there is DEAD."""
+    attempts = session.start(now_ms, deadline_ms, f"group '{group}'")
+    response = yield from ask_coordinator(
+        session,
+        attempts,
+        group,
+        apis.DESCRIBE_GROUPS,
+        e.describe_groups.DescribeGroupsRequest(groups=(group,)),
+        lambda r: _group_error(group, r.groups[0].error_code, ErrorCode.group_id_not_found),
+    )
+    described = response.groups[0]
+    is_missing = described.error_code is ErrorCode.group_id_not_found
+    return GroupDescription(
+        group=group,
+        state=DEAD if is_missing else described.group_state,
+        protocol_type=described.protocol_type,
+        assignor=described.protocol_data,
+        coordinator=session.coordinators[group],
+        members=tuple(
+            GroupMember(
+                member_id=each.member_id,
+                instance_id=each.group_instance_id,
+                client_id=each.client_id,
+                host=each.client_host.removeprefix("/"),
+                assigned=_assigned(described.protocol_type, each.member_assignment),
+            )
+            for each in described.members
+        ),
+    )
+
+
+def _assigned(protocol_type: str, assignment: bytes) -> tuple[TopicPartition, ...]:
+    """Members that are no consumers have assignments of another kind."""
+    if protocol_type != CONSUMER:
+        return ()
+    try:
+        return decode_assignment(assignment)
+    except CorruptData:
+        return ()
+
+
+def all_committed(
+    session: Session, group: str, now_ms: int, deadline_ms: int
+) -> Operation[dict[TopicPartition, int]]:
+    """Everything that the group has committed in topics that are there."""
+    attempts = session.start(now_ms, deadline_ms, f"offsets of group '{group}'")
+    yield from refresh(session, attempts, None)
+    entities = e.offset_fetch
+    response = yield from ask_coordinator(
+        session,
+        attempts,
+        group,
+        apis.OFFSET_FETCH,
+        entities.OffsetFetchRequest(
+            groups=(entities.OffsetFetchRequestGroup(group_id=group, topics=None),)
+        ),
+        lambda r: _group_error(group, r.groups[0].error_code),
+    )
+    return {
+        TopicPartition(name, p.partition_index): p.committed_offset
+        for topic in response.groups[0].topics
+        for name in (topic_name(session.cluster, topic.name, topic.topic_id),)
+        for p in topic.partitions
+        if name and p.committed_offset != NO_OFFSET
+    }
+
+
+def delete_group(session: Session, group: str, now_ms: int, deadline_ms: int) -> Operation[None]:
+    """The group with all that it committed. Raises KafkaError: it has members, or is not there."""
+    attempts = session.start(now_ms, deadline_ms, f"delete group '{group}'")
+    yield from ask_coordinator(
+        session,
+        attempts,
+        group,
+        apis.DELETE_GROUPS,
+        e.delete_groups.DeleteGroupsRequest(groups_names=(group,)),
+        lambda r: _group_error(group, r.results[0].error_code),
+    )
+
+
+_SAID = {
+    ErrorCode.group_id_not_found: "does not exist",
+    ErrorCode.non_empty_group: "has members: stop them first",
+    ErrorCode.invalid_group_id: "cannot be the name of a group",
+}
+
+
+def _group_error(group: str, code: ErrorCode, *no_errors: ErrorCode) -> KafkaError | None:
+    if code is ErrorCode.none or code in no_errors:
+        return None
+    return KafkaError(code, f"group '{group}' {_SAID.get(code, code.name.replace('_', ' '))}")

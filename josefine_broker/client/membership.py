@@ -1,0 +1,246 @@
+"""A consumer's membership of a group, by the classic protocol: join, heartbeat, commit, leave.
+
+Rules: an operation that finds the generation over says so and forgets it; only `join` begins
+another. A member that the coordinator does not know joins anew under another id. Whoever is made
+leader assigns for all. What was read is to be committed before `join` is asked for again: between
+two generations the partitions may go to somebody else.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client import groups
+from josefine_broker.client.consumer_protocol import (
+    ASSIGNORS,
+    CONSUMER,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from josefine_broker.client.effects import Operation
+from josefine_broker.client.groups import NO_GENERATION, NO_MEMBER, Committer, ask_coordinator
+from josefine_broker.client.operations import refresh
+from josefine_broker.client.session import Attempts, Session
+from josefine_broker.wire import apis
+from josefine_broker.wire import entities as e
+
+ENDED = frozenset(
+    {
+        ErrorCode.rebalance_in_progress,
+        ErrorCode.illegal_generation,
+        ErrorCode.unknown_member_id,
+    }
+)
+"""What a member is told whose generation is over: it is to join again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberSettings:
+    """Of one member, in milliseconds; the defaults are those of Kafka's consumers."""
+
+    session_timeout_ms: int = 45_000
+    """Unheard of for so long, it is lost."""
+    rebalance_timeout_ms: int = 300_000
+    """How long the others wait for it to join again."""
+    heartbeat_ms: int = 3_000
+
+
+class Membership:
+    """Mutable: what one member was told last."""
+
+    __slots__ = ("generation", "group", "member_id", "settings", "topics")
+
+    def __init__(
+        self, group: str, topics: tuple[str, ...], settings: MemberSettings | None = None
+    ) -> None:
+        self.group = group
+        self.topics = topics
+        self.settings = settings or MemberSettings()
+        self.member_id = NO_MEMBER
+        self.generation = NO_GENERATION
+
+    @property
+    def is_of_a_generation(self) -> bool:
+        return self.generation != NO_GENERATION
+
+    def ended(self, code: ErrorCode) -> None:
+        """Its generation is over, by this code; a member that is unknown has no id either."""
+        self.generation = NO_GENERATION
+        if code is ErrorCode.unknown_member_id:
+            self.member_id = NO_MEMBER
+
+    def error(self, code: ErrorCode) -> KafkaError | None:
+        """None for what `ended` understands."""
+        if code is ErrorCode.none or code in ENDED:
+            return None
+        return KafkaError(code, f"group '{self.group}': {code.name.replace('_', ' ')}")
+
+
+def join(
+    session: Session, member: Membership, now_ms: int, deadline_ms: int
+) -> Operation[tuple[TopicPartition, ...]]:
+    """Be a member of the next generation: what it gives to this one."""
+    attempts = session.start(now_ms, deadline_ms, f"join group '{member.group}'")
+    while True:
+        joined = yield from _join(session, attempts, member)
+        if joined is None:
+            continue
+        assignments = yield from _assignments(session, attempts, member, joined)
+        request = e.sync_group.SyncGroupRequest(
+            group_id=member.group,
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            protocol_type=CONSUMER,
+            protocol_name=joined.protocol_name,
+            assignments=assignments,
+        )
+        synced = yield from ask_coordinator(
+            session,
+            attempts,
+            member.group,
+            apis.SYNC_GROUP,
+            request,
+            lambda r: member.error(r.error_code),
+        )
+        if synced.error_code is ErrorCode.none:
+            member.generation = joined.generation_id
+            return decode_assignment(synced.assignment)
+        member.ended(synced.error_code)
+
+
+def _join(
+    session: Session, attempts: Attempts, member: Membership
+) -> Operation[e.join_group.JoinGroupResponse | None]:
+    """One JoinGroup. None: again, with what `member` knows now."""
+    metadata = encode_subscription(member.topics)
+    request = e.join_group.JoinGroupRequest(
+        group_id=member.group,
+        session_timeout_ms=member.settings.session_timeout_ms,
+        rebalance_timeout_ms=member.settings.rebalance_timeout_ms,
+        member_id=member.member_id,
+        protocol_type=CONSUMER,
+        protocols=tuple(
+            e.join_group.JoinGroupRequestProtocol(name=name, metadata=metadata)
+            for name in ASSIGNORS
+        ),
+    )
+    response = yield from ask_coordinator(
+        session,
+        attempts,
+        member.group,
+        apis.JOIN_GROUP,
+        request,
+        lambda r: _join_error(member, r.error_code),
+    )
+    if response.error_code is ErrorCode.none:
+        member.member_id = response.member_id
+        return response  # type: ignore[no-any-return]
+    if response.error_code is ErrorCode.member_id_required:
+        member.member_id = response.member_id
+    else:
+        member.ended(response.error_code)
+    return None
+
+
+def _join_error(member: Membership, code: ErrorCode) -> KafkaError | None:
+    return None if code is ErrorCode.member_id_required else member.error(code)
+
+
+def _assignments(
+    session: Session,
+    attempts: Attempts,
+    member: Membership,
+    joined: e.join_group.JoinGroupResponse,
+) -> Operation[tuple[e.sync_group.SyncGroupRequestAssignment, ...]]:
+    """Everybody's, from the leader; from others nothing."""
+    if joined.leader != joined.member_id or joined.skip_assignment:
+        return ()
+    assignor = ASSIGNORS.get(joined.protocol_name or "")
+    if assignor is None:
+        raise KafkaError(
+            ErrorCode.inconsistent_group_protocol,
+            f"group '{member.group}' assigns by '{joined.protocol_name}', unknown here",
+        )
+    wanted = {each.member_id: _subscription(each.metadata) for each in joined.members}
+    topics = {topic for each in wanted.values() for topic in each}
+    cluster, _ = yield from refresh(session, attempts, topics)
+    counts = {name: len(topic.partitions) for name, topic in cluster.topics.items()}
+    return tuple(
+        e.sync_group.SyncGroupRequestAssignment(
+            member_id=member_id, assignment=encode_assignment(partitions)
+        )
+        for member_id, partitions in assignor(wanted, counts).items()
+    )
+
+
+def _subscription(metadata: bytes) -> tuple[str, ...]:
+    """What cannot be read wants nothing: one member's bytes shall not stop its group."""
+    try:
+        return decode_subscription(metadata)
+    except CorruptData:
+        return ()
+
+
+def heartbeat(
+    session: Session, member: Membership, now_ms: int, deadline_ms: int
+) -> Operation[bool]:
+    """Be heard; whether the generation goes on."""
+    attempts = session.start(now_ms, deadline_ms, f"heartbeat to group '{member.group}'")
+    response = yield from ask_coordinator(
+        session,
+        attempts,
+        member.group,
+        apis.HEARTBEAT,
+        e.heartbeat.HeartbeatRequest(
+            group_id=member.group, generation_id=member.generation, member_id=member.member_id
+        ),
+        lambda r: member.error(r.error_code),
+    )
+    if response.error_code is ErrorCode.none:
+        return True
+    # Called to join again: the generation still counts for a commit.
+    if response.error_code is not ErrorCode.rebalance_in_progress:
+        member.ended(response.error_code)
+    return False
+
+
+def commit(
+    session: Session,
+    member: Membership,
+    offsets: Mapping[TopicPartition, int],
+    now_ms: int,
+    deadline_ms: int,
+) -> Operation[bool]:
+    """Store the next offset to read per partition. False: the generation is over, nothing is
+    stored, and somebody else may be reading from where the last commit was."""
+    committer = Committer(member.member_id, member.generation)
+    try:
+        yield from groups.commit_offsets(
+            session, member.group, offsets, now_ms, deadline_ms, committer
+        )
+    except KafkaError as error:
+        if error.code not in ENDED:
+            raise
+        member.ended(error.code)
+        return False
+    return True
+
+
+def leave(session: Session, member: Membership, now_ms: int, deadline_ms: int) -> Operation[None]:
+    """Be a member no more: its partitions go to the others at once."""
+    if member.member_id == NO_MEMBER:
+        return
+    attempts = session.start(now_ms, deadline_ms, f"leave group '{member.group}'")
+    identity = e.leave_group.MemberIdentity(member_id=member.member_id)
+    yield from ask_coordinator(
+        session,
+        attempts,
+        member.group,
+        apis.LEAVE_GROUP,
+        e.leave_group.LeaveGroupRequest(group_id=member.group, members=(identity,)),
+        lambda r: member.error(r.error_code),
+    )
+    member.ended(ErrorCode.unknown_member_id)
