@@ -28,14 +28,15 @@ PARTITIONS_MAX = 1_000
 """Of those that are not here, as many are remembered."""
 
 HELD_BACK_MAX = 100
-"""So many of a producer's later batches are held back; one that goes on without the refused batch
-is told of the gap then."""
+"""So many of a producer's later batches are held back; then it goes on without the refused batch,
+and its earliest of those held back is waited for: it judges whether there is a gap."""
 
 
 class _Refused:
-    """The refused batches of a producer: where the earliest begins, and the newest."""
+    """The refused batches of a producer: where the earliest begins, and the newest; how many were
+    held back behind it since, and the earliest of those."""
 
-    __slots__ = ("code", "epoch", "held_back", "newest", "sequence")
+    __slots__ = ("code", "epoch", "held_back", "newest", "oldest_held", "sequence")
 
     def __init__(self, epoch: ProducerEpoch, sequence: int, newest: int, code: ErrorCode) -> None:
         self.epoch = epoch
@@ -43,6 +44,7 @@ class _Refused:
         self.newest = newest
         self.code = code
         self.held_back = 0
+        self.oldest_held = newest
 
 
 def _is_before(a: int, b: int) -> bool:
@@ -102,17 +104,21 @@ class Refusals:
             missing = next_sequence(entry.marks[-1].last_sequence)
             refused.sequence = _later(refused.sequence, missing)
         sequence = header.base_sequence
-        if is_same and _is_before(sequence, refused.sequence):
-            return None
-        refused.held_back += 1
-        if (
-            not is_same
-            or sequence == refused.sequence
-            or refused.held_back > HELD_BACK_MAX
-            or _is_before(refused.newest, refused.sequence)
-        ):
+        if not is_same or _is_before(refused.newest, refused.sequence):
             del self._by_producer[header.producer_id]
             return None
+        if _is_before(sequence, refused.sequence):
+            return None
+        if refused.held_back == HELD_BACK_MAX:
+            refused.sequence, refused.held_back = refused.oldest_held, 0
+        if sequence == refused.sequence:
+            refused.sequence = next_sequence(header.last_sequence)
+            if _is_before(refused.newest, refused.sequence):
+                del self._by_producer[header.producer_id]
+            return None
+        is_oldest = not refused.held_back or _is_before(sequence, refused.oldest_held)
+        refused.oldest_held = sequence if is_oldest else refused.oldest_held
+        refused.held_back += 1
         refused.newest = _later(refused.newest, sequence)
         return refused.code
 

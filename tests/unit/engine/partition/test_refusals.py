@@ -156,6 +156,31 @@ def test_producer_that_goes_on_without_the_refused_batch_is_told_of_the_gap_in_t
     assert answers == [NOT_LEADER] * HELD_BACK_MAX + [OUT_OF_ORDER]
 
 
+def test_each_batch_that_was_refused_is_waited_for_not_the_first_alone() -> None:
+    """The first comes again over a new connection, one behind both over the old one."""
+    partition = opened()
+    lead(partition)
+    partition.min_insync_replicas = 3
+    assert [asked(partition, n) for n in (0, 1)] == [ErrorCode.not_enough_replicas] * 2
+    partition.min_insync_replicas = 1
+
+    assert asked(partition, 0) is ErrorCode.none
+    assert asked(partition, 2) is ErrorCode.not_enough_replicas
+    assert [asked(partition, n) for n in (1, 2)] == [ErrorCode.none] * 2
+    assert not partition.refusals
+
+
+def test_producer_that_goes_on_without_the_refused_batch_stays_in_order() -> None:
+    """An unclean election took what was confirmed to it, and the one held back last is not first."""
+    partition = opened()
+    assert asked(partition, 0) is NOT_LEADER
+    lead(partition)
+
+    sent = [7 + n % 5 for n in range(HELD_BACK_MAX)]
+    assert {asked(partition, n) for n in sent} == {NOT_LEADER}
+    assert [asked(partition, n) for n in (8, 7, 8)] == [NOT_LEADER, ErrorCode.none, ErrorCode.none]
+
+
 @pytest.mark.parametrize("known", [0, 1], ids=["nothing is left of it", "one batch is left"])
 def test_batch_behind_one_that_was_cut_away_waits_for_it(known: int) -> None:
     """It was on its way to this leader, which was a follower for a moment, and leads again."""
