@@ -157,14 +157,22 @@ def _host_topic(
             continue
         unopened.pop(tp, None)
         hosted.partition.min_insync_replicas = settings.min_insync_replicas
-        led_before = hosted.partition.is_leader
+        led_in = hosted.partition.leader_epoch if hosted.partition.is_leader else None
         is_new = take_role(ctx, tp, hosted, entry)
         changed.append(tp)
         if topic.name == OFFSETS_TOPIC and is_new:
-            if not hosted.partition.is_leader:
-                unload_groups(ctx, tp)
-            elif not led_before:
-                begin_loading(ctx, tp, hosted)
+            _coordinate(ctx, tp, hosted, led_in)
+
+
+def _coordinate(
+    ctx: Context, tp: TopicPartition, hosted: HostedPartition, led_in: int | None
+) -> None:
+    """Who leads a partition of the offsets topic has its groups. `led_in`: the epoch in which this
+    broker led it before; with others in between, somebody else may have."""
+    if not hosted.partition.is_leader:
+        unload_groups(ctx, tp)
+    elif led_in is None or hosted.partition.leader_epoch > led_in + 1:
+        begin_loading(ctx, tp, hosted)
 
 
 def _open(

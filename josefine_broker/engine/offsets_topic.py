@@ -2,7 +2,8 @@
 
 Only the leader of a group's partition serves it, once it has read the partition
 (`engine/loading_groups.py`). What is written counts once every in-sync replica has it (acks=all),
-as in Kafka.
+as in Kafka: whether anybody still waits for that or not, so that the coordinator knows what the
+topic says, also of a commit whose client has given up, or was told that it was too late.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from josefine_broker.engine.groups.offsets import (
 from josefine_broker.engine.groups.records import encode_key as encode_group_key
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata.image import OFFSETS_TOPIC
+from josefine_broker.engine.parked import Parked, PartitionKey
 from josefine_broker.engine.partition.partition import ACKS_ALL
 from josefine_broker.engine.replicas.batches import append_batch
 from josefine_broker.engine.replicas.committing import Appended, answer_when_committed
@@ -84,6 +86,58 @@ def append_records(
     return Appended(ctx, tp, hosted, base_offset + len(records), settle_as_coordinator)
 
 
+LOOK_AGAIN_MS = 60_000
+"""News of the partition wake who waits for it; this is only the deadline that it must have."""
+
+
+class _TakeIn(Parked):
+    """What was written counts when it is committed, however late that is. It ends without that when
+    the leadership goes: the next leader reads it, if it is there."""
+
+    __slots__ = ("_appended", "_take_in")
+
+    outlives_client = True
+
+    def __init__(self, appended: Appended, take_in: Callable[[], None]) -> None:
+        super().__init__(0)
+        self._appended = appended
+        self._take_in = take_in
+
+    def look(self) -> bool:
+        """Whether it is decided; what is committed is taken in."""
+        ctx, tp, hosted, end_offset, _ = self._appended
+        if ctx.hosted.partitions.get(tp) is not hosted or not hosted.partition.is_leader:
+            return True
+        if tp in ctx.clients.groups.loading:
+            return True  # it led, did not, and leads again: it reads what is there
+        if hosted.partition.high_watermark < end_offset:
+            return False
+        self._take_in()
+        return True
+
+    def wait(self) -> None:
+        ctx = self._appended.ctx
+        self.deadline_ms = ctx.clock.monotonic_ms() + LOOK_AGAIN_MS
+        ctx.parked.park(self, partitions=(self._appended.tp,))
+
+    def try_complete(self, partition: PartitionKey | None, now_ms: int) -> bool:
+        if not self.look():
+            return False
+        self.complete(None)
+        return True
+
+    def expire(self, now_ms: int) -> None:
+        if not self.try_complete(None, now_ms):
+            self.wait()
+
+
+def take_in_when_committed(appended: Appended, take_in: Callable[[], None]) -> None:
+    """To be called before anybody is answered for it: who is answered finds it taken in."""
+    waiting = _TakeIn(appended, take_in)
+    if not waiting.look():
+        waiting.wait()
+
+
 def store_offsets(
     ctx: Context,
     group_id: str,
@@ -98,13 +152,12 @@ def store_offsets(
     entries = [(encode_key(group_id, tp), encode_value(committed)) for tp, committed in offsets]
     outcome: list[KafkaError | None] = []
 
-    def settle(error: KafkaError | None) -> None:
-        outcome.append(error)
-        if error is None:
-            for tp, committed in offsets:
-                ctx.clients.groups.coordinator.offsets.store(group_id, tp, committed)
+    def take_in() -> None:
+        for tp, committed in offsets:
+            ctx.clients.groups.coordinator.offsets.store(group_id, tp, committed)
 
-    appended = append_records(ctx, group_id, entries, ctx.clock.now_ms(), settle)
+    appended = append_records(ctx, group_id, entries, ctx.clock.now_ms(), outcome.append)
+    take_in_when_committed(appended, take_in)
     timeout_ms = ctx.settings.offsets.timeout_ms
     return answer_when_committed(ctx, [appended], timeout_ms, lambda: build(outcome[0]))
 
@@ -129,27 +182,25 @@ def append_deletion(
     ]
     if and_group and not batches:
         batches = [()]
-    found = []
+    found: list[Appended] = []
     for batch in batches:
         entries: list[Entry] = [(encode_key(group_id, tp), None) for tp in batch]
         if and_group and batch is batches[-1]:
             entries.append((encode_group_key(group_id), None))
 
-        def settled(
-            error: KafkaError | None, batch: Sequence[TopicPartition] = tuple(batch)
-        ) -> None:
-            if error is None:
-                for tp in batch:
-                    coordinator.offsets.store(group_id, tp, None)
-            settle(error)
+        def take_in(batch: Sequence[TopicPartition] = tuple(batch)) -> None:
+            for tp in batch:
+                coordinator.offsets.store(group_id, tp, None)
 
         try:
-            found.append(append_records(ctx, group_id, entries, now_ms, settled))
+            appended = append_records(ctx, group_id, entries, now_ms, settle)
         except KafkaError as error:
             if not found:
                 raise
             settle(error)
             return found
+        take_in_when_committed(appended, take_in)
+        found.append(appended)
     if and_group and coordinator.may_delete(group_id) is ErrorCode.none:
         coordinator.delete(group_id)
     return found

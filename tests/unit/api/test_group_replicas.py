@@ -171,6 +171,50 @@ def test_deletion_that_is_not_committed_in_time_is_no_success(cluster: Replicas)
     assert result.error_code is ErrorCode.coordinator_not_available
     assert fetch(cluster, 1) == (ErrorCode.none, [5])
 
+    cluster.run()  # it is written all the same, and the next coordinator would know of no offset
+    assert fetch(cluster, 1) == (ErrorCode.none, [-1])
+
+
+def test_commit_that_is_late_is_known_when_it_is_committed(
+    stable_cluster: tuple[Replicas, Any],
+) -> None:
+    """Its client may try again or not: the topic says it, and so would the next coordinator."""
+    cluster, joined = stable_cluster
+    waiting = send_commit(At(cluster, 1), 7, joined, group_instance_id="i")
+    cluster.advance(5_000)
+    assert code_of(waiting) is ErrorCode.coordinator_not_available
+    assert fetch(cluster, 1) == (ErrorCode.none, [-1])
+
+    cluster.run()
+
+    assert fetch(cluster, 1) == (ErrorCode.none, [7])
+
+
+def test_commit_whose_client_is_gone_is_known_when_it_is_committed(
+    stable_cluster: tuple[Replicas, Any],
+) -> None:
+    cluster, joined = stable_cluster
+    waiting = send_commit(At(cluster, 1), 7, joined, group_instance_id="i")
+    cluster.ctx[1].parked.cancel(waiting)
+
+    cluster.run()
+
+    assert fetch(cluster, 1) == (ErrorCode.none, [7])
+
+
+def test_late_commit_of_a_former_coordinator_is_known_to_nobody(
+    stable_cluster: tuple[Replicas, Any],
+) -> None:
+    """The next one never had it; what that one says counts."""
+    cluster, joined = stable_cluster
+    send_commit(At(cluster, 1), 7, joined, group_instance_id="i")
+
+    cluster.fence(1)
+    cluster.run()
+
+    assert fetch(cluster, 2) == (ErrorCode.none, [-1])
+    assert not cluster.ctx[1].clients.groups.coordinator.offsets.group_ids
+
 
 def send_commit(broker: At, offset: int, joined: Any, **fields: Any) -> Any:
     e = offset_commit
