@@ -137,6 +137,7 @@ class Broker:
             book=book,
             image=lambda: self.ctx.image,
             members=lambda: self.quorum.node.members.all,
+            height=lambda: self.ctx.metadata.applied_height,
         )
         self.asking = Asking(self._id, config.seeds, book)
         self.controlling = Controlling(
@@ -410,7 +411,8 @@ class Broker:
         self._outbox.ask(self.asking.unanswered(event.number, event.reason, now_ms))
 
     def _turned_away(self, event: e.TurnedAway) -> None:
-        sentence = self.peers.must_stop(event.reason)
+        is_heard = self.place is Place.SERVING and self.ctx.cluster.is_heard
+        sentence = self.peers.must_stop(event.reason, is_heard=is_heard)
         if sentence:
             raise DismissedError(sentence)
 

@@ -86,6 +86,7 @@ class Hearing:
             ) from error
 
     def _beat(self, peer: Hello, beat: Heartbeat, reply_to: object) -> None:
+        self._peers.beats(peer.node_id, beat.broker_epoch)
         self._peers.check(peer.node_id, Speech.HEARTBEAT, beat.broker_id)
         self._outbox.reply(reply_to, self._controlling.heard(beat))
 

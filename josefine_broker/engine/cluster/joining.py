@@ -245,6 +245,25 @@ def forgotten(broker_id: int) -> str:
     return f"broker {broker_id} votes in this cluster, but came with an empty data directory"
 
 
+_REMOVED = "broker {} was removed from this cluster, as of block "
+
+
+def removed(broker_id: int, height: int) -> str:
+    """Why a process of this broker is not let in; `height` is that of the last block known here."""
+    return (
+        f"{_REMOVED.format(broker_id)}{height}; to come back it is started with an empty data"
+        " directory and raft.seeds"
+    )
+
+
+def removed_as_of(refusal: str, broker_id: int) -> tuple[str, int] | None:
+    """The sentence of `removed` in a refusal, and its height; None: it is refused for another
+    reason."""
+    _, found, rest = refusal.partition(_REMOVED.format(broker_id))
+    height = rest.partition(";")[0]
+    return (found + rest, int(height)) if found and height.isdecimal() else None
+
+
 def way_back(broker_id: int, told_by: BrokerEntry | None, missing: Collection[int]) -> str:
     """What to do about it, said by a broker that knows which other voters are missing: without a
     majority of them nothing can be decided."""

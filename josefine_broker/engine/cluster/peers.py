@@ -15,7 +15,12 @@ from josefine_broker.base.addresses import HostPort, is_loopback, parse_host_por
 from josefine_broker.engine.cluster.address_book import AddressBook
 from josefine_broker.engine.cluster.door import Roster, Speech, Standing, vouched_by, why_not
 from josefine_broker.engine.cluster.frames import MEMBERS_MAX, FrameError, Hello
-from josefine_broker.engine.cluster.joining import forgotten, way_back
+from josefine_broker.engine.cluster.joining import (
+    forgotten,
+    removed,
+    removed_as_of,
+    way_back,
+)
 from josefine_broker.engine.cluster.speech import Discovered
 from josefine_broker.engine.metadata.changes import RegisterBroker
 from josefine_broker.engine.metadata.image import MetadataImage
@@ -34,9 +39,11 @@ class Peers:
         book: AddressBook,
         image: Callable[[], MetadataImage],
         members: Callable[[], frozenset[int]],
+        height: Callable[[], int] = lambda: 0,
     ) -> None:
         """`book` has what is configured and kept; `members` are those of raft's head path. Both
-        are asked at each frame: the door must not be behind what it guards."""
+        are asked at each frame: the door must not be behind what it guards. `height` is that of the
+        last block that the image holds."""
         self.address = address
         """Where this broker's raft listener is to be dialed."""
         self.cluster_id = cluster_id
@@ -45,13 +52,19 @@ class Peers:
         self._own_id = own_id
         self._members = members
         self._image = image
+        self._height = height
+        self._unregistered: frozenset[int] = frozenset()
         self._vouched: frozenset[int] = frozenset()
         self._own: dict[str, HostPort] = {}
         self._seeds = seeds
         self._warned: set[str] = set()
 
     def learn_from_image(self) -> None:
-        """The image says where the others are."""
+        """The image says where the others are, and who was removed: it is invited no more, unless a
+        later greeting names it."""
+        unregistered = self._image().unregistered
+        self._vouched -= unregistered - self._unregistered
+        self._unregistered = unregistered
         for broker in self._image().brokers.values():
             if broker.raft is not None and broker.broker_id != self._own_id:
                 self.book.learn(broker.broker_id, HostPort(broker.raft.host, broker.raft.port))
@@ -91,6 +104,12 @@ class Peers:
         is_of_ours = bool(peer.cluster_id) and peer.cluster_id == self.cluster_id
         return is_of_ours and not self.knows(peer.node_id)
 
+    def beats(self, peer: int, epoch: int) -> None:
+        """It was registered in this block. One that was removed since is invited no more, though
+        members that did not know it yet named it after that: it is to be told."""
+        if peer in self._image().unregistered and epoch <= self._height():
+            self._vouched -= {peer}
+
     def check(self, peer: int, speech: Speech, speaks_for: int | None) -> None:
         """Raises FrameError for a frame that this peer may not send."""
         reason = why_not(self.roster(), peer, speech, speaks_for)
@@ -110,20 +129,25 @@ class Peers:
         image = self._image()
         known = image.brokers.get(peer.node_id)
         if peer.node_id in image.unregistered and peer.cluster_id and not self.knows(peer.node_id):
-            return (
-                f"broker {peer.node_id} was removed from this cluster; to come back it is started"
-                " with an empty data directory and raft.seeds"
-            )
+            return removed(peer.node_id, self._height())
         is_voter = self.cluster_id and peer.node_id in voters
         if known is not None and is_voter and not peer.cluster_id:
             own = image.brokers.get(self._own_id)
             return forgotten(peer.node_id) + way_back(peer.node_id, own, missing)
         return None
 
-    def must_stop(self, refusal: str) -> str:
-        """The sentence, where this broker was refused as one that lost its data; else empty."""
+    def must_stop(self, refusal: str, *, is_heard: bool = False) -> str:
+        """The sentence, where this broker was refused as one that lost its data, or that was
+        removed and missed it: the others know more than the block that registered it. Else empty,
+        so too for who `is_heard` by the controller."""
         at = refusal.find(forgotten(self._own_id))
-        return "" if self.cluster_id or at < 0 else refusal[at:]
+        if not self.cluster_id:
+            return refusal[at:] if at >= 0 else ""
+        told = removed_as_of(refusal, self._own_id)
+        own = self._image().brokers.get(self._own_id)
+        if told is None or own is None or is_heard or told[1] < own.epoch:
+            return ""
+        return told[0]
 
     def discovered(self, leader: int | None) -> Discovered:
         """What a broker is told that looks for the cluster."""

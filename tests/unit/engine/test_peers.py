@@ -8,6 +8,7 @@ from josefine_broker.base.addresses import HostPort
 from josefine_broker.engine.cluster.address_book import AddressBook
 from josefine_broker.engine.cluster.door import Speech
 from josefine_broker.engine.cluster.frames import FrameError, Hello
+from josefine_broker.engine.cluster.joining import removed
 from josefine_broker.engine.cluster.peers import Peers, only_on_this_machine
 from josefine_broker.engine.metadata.changes import RegisterBroker
 from josefine_broker.engine.metadata.image import Address, BrokerEntry, Endpoint
@@ -112,6 +113,51 @@ def test_broker_refused_for_its_lost_data_must_stop_but_only_while_it_names_no_c
     assert not peers.must_stop("there:9093 refused: broker 1 belongs to cluster red")
     peers.cluster_id = "c"
     assert not peers.must_stop(refusal)
+
+
+def test_process_whose_broker_was_removed_stops_when_others_know_more_than_its_registration() -> (
+    None
+):
+    """A peer that lags may not know that the broker has come back since."""
+    peers = make_peers()
+    registered = peers._image().brokers[1].epoch
+    sentence = removed(1, registered)
+    refusal = f"there:9093 refused: {sentence}"
+
+    assert peers.must_stop(refusal) == sentence
+    assert not peers.must_stop(refusal, is_heard=True)
+    assert not peers.must_stop(f"there:9093 refused: {removed(1, registered - 1)}")
+    assert not peers.must_stop(f"there:9093 refused: {removed(2, registered)}")
+    assert not peers.must_stop("refused: broker 1 was removed from this cluster, as of block x;")
+
+
+def test_broker_that_is_removed_is_no_longer_invited_until_a_greeting_names_it_again() -> None:
+    image = replace(World().ctx.image, unregistered=frozenset())
+    peers = Peers(
+        1,
+        address=HERE,
+        cluster_id="c",
+        seeds=(),
+        book=AddressBook(),
+        image=lambda: image,
+        members=lambda: frozenset({1, 2}),
+        height=lambda: 30,
+    )
+    named = replace(hello(), members=(1, 2, 7))
+    peers.greeted(named, was_dialed=True)
+    assert peers.knows(7)
+
+    image = replace(image, unregistered=frozenset({7}))
+    peers.learn_from_image()
+    assert not peers.knows(7)
+
+    peers.greeted(named, was_dialed=True)
+    peers.learn_from_image()
+    assert peers.knows(7)
+    peers.beats(7, 31)  # it has come back, and this broker is behind
+    assert peers.knows(7)
+    peers.beats(7, 30)
+    assert not peers.knows(7)
 
 
 def test_address_of_the_image_goes_before_the_configured_one() -> None:
