@@ -14,9 +14,11 @@ from josefine_broker.base.addresses import HostPort
 from josefine_broker.engine import events as e
 from josefine_broker.engine.broker import Broker, EngineConfig
 from josefine_broker.engine.cluster.address_book import AddressBook
-from josefine_broker.engine.context import BrokerSettings
+from josefine_broker.engine.context import BrokerSettings, OffsetsSettings
 from josefine_broker.engine.controller.controller import ControllerConfig
+from josefine_broker.engine.groups.values import GroupSettings
 from josefine_broker.engine.metadata.changes import At
+from josefine_broker.engine.metadata.topic_config import TopicSettings
 from josefine_broker.engine.partition.replica_fetch import FetchLimits
 from josefine_broker.engine.quorum import SnapshotLimits
 from raft import BlockFile, Config, NodeId, StoreFull
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["LAG_TIME_MS", "EngineHost"]
 
 LAG_TIME_MS = 800
+GROUPS = GroupSettings(initial_rebalance_delay_ms=150, session_timeout_min_ms=100)
+OFFSETS = OffsetsSettings(partitions=2, timeout_ms=700, groups=GROUPS)
 SESSION_TIMEOUT_MS = 1_200
 RAFT_HEARTBEAT_MS = 80
 ELECTION_TIMEOUT_MS = 400
@@ -66,7 +70,7 @@ class EngineHost:
         self, process: Process, voters: tuple[int, ...], seeds: tuple[HostPort, ...]
     ) -> None:
         """`voters` form a cluster; who has `seeds` joins one."""
-        machine = process.machine
+        machine, view = process.machine, process.world.view
         self._process = process
         self._wake_ms: int | None = None
         self.store, recovered = BlockFile.open(
@@ -92,9 +96,16 @@ class EngineHost:
                     tail_blocks_max=TAIL_BLOCKS,
                 ),
                 snapshots=SnapshotLimits(blocks=SNAPSHOT_BLOCKS),
-                settings=SETTINGS,
+                settings=replace(
+                    SETTINGS,
+                    default_replication_factor=min(3, len(process.world.founder_ids)),
+                    topic_defaults=TopicSettings(min_insync_replicas=view.min_isr_default),
+                    offsets=OFFSETS,
+                ),
                 controller=replace(
-                    CONTROLLER, unclean_leader_election=process.world.view.unclean_default
+                    CONTROLLER,
+                    unclean_leader_election=view.unclean_default,
+                    min_insync_replicas=view.min_isr_default,
                 ),
                 address=machine.address,
                 seeds=seeds,
@@ -122,6 +133,7 @@ class EngineHost:
         if broker.failure is not None:
             process.failed(broker.failure)
             return
+        process.world.view.see_voters(broker.quorum.node)
         met = process.world.met
         if broker.controlling.leads and not led:
             met["controller changed"] += 1

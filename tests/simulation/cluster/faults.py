@@ -103,6 +103,8 @@ class Faults:
     """A broker is added, begins to leave for good, or loses its data directory: `members.py`."""
     upgraded: float = 0.0
     """In this share of lives brokers begin with older code, and get newer one at a restart."""
+    groups: float = 0.0
+    """In this share of lives there are consumer groups, whose members come, go and stand still."""
     stranger_per_second: float = 0.0
     """Somebody sends a frame to a raft listener that it may not send: no member, or a member in the
     name of another. It must be refused, and change nothing."""
@@ -148,9 +150,11 @@ STRENGTH_MAX = {
     "upgraded": 0.8,
     "client_impatient": 0.3,
     "unclean_allowed": 1.0,
+    "groups": 1.0,
 }
 
 NEWEST = {
+    "groups": 0.0,
     "kind_fails_per_second": 0.0,
     "chain_fails_per_second": 0.0,
     "slow_link_per_second": 0.0,
@@ -221,6 +225,7 @@ SWITCHES = {
     "upgraded": ("level raised",),
     "client_impatient": ("impatient request",),
     "unclean_allowed": ("unclean election",),
+    "groups": ("assignment told",),
 }
 """What is counted when a fault takes place, of each that the seed may switch on."""
 
@@ -314,6 +319,18 @@ COUNTED = (
     "records deleted",
     "leader of an older epoch ignored",
     "leader taken from a refusal",
+    "group stored",
+    "assignment told",
+    "offset commit acknowledged",
+    "committed offset told",
+    "member left",
+    "member crashed",
+    "member stood still",
+    "member told nothing",
+    "member told rebalance_in_progress",
+    "member told unknown_member_id",
+    "member told not_coordinator",
+    "group settled",
     "pipeline went to another leader",
     "pipelined batch sent behind another",
     "pipelined batch sent again",

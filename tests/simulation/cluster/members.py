@@ -1,7 +1,8 @@
 """Brokers come, go for good, lose all they had, and get newer code: what an operator does to them.
 
 One such change is under way at a time. A broker goes when it holds no replica any more: its
-partitions are moved, it stops, and it is unregistered. One whose whole data directory is lost comes
+partitions are moved, it stops, and it is unregistered; or nobody stops it, perhaps it does not even
+hear of it for a while: then it has to stop by itself. One whose whole data directory is lost comes
 back empty, perhaps at another address; if it votes it is refused until its vote is taken away. That
 is done only where the others have all that it had: more is not promised.
 """
@@ -29,6 +30,10 @@ UPDATE_FEATURES, UNREGISTER, REMOVE_VOTER = (57, 2), (64, 0), (81, 0)
 TIMEOUT_MS = 1_500
 AGAIN_MS = 300
 ADDED_MAX = 2
+RUNS_ON = 0.6
+"""This share of brokers that leave is not stopped for it;"""
+STANDS_STILL = 0.5
+"""of them these miss the block that says so, for they stand still for some seconds."""
 MOVED = 0.3
 """A tenth of a second moves a replica away from who leaves, with this chance."""
 NEWEST = SUPPORTED
@@ -47,6 +52,7 @@ class Members(Client):
         """It lost everything, and does not serve again yet."""
         self._is_removing = False
         self._addresses = 0
+        self._manners = Random(world.seed + 9)
 
     def start(self) -> None:
         """Does nothing by itself: see `act`."""
@@ -121,12 +127,23 @@ class Members(Client):
                 if self.rng.random() < MOVED:
                     world.operator.move_one()
             else:
-                if world.machines[id_].process is not None:
-                    world.kill(id_, power=False)
+                self._stop_or_not(id_)
                 world.broker_ids = tuple(each for each in world.broker_ids if each != id_)
         elif not self._is_removing:
             self._is_removing = True
             self._unregister(id_)
+
+    def _stop_or_not(self, id_: int) -> None:
+        world = self.world
+        process = world.machines[id_].process
+        if process is None:
+            return
+        if self._manners.random() >= RUNS_ON:
+            world.kill(id_, power=False)
+            return
+        world.met["broker removed while it runs"] += 1
+        if self._manners.random() < STANDS_STILL:
+            process.stand_still(1_000 + int(self._manners.random() * 2_000))
 
     def _holds(self, id_: int) -> bool:
         return any(id_ in entry.replicas for _, _, entry in self.world.view.entries())
@@ -138,8 +155,10 @@ class Members(Client):
             self.ask(self.any_broker(), UNREGISTER, request, TIMEOUT_MS, then)
 
     def _unregistered(self, id_: int, response: Any) -> None:
-        gone = (ErrorCode.none, ErrorCode.broker_id_not_registered)
-        if response is not None and response.error_code in gone:
+        code = None if response is None else response.error_code
+        was_gone = code is ErrorCode.broker_id_not_registered  # or whoever says so is behind
+        is_there = id_ in self.world.view.image.brokers
+        if code is ErrorCode.none or (was_gone and not is_there):
             self._forget(id_)
         else:
             if self._holds(id_):  # a topic was made meanwhile
@@ -171,6 +190,8 @@ class Members(Client):
             facts.damaged.add(id_)
         machine = world.machines[id_]
         machine.lose_everything()
+        if id_ in view.voters:
+            view.forgetful.add(id_)
         if self.rng.random() < 0.5:
             self._addresses += 1
             machine.address = HostPort(f"host{id_}-{self._addresses}", machine.address.port)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.metadata.changes import ReassignItem, ReassignPartitions
+from josefine_broker.engine.metadata.image import INTERNAL_TOPICS
 from josefine_broker.engine.proposing import submit_change
 from josefine_broker.wire.entities import (
     create_topics,
@@ -115,6 +116,7 @@ class Operator(Client):
             (facts, name, entry.leader)
             for facts, name, entry in self.world.view.entries()
             if entry.leader >= 0 and not name.startswith("extra")  # this API goes by name
+            if name not in INTERNAL_TOPICS
         ]
         if not choice:
             return

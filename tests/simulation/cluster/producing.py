@@ -7,6 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from josefine_broker.base.errors import ErrorCode
+from josefine_broker.engine.metadata.image import INTERNAL_TOPICS
 from josefine_broker.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, parse_header
 from josefine_broker.records.builder import Record, build_batch
 from josefine_broker.wire.entities import init_producer_id
@@ -85,7 +86,11 @@ class ProducingClient(Client):
     def targets(self) -> list[Target]:
         """Where a batch may go now."""
         only = self.only
-        return [each for each in self.leaders if only in (None, (each.topic_id, each.partition))]
+        return [
+            each
+            for each in self.leaders
+            if only in (None, (each.topic_id, each.partition)) and each.name not in INTERNAL_TOPICS
+        ]
 
     def begin(self, then: Callable[[], None]) -> None:
         """Ask for a producer id; `then`, with or without one."""

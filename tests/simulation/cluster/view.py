@@ -16,6 +16,8 @@ from josefine_broker.engine.metadata.elections import trusted
 from josefine_broker.engine.metadata.image import MetadataImage, PartitionEntry, TopicEntry
 from josefine_broker.engine.metadata.log_completeness import Completeness
 from josefine_broker.records.batch import NO_PRODUCER_ID, BatchHeader, iter_batches
+from raft import Node
+from tests.simulation.cluster.group_facts import GroupFacts
 from tests.simulation.cluster.unclean import Losses
 
 if TYPE_CHECKING:
@@ -63,13 +65,20 @@ class Ack(NamedTuple):
 class PartitionFacts:
     """Mutable; one per partition of one topic id."""
 
-    def __init__(self, key: Key, topic: TopicEntry, *, unclean_default: bool = False) -> None:
+    def __init__(
+        self,
+        key: Key,
+        topic: TopicEntry,
+        *,
+        unclean_default: bool = False,
+        min_isr_default: int = 1,
+    ) -> None:
         self.key = key
         self.name = f"{topic.name}-{key[1]}"
         config = dict(topic.config)
         self.flushes = config.get("flush.messages") == "1"
         """Every append is synced before it counts."""
-        self.min_isr = int(config.get("min.insync.replicas", "1"))
+        self.min_isr = int(config.get("min.insync.replicas", min_isr_default))
         self.batches: list[Batch] = []
         """Committed, in order, without a hole."""
         self.committed_in: list[int] = []
@@ -153,12 +162,30 @@ class View:
         self.partitions: dict[Key, PartitionFacts] = {}
         self.processes: dict[int, Process] = {}
         """Those that are up."""
+        self.voters: frozenset[int] = frozenset()
+        """Of the metadata, by the highest block that anybody knew to be committed,"""
+        self.voters_height = -1
+        """which was of this height."""
+        self.forgetful: set[int] = set()
+        """Those of them that lost all their data since."""
+        self.groups = GroupFacts(self)
+        self.min_isr_default = 1
+        """As `unclean_default`, for `min.insync.replicas`."""
         self.unclean_default = False
         """What brokers do about topics that do not say it themselves."""
 
     def facts(self, key: Key) -> PartitionFacts:
         """Of a partition that some image has named."""
         return self.partitions[key]
+
+    def see_voters(self, node: Node) -> None:
+        """After each input of a broker; cheap where it knows no more than another did."""
+        core = node._core
+        height = core.chain.commit.height
+        if height > self.voters_height:
+            self.voters_height = height
+            self.voters = core.history.at(height)[0].voters
+            self.forgetful &= self.voters
 
     def take_image(self, image: MetadataImage, height: int) -> None:
         """A broker is further than any other before."""
@@ -168,7 +195,10 @@ class View:
                 key = topic.topic_id, index
                 if key not in self.partitions:
                     self.partitions[key] = PartitionFacts(
-                        key, topic, unclean_default=self.unclean_default
+                        key,
+                        topic,
+                        unclean_default=self.unclean_default,
+                        min_isr_default=self.min_isr_default,
                     )
 
     def entries(self) -> Iterator[tuple[PartitionFacts, str, PartitionEntry]]:

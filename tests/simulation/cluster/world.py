@@ -7,7 +7,7 @@ All chance comes from one seed, so a run repeats exactly. What may break, and ho
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -22,6 +22,7 @@ from tests.simulation.cluster.consumers import Consumer
 from tests.simulation.cluster.damage import note_unwritten
 from tests.simulation.cluster.describe import describe
 from tests.simulation.cluster.faults import CALM, NO_DAMAGE, Faults
+from tests.simulation.cluster.group_watch import GroupWatch
 from tests.simulation.cluster.invariants import ALL_INVARIANTS
 from tests.simulation.cluster.invariants.base import Invariant, Sight
 from tests.simulation.cluster.machine import Clock, Machine
@@ -79,9 +80,15 @@ class World:
         self.founder_ids = self.broker_ids
         """Who forms the cluster."""
         self.machines = {id_: self._make_machine(id_) for id_ in self.broker_ids}
-        self.clients = range(CLIENT_NODES, CLIENT_NODES + PRODUCERS + CONSUMERS + 1)
+        self.clients: Sequence[int] = range(CLIENT_NODES, CLIENT_NODES + PRODUCERS + CONSUMERS + 1)
         self.members = Members(self, MEMBERS_NODE, Random(seed + 4))
         self.producers: list[ProducingClient] = []
+        self.groups: GroupWatch | None = None
+        groups = Random(seed + 10)
+        if groups.random() < faults.groups:
+            self.view.min_isr_default = 2
+            self.groups = GroupWatch(self, groups)
+            self.clients = (*self.clients, *self.groups.nodes)
         self.is_settling = False
         self.unwritten: set[int] = set()
         """Brokers that lost their high watermarks, see `damage.py`."""
@@ -213,8 +220,7 @@ class World:
         if not process.is_ended:
             self.met["process ended by its disk"] += 1
             self.kill(process.machine.id, power=False)
-            if self.is_settling:
-                self.scheduler.at(300, partial(self.start, process.machine.id))
+            self._start_if_settling(process.machine.id)
 
     def dismissed(self, process: Process, error: DismissedError) -> None:
         """It has no place in the cluster (any more)."""
@@ -255,8 +261,12 @@ class World:
         machine.paused_until_ms = 0
         machine.disk.forget_jobs()
         self._gone(machine.id)
-        if self.is_settling:
-            self.scheduler.at(300, lambda: self.start(machine.id))
+        self._start_if_settling(machine.id)
+
+    def _start_if_settling(self, id_: int) -> None:
+        """Who belongs to the cluster is to be up at the end."""
+        if self.is_settling and id_ in self.broker_ids:
+            self.scheduler.at(300, partial(self.start, id_))
 
     def _gone(self, id_: int) -> None:
         self._count_life(self.view.processes.pop(id_))
@@ -407,6 +417,8 @@ class World:
         facts.batches += found
         facts.committed_in += [sight.leader_epoch] * len(found)
         self.met["batch committed"] += len(found)
+        if self.groups is not None:
+            self.groups.committed(facts.name, sight.hosted, found)
         for committed in self._committed:
             committed(process, facts, found)
 
@@ -449,6 +461,8 @@ class World:
                 self.start(id_)
         for producer in self.producers:
             producer.is_sending = False
+        if self.groups is not None:
+            self.groups.settle()
         for invariant in self.invariants:
             invariant.settled(self)
         for process in self.view.processes.values():

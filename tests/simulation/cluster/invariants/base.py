@@ -8,6 +8,7 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata.changes import At, Change
 from josefine_broker.engine.metadata.image import MetadataImage
+from tests.simulation.cluster.group_facts import Commit, Written
 from tests.simulation.cluster.view import Ack, Batch, PartitionFacts, View
 
 if TYPE_CHECKING:
@@ -51,6 +52,19 @@ class Invariant:
 
     def read(self, facts: PartitionFacts, batches: list[Batch]) -> None:
         """A consumer was given these."""
+
+    def assigned(self, group: str, generation: int, owner: str, tps: list[TopicPartition]) -> None:
+        """A member of a consumer group was told what it owns."""
+
+    def group_written(self, written: Written) -> None:
+        """A record of the offsets topic is committed; `view.groups` has it next."""
+
+    def offset_acknowledged(self, commit: Commit) -> None:
+        """A member was told that its offset is safe."""
+
+    def offset_told(self, group: str, tp: TopicPartition, token: str, known: int) -> None:
+        """A member was told where to go on, by who coordinated the group all the while; so many
+        offsets were committed when it asked."""
 
     def settled(self, world: World) -> None:
         """All faults have just stopped; the world may be run on."""

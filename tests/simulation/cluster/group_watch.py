@@ -1,0 +1,115 @@
+"""The consumer groups of a simulated world: their members, and the checkers that hear of them."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.engine.hosted import HostedPartition
+from josefine_broker.engine.metadata.image import OFFSETS_TOPIC
+from tests.simulation.cluster.group_facts import Commit
+from tests.simulation.cluster.group_members import GroupMember
+from tests.simulation.cluster.view import Batch
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster.world import World
+
+__all__ = ["GroupWatch"]
+
+READ = (TopicPartition("synced", 0), TopicPartition("synced", 1), TopicPartition("synced-one", 0))
+"""What every group reads: topics that are there in every life."""
+GROUPS = (("dynamic", (None, None, None)), ("static", ("one", "two")))
+"""Of each its members, by the names of those that are static (KIP-345)."""
+NODES = 120
+
+
+class GroupWatch:
+    """One per world that has groups. Mutable: the members come and go."""
+
+    def __init__(self, world: World, rng: Random) -> None:
+        self.world = world
+        self.reads = READ
+        self.is_committing = True
+        self.is_calm = False
+        """Nobody leaves, crashes or stands still any more."""
+        self.members: list[GroupMember] = []
+        self.groups = [name for name, _ in rng.choice((GROUPS[:1], GROUPS[1:], GROUPS))]
+        self._tokens = 0
+        for name, instances in GROUPS:
+            if name in self.groups:
+                for instance in instances:
+                    self.add(name, instance, NODES + len(self.members), Random(rng.random()))
+        for member in self.members:
+            world.scheduler.at(1_500 + rng.randrange(1_500), member.start)
+
+    @property
+    def nodes(self) -> list[int]:
+        """Where the members sit."""
+        return [NODES + at for at in range(sum(len(instances) for _, instances in GROUPS))]
+
+    def add(self, group: str, instance: str | None, node: int, rng: Random) -> GroupMember:
+        """One more process, perhaps of a static member that has one already."""
+        member = GroupMember(self, node, rng, group, instance)
+        self.members.append(member)
+        return member
+
+    def of(self, group: str) -> list[GroupMember]:
+        return [each for each in self.members if each.group == group and each.is_live]
+
+    def settle(self) -> None:
+        """Members stay, and commit no more."""
+        self.is_calm = True
+        self.is_committing = False
+
+    # -- what members did and were told
+
+    def sends(
+        self, member: GroupMember, tp: TopicPartition, offset: int, generation: int
+    ) -> Commit:
+        """Noted before it leaves."""
+        self._tokens += 1
+        commit = Commit(
+            member.group, tp, offset, member.member_id, generation, f"token {self._tokens}"
+        )
+        self.world.view.groups.sent[commit.token] = commit
+        return commit
+
+    def acknowledged(self, commit: Commit) -> None:
+        self.world.met["offset commit acknowledged"] += 1
+        facts = self.world.view.groups
+        if facts.is_excused(commit.group):
+            return
+        for invariant in self.world.invariants:
+            invariant.offset_acknowledged(commit)
+        place = commit.group, commit.tp
+        found = facts.position(place, commit.token)
+        facts.acknowledged[place] = max(found, facts.acknowledged.get(place, 0))
+
+    def told(self, group: str, tp: TopicPartition, token: str, known: int) -> None:
+        """Of the last commit; `known` were committed when the question left, by this coordinator or
+        one before it."""
+        self.world.met["committed offset told"] += 1
+        if not self.world.view.groups.is_excused(group):
+            for invariant in self.world.invariants:
+                invariant.offset_told(group, tp, token, known)
+
+    def assigned(self, member: GroupMember, generation: int, tps: list[TopicPartition]) -> None:
+        self.world.met["assignment told"] += 1
+        self.world.scheduler.note(f"{member} owns {len(tps)} in {generation}")
+        if not self.world.view.groups.is_excused(member.group):
+            for invariant in self.world.invariants:
+                invariant.assigned(member.group, generation, member.owner, tps)
+
+    # -- what the offsets topic says
+
+    def committed(self, name: str, hosted: HostedPartition, batches: list[Batch]) -> None:
+        """These batches of a partition are committed."""
+        if not name.startswith(f"{OFFSETS_TOPIC}-"):
+            return
+        facts = self.world.view.groups
+        for written in facts.read(hosted, batches):
+            self.world.met["group stored"] += written.record is not None
+            if not facts.is_excused(written.group):
+                for invariant in self.world.invariants:
+                    invariant.group_written(written)
