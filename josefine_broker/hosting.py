@@ -37,6 +37,7 @@ from josefine_broker.host.log.high_watermarks import HighWatermarks, Key
 from josefine_broker.host.log.log import PartitionLog
 from josefine_broker.host.log.log_manager import LogManager
 from josefine_broker.records.batch import BatchHeader
+from josefine_broker.records.crc import Buffer
 
 NEW_STORED_MS = 1_000
 """A partition first written to is named among the high watermarks within about this time: before,
@@ -188,7 +189,7 @@ class Hosting:
         now_ms, producers = self._clock.now_ms(), recovered.producers
         producers.clear()
         its_log.replay(
-            producers.restore, lambda header: producers.record(header, header.base_offset, now_ms)
+            producers.restore, lambda header, batch: producers.take(header, batch, now_ms)
         )
 
     def _recover_late(
@@ -213,8 +214,8 @@ class Hosting:
         producers = ProducerState()
         epoch_starts: list[tuple[LeaderEpoch, int]] = []
 
-        def on_batch(header: BatchHeader) -> None:
-            producers.record(header, header.base_offset, now_ms)
+        def on_batch(header: BatchHeader, batch: Buffer) -> None:
+            producers.take(header, batch, now_ms)
             _note_epoch(epoch_starts, header)
 
         partition_log = self._manager.recover_log(
@@ -297,11 +298,14 @@ class Hosting:
         }
 
     def expire_producers(self) -> Iterator[object]:
-        """Periodic, in steps: forget producers silent for a day (KIP-854)."""
+        """Periodic, in steps: forget producers silent for a day (KIP-854), and which transactions
+        were aborted in what retention has deleted."""
         now_ms = self._clock.now_ms()
         for each in steps(self._hosted):
             if each is not None:
-                each[1][0].producers.expire(now_ms)
+                partition, its_log = each[1]
+                partition.producers.expire(now_ms)
+                partition.producers.transactions.forget_before(its_log.log_start_offset)
             yield each
 
     def flush_due(self) -> None:
@@ -391,7 +395,7 @@ def _stored_epochs(partition_log: PartitionLog) -> LeaderEpochs | None:
 def _epochs_of_batches(partition_log: PartitionLog) -> list[tuple[LeaderEpoch, int]]:
     """Of the whole log. Raises CorruptData."""
     found: list[tuple[LeaderEpoch, int]] = []
-    partition_log.replay(None, lambda header: _note_epoch(found, header))
+    partition_log.replay(None, lambda header, _: _note_epoch(found, header))
     return found
 
 

@@ -105,7 +105,7 @@ def _delete(ctx: Context, topic: str, part: e.DeleteRecordsPartition) -> Deletio
                 ErrorCode.offset_out_of_range, f"{deletion.offset} is not within 0 to {end}"
             )
         hosted.log.delete_before(deletion.offset)  # nothing happens below the log start
-        hosted.partition.epochs.truncate_start(deletion.offset)
+        hosted.partition.started_at(hosted.log.log_start_offset)
         deletion.hosted = hosted
     except KafkaError as error:
         deletion.result = _failed(part.partition_index, error.code)

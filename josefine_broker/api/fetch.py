@@ -25,9 +25,12 @@ from josefine_broker.engine.partition.fetch_session import (
     select_answers,
     wanted_of,
 )
+from josefine_broker.engine.partition.partition import Partition
 from josefine_broker.engine.replicas.fetch_follower import check_follower, read_for_follower
 from josefine_broker.engine.replicas.leading import submit_isr_changes
+from josefine_broker.records.batch import iter_batches
 from josefine_broker.wire.fetch import (
+    AbortedTransaction,
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
@@ -238,7 +241,7 @@ def _read(
     end = partition.readable_end(replica_id, log_end)
     if offset < log_start or offset > log_end:
         raise KafkaError(ErrorCode.offset_out_of_range)
-    stable = partition.last_stable_offset
+    stable = max(partition.last_stable_offset, log_start)
     if isolation == READ_COMMITTED and stable < end:
         end = stable
     records: Sequence[Buffer] = ()
@@ -254,11 +257,24 @@ def _read(
         partition.high_watermark,
         stable,
         log_start,
-        () if isolation == READ_COMMITTED else None,
+        _aborted(partition, offset, records) if isolation == READ_COMMITTED else None,
         -1,
         records,
     )
     return answer, size
+
+
+def _aborted(
+    partition: Partition, offset: int, records: Sequence[Buffer]
+) -> tuple[AbortedTransaction, ...]:
+    """The aborted transactions that these records, read from `offset` on, may be of."""
+    transactions = partition.producers.transactions
+    if not records or not transactions.has_aborted:
+        return ()
+    headers = [header for _, header in iter_batches(records[-1])]
+    end = headers[-1].end_offset if headers else partition.last_stable_offset
+    found = transactions.aborted_between(offset, end)
+    return tuple(AbortedTransaction(each.producer_id, each.first_offset) for each in found)
 
 
 def _answer(
@@ -353,16 +369,35 @@ class _WaitingFollower(_Waiting):
 class _WaitingConsumer(_Waiting):
     """Waits for bytes: counts those that become visible to it."""
 
-    __slots__ = ("_missing_bytes", "_seen")
+    __slots__ = ("_held_back", "_missing_bytes", "_seen")
 
     def expect(self, seen: dict[tuple[str, int], int], missing_bytes: int) -> None:
         self._seen = seen
         self._missing_bytes = missing_bytes
+        self._held_back: dict[tuple[str, int], int] = {}
+        """Where it sees less than is committed, by open transactions: up to which offset."""
+        if self._request.isolation_level == READ_COMMITTED:
+            for key in seen:
+                self._holds_back(key, self._ctx.hosted.partitions[key].partition)
+
+    def _holds_back(self, key: tuple[str, int], partition: Partition) -> bool:
+        """Whether open transactions hide what is new there."""
+        stable = partition.last_stable_offset
+        was_stable = self._held_back.pop(key, stable)
+        if stable < partition.high_watermark:
+            self._held_back[key] = stable
+        return stable == was_stable and key in self._held_back
 
     def try_complete(self, partition: PartitionKey | None, now_ms: int) -> bool:
         assert partition is not None
         hosted = self._ctx.hosted.partitions.get(partition)
         if hosted is not None and self._may_read(hosted):
+            if self._request.isolation_level == READ_COMMITTED:
+                was_held_back = partition in self._held_back
+                if self._holds_back(partition, hosted.partition):
+                    return False
+                if was_held_back:
+                    self._missing_bytes = 0  # how much it was that came in sight was not counted
             total = _visible_bytes(hosted, self._request)
             self._missing_bytes -= total - self._seen[partition]
             self._seen[partition] = total

@@ -151,7 +151,7 @@ class Lookup:
 
     def _found(self, hosted: HostedPartition, found: Found) -> tuple[int, int, int]:
         """Raises KafkaError."""
-        if found is None or found[0] >= self._end(hosted.partition):
+        if found is None or found[0] >= self._end(hosted):
             _check_end_known(hosted.partition, self._version)
             return NOT_FOUND
         return found
@@ -161,17 +161,17 @@ class Lookup:
         partition, timestamp_ms = hosted.partition, self._part.timestamp
         if timestamp_ms == LATEST:
             _check_end_known(partition, self._version)
-            return self._end(partition), -1, partition.leader_epoch
+            return self._end(hosted), -1, partition.leader_epoch
         if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
             start = hosted.log.log_start_offset
             return start, -1, partition.epochs.epoch_of(start)
         assert timestamp_ms == LATEST_TIERED
         return NOT_FOUND
 
-    def _end(self, partition: Partition) -> int:
+    def _end(self, hosted: HostedPartition) -> int:
         if self._isolation == READ_COMMITTED:
-            return min(partition.high_watermark, partition.last_stable_offset)
-        return partition.high_watermark
+            return max(hosted.partition.last_stable_offset, hosted.log.log_start_offset)
+        return hosted.partition.high_watermark
 
 
 class Searches:

@@ -13,7 +13,7 @@ from josefine_broker.engine.partition.partition import Partition
 from josefine_broker.engine.partition.refusals import EarlyRefusals
 from josefine_broker.engine.partition.replica_fetch import ReplicaFetchers
 from josefine_broker.engine.partition.replication import IsrChanges
-from josefine_broker.records.batch import BatchHeader
+from josefine_broker.records.batch import BatchHeader, OnBatch
 
 Buffer = bytes | bytearray | memoryview
 
@@ -64,9 +64,7 @@ class LogPort(Protocol):
         """Empty the log; its start and end become `offset`."""
         ...
 
-    def replay(
-        self, on_snapshot: Callable[[bytes], None] | None, on_batch: Callable[[BatchHeader], None]
-    ) -> None:
+    def replay(self, on_snapshot: Callable[[bytes], None] | None, on_batch: OnBatch) -> None:
         """The newest producer snapshot, then each batch header behind it."""
         ...
 

@@ -4,7 +4,7 @@ Rules: the header is parsed in one `unpack`; `base_offset` and `leader_epoch` li
 so the partition leader stamps them in place; a batch is `12 + batch_length` bytes; no copies.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import NamedTuple
 
@@ -99,6 +99,10 @@ class BatchHeader(NamedTuple):
         return self.attributes & CONTROL_BIT != 0
 
 
+OnBatch = Callable[[BatchHeader, Buffer], None]
+"""Told of a batch of a log: its header and all of it."""
+
+
 def parse_header(buf: Buffer, pos: int = 0) -> BatchHeader:
     """The header at `pos`, its bytes taken as they are; `verify` says whether they are right.
 
@@ -148,6 +152,8 @@ def check_produced(header: BatchHeader) -> None:
         )
     if header.is_control:
         raise KafkaError(ErrorCode.invalid_record, "clients must not write control batches")
+    if header.producer_id == NO_PRODUCER_ID and header.is_transactional:
+        raise KafkaError(ErrorCode.invalid_record, "a transactional batch without a producer")
     if header.producer_id != NO_PRODUCER_ID and header.base_sequence < 0:
         raise KafkaError(
             ErrorCode.invalid_record,
@@ -160,7 +166,7 @@ def check_produced(header: BatchHeader) -> None:
 
 
 def is_sound(buf: memoryview, header: BatchHeader) -> bool:
-    """Whether `buf` is exactly one plain batch: `verify` and `check_produced` would pass it.
+    """Whether `buf` is exactly one batch of a client: `verify` and `check_produced` would pass it.
 
     One pass over the header for the produce path, 0.5 instead of 0.9 microseconds; of a batch that
     is not sound, those two say what is wrong.
@@ -170,9 +176,9 @@ def is_sound(buf: memoryview, header: BatchHeader) -> bool:
         magic == MAGIC
         and length + LENGTH_OVERHEAD_BYTES == len(buf)
         and 0 <= delta == count - 1
-        and not attributes & (CONTROL_BIT | TRANSACTIONAL_BIT)
+        and not attributes & CONTROL_BIT
         and attributes & COMPRESSION_MASK <= COMPRESSION_MAX
-        and (producer_id == NO_PRODUCER_ID or sequence >= 0)
+        and (not attributes & TRANSACTIONAL_BIT if producer_id == NO_PRODUCER_ID else sequence >= 0)
         and crc32c(buf[CRC_START:]) == crc
     )
 

@@ -19,13 +19,15 @@ from collections import deque
 from enum import Enum
 
 from josefine_broker.base.errors import ErrorCode, Fatal, KafkaError
-from josefine_broker.base.ids import LeaderEpoch
+from josefine_broker.base.ids import LeaderEpoch, ProducerEpoch, ProducerId
 from josefine_broker.engine.metadata.image import NO_LEADER, PartitionEntry
 from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
 from josefine_broker.engine.partition.producers import BatchMark, ProducerState
 from josefine_broker.engine.partition.refusals import Refusals
 from josefine_broker.engine.partition.replication import Followers
 from josefine_broker.records.batch import NO_LEADER_EPOCH, NO_PRODUCER_ID, BatchHeader
+from josefine_broker.records.control import Marker, read_marker
+from josefine_broker.records.crc import Buffer
 
 ACKS_ALL = -1
 CONSUMER_REPLICA_ID = -1
@@ -112,13 +114,18 @@ class Partition:
         """Bytes ever appended while hosted: what a waiting fetch compares (KIP-74's min_bytes)."""
         self.committed_bytes = 0
         """Those of them that are below the high watermark: what a waiting consumer compares."""
+        producers.transactions.committed(high_watermark)
         self._uncommitted: deque[tuple[int, int]] = deque()
         """(end offset, appended_bytes) of each batch above the high watermark."""
 
     @property
     def last_stable_offset(self) -> int:
-        """How far read_committed sees (KIP-98): the high watermark while no transaction is open."""
-        return self.high_watermark
+        """How far read_committed sees (KIP-98): the high watermark while no transaction is open.
+        Records before the log start that are gone may leave it there."""
+        transactions = self.producers.transactions
+        if transactions.are_settled:
+            return self.high_watermark
+        return transactions.stable_end(self.high_watermark)
 
     @property
     def is_leader(self) -> bool:
@@ -228,6 +235,14 @@ class Partition:
                 f"{len(self.isr)} in sync, {self.min_insync_replicas} needed",
             )
 
+    def check_marker(
+        self, producer_id: ProducerId, epoch: ProducerEpoch, coordinator_epoch: int
+    ) -> None:
+        """Judge a marker that a coordinator wants written. Raises KafkaError; then nothing may be
+        appended."""
+        self._check_takes(ACKS_ALL)
+        self.producers.check_marker(producer_id, epoch, coordinator_epoch)
+
     def readable_end(self, replica_id: int, log_end_offset: int) -> int:
         """The offset (exclusive) up to which this reader may see records."""
         if replica_id == CONSUMER_REPLICA_ID:
@@ -258,21 +273,30 @@ class Partition:
 
     # What happened to the log.
 
-    def appended(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
-        """The judged batch is in the log at `base_offset`. `now_ms` is of the wall clock."""
-        if header.producer_id != NO_PRODUCER_ID:
+    def appended(
+        self, header: BatchHeader, base_offset: int, now_ms: int, marker: Marker | None = None
+    ) -> None:
+        """The judged batch, or marker, is in the log at `base_offset`. `now_ms` is of the wall
+        clock."""
+        if marker is not None:
+            self.producers.end(header, marker, base_offset, now_ms)
+        elif header.producer_id != NO_PRODUCER_ID:
             self.producers.record(header, base_offset, now_ms)
         self.appended_bytes += header.batch_length + 12
         end_offset = base_offset + header.last_offset_delta + 1
         if self.is_alone:
             self.high_watermark = end_offset
             self.committed_bytes = self.appended_bytes
+            if marker is not None:
+                self.producers.transactions.committed(end_offset)
         else:
             self._uncommitted.append((end_offset, self.appended_bytes))
 
-    def copied(self, header: BatchHeader, now_ms: int) -> bool:
-        """A batch of the leader is in the log where the leader has it; whether its epoch is new."""
-        self.appended(header, header.base_offset, now_ms)
+    def copied(self, header: BatchHeader, batch: Buffer, now_ms: int) -> bool:
+        """A batch of the leader is in the log where the leader has it; whether its epoch is new.
+        Raises CorruptData."""
+        marker = read_marker(batch) if header.is_control else None
+        self.appended(header, header.base_offset, now_ms, marker)
         return self.epochs.assign(header.leader_epoch, header.base_offset)
 
     def may_be_cut_to(self, end_offset: int) -> bool:
@@ -289,12 +313,18 @@ class Partition:
 
     def restarted(self, offset: int) -> None:
         """The log was emptied and goes on at `offset`: what its producers sent since the last batch
-        that was here, nobody knows here. Any sequence of theirs may come next."""
+        that was here, nobody knows here. Any sequence of theirs may come next. Of a transaction
+        the marker may be gone: none is open."""
         self._note_cut(offset)
         self.producers.clear()
         self.epochs.clear()
         self.high_watermark = offset
         self._uncommitted.clear()
+
+    def started_at(self, log_start_offset: int) -> None:
+        """What was before that in the log is gone."""
+        self.epochs.truncate_start(log_start_offset)
+        self.producers.transactions.forget_before(log_start_offset)
 
     def _note_cut(self, end_offset: int) -> None:
         """Its producers know of no confirmation for what lay past it and the high watermark, and
@@ -348,6 +378,8 @@ class Partition:
         if end_offset <= self.high_watermark:
             return False
         self.high_watermark = end_offset
+        if not self.producers.transactions.are_settled:
+            self.producers.transactions.committed(end_offset)
         uncommitted = self._uncommitted
         while uncommitted and uncommitted[0][0] <= end_offset:
             self.committed_bytes = uncommitted.popleft()[1]

@@ -1,4 +1,4 @@
-"""What a partition remembers of its idempotent producers, and the sequence rules (KIP-98, KIP-360).
+"""What a partition remembers of its producers, and what they may write (KIP-98, KIP-360).
 
 Rules, as Kafka 4 has them:
 - a batch equal in epoch and sequences to one of the producer's last five is a duplicate: answered
@@ -8,10 +8,14 @@ Rules, as Kafka 4 has them:
 - a newer epoch starts at sequence 0;
 - a producer that is not known (new, expired, or its records deleted) may start at any sequence:
   UNKNOWN_PRODUCER_ID is never sent since KIP-360, lost state is no reason to fail a producer;
-- a producer silent for `expiration_ms` is forgotten (KIP-854).
+- a producer silent for `expiration_ms` is forgotten (KIP-854), unless its transaction is open;
+- while it is, the producer writes nothing outside of it: INVALID_TXN_STATE;
+- a marker fences the epochs of its producer before its own, and the coordinators before its own
+  (TRANSACTION_COORDINATOR_FENCED); a new epoch that it brings starts at sequence 0.
 
-`check` decides and changes nothing; `record` follows once the batch is in the log, and is all that
-recovery calls. The snapshot is versioned; its checksum is the log's business.
+`check` and `check_marker` decide and change nothing; `record` and `end` follow once the batch is in
+the log; `take` does either, for recovery and followers. The snapshot is versioned; its checksum is
+the log's business.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +24,10 @@ from typing import NamedTuple
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_broker.base.ids import ProducerEpoch, ProducerId
-from josefine_broker.records.batch import NO_PRODUCER_ID, BatchHeader
+from josefine_broker.engine.partition.transactions import Transactions
+from josefine_broker.records.batch import NO_PRODUCER_ID, TRANSACTIONAL_BIT, BatchHeader
+from josefine_broker.records.control import Marker, read_marker
+from josefine_broker.records.crc import Buffer
 
 SEQUENCE_MAX = 2**31 - 1
 REMEMBERED_BATCHES = 5
@@ -29,8 +36,14 @@ REMEMBERED_BATCHES = 5
 EXPIRATION_MS = 24 * 3600 * 1000
 """`producer.id.expiration.ms`, Kafka's default (KIP-854)."""
 
-SNAPSHOT_VERSION = 1
+NO_COORDINATOR_EPOCH = -1
+
+PLAIN_VERSION = 1
+"""Of a snapshot without a transaction: brokers of before read it."""
+SNAPSHOT_VERSION = 2
+"""With the epoch of the coordinator that wrote a producer's last marker, and the transactions."""
 _SNAPSHOT_HEAD = Struct(">hi")
+_COORDINATOR = Struct(">i")
 _ENTRY_HEAD = Struct(">qhqb")
 _MARK = Struct(">iiqq")
 
@@ -50,6 +63,14 @@ class ProducerEntry(NamedTuple):
     epoch: ProducerEpoch
     seen_ms: int
     marks: tuple[BatchMark, ...]
+    """None of an epoch that a marker began."""
+    coordinator_epoch: int = NO_COORDINATOR_EPOCH
+    """Of its last marker."""
+
+    @property
+    def next_sequence(self) -> int:
+        """What its next batch of this epoch begins with."""
+        return next_sequence(self.marks[-1].last_sequence) if self.marks else 0
 
 
 def next_sequence(sequence: int) -> int:
@@ -58,12 +79,13 @@ def next_sequence(sequence: int) -> int:
 
 
 class ProducerState:
-    """All idempotent producers of one partition."""
+    """All producers of one partition, and their transactions."""
 
-    __slots__ = ("_entries",)
+    __slots__ = ("_entries", "transactions")
 
     def __init__(self) -> None:
         self._entries: dict[ProducerId, ProducerEntry] = {}
+        self.transactions = Transactions()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -73,29 +95,38 @@ class ProducerState:
 
     def last_batches(self) -> dict[ProducerId, int]:
         """The base offset of each producer's last batch: what a later replay must find."""
-        return {pid: entry.marks[-1].base_offset for pid, entry in self._entries.items()}
+        return {
+            producer_id: entry.marks[-1].base_offset
+            for producer_id, entry in self._entries.items()
+            if entry.marks
+        }
+
+    def entries(self) -> Iterator[tuple[ProducerId, ProducerEntry]]:
+        """By producer id."""
+        return iter(sorted(self._entries.items()))
 
     def check(self, header: BatchHeader) -> BatchMark | None:
         """Judge a client's batch: None to store it, the mark of the stored one for a duplicate.
 
-        Raises KafkaError(invalid_producer_epoch | out_of_order_sequence_number).
+        Raises KafkaError(invalid_producer_epoch | out_of_order_sequence_number |
+        invalid_txn_state).
         """
         entry = self._entries.get(header.producer_id)
         if entry is None:
             return None
         first = header.base_sequence
         if header.producer_epoch == entry.epoch:
-            marks = entry.marks
-            if first == next_sequence(marks[-1].last_sequence):
+            if first == entry.next_sequence:
+                self._check_transaction(header)
                 return None
             last = header.last_sequence
-            for mark in marks:
+            for mark in entry.marks:
                 if mark.first_sequence == first and mark.last_sequence == last:
                     return mark
             raise KafkaError(
                 ErrorCode.out_of_order_sequence_number,
                 f"producer {header.producer_id} sent sequence {first}, "
-                f"expected {next_sequence(marks[-1].last_sequence)}",
+                f"expected {entry.next_sequence}",
             )
         if header.producer_epoch < entry.epoch:
             raise KafkaError(
@@ -109,7 +140,36 @@ class ProducerState:
                 f"producer {header.producer_id} began epoch {header.producer_epoch} "
                 f"at sequence {first}, expected 0",
             )
+        self._check_transaction(header)
         return None
+
+    def _check_transaction(self, header: BatchHeader) -> None:
+        if header.attributes & TRANSACTIONAL_BIT or self.transactions.are_settled:
+            return
+        if self.transactions.open_of(header.producer_id) is not None:
+            raise KafkaError(
+                ErrorCode.invalid_txn_state,
+                f"producer {header.producer_id} wrote outside of its open transaction",
+            )
+
+    def check_marker(
+        self, producer_id: ProducerId, epoch: ProducerEpoch, coordinator_epoch: int
+    ) -> None:
+        """Judge a marker that a coordinator wants written. Raises
+        KafkaError(invalid_producer_epoch | transaction_coordinator_fenced)."""
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            return
+        if epoch < entry.epoch:
+            raise KafkaError(
+                ErrorCode.invalid_producer_epoch,
+                f"producer {producer_id} has epoch {entry.epoch}, the marker is of epoch {epoch}",
+            )
+        if coordinator_epoch < entry.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.transaction_coordinator_fenced,
+                f"a coordinator of epoch {entry.coordinator_epoch} has written since",
+            )
 
     def record(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
         """Remember a stored batch. `now_ms` is the broker's clock, at recovery too: record
@@ -120,23 +180,54 @@ class ProducerState:
             header.base_sequence, header.last_sequence, base_offset, header.max_timestamp_ms
         )
         entry = self._entries.get(header.producer_id)
+        coordinator_epoch = NO_COORDINATOR_EPOCH if entry is None else entry.coordinator_epoch
         if entry is None or entry.epoch != header.producer_epoch:
             marks: tuple[BatchMark, ...] = (mark,)
         else:
             marks = (*entry.marks[1 - REMEMBERED_BATCHES :], mark)
-        self._entries[header.producer_id] = ProducerEntry(header.producer_epoch, now_ms, marks)
+        self._entries[header.producer_id] = ProducerEntry(
+            header.producer_epoch, now_ms, marks, coordinator_epoch
+        )
+        if header.attributes & TRANSACTIONAL_BIT:
+            self.transactions.begin(header.producer_id, base_offset, now_ms)
+
+    def end(self, header: BatchHeader, marker: Marker, base_offset: int, now_ms: int) -> None:
+        """A marker is in the log: its producer's transaction is over."""
+        entry = self._entries.get(header.producer_id)
+        is_known = entry is not None and entry.epoch == header.producer_epoch
+        marks = entry.marks if entry is not None and is_known else ()
+        self._entries[header.producer_id] = ProducerEntry(
+            header.producer_epoch, now_ms, marks, marker.coordinator_epoch
+        )
+        self.transactions.end(header.producer_id, base_offset, is_commit=marker.is_commit)
+
+    def take(self, header: BatchHeader, batch: Buffer, now_ms: int) -> None:
+        """A batch that is in the log where it says, of whatever kind. Raises CorruptData."""
+        if not header.is_control:
+            self.record(header, header.base_offset, now_ms)
+            return
+        marker = read_marker(batch)
+        if marker is not None:
+            self.end(header, marker, header.base_offset, now_ms)
 
     def expire(self, now_ms: int, expiration_ms: int = EXPIRATION_MS) -> int:
         """Forget the producers silent for `expiration_ms`; how many."""
         oldest_ms = now_ms - expiration_ms
-        silent = [pid for pid, entry in self._entries.items() if entry.seen_ms <= oldest_ms]
+        silent = [
+            producer_id
+            for producer_id, entry in self._entries.items()
+            if entry.seen_ms <= oldest_ms and self.transactions.open_of(producer_id) is None
+        ]
         for producer_id in silent:
             del self._entries[producer_id]
         return len(silent)
 
     def reaches(self, offset: int) -> bool:
-        """Whether a remembered batch lies at or past `offset`: a truncation there matters."""
-        return any(entry.marks[-1].base_offset >= offset for entry in self._entries.values())
+        """Whether a remembered batch or marker lies at or past `offset`: a truncation there
+        matters."""
+        return self.transactions.reaches(offset) or any(
+            entry.marks[-1].base_offset >= offset for entry in self._entries.values() if entry.marks
+        )
 
     def batches_from(self, offset: int) -> Iterator[tuple[ProducerId, ProducerEpoch, int]]:
         """(producer id, epoch, first sequence) of the remembered batches at or past `offset`, of
@@ -149,24 +240,40 @@ class ProducerState:
     def clear(self) -> None:
         """Forget everything: the log was truncated, or its replay starts anew."""
         self._entries.clear()
+        self.transactions.clear()
 
     def snapshot(self) -> bytes:
-        parts = [_SNAPSHOT_HEAD.pack(SNAPSHOT_VERSION, len(self._entries))]
-        for producer_id, (epoch, seen_ms, marks) in sorted(self._entries.items()):
+        has_markers = any(not entry.marks for entry in self._entries.values())
+        is_plain = self.transactions.is_empty and not has_markers
+        version = PLAIN_VERSION if is_plain else SNAPSHOT_VERSION
+        parts = [_SNAPSHOT_HEAD.pack(version, len(self._entries))]
+        for producer_id, (epoch, seen_ms, marks, coordinator_epoch) in self.entries():
             parts.append(_ENTRY_HEAD.pack(producer_id, epoch, seen_ms, len(marks)))
+            if not is_plain:
+                parts.append(_COORDINATOR.pack(coordinator_epoch))
             parts.extend(_MARK.pack(*mark) for mark in marks)
+        if not is_plain:
+            parts.append(self.transactions.snapshot())
         return b"".join(parts)
 
     def restore(self, data: bytes) -> None:
         """Become what `snapshot` wrote. Raises CorruptData, and then nothing has changed."""
-        self._entries = dict(_read_snapshot(data))
+        version, entries, rest = _read_snapshot(data)
+        if version == PLAIN_VERSION:
+            self.transactions.clear()
+        else:
+            self.transactions.restore(rest)
+        self._entries = dict(entries)
 
 
-def _read_snapshot(data: bytes) -> Iterable[tuple[ProducerId, ProducerEntry]]:
+def _read_snapshot(
+    data: bytes,
+) -> tuple[int, Iterable[tuple[ProducerId, ProducerEntry]], bytes]:
+    """Its version, the producers, and what is said of transactions. Raises CorruptData."""
     if len(data) < _SNAPSHOT_HEAD.size:
         raise CorruptData(f"producer snapshot of {len(data)} bytes")
     version, count = _SNAPSHOT_HEAD.unpack_from(data)
-    if version != SNAPSHOT_VERSION:
+    if version not in (PLAIN_VERSION, SNAPSHOT_VERSION):
         raise CorruptData(f"producer snapshot of version {version}, known is {SNAPSHOT_VERSION}")
     pos, entries = _SNAPSHOT_HEAD.size, []
     for _ in range(count):
@@ -174,12 +281,17 @@ def _read_snapshot(data: bytes) -> Iterable[tuple[ProducerId, ProducerEntry]]:
             raise CorruptData(f"producer snapshot ends at byte {len(data)} within an entry")
         producer_id, epoch, seen_ms, mark_count = _ENTRY_HEAD.unpack_from(data, pos)
         pos += _ENTRY_HEAD.size
+        coordinator_epoch = NO_COORDINATOR_EPOCH
+        if version != PLAIN_VERSION and len(data) - pos >= _COORDINATOR.size:
+            coordinator_epoch = _COORDINATOR.unpack_from(data, pos)[0]
+            pos += _COORDINATOR.size
         end = pos + mark_count * _MARK.size
-        if not 0 < mark_count <= REMEMBERED_BATCHES or end > len(data):
+        least = 1 if version == PLAIN_VERSION else 0
+        if not least <= mark_count <= REMEMBERED_BATCHES or end > len(data):
             raise CorruptData(f"producer snapshot: producer {producer_id}, {mark_count} batches")
         marks = tuple(BatchMark(*fields) for fields in _MARK.iter_unpack(data[pos:end]))
-        entries.append((producer_id, ProducerEntry(epoch, seen_ms, marks)))
+        entries.append((producer_id, ProducerEntry(epoch, seen_ms, marks, coordinator_epoch)))
         pos = end
-    if pos != len(data):
+    if version == PLAIN_VERSION and pos != len(data):
         raise CorruptData(f"producer snapshot with {len(data) - pos} bytes past its end")
-    return entries
+    return version, entries, data[pos:]

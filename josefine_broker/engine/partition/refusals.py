@@ -101,8 +101,7 @@ class Refusals:
             return None
         is_same = header.producer_epoch == refused.epoch
         if entry is not None and entry.epoch == refused.epoch:
-            missing = next_sequence(entry.marks[-1].last_sequence)
-            refused.sequence = _later(refused.sequence, missing)
+            refused.sequence = _later(refused.sequence, entry.next_sequence)
         sequence = header.base_sequence
         if not is_same or _is_before(refused.newest, refused.sequence):
             del self._by_producer[header.producer_id]

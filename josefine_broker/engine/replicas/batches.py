@@ -1,4 +1,5 @@
-"""Appending one record batch to a hosted partition: the path of every produce and offset commit.
+"""Appending one record batch to a hosted partition: the path of every produce and offset commit,
+and of the markers that end transactions.
 
 Rules: a batch is checked (length, limit, magic, CRC, counts), judged by the partition, stamped in
 place and written, in that order; its records are never looked at. After a refusal, the log's own
@@ -8,6 +9,7 @@ place and written, in that order; its records are never looked at. After a refus
 from typing import NoReturn
 
 from josefine_broker.base.errors import ErrorCode, Fatal, KafkaError
+from josefine_broker.base.ids import ProducerEpoch, ProducerId
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata.log_config import TimestampType
@@ -15,6 +17,7 @@ from josefine_broker.engine.metadata.topic_config import TopicSettings
 from josefine_broker.engine.replicas.leading import appended_to_many
 from josefine_broker.records.batch import (
     NO_TIMESTAMP_MS,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     check_produced,
     is_sound,
@@ -23,6 +26,7 @@ from josefine_broker.records.batch import (
     stamp_log_append_time,
     verify,
 )
+from josefine_broker.records.control import Marker, build_marker
 
 NO_APPEND_TIME = -1
 _LOG_APPEND_TIME = TimestampType.LOG_APPEND_TIME
@@ -35,8 +39,11 @@ def append_batch(
     batch: memoryview,
     acks: int,
     now_ms: int,
+    *,
+    in_transaction: bool = False,
 ) -> tuple[int, int]:
-    """Store one client's batch: (base offset, log append time or -1).
+    """Store one client's batch: (base offset, log append time or -1). `in_transaction`: it may be
+    of a transaction.
 
     `batch` must be writable. Raises KafkaError and CorruptData; then nothing was stored.
     """
@@ -49,6 +56,8 @@ def append_batch(
     size = len(batch)
     if size > log_config.message_bytes_max or not is_sound(batch, header):
         _refuse(batch, header, log_config.message_bytes_max)
+    if header.attributes & TRANSACTIONAL_BIT and not in_transaction:
+        raise KafkaError(ErrorCode.invalid_txn_state, "a batch of a transaction in none")
     partition, log = hosted.partition, hosted.log
     duplicate = partition.check_append(header, acks)
     stamps_time = log_config.timestamp_type is _LOG_APPEND_TIME
@@ -79,6 +88,33 @@ def append_batch(
     return base_offset, now_ms if stamps_time else NO_APPEND_TIME
 
 
+def append_marker(
+    ctx: Context,
+    tp: tuple[str, int],
+    hosted: HostedPartition,
+    producer: tuple[ProducerId, ProducerEpoch],
+    marker: Marker,
+    now_ms: int,
+) -> int:
+    """Store how a transaction of `producer` ended; the offset behind it. Raises KafkaError; then
+    nothing was stored."""
+    if ctx.storage.is_full:
+        raise KafkaError(ErrorCode.kafka_storage_error, ctx.storage.trouble)
+    partition, log = hosted.partition, hosted.log
+    partition.check_marker(*producer, marker.coordinator_epoch)
+    batch = memoryview(build_marker(*producer, marker, now_ms))
+    base_offset = log.log_end_offset
+    stamp(batch, 0, base_offset, partition.leader_epoch)
+    header = parse_header(batch)
+    log.append(batch, header, now_ms)
+    partition.appended(header, base_offset, now_ms, marker)
+    if partition.is_alone:
+        ctx.parked.wake(tp, ctx.clock.monotonic_ms())
+    else:
+        appended_to_many(ctx, tp, hosted, base_offset)
+    return base_offset + 1
+
+
 def _refuse(batch: memoryview, header: BatchHeader, message_bytes_max: int) -> NoReturn:
     """Say what is wrong with a batch that is too large or not sound. Raises."""
     size = header.size_bytes
@@ -91,8 +127,6 @@ def _refuse(batch: memoryview, header: BatchHeader, message_bytes_max: int) -> N
         )
     verify(batch, 0, header)
     check_produced(header)
-    if header.is_transactional:
-        raise KafkaError(ErrorCode.invalid_txn_state, "transactions are not served yet")
     raise Fatal(f"a batch was refused that nothing is wrong with: {header}")
 
 

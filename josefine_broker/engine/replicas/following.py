@@ -114,8 +114,9 @@ def _append(
                 if header.last_offset < its_log.log_end_offset:
                     continue  # asked for twice, or it holds the log start of an earlier life
                 _check_place(hosted, header)
-                its_log.append(data[pos : pos + header.size_bytes], header, now_ms)
-                new_epoch |= partition.copied(header, now_ms)
+                batch = data[pos : pos + header.size_bytes]
+                its_log.append(batch, header, now_ms)
+                new_epoch |= partition.copied(header, batch, now_ms)
                 written += header.size_bytes
                 ctx.hosted.counters.replicated_batches += 1
     finally:
@@ -211,7 +212,7 @@ def _after_cut(ctx: Context, tp: TopicPartition, hosted: HostedPartition) -> Non
         now_ms = ctx.clock.now_ms()
         producers.clear()
         hosted.log.replay(
-            producers.restore, lambda header: producers.record(header, header.base_offset, now_ms)
+            producers.restore, lambda header, batch: producers.take(header, batch, now_ms)
         )
     ctx.ports.logs.store_epochs(tp)
 
@@ -224,7 +225,7 @@ def _follow_start(hosted: HostedPartition, leaders_start: int) -> bool:
     if start <= its_log.log_start_offset:
         return False
     its_log.delete_before(start)
-    hosted.partition.epochs.truncate_start(start)
+    hosted.partition.started_at(start)
     return True
 
 

@@ -34,7 +34,7 @@ from josefine_broker.host.log.recovery import RecoveryReport, recover, reindex, 
 from josefine_broker.host.log.segment import Segment, stem_of
 from josefine_broker.host.log.segments import SegmentList
 from josefine_broker.host.log.verify import VerifyReport, verify_segments
-from josefine_broker.records.batch import LENGTH_OVERHEAD_BYTES, BatchHeader, end_if_empty
+from josefine_broker.records.batch import LENGTH_OVERHEAD_BYTES, BatchHeader, OnBatch, end_if_empty
 from josefine_broker.records.crc import Buffer
 
 _STAMP = Struct(">qii")
@@ -77,7 +77,7 @@ class PartitionLog:
         clean_shutdown: bool,
         *,
         on_snapshot: Callable[[bytes], None] | None = None,
-        on_batch: Callable[[BatchHeader], None] | None = None,
+        on_batch: OnBatch | None = None,
         settle: Callable[[], None] | None = None,
         schedule: Callable[[Job], None] = run_now,
     ) -> PartitionLog:
@@ -440,9 +440,7 @@ class PartitionLog:
         if segment in self._sync.sealing:
             self._sync.sealing.remove(segment)
 
-    def replay(
-        self, on_snapshot: Callable[[bytes], None] | None, on_batch: Callable[[BatchHeader], None]
-    ) -> None:
+    def replay(self, on_snapshot: Callable[[bytes], None] | None, on_batch: OnBatch) -> None:
         """The newest producer snapshot that can be read, then each batch header behind it."""
         replay(self._segments, self.state, on_snapshot, on_batch)
 

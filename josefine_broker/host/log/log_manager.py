@@ -41,7 +41,7 @@ from josefine_broker.host.log.log_state import (
 from josefine_broker.host.log.recovery import RecoveryReport
 from josefine_broker.host.log.removal import DELETED_PREFIX, Removal
 from josefine_broker.host.log.segment import LOG_SUFFIX, Segment, stem_of
-from josefine_broker.records.batch import BatchHeader
+from josefine_broker.records.batch import OnBatch
 
 PARTITION_FILE = "partition.json"
 SYNCED_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX, CHECKPOINT_SUFFIX)
@@ -231,7 +231,7 @@ class LogManager:
         now_ms: int,
         *,
         on_snapshot: Callable[[bytes], None] | None = None,
-        on_batch: Callable[[BatchHeader], None] | None = None,
+        on_batch: OnBatch | None = None,
     ) -> PartitionLog:
         """The partition's log, opened and recovered, or created.
 
@@ -266,7 +266,7 @@ class LogManager:
         now_ms: int,
         *,
         on_snapshot: Callable[[bytes], None] | None = None,
-        on_batch: Callable[[BatchHeader], None] | None = None,
+        on_batch: OnBatch | None = None,
     ) -> PartitionLog:
         """As `open_log`, on any thread: to be adopted, or abandoned."""
         directory = str(topic_partition)

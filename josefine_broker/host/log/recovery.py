@@ -25,7 +25,7 @@ from josefine_broker.host.log.index import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from josefine_broker.host.log.log_state import NEW_PARTITION_FILE, LogState
 from josefine_broker.host.log.segment import LOG_SUFFIX, Segment, stem_of, walk_batches
 from josefine_broker.host.log.segment_swap import end_swaps
-from josefine_broker.records.batch import BatchHeader, is_torn, verify
+from josefine_broker.records.batch import OnBatch, is_torn, verify
 
 _OFFSET_DIGITS = 20
 _TEMPORARY_SUFFIX = ".tmp"
@@ -230,7 +230,7 @@ def replay(
     segments: Sequence[Segment],
     state: LogState,
     on_snapshot: Callable[[bytes], None] | None,
-    on_batch: Callable[[BatchHeader], None],
+    on_batch: OnBatch,
 ) -> None:
     """The newest producer snapshot that can be read, then each batch header behind it: also of
     batches below the log start, as long as they are there, for a snapshot before them would else
@@ -248,9 +248,9 @@ def replay(
         break
     for segment in segments:
         if segment.end_offset > offset:
-            for _, header, _batch in segment.batches():
+            for _, header, batch in segment.batches():
                 if header.last_offset >= offset:
-                    on_batch(header)
+                    on_batch(header, batch)
 
 
 def _cut(segment: Segment, tally: _Tally, problem: str) -> None:

@@ -21,6 +21,7 @@ from josefine_broker.host.log.cleaning_pass import Hands
 from josefine_broker.host.log.log import PartitionLog
 from josefine_broker.records.batch import BatchHeader, parse_header
 from josefine_broker.records.builder import Record
+from josefine_broker.records.crc import Buffer
 from tests.simulation.memory_files import MemoryFiles
 from tests.unit.log.cleaning import (
     COMPACT,
@@ -241,8 +242,8 @@ def test_producers_and_epochs_are_found_again_in_a_cleaned_log() -> None:
 
     again, epochs = ProducerState(), dict[int, int]()
 
-    def on_batch(header: BatchHeader) -> None:
-        again.record(header, header.base_offset, NOW_MS)
+    def on_batch(header: BatchHeader, batch: Buffer) -> None:
+        again.take(header, batch, NOW_MS)
         epochs.setdefault(header.leader_epoch, header.base_offset)
 
     log.replay(None, on_batch)

@@ -326,7 +326,7 @@ def test_producer_snapshots_are_stored_at_close() -> None:
     snapshots: list[bytes] = []
 
     LogManager(files).open_log(
-        TP, FIRST_ID, LogConfig(), NOW_MS, on_snapshot=snapshots.append, on_batch=lambda _: None
+        TP, FIRST_ID, LogConfig(), NOW_MS, on_snapshot=snapshots.append, on_batch=lambda *_: None
     )
 
     assert snapshots == [b"orders.v1-3"]

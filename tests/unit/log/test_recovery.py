@@ -312,7 +312,7 @@ def replayed(
     headers: list[BatchHeader] = []
     PartitionLog.open(
         files, DIRECTORY, config, NOW_MS, False,
-        on_snapshot=snapshots.append, on_batch=headers.append,
+        on_snapshot=snapshots.append, on_batch=lambda header, _: headers.append(header),
     )  # fmt: skip
     return snapshots, headers
 
@@ -359,7 +359,7 @@ def test_snapshot_that_its_reader_refuses_falls_back_to_the_one_before() -> None
         if payload == b"at %d" % newest:
             raise CorruptData("a version of tomorrow")
 
-    open_log(files, SMALL).replay(refuse_newest, headers.append)
+    open_log(files, SMALL).replay(refuse_newest, lambda header, _: headers.append(header))
 
     assert headers[0].base_offset == before
 

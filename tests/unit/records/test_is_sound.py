@@ -23,7 +23,7 @@ RECORDS = [Record(key=b"k", value=b"v" * 20, headers=(), timestamp_ms=1000)] * 3
 def refused(batch: memoryview) -> bool:
     """By the checks that explain, as `engine/replicas/batches.py` applies them."""
     header = parse_header(batch)
-    if len(batch) != header.size_bytes or header.is_transactional:
+    if len(batch) != header.size_bytes:
         return True
     try:
         verify(batch, 0, header)

@@ -186,23 +186,23 @@ def test_bytes_of_a_batch_that_was_cut_away_are_not_waited_for() -> None:
     """They are compared by waiting consumers: two batches of 61 bytes, the second one cut."""
     partition = following()
     for base_offset in (0, 3):
-        partition.copied(PLAIN._replace(base_offset=base_offset, leader_epoch=0), 0)
+        partition.copied(PLAIN._replace(base_offset=base_offset, leader_epoch=0), b"", 0)
     partition.truncated(3)
 
     partition.follow_high_watermark(3, 3)
     assert (partition.committed_bytes, partition.appended_bytes) == (61, 122)
 
-    partition.copied(PLAIN._replace(base_offset=3, leader_epoch=0), 0)
+    partition.copied(PLAIN._replace(base_offset=3, leader_epoch=0), b"", 0)
     partition.follow_high_watermark(6, 6)
     assert partition.committed_bytes == partition.appended_bytes == 183
 
 
 def test_a_log_that_begins_anew_further_down_counts_its_committed_bytes_from_there() -> None:
     partition = following(end_offset=50)
-    partition.copied(PLAIN._replace(base_offset=50, leader_epoch=0), 0)
+    partition.copied(PLAIN._replace(base_offset=50, leader_epoch=0), b"", 0)
 
     partition.restarted(10)
-    partition.copied(PLAIN._replace(base_offset=10, leader_epoch=0), 0)
+    partition.copied(PLAIN._replace(base_offset=10, leader_epoch=0), b"", 0)
     partition.follow_high_watermark(13, 13)
 
     assert partition.high_watermark == 13
@@ -213,7 +213,7 @@ def test_log_that_begins_anew_further_up_takes_any_sequence_of_its_producers() -
     """What they sent between its old end and its new start was deleted before it came here."""
     partition = following()
     sent = PLAIN._replace(producer_id=7, producer_epoch=0, base_sequence=0, leader_epoch=0)
-    partition.copied(sent, 0)
+    partition.copied(sent, b"", 0)
 
     partition.restarted(95)
 

@@ -223,7 +223,7 @@ def test_snapshot_of_a_newer_version_is_refused_and_changes_nothing() -> None:
     state = ProducerState()
     store(state, batch(0), 0)
 
-    with pytest.raises(CorruptData, match="version 2"):
-        state.restore(b"\x00\x02" + state.snapshot()[2:])
+    with pytest.raises(CorruptData, match="version 3"):
+        state.restore(b"\x00\x03" + state.snapshot()[2:])
 
     assert len(state) == 1

@@ -109,7 +109,7 @@ def test_gap_behind_refused_batches_that_are_all_here_is_out_of_order() -> None:
     partition = opened()
     assert asked(partition, 1) is NOT_LEADER
     for sequence in range(3):
-        partition.copied(batch(sequence)._replace(base_offset=sequence, leader_epoch=0), 0)
+        partition.copied(batch(sequence)._replace(base_offset=sequence, leader_epoch=0), b"", 0)
     partition.lead(entry(1, (1, 2)), 3, 0)
 
     assert asked(partition, 4) is OUT_OF_ORDER
@@ -171,7 +171,7 @@ def test_each_batch_that_was_refused_is_waited_for_not_the_first_alone() -> None
 
 
 def test_producer_that_goes_on_without_the_refused_batch_stays_in_order() -> None:
-    """An unclean election took what was confirmed to it, and the one held back last is not first."""
+    """An unclean election took what was confirmed to it; the one held back last is not first."""
     partition = opened()
     assert asked(partition, 0) is NOT_LEADER
     lead(partition)

@@ -1,0 +1,176 @@
+"""The transactions of one partition: which are open, how far read_committed sees, which were
+aborted (KIP-98).
+
+Rules:
+- a transaction is open from its producer's first transactional batch to the marker that ends it;
+- the last stable offset is the first offset of the earliest transaction that is open, or whose
+  marker is not below the high watermark yet; else the high watermark;
+- an aborted transaction is remembered from its first offset to its marker, as long as the log has
+  the marker: a reader is told of those that its records may be of;
+- a marker without a transaction ends nothing: written twice, it changes nothing the second time.
+
+All of it follows from the log, so recovery makes it anew; a snapshot only shortens that. Who may
+write, and what, is judged in `producers.py`.
+"""
+
+from collections import deque
+from struct import Struct
+from typing import NamedTuple
+
+from josefine_broker.base.errors import CorruptData
+from josefine_broker.base.ids import ProducerId
+
+_HEAD = Struct(">qiii")
+_OPEN = Struct(">qqq")
+_ENDED = Struct(">qq")
+_ABORTED = Struct(">qqq")
+
+
+class OpenTransaction(NamedTuple):
+    """Of one producer; it has one at a time."""
+
+    first_offset: int
+    begun_ms: int
+    """By the broker's clock when its first batch was appended, or recovered."""
+
+
+class EndedTransaction(NamedTuple):
+    """One whose marker may still be above the high watermark."""
+
+    first_offset: int
+    marker_offset: int
+
+
+class AbortedRange(NamedTuple):
+    """What an aborted transaction may have written lies between these, both included."""
+
+    producer_id: ProducerId
+    first_offset: int
+    marker_offset: int
+
+
+class Transactions:
+    """Of one partition. Mutable."""
+
+    __slots__ = ("_aborted", "_ended", "_marker_end", "_open")
+
+    def __init__(self) -> None:
+        self._open: dict[ProducerId, OpenTransaction] = {}
+        """In the order in which they began."""
+        self._ended: deque[EndedTransaction] = deque()
+        """In the order of their markers."""
+        self._aborted: list[AbortedRange] = []
+        """In the order of their markers."""
+        self._marker_end = 0
+        """Behind the last marker."""
+
+    @property
+    def are_settled(self) -> bool:
+        """Whether read_committed sees all that is below the high watermark."""
+        return not self._open and not self._ended
+
+    @property
+    def has_aborted(self) -> bool:
+        return bool(self._aborted)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there never was one that matters still."""
+        return not self._marker_end and self.are_settled and not self._aborted
+
+    def open_of(self, producer_id: ProducerId) -> OpenTransaction | None:
+        return self._open.get(producer_id)
+
+    def begin(self, producer_id: ProducerId, offset: int, now_ms: int) -> None:
+        """A transactional batch is in the log; only the first of a transaction counts."""
+        if producer_id not in self._open:
+            self._open[producer_id] = OpenTransaction(offset, now_ms)
+
+    def end(self, producer_id: ProducerId, marker_offset: int, *, is_commit: bool) -> None:
+        """A marker is in the log."""
+        self._marker_end = marker_offset + 1
+        transaction = self._open.pop(producer_id, None)
+        if transaction is None:
+            return
+        self._ended.append(EndedTransaction(transaction.first_offset, marker_offset))
+        if not is_commit:
+            aborted = AbortedRange(producer_id, transaction.first_offset, marker_offset)
+            self._aborted.append(aborted)
+
+    def stable_end(self, high_watermark: int) -> int:
+        """The last stable offset. The log start may be past it, where records were deleted."""
+        end = high_watermark
+        if self._open:
+            end = min(end, next(iter(self._open.values())).first_offset)
+        for first_offset, marker_offset in self._ended:
+            if first_offset < end and marker_offset >= high_watermark:
+                end = first_offset
+        return end
+
+    def committed(self, high_watermark: int) -> None:
+        """The markers below it are on every in-sync replica: what they ended is settled."""
+        ended = self._ended
+        while ended and ended[0].marker_offset < high_watermark:
+            ended.popleft()
+
+    def aborted_between(self, begin: int, end: int) -> list[AbortedRange]:
+        """Those that records from `begin` up to `end` (exclusive) may be of."""
+        found = []
+        for each in reversed(self._aborted):
+            if each.marker_offset < begin:
+                break
+            if each.first_offset < end:
+                found.append(each)
+        found.reverse()
+        return found
+
+    def forget_before(self, log_start_offset: int) -> None:
+        """The log begins there now: nobody reads what was aborted before. What is open stays so
+        until its marker comes."""
+        count = 0
+        for each in self._aborted:
+            if each.marker_offset >= log_start_offset:
+                break
+            count += 1
+        del self._aborted[:count]
+
+    def reaches(self, offset: int) -> bool:
+        """Whether a truncation there makes one of them other than it was."""
+        return self._marker_end > offset or any(
+            each.first_offset >= offset for each in self._open.values()
+        )
+
+    def clear(self) -> None:
+        self._open.clear()
+        self._ended.clear()
+        self._aborted.clear()
+        self._marker_end = 0
+
+    def snapshot(self) -> bytes:
+        parts = [
+            _HEAD.pack(self._marker_end, len(self._open), len(self._ended), len(self._aborted))
+        ]
+        parts.extend(_OPEN.pack(key, *each) for key, each in self._open.items())
+        parts.extend(_ENDED.pack(*each) for each in self._ended)
+        parts.extend(_ABORTED.pack(*each) for each in self._aborted)
+        return b"".join(parts)
+
+    def restore(self, data: bytes) -> None:
+        """Become what `snapshot` wrote. Raises CorruptData, and then nothing has changed."""
+        if len(data) < _HEAD.size:
+            raise CorruptData(f"a snapshot of transactions of {len(data)} bytes")
+        marker_end, open_count, ended_count, aborted_count = _HEAD.unpack_from(data)
+        at_ended = _HEAD.size + open_count * _OPEN.size
+        at_aborted = at_ended + ended_count * _ENDED.size
+        end = at_aborted + aborted_count * _ABORTED.size
+        if min(open_count, ended_count, aborted_count) < 0 or end != len(data):
+            raise CorruptData(
+                f"a snapshot of {open_count} open, {ended_count} ended and {aborted_count} aborted "
+                f"transactions has {len(data)} bytes, not {end}"
+            )
+        opened = _OPEN.iter_unpack(data[_HEAD.size : at_ended])
+        self._open = {key: OpenTransaction(offset, ms) for key, offset, ms in opened}
+        ended = _ENDED.iter_unpack(data[at_ended:at_aborted])
+        self._ended = deque(EndedTransaction(*each) for each in ended)
+        self._aborted = [AbortedRange(*each) for each in _ABORTED.iter_unpack(data[at_aborted:])]
+        self._marker_end = marker_end
