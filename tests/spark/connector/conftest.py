@@ -1,8 +1,14 @@
-"""A real broker for the connector's tests, and topics of their own with records in them."""
+"""A broker for the connector's tests, and topics of their own with records in them.
+
+`JOSEFINE_APACHE_KAFKA=127.0.0.1:9092` names an Apache Kafka: then it is the broker of every test
+that asks for topics and not for a broker of its own.
+"""
 
 from __future__ import annotations
 
 import itertools
+import os
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +22,13 @@ from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from josefine_broker.records.builder import Record, build_batch
 from tests.support.broker import BrokerProcess
 
+APACHE_KAFKA = os.environ.get("JOSEFINE_APACHE_KAFKA")
+KEPT = {"retention.ms": "-1"}
+"""Timestamps here are of 1970: retention by time would delete the records."""
+
 _numbers = itertools.count()
+_run = f"-{uuid.uuid4().hex[:8]}" if APACHE_KAFKA else ""
+"""In names of topics, where the broker has topics of other runs too."""
 
 
 @dataclass
@@ -25,10 +37,14 @@ class Topics:
 
     client: BlockingClient
     bootstrap: str
+    made: list[str] = field(default_factory=list)
 
-    def create(self, partitions: int = 1) -> str:
-        name = f"topic-{next(_numbers)}"
-        self.client.create_topics([NewTopic(name, partitions)])
+    def create(self, partitions: int = 1, name: str | None = None, **configs: str) -> str:
+        """`max_message_bytes="…"` is max.message.bytes."""
+        name = name or f"topic{_run}-{next(_numbers)}"
+        named = {key.replace("_", "."): value for key, value in configs.items()}
+        self.client.create_topics([NewTopic(name, partitions, configs={**KEPT, **named})])
+        self.made.append(name)
         return name
 
     def delete(self, name: str) -> None:
@@ -48,15 +64,29 @@ class Topics:
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    # Timestamps here are of 1970: retention by time, each five minutes, would delete the records.
+    if APACHE_KAFKA:
+        pytest.skip("asks for a broker of ours; JOSEFINE_APACHE_KAFKA names another")
     with BrokerProcess(tmp_path_factory.mktemp("broker"), log__retention_ms=None) as process:
         yield process
 
 
 @pytest.fixture(scope="session")
-def topics(broker: BrokerProcess) -> Iterator[Topics]:
-    with BlockingClient(broker.bootstrap) as client:
-        yield Topics(client, broker.bootstrap)
+def bootstrap(request: pytest.FixtureRequest) -> str:
+    """Where the broker of these tests listens."""
+    if APACHE_KAFKA:
+        return APACHE_KAFKA
+    broker: BrokerProcess = request.getfixturevalue("broker")
+    return broker.bootstrap
+
+
+@pytest.fixture(scope="session")
+def topics(bootstrap: str) -> Iterator[Topics]:
+    with BlockingClient(bootstrap) as client:
+        topics = Topics(client, bootstrap)
+        yield topics
+        if APACHE_KAFKA:
+            left = [name for name in topics.made if name in client.metadata().topics]
+            client.delete_topics(left)
 
 
 @pytest.fixture
@@ -80,6 +110,7 @@ class Stream:
     bootstrap: str
     checkpoint: Path
     batches: list[list[Any]] = field(default_factory=list)
+    after_batch: Callable[[int], None] = lambda number: None
 
     def frame(self, topic: str, **options: Any) -> DataFrame:
         reader = self.spark.readStream.format("josefine")
@@ -90,6 +121,7 @@ class Stream:
     def start(self, topic: str, *, available_now: bool = False, **options: Any) -> Any:
         def keep(frame: DataFrame, number: int) -> None:
             self.batches.append(frame.collect())
+            self.after_batch(number)
 
         writer = self.frame(topic, **options).writeStream.foreachBatch(keep)
         if available_now:

@@ -14,7 +14,7 @@ from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_broker.client.io_blocking import BlockingClient, NewTopic
+from josefine_broker.client.io_blocking import BlockingClient
 from josefine_spark.offsets import parse_offset
 from josefine_spark.options import source_options
 from josefine_spark.source import IDLE_POLL_S, JosefineStreamReader
@@ -151,7 +151,7 @@ def test_subscribe_pattern_finds_topics_created_later(
     query = stream.start(topic="", subscribe=None, subscribePattern=f"({first}|{prefix}.*)")
     try:
         query.processAllAvailable()
-        topics.client.create_topics([NewTopic(f"{prefix}-later", 1)])
+        topics.create(name=f"{prefix}-later")
         topics.fill(f"{prefix}-later", 0, 5, first=5)
         wait_until(lambda: len(stream.values) == 10, TIMEOUT_S, "rows of the new topic")
     finally:
@@ -224,7 +224,7 @@ def recreate(topics: Topics, stream: Stream) -> str:
     topics.fill(topic, 0, 5)
     stream.run(topic)
     topics.delete(topic)
-    topics.client.create_topics([NewTopic(topic, 1)])
+    topics.create(name=topic)
     topics.fill(topic, 0, 20, first=100)
     return topic
 
