@@ -40,6 +40,12 @@ app = typer.Typer(
 )
 
 
+class OnDataLoss(Enum):
+    """What --on-data-loss takes."""
+
+    SKIP_AND_RECORD = "skip_and_record"
+
+
 class Side(Enum):
     """What --trust takes."""
 
@@ -66,6 +72,12 @@ NEW_CHAIN = typer.Option(
     "--new-chain",
     metavar="SINK",
     help="Begin this sink in a table that has other rows of its topics.",
+    show_default=False,
+)
+ON_DATA_LOSS = typer.Option(
+    None,
+    "--on-data-loss",
+    help="Record what the topics have lost and go on behind it, this once.",
     show_default=False,
 )
 
@@ -111,6 +123,7 @@ def run(
     trust: Side | None = TRUST,
     rename: list[str] | None = RENAME,
     new_chain: list[str] | None = NEW_CHAIN,
+    on_data_loss: OnDataLoss | None = ON_DATA_LOSS,
     as_json: bool = JSON,
 ) -> None:
     """Run a pipeline: until everything there now is read, or until Ctrl-C when it says `every`."""
@@ -120,7 +133,7 @@ def run(
 
     side = Trust(trust.value) if trust else Trust.NEITHER
     with _hiding(pipeline):
-        said = wishes(pipeline, side, rename or (), new_chain or ())
+        said = wishes(pipeline, side, rename or (), new_chain or (), on_data_loss is not None)
         refuse_unwritable(pipeline, os.environ)
         result = _run(pipeline, said)
     _summary(pipeline, result, as_json)

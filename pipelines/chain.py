@@ -30,6 +30,11 @@ class Verdict(Enum):
         "the table knows a transaction of this sink, but the log entry with its offsets is gone"
     )
     CHECKPOINT_DAMAGED = "the checkpoint has a committed batch whose offsets are missing"
+    RECORDS_LOST = "its topics have lost records that the table does not have"
+    TOPIC_SHORTER = (
+        "a topic ends before the table's end: its brokers are recovering, or have lost its last "
+        "records and will give their offsets to others"
+    )
     OTHER_CHAIN = (
         "its table has the rows of another name that read the same topics: all of them would be "
         "there twice"

@@ -80,7 +80,7 @@ class DeltaChain:
         self._pause = pause
         self._log = DeltaLogReader(self._files, path, link.app_id)
         self._version = -1
-        self._handed_to = ""
+        self._more: Mapping[str, Any] = {}
 
     def load(self) -> Tip | Unreadable | HandedOn | None:
         """Find the last own commit. Only a Tip is one that the chain goes on behind."""
@@ -112,11 +112,16 @@ class DeltaChain:
         tip = chain.load()
         if not isinstance(tip, Tip):
             raise StoppedError(Stop(verdict=Verdict.LOST_RACE))
-        chain._handed_to = self.link.app_id
         reached = tip.reached
         commit = Commit(start=reached.ends, end=reached, txn_version=tip.txn_version + 1)
+        chain.move(commit, handed_to=self.link.app_id)
+
+    def move(self, commit: Commit, **more: Any) -> None:
+        """Commit offsets without rows; `more` is said beside them. Raises StoppedError."""
         table = self._spark.read.format("delta").load(self.path)
-        chain.append(table.where("false"), commit, NO_BATCH)
+        self._more = more
+        self.append(table.where("false"), commit, NO_BATCH)
+        self._more = {}
 
     def _known(self) -> dict[str, int]:
         return known_txn_versions(self._spark, self.path)
@@ -230,9 +235,7 @@ class DeltaChain:
             "query": self.query_id,
             "run": self.link.run,
         }
-        if self._handed_to:
-            value["handed_to"] = self._handed_to
-        return json.dumps(value)
+        return json.dumps(value | dict(self._more))
 
     def _hint_path(self) -> str:
         # Delta's readers and VACUUM leave names alone that begin with an underscore.

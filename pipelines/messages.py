@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from josefine_spark.topic_offsets import ByPartition, nested
@@ -15,6 +16,15 @@ from pipelines.reconcile import Checkpoint, Unreadable
 _TRUST_TABLE = "set the checkpoint aside and continue at the table's offsets"
 _TRUST_CHECKPOINT = "keep the table's rows and continue at the checkpoint's offsets"
 _RECREATED = "keep the old topic's rows and read the new topic from its beginning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Losing:
+    """What the ways out of lost records are told with."""
+
+    table: str
+    topics: Sequence[str]
+    bootstrap: str
 
 
 def offsets(ends: ByPartition | None) -> str:
@@ -30,8 +40,9 @@ def stopped_at_start(
     stop: Stop,
     checkpoint: Checkpoint | None,
     tip: Tip | Unreadable | None,
+    losing: Losing | None = None,
 ) -> str:
-    """For a sink that was not started because table and checkpoint disagree."""
+    """For a sink that was not started because table, checkpoint and topics do not fit together."""
     lines = [_headline(sink, stop)]
     if isinstance(tip, Unreadable):
         lines.append(f"  table {table}: transaction {tip.txn_version}, its offsets are unreadable")
@@ -42,6 +53,10 @@ def stopped_at_start(
     said = f"committed {offsets(committed.end.ends if committed else None)}"
     said += f", planned {offsets(planned.end.ends if planned else None)}"
     lines.append(f"  checkpoint {folder}: {said if checkpoint else 'there is none'}")
+    if stop.verdict is Verdict.TOPIC_SHORTER:
+        return "\n".join([*lines, "Run again when the brokers are well."])
+    if stop.verdict is Verdict.RECORDS_LOST and losing is not None:
+        return "\n".join(lines + _ways_out_of_loss(file, losing))
     readable = not isinstance(tip, Unreadable)
     return "\n".join(lines + _commands(file, stop, readable, committed is not None))
 
@@ -91,6 +106,20 @@ def _headline(sink: str, stop: Stop) -> str:
     return text + (f"; {stop.detail}" if stop.detail else "")
 
 
+def _ways_out_of_loss(file: str, losing: Losing) -> list[str]:
+    keep = [
+        f"  josefine topics alter {topic} -b {losing.bootstrap} --config retention.ms=-1"
+        "  # until you have decided, keep what is still there"
+        for topic in losing.topics
+    ]
+    does = f"record these ranges in {losing.table} and go on behind them"
+    return [
+        "Decide whether to go on without them (always: `on_data_loss: skip_and_record`):",
+        f"  josefine pipeline run {file} --on-data-loss skip_and_record  # {does}",
+        *keep,
+    ]
+
+
 def _commands(file: str, stop: Stop, table_readable: bool, checkpoint_usable: bool) -> list[str]:
     recreated = stop.verdict is Verdict.TOPIC_RECREATED
     commands = []
@@ -104,6 +133,7 @@ def _commands(file: str, stop: Stop, table_readable: bool, checkpoint_usable: bo
     return ["Decide which side is right:", *commands]
 
 
+_OPTION_OF_SOURCE = ". Set failOnDataLoss=false to go on with what is there"
 _PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
 
 
@@ -116,7 +146,8 @@ def clear_reason(error: BaseException) -> str:
     text = str(error)
     found = [m for m in _PYTHON_ERROR.findall(text) if m[0] not in ("PythonException",)]
     if found:
-        return str(found[-1][1]).strip()
+        said = str(found[-1][1]).strip()
+        return said.replace(_OPTION_OF_SOURCE, "; the next run tells the ways to go on")
     java = _innermost_java(error) or next(iter(_JAVA_CAUSE.findall(text)[::-1]), "")
     lines = (line.strip() for line in (java or text).splitlines())
     first = next((line for line in lines if line), type(error).__name__)

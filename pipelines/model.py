@@ -32,7 +32,10 @@ class Decode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One read of topics. Exactly one of `topics` and `pattern` is set."""
+    """One read of topics. Exactly one of `topics` and `pattern` is set.
+
+    `skips_losses`: what retention deleted before it was read is recorded and passed over.
+    """
 
     name: str
     place: Place
@@ -43,6 +46,7 @@ class Source:
     rows_max: int | None
     headers: bool
     decode: Decode | None
+    skips_losses: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,7 @@ class LineReporter:
 
     def begun(self, sink: str, records_to_do: int | None) -> None:
         self._to_do[sink] = records_to_do
+        self._done.pop(sink, None)
         so_many = (
             "waiting for records" if records_to_do is None else counted(records_to_do, "record")
         )
@@ -55,6 +56,9 @@ class LineReporter:
 
     def retrying(self, sink: str, batch: int, retry: Retry) -> None:
         self._say(retrying_line(sink, batch, retry))
+
+    def restarting(self, sink: str, retry: Retry) -> None:
+        self._say(restarting_line(sink, retry))
 
     def __enter__(self) -> LineReporter:
         return self
@@ -92,6 +96,8 @@ class BarReporter:
         if self._preparing is not None:
             self._progress.remove_task(self._preparing)
             self._preparing = None
+        if sink in self._tasks:
+            self._progress.remove_task(self._tasks[sink])
         self._tasks[sink] = self._progress.add_task(sink, total=records_to_do, rate="")
 
     def batch(self, done: BatchDone) -> None:
@@ -104,6 +110,9 @@ class BarReporter:
     def retrying(self, sink: str, batch: int, retry: Retry) -> None:
         self._progress.console.print(retrying_line(sink, batch, retry), highlight=False)
 
+    def restarting(self, sink: str, retry: Retry) -> None:
+        self._progress.console.print(restarting_line(sink, retry), highlight=False)
+
     def __enter__(self) -> BarReporter:
         self._progress.start()
         return self
@@ -115,6 +124,11 @@ class BarReporter:
 def retrying_line(sink: str, batch: int, retry: Retry) -> str:
     """Why a commit is made again, in one line."""
     return f"sink {sink}: batch {batch}: {retry.says}, the commit is tried again"
+
+
+def restarting_line(sink: str, retry: Retry) -> str:
+    """Why all sinks are begun again, in one line."""
+    return f"sink {sink}: {retry.says}, the run begins again behind its last commits"
 
 
 def reporter_for(console: Console) -> LineReporter | BarReporter:

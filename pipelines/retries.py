@@ -1,4 +1,4 @@
-"""Which failures of a commit are tried again: a literal table.
+"""Which failures of a commit are tried again: a literal table. And which of a whole run, how long.
 
 A failed attempt after which the log shows no commit of ours has moved nothing, so another one is
 safe; it is worth it only where the failure lay in the machines and not in the rows, the SQL, the
@@ -39,6 +39,45 @@ RETRIES = (
     ),
     Retry(mark="Failed to get broadcast_", says="a broadcast block was lost", pause_s=1.0),
 )
+
+
+LOST = Retry(
+    mark="DataLossError: records are lost",
+    says="records were lost before they were read",
+    pause_s=0.0,
+)
+"""Of a run: when it may pass over them, its next start records them."""
+
+PATIENCE_S = 120.0
+"""How long a run is begun again and again when no batch gets done between its failures."""
+
+
+class Patience:
+    """Whether failures outside of a commit (Spark's planning, the source's look at its topics) are
+    worth another start. Mutable: since when nothing went well. Times in seconds, of one clock."""
+
+    def __init__(self) -> None:
+        self._failing_since: float | None = None
+
+    def well(self) -> None:
+        """A batch is done."""
+        self._failing_since = None
+
+    def lasts(self, begun_s: float, now_s: float) -> bool:
+        """Ask after a failure at `now_s` of what was begun at `begun_s`."""
+        if self._failing_since is None or now_s - begun_s > PATIENCE_S:
+            self._failing_since = now_s
+        return now_s - self._failing_since < PATIENCE_S
+
+
+def restart_of(failure: BaseException, *, in_batch: bool, skips_losses: bool) -> Retry | None:
+    """Why the run is begun again behind its last commit; None: it would fail again.
+
+    What failed in a batch has been tried again where it was worth it.
+    """
+    if LOST.mark in str(failure):
+        return LOST if skips_losses else None
+    return None if in_batch else retry_of(failure)
 
 
 def retry_of(failure: BaseException) -> Retry | None:

@@ -1,7 +1,8 @@
 """Runs a pipeline: one Structured Streaming query per sink, until the input or the user ends it.
 
 Rules: a run ends between batches, never inside one (a stop request waits for the batch under way;
-what Spark has planned by then is replayed by the next run); one failing sink ends the run; the
+what Spark has planned by then is replayed by the next run); one failing sink ends the run or, where
+`retries` says that another start is worth it, begins all of it again behind the last commits; the
 error that a user sees is ours, not Spark's pages around it.
 """
 
@@ -15,7 +16,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
@@ -25,7 +26,8 @@ from pipelines.errors import PipelineError, RunError, SetupError
 from pipelines.jvm import process_of, quieten_py4j, watched
 from pipelines.messages import clear_reason
 from pipelines.model import Pipeline
-from pipelines.retries import Retry
+from pipelines.reconcile import Trust
+from pipelines.retries import Patience, Retry, restart_of
 from pipelines.sources import JosefineKind, SourceKind
 from pipelines.wishes import NO_WISHES, Wishes
 from pipelines.work import BatchDone, SinkWork
@@ -69,6 +71,8 @@ class Reporter(Protocol):
 
     def retrying(self, sink: str, batch: int, retry: Retry) -> None: ...
 
+    def restarting(self, sink: str, retry: Retry) -> None: ...
+
 
 def run_pipeline(
     spark: SparkSession,
@@ -95,6 +99,20 @@ def arm_failpoints(spark: SparkSession) -> None:
             raise SetupError(str(error)) from error
 
 
+class _FailedError(Exception):
+    """A sink failed for a reason that is not ours: Spark's text of it, and the one to tell."""
+
+    def __init__(self, work: SinkWork, failure: Exception, *, in_batch: bool) -> None:
+        super().__init__(work.sink.name)
+        self.work = work
+        self.failure = failure
+        self.in_batch = in_batch
+
+    @property
+    def told(self) -> RunError:
+        return RunError(f"sink `{self.work.sink.name}`: {clear_reason(self.failure)}")
+
+
 class _Run:
     """One run: the only place that knows queries and their works together."""
 
@@ -112,18 +130,57 @@ class _Run:
         self.stop = stop or threading.Event()
         self.totals = {name: SinkTotals() for name in pipeline.sinks}
         self.run_id = uuid4().hex
-        self.begun_s = time.monotonic()
-        self.works = [
-            SinkWork(spark, pipeline, sink, kind, self.run_id, self._batch_done, reporter.retrying)
-            for sink in pipeline.sinks.values()
-        ]
+        self.begun_s = 0.0
+        self.first_s = 0.0
+        self.kind = kind
+        self.patience = Patience()
+        self.settled = False
+        self.works: list[SinkWork] = []
         self.queries: list[Any] = []
 
     def run(self, wishes: Wishes) -> RunResult:
-        self.begun_s = time.monotonic()
+        while True:
+            self.begun_s = time.monotonic()
+            try:
+                self._go(wishes)
+                break
+            except _FailedError as failed:
+                retry = restart_of(
+                    failed.failure,
+                    in_batch=failed.in_batch,
+                    skips_losses=failed.work.source.skips_losses or wishes.skip_losses,
+                )
+                if retry is None or not self.patience.lasts(self.begun_s, time.monotonic()):
+                    raise failed.told from failed.failure
+                self.reporter.restarting(failed.work.sink.name, retry)
+                if self.stop.wait(retry.pause_s):
+                    break
+                if self.settled:
+                    wishes = replace(wishes, trust=Trust.NEITHER)
+        seconds = time.monotonic() - self.first_s
+        interrupted = self.stop.is_set()
+        return RunResult(sinks=self.totals, seconds=seconds, interrupted=interrupted)
+
+    def _go(self, wishes: Wishes) -> None:
+        """From the preparation of all sinks to their end."""
+        self.queries = []
+        self.works = [
+            SinkWork(
+                self.spark,
+                self.pipeline,
+                sink,
+                self.kind,
+                self.run_id,
+                self._batch_done,
+                self.reporter.retrying,
+            )
+            for sink in self.pipeline.sinks.values()
+        ]
         # All sinks are settled before the first one writes: a stop of the second is then harmless.
         streams = [self._prepared(work, wishes) for work in self.works]
+        self.settled = True
         self.begun_s = time.monotonic()
+        self.first_s = self.first_s or self.begun_s
         try:
             for work, stream in zip(self.works, streams, strict=True):
                 self._begin(work, stream)
@@ -131,9 +188,6 @@ class _Run:
         finally:
             self._stop_all()
         self._raise_failure()
-        seconds = time.monotonic() - self.begun_s
-        interrupted = self.stop.is_set()
-        return RunResult(sinks=self.totals, seconds=seconds, interrupted=interrupted)
 
     def _prepared(self, work: SinkWork, wishes: Wishes) -> Any:
         self.reporter.starting(f"sink {work.sink.name}")
@@ -142,7 +196,7 @@ class _Run:
         except PipelineError:
             raise
         except Exception as error:
-            raise RunError(f"sink `{work.sink.name}`: {clear_reason(error)}") from error
+            raise _FailedError(work, error, in_batch=False) from error
         self.totals[work.sink.name].path = work.chain.path
         return stream
 
@@ -165,7 +219,8 @@ class _Run:
         totals.rows += done.rows
         totals.dead_letters += done.dead_letters
         totals.batches += 1
-        totals.seconds = time.monotonic() - self.begun_s
+        totals.seconds = time.monotonic() - self.first_s
+        self.patience.well()
         totals.ends = done.ends
         self.reporter.batch(done)
 
@@ -197,8 +252,8 @@ class _Run:
                 raise work.error
             if work.error is None and "InterruptedBatchError" in str(failure):
                 continue
-            reason = clear_reason(work.error or failure)
-            raise RunError(f"sink `{work.sink.name}`: {reason}") from (work.error or failure)
+            in_batch = work.error is not None
+            raise _FailedError(work, work.error or failure, in_batch=in_batch)
 
 
 def start_session(pipeline: Pipeline) -> SparkSession:

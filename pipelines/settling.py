@@ -7,23 +7,26 @@ before a crash: the next start finds it in the tables and goes on.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from josefine_spark.topic_offsets import TopicOffsets
 from pipelines import failpoints, messages
-from pipelines.chain import HandedOn, Stop, Tip, Verdict
+from pipelines.chain import Commit, HandedOn, Stop, Tip, Verdict
 from pipelines.checkpoint import CheckpointFiles
 from pipelines.delta_chain import DeltaChain, StoppedError
 from pipelines.errors import ChainError
+from pipelines.loss_table import place, record
+from pipelines.losses import LostRange, losses, passing, standing
 from pipelines.model import Pipeline, Sink
 from pipelines.other_chains import TakeOver, begins
-from pipelines.reconcile import Start, Trust, Unreadable, reconcile
+from pipelines.reconcile import Checkpoint, Start, Trust, Unreadable, reconcile
 from pipelines.sources import Topics
 from pipelines.wishes import Wishes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from pyspark.sql import SparkSession
 
 
 class Settling:
@@ -31,6 +34,7 @@ class Settling:
 
     def __init__(
         self,
+        spark: SparkSession,
         pipeline: Pipeline,
         sink: Sink,
         chain: DeltaChain,
@@ -39,8 +43,11 @@ class Settling:
         topics: Topics,
         wishes: Wishes,
     ) -> None:
+        self._spark = spark
         self._pipeline = pipeline
+        self._file = pipeline.as_arguments
         self._sink = sink
+        self._source = pipeline.source_of(sink)
         self._chain = chain
         self._dead = dead
         self._files = files
@@ -56,24 +63,79 @@ class Settling:
         if isinstance(outcome, Start) and outcome.tip is not None:
             outcome = self._with_topics(outcome)
         if isinstance(outcome, Stop):
-            raise ChainError(
-                messages.stopped_at_start(
-                    self._pipeline.as_arguments,
-                    self._sink.name,
-                    self._chain.path,
-                    self._files.folder,
-                    outcome,
-                    checkpoint,
-                    found,
-                )
-            )
-        if outcome.set_checkpoint_aside and checkpoint is not None:
+            raise self._stopped(outcome, checkpoint, found)
+        at = standing(outcome, checkpoint)
+        lost = losses(
+            at,
+            self._topics.latest.topic_ids,
+            self._topics.bounds(),
+            skip=self._source.skips_losses or self._wishes.skip_losses,
+        )
+        if isinstance(lost, Stop):
+            raise self._stopped(lost, checkpoint, found)
+        self._chain.follow(outcome.tip)
+        if lost:
+            self._record(lost)
+            tip = outcome.tip
+            if tip is None or not tip.reached.ends:
+                # Only the checkpoint knows where it began, and it goes: let the table say so.
+                version = (tip.txn_version if tip else 0) + 1
+                anchor = Commit(start=at.ends, end=at, txn_version=version)
+                self._do(self._chain, lambda: self._chain.move(anchor))
+        if (outcome.set_checkpoint_aside or lost) and checkpoint is not None:
             self._files.set_aside()
             failpoints.hit("after_set_aside")
-        self._chain.follow(outcome.tip)
         if self._dead is not None:
             self._settle_dead_letters(self._dead, outcome)
-        return outcome
+        return self._pass(at, lost) if lost else outcome
+
+    def _record(self, lost: Sequence[LostRange]) -> None:
+        self._do(self._chain, lambda: record(self._spark, self._sink, self._chain.link, lost))
+
+    def _pass(self, at: TopicOffsets, lost: Sequence[LostRange]) -> Start:
+        """Move both chains behind what is recorded; the dead letters' first, as in a batch.
+
+        After the checkpoint is set aside: it does not know of this commit.
+        """
+        dead = self._dead
+        if dead is not None and dead.tip is not None:
+            moved = passing(dead.tip, dead.tip.reached, lost)
+            if moved is not None:
+                self._do(dead, lambda: dead.move(moved))
+        commit = passing(self._chain.tip, at, lost)
+        assert commit is not None
+        said = [[*each.partition, each.start, each.end] for each in lost]
+        self._do(self._chain, lambda: self._chain.move(commit, lost=said))
+        assert self._chain.tip is not None
+        return Start(at=self._chain.tip.reached.ends, tip=self._chain.tip)
+
+    def _do(self, chain: DeltaChain, commit: Callable[[], None]) -> None:
+        try:
+            commit()
+        except StoppedError as stopped:
+            name, path = chain.link.name, chain.path
+            text = messages.stopped_for_others(self._file, name, path, stopped.stop, ())
+            raise ChainError(text) from stopped
+
+    def _stopped(
+        self, stop: Stop, checkpoint: Checkpoint | None, found: Tip | Unreadable | None
+    ) -> ChainError:
+        return ChainError(
+            messages.stopped_at_start(
+                self._file,
+                self._sink.name,
+                self._chain.path,
+                self._files.folder,
+                stop,
+                checkpoint,
+                found,
+                messages.Losing(
+                    table=place(self._sink),
+                    topics=sorted(self._topics.latest.topic_ids),
+                    bootstrap=self._source.bootstrap,
+                ),
+            )
+        )
 
     def _loaded(self, chain: DeltaChain, beside: Collection[str]) -> Tip | Unreadable | None:
         """What the table says of this name, or of the one that it had before."""
@@ -90,20 +152,11 @@ class Settling:
             new_chains=self._wishes.new_chains,
         )
         if isinstance(outcome, Stop):
-            raise ChainError(
-                messages.stopped_for_others(
-                    self._pipeline.as_arguments, chain.link.name, chain.path, outcome, others
-                )
-            )
+            name, path = chain.link.name, chain.path
+            raise ChainError(messages.stopped_for_others(self._file, name, path, outcome, others))
         if isinstance(outcome, TakeOver):
-            try:
-                chain.take_over(outcome.other)
-            except StoppedError as stopped:
-                raise ChainError(
-                    messages.stopped_for_others(
-                        self._pipeline.as_arguments, chain.link.name, chain.path, stopped.stop, ()
-                    )
-                ) from stopped
+            other = outcome.other
+            self._do(chain, lambda: chain.take_over(other))
             found = chain.load()
             assert isinstance(found, Tip)
             return found
@@ -132,7 +185,7 @@ class Settling:
                 stop = Stop(verdict=Verdict.TABLE_UNREADABLE, detail=found.hint)
                 raise ChainError(
                     messages.stopped_at_start(
-                        self._pipeline.as_arguments,
+                        self._file,
                         dead.link.sink,
                         dead.path,
                         self._files.folder,

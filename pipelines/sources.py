@@ -11,6 +11,8 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from josefine_broker.base.ids import TopicPartition
+from josefine_spark.offsets import Bounds
 from josefine_spark.topic_offsets import ByPartition, TopicOffsets
 from pipelines.errors import SetupError
 from pipelines.model import Source
@@ -30,6 +32,10 @@ class Topics:
 
     earliest: ByPartition
     latest: TopicOffsets
+
+    def bounds(self) -> dict[TopicPartition, Bounds]:
+        """Where each partition begins and ends."""
+        return {tp: Bounds(self.earliest.get(tp, 0), end) for tp, end in self.latest.ends.items()}
 
     def keep(self, ends: ByPartition) -> ByPartition:
         """The part of `ends` whose partitions are still read; the others cannot be started at."""

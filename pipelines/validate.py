@@ -161,6 +161,7 @@ def _source(name: str, reader: Reader) -> Source:
         rows_max=limit.positive("rows") if limit else None,
         headers=reader.flag("headers"),
         decode=_decode(reader),
+        skips_losses=reader.choice("on_data_loss") == "skip_and_record",
     )
 
 

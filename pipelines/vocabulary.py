@@ -90,6 +90,11 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
         "start": Word(
             expected="earliest or latest", kind=Kind.CHOICE, choices=("earliest", "latest")
         ),
+        "on_data_loss": Word(
+            expected="fail or skip_and_record",
+            kind=Kind.CHOICE,
+            choices=("fail", "skip_and_record"),
+        ),
         "limit": Word(expected="a table with rows", kind=Kind.SECTION, of="limit"),
         "headers": Word(expected="true or false", kind=Kind.FLAG),
         "decode": Word(expected="a table with value", kind=Kind.SECTION, of="decode"),
@@ -164,7 +169,6 @@ LATER: Mapping[str, tuple[str, ...]] = {
         "assign",
         "stop",
         "split",
-        "on_data_loss",
         "isolation",
         "commit_group",
     ),

@@ -13,18 +13,23 @@ from pipelines.reconcile import Trust
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """The options of one run. `renames`: old name → new name."""
+    """The options of one run. `renames`: old name → new name. `skip_losses`: this once."""
 
     trust: Trust = Trust.NEITHER
     renames: Mapping[str, str] = field(default_factory=dict)
     new_chains: Collection[str] = ()
+    skip_losses: bool = False
 
 
 NO_WISHES = Wishes()
 
 
 def wishes(
-    pipeline: Pipeline, trust: Trust, renames: Collection[str], new_chains: Collection[str]
+    pipeline: Pipeline,
+    trust: Trust,
+    renames: Collection[str],
+    new_chains: Collection[str],
+    skip_losses: bool,
 ) -> Wishes:
     """Read the options' texts. Raises WrongUsageError for a name that the file does not have."""
     pairs = {}
@@ -37,7 +42,7 @@ def wishes(
     dead_letters = [f"dead_letter.{source}" for source in pipeline.sources]
     for name in new_chains:
         _known(f"--new-chain {name}", name, [*pipeline.sinks, *dead_letters])
-    return Wishes(trust=trust, renames=pairs, new_chains=tuple(new_chains))
+    return Wishes(trust=trust, renames=pairs, new_chains=tuple(new_chains), skip_losses=skip_losses)
 
 
 def _known(said: str, name: str, known: list[str]) -> None:

@@ -112,7 +112,14 @@ class SinkWork:
             # A dot is in no sink's name, so this chain collides with none.
             self.dead_chain = self._chain(dead_path, f"dead_letter.{self.source.name}")
         start = Settling(
-            self._pipeline, self.sink, self.chain, self.dead_chain, self._files, self.topics, wishes
+            self._spark,
+            self._pipeline,
+            self.sink,
+            self.chain,
+            self.dead_chain,
+            self._files,
+            self.topics,
+            wishes,
         ).settle()
         if start.at is None:
             return self._kind.open(self._spark, self.source, None)

@@ -97,6 +97,7 @@ class Quiet:
     def __init__(self) -> None:
         self.batches: list[BatchDone] = []
         self.retries: list[tuple[str, int, str]] = []
+        self.restarts: list[tuple[str, str]] = []
 
     def starting(self, what: str) -> None: ...
 
@@ -107,6 +108,9 @@ class Quiet:
 
     def retrying(self, sink: str, batch: int, retry: Retry) -> None:
         self.retries.append((sink, batch, retry.says))
+
+    def restarting(self, sink: str, retry: Retry) -> None:
+        self.restarts.append((sink, retry.says))
 
 
 @dataclass

@@ -9,6 +9,7 @@ from pipelines.chain import Commit, Tip
 from pipelines.delta_chain import DeltaChain, Link
 from pipelines.errors import RunError
 from pipelines.retries import ATTEMPTS_MAX, RETRIES
+from pipelines.sources import JosefineKind
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -34,6 +35,24 @@ def test_a_write_whose_workers_die_is_made_again_and_writes_once(lab, hit):
     assert [(batch, says) for _, batch, says in lab.reporter.retries] == [
         (0, "a Python worker died")
     ]
+    lab.check()
+
+
+def test_a_worker_that_does_not_connect_while_spark_plans_begins_the_run_again(lab):
+    class NotConnected(JosefineKind):
+        failed = False
+
+        def open(self, spark, source, at):
+            if not self.failed:
+                self.failed = True
+                raise RuntimeError("Python worker failed to connect back.")
+            return super().open(spark, source, at)
+
+    lab.produce(30)
+
+    lab.run(kind=NotConnected())
+
+    assert lab.reporter.restarts == [("rows", "a Python worker died")]
     lab.check()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from josefine_spark.topic_offsets import TopicOffsets
 from pipelines.chain import Batch, Stop, Tip, Verdict
 from pipelines.messages import (
+    Losing,
     clear_reason,
     stopped_at_start,
     stopped_for_others,
@@ -86,6 +87,33 @@ def test_a_table_with_the_rows_of_another_name_offers_to_rename_and_to_write_bes
     ]
 
 
+def test_lost_records_offer_to_go_on_without_them_and_to_keep_the_others():
+    stop = Stop(verdict=Verdict.RECORDS_LOST, detail="t-0 offsets [12, 20)")
+    tip = Tip(reached=TopicOffsets(ends={A: 12}), txn_version=4)
+    losing = Losing(table="/lake_lost", topics=["t"], bootstrap="b:1")
+
+    text = stopped_at_start("f.yaml", "lake", "/lake", "/ck", stop, None, tip, losing)
+
+    assert text.splitlines() == [
+        "sink `lake` stopped, nothing was written: its topics have lost records that the table "
+        "does not have; t-0 offsets [12, 20)",
+        '  table /lake ends at {"t": {"0": 12}}',
+        "  checkpoint /ck: there is none",
+        "Decide whether to go on without them (always: `on_data_loss: skip_and_record`):",
+        "  josefine pipeline run f.yaml --on-data-loss skip_and_record  # record these ranges in "
+        "/lake_lost and go on behind them",
+        "  josefine topics alter t -b b:1 --config retention.ms=-1  # until you have decided, keep "
+        "what is still there",
+    ]
+
+
+def test_a_topic_that_is_shorter_than_the_table_offers_no_way_to_lose_the_rest():
+    text = at_start(Verdict.TOPIC_SHORTER, Tip(reached=TopicOffsets(ends={A: 12}), txn_version=4))
+
+    assert text.endswith("Run again when the brokers are well.")
+    assert "--trust" not in text
+
+
 def test_the_reason_is_the_innermost_python_error_not_sparks_pages():
     pages = (
         "[STREAM_FAILED] Query [id = 1] terminated with exception: boom\n"
@@ -96,6 +124,10 @@ def test_the_reason_is_the_innermost_python_error_not_sparks_pages():
     )
 
     assert clear_reason(Exception(pages)) == "records are lost: t-0 offsets [0, 5)"
+    advice = pages.replace("[0, 5)", "[0, 5). Set failOnDataLoss=false to go on with what is there")
+    assert clear_reason(Exception(advice)) == (
+        "records are lost: t-0 offsets [0, 5); the next run tells the ways to go on"
+    )
     assert clear_reason(Exception("\nfirst\nsecond")) == "first"
     assert clear_reason(Exception("")) == "Exception"
 
