@@ -7,8 +7,10 @@ Spark, no files, no clock. Offsets are exclusive ends, so an end is the next bat
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.topic_offsets import ByPartition, TopicOffsets
@@ -35,6 +37,14 @@ class Verdict(Enum):
         "a topic ends before the table's end: its brokers are recovering, or have lost its last "
         "records and will give their offsets to others"
     )
+    DEAD_LETTERS_GONE = (
+        "the dead letters' table has none of this source's commits, though the sink's batches "
+        "wrote to it: it was deleted or restored to a version before them"
+    )
+    CHECKPOINT_UNNAMED = (
+        "a checkpoint lies where they were kept before, and nothing says whether it is of this "
+        "pipeline: the table has no commit of this sink"
+    )
     OTHER_CHAIN = (
         "its table has the rows of another name that read the same topics: all of them would be "
         "there twice"
@@ -60,10 +70,14 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tip:
-    """What the table says of a sink: how far it got and which transaction version said so."""
+    """What the table says of a sink: how far it got and which transaction version said so.
+
+    `said`: all that the commit's userMetadata says.
+    """
 
     reached: TopicOffsets
     txn_version: int
+    said: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

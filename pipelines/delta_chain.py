@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from josefine_spark.topic_offsets import nested
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _PREFIX = "spark.databricks.delta.write."
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _RESET = _PREFIX + "txnVersion.autoReset.enabled"
+FACTS = {"dead_letters"}
+"""What `Link.facts` may have."""
 NO_BATCH = -1
 """The batch of a commit that a start makes, before any query runs."""
 
@@ -44,11 +46,15 @@ class StoppedError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """Who commits: the parts of userMetadata that do not change during a run."""
+    """Who commits: the parts of userMetadata that do not change during a run.
+
+    `facts`: what the next run has to know of this one.
+    """
 
     pipeline: str
     sink: str
     run: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> ChainName:
@@ -104,6 +110,10 @@ class DeltaChain:
         names = (name_of(app_id) for app_id in self._known() if app_id not in seen)
         return found + [OtherChain(name=name, reached=None) for name in names if name]
 
+    def queries(self) -> set[str]:
+        """Spark's ids of the queries behind our commits."""
+        return self._log.queries()
+
     def take_over(self, other: OtherChain) -> None:
         """Hand the other name's place on to this one: a commit of *its* next transaction, so that
         of a run under the old name and this one only one goes on. Raises StoppedError."""
@@ -114,6 +124,7 @@ class DeltaChain:
             raise StoppedError(Stop(verdict=Verdict.LOST_RACE))
         reached = tip.reached
         commit = Commit(start=reached.ends, end=reached, txn_version=tip.txn_version + 1)
+        chain.link = replace(old, facts={name: tip.said[name] for name in FACTS & tip.said.keys()})
         chain.move(commit, handed_to=self.link.app_id)
 
     def move(self, commit: Commit, **more: Any) -> None:
@@ -234,6 +245,7 @@ class DeltaChain:
             "batch": batch_id,
             "query": self.query_id,
             "run": self.link.run,
+            **self.link.facts,
         }
         return json.dumps(value | dict(self._more))
 

@@ -130,7 +130,8 @@ class DeltaLogReader:
                 if entry.txn_version is None:
                     below = range(look_at - 1, -1, -1)
                     txn_version = max(txn_version, self._newest_txn_version(below))
-                return Tip(reached=reached, txn_version=txn_version), newest
+                said = entry.metadata or {}
+                return Tip(reached=reached, txn_version=txn_version, said=said), newest
             look_at -= 1
         if look_at >= 0 and newest >= 0:
             hint = f"log entries up to version {look_at} are gone"
@@ -166,6 +167,13 @@ class DeltaLogReader:
         if name is None or app_id == self._app_id or newest.handed_to not in (None, app_id):
             return None
         return OtherChain(name=name, reached=newest.reached())
+
+    def queries(self) -> set[str]:
+        """Spark's ids of the queries that made our commits, as far back as the log goes; also of
+        those whose rows a RESTORE took back."""
+        entries = (self.entry(version) for version in self.versions())
+        own = (e.metadata for e in entries if e and e.txn_version is not None and e.metadata)
+        return {str(metadata.get("query", "")) for metadata in own}
 
     def _newest_txn_version(self, versions: range) -> int:
         """The first own transaction version among descending log versions, 0 without one."""

@@ -61,6 +61,37 @@ def stopped_at_start(
     return "\n".join(lines + _commands(file, stop, readable, committed is not None))
 
 
+def dead_letters_gone(file: str, sink: str, table: str, stop: Stop) -> str:
+    """For a sink whose dead letters' table was deleted under it."""
+    return "\n".join(
+        [
+            _headline(sink, stop),
+            f"  table {table}",
+            "Bring the table back (a copy, RESTORE) and run again, or go on without its letters:",
+            f"  josefine pipeline run {file} --trust table  # {_TRUST_TABLE}",
+        ]
+    )
+
+
+def unnamed_checkpoint(
+    file: str, sink: str, old_folder: str, folder: str, checkpoint: Checkpoint
+) -> str:
+    """For a checkpoint of before pipelines had folders of their own, that may be another's."""
+    committed = checkpoint.committed
+    width = len(f"josefine pipeline run {file} --trust table")
+    move = f"mv {old_folder} {folder}"
+    return "\n".join(
+        [
+            _headline(sink, Stop(verdict=Verdict.CHECKPOINT_UNNAMED)),
+            f"  checkpoint {old_folder}: committed "
+            f"{offsets(committed.end.ends if committed else None)}",
+            "Decide whose it is:",
+            f"  {move:<{width}}  # of this pipeline: its table was deleted or is another one",
+            f"  josefine pipeline run {file} --trust table  # another's: leave it, begin anew",
+        ]
+    )
+
+
 def stopped_for_others(
     file: str, own: ChainName, table: str, stop: Stop, others: Sequence[OtherChain]
 ) -> str:

@@ -111,6 +111,14 @@ class Pipeline:
         """How a command names this pipeline."""
         return f"{self.file} --env {self.environment}" if self.environment else self.file
 
+    def checkpoint_of(self, sink: str) -> str:
+        """A sink's folder below the checkpoint. A dot is in no name, so it is nobody else's."""
+        return f"{self.checkpoint}/{self.name}.{sink}"
+
+    def old_checkpoint_of(self, sink: str) -> str:
+        """Where it was before pipelines that share a checkpoint had folders of their own."""
+        return f"{self.checkpoint}/{sink}"
+
     def source_of(self, sink: Sink) -> Source:
         """The one source that a sink's rows come from (validation made sure of one)."""
         return self.sources[next(iter(self.lineage(sink.input)[0]))]

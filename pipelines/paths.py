@@ -86,7 +86,8 @@ def _checkpoint_problems(
         return
     place, path = _at(tree, "spark", "checkpoint")
     checkpoint = _comparable(pipeline.checkpoint)
-    own = {f"{checkpoint}/{name}": name for name in pipeline.sinks}
+    own = {_comparable(pipeline.checkpoint_of(name)): name for name in pipeline.sinks}
+    own |= {_comparable(pipeline.old_checkpoint_of(name)): name for name in pipeline.sinks}
     for table in tables:
         if _is_in(checkpoint, table.where):
             below = checkpoint.removeprefix(table.where).split("/")

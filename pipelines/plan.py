@@ -65,7 +65,7 @@ def plan(spark: SparkSession, pipeline: Pipeline) -> list[PlannedSink]:
                 table=str(sink.path or sink.table),
                 mode="merge" if sink.merges else "append",
                 keys=sink.keys,
-                checkpoint=f"{pipeline.checkpoint}/{sink.name}",
+                checkpoint=pipeline.checkpoint_of(sink.name),
                 dead_letters=pipeline.dead_letter_path if writes_dead else None,
                 columns=tuple((f.name, f.dataType.simpleString()) for f in rows.schema.fields),
             )

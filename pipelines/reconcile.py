@@ -87,6 +87,17 @@ def reconcile(
     return Stop(verdict=verdict, detail=detail)
 
 
+def dead_letters_gone(tip: Tip | None, dead: Tip | None, path: str) -> bool:
+    """Whether a sink's batches wrote dead letters to `path`, which has no commit of theirs now.
+
+    Each batch commits there, also without a bad record. A path that is new in the file is no loss:
+    the letters are where they were.
+    """
+    if tip is None or tip.said.get("dead_letters") != path:
+        return False
+    return dead is None or not dead.reached.ends
+
+
 def _starting(checkpoint: Checkpoint | None, tip: Tip | None) -> ByPartition | None:
     """What the source is told as its start; Spark asks for it while batch 0 is not committed.
 

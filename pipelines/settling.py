@@ -20,8 +20,16 @@ from pipelines.errors import ChainError
 from pipelines.loss_table import place, record
 from pipelines.losses import LostRange, losses, passing, standing
 from pipelines.model import Pipeline, Sink
+from pipelines.old_checkpoint import Owner, whose
 from pipelines.other_chains import TakeOver, begins
-from pipelines.reconcile import Checkpoint, Start, Trust, Unreadable, reconcile
+from pipelines.reconcile import (
+    Checkpoint,
+    Start,
+    Trust,
+    Unreadable,
+    dead_letters_gone,
+    reconcile,
+)
 from pipelines.sources import Topics
 from pipelines.wishes import Wishes
 
@@ -30,7 +38,10 @@ if TYPE_CHECKING:
 
 
 class Settling:
-    """One sink's start. `dead`: the chain of the dead letters that it writes, if it does."""
+    """One sink's start. `dead`: the chain of the dead letters that it writes, if it does.
+
+    `files` is the checkpoint to go on with; `old_files` is where it may have been before.
+    """
 
     def __init__(
         self,
@@ -40,6 +51,7 @@ class Settling:
         chain: DeltaChain,
         dead: DeltaChain | None,
         files: CheckpointFiles,
+        old_files: CheckpointFiles,
         topics: Topics,
         wishes: Wishes,
     ) -> None:
@@ -50,7 +62,9 @@ class Settling:
         self._source = pipeline.source_of(sink)
         self._chain = chain
         self._dead = dead
-        self._files = files
+        self.files = files
+        self._new_files = files
+        self._old_files = old_files
         self._topics = topics
         self._wishes = wishes
 
@@ -58,7 +72,7 @@ class Settling:
         """Where to start; both chains follow it. Raises ChainError when the sides disagree."""
         trust = self._wishes.trust
         found = self._loaded(self._chain, ())
-        checkpoint = self._files.read()
+        checkpoint = self._checkpoint(found)
         outcome = reconcile(checkpoint, found, trust)
         if isinstance(outcome, Start) and outcome.tip is not None:
             outcome = self._with_topics(outcome)
@@ -83,11 +97,33 @@ class Settling:
                 anchor = Commit(start=at.ends, end=at, txn_version=version)
                 self._do(self._chain, lambda: self._chain.move(anchor))
         if (outcome.set_checkpoint_aside or lost) and checkpoint is not None:
-            self._files.set_aside()
+            self.files.set_aside()
+            self.files = self._new_files
             failpoints.hit("after_set_aside")
         if self._dead is not None:
             self._settle_dead_letters(self._dead, outcome)
         return self._pass(at, lost) if lost else outcome
+
+    def _checkpoint(self, found: Tip | Unreadable | None) -> Checkpoint | None:
+        """This sink's, also in its old place; `files` is where it is."""
+        trust = self._wishes.trust
+        here = self._new_files.read()
+        if here is not None:
+            return here
+        old = self._old_files.read()
+        if old is None:
+            return None
+        topics = self._topics.latest.topic_ids
+        owner = whose(old, self._old_files.query_id(), found, self._chain.queries, topics)
+        if owner is Owner.UNKNOWN and trust is Trust.NEITHER:
+            text = messages.unnamed_checkpoint(
+                self._file, self._sink.name, self._old_files.folder, self._new_files.folder, old
+            )
+            raise ChainError(text)
+        if owner is Owner.OURS or (owner is Owner.UNKNOWN and trust is Trust.CHECKPOINT):
+            self.files = self._old_files
+            return old
+        return None
 
     def _record(self, lost: Sequence[LostRange]) -> None:
         self._do(self._chain, lambda: record(self._spark, self._sink, self._chain.link, lost))
@@ -125,7 +161,7 @@ class Settling:
                 self._file,
                 self._sink.name,
                 self._chain.path,
-                self._files.folder,
+                self.files.folder,
                 stop,
                 checkpoint,
                 found,
@@ -188,13 +224,18 @@ class Settling:
                         self._file,
                         dead.link.sink,
                         dead.path,
-                        self._files.folder,
+                        self.files.folder,
                         stop,
                         None,
                         found,
                     )
                 )
             found = Tip(reached=TopicOffsets(), txn_version=found.txn_version)
+        if trust is Trust.NEITHER and dead_letters_gone(start.tip, found, dead.path):
+            stop = Stop(verdict=Verdict.DEAD_LETTERS_GONE)
+            raise ChainError(
+                messages.dead_letters_gone(self._file, self._sink.name, dead.path, stop)
+            )
         if found is not None and trust is not Trust.NEITHER and start.tip is not None:
             settled, reached = start.tip.reached, found.reached
             gone = reached.recreated(settled.topic_ids)

@@ -9,10 +9,10 @@ truth in the two chains.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.topic_offsets import ByPartition, TopicOffsets
@@ -75,7 +75,6 @@ class SinkWork:
     ) -> None:
         self.sink = sink
         self.source = pipeline.source_of(sink)
-        self.checkpoint_folder = f"{pipeline.checkpoint}/{sink.name}"
         self.lock = threading.Lock()
         self.stopping = False
         self.error: Exception | None = None
@@ -87,7 +86,7 @@ class SinkWork:
         self._run_id = run_id
         self._on_batch = on_batch
         self._on_retry = on_retry
-        self._files = CheckpointFiles(HadoopFiles(spark), self.checkpoint_folder, kind.parse)
+        self._files = self._checkpoint(pipeline.checkpoint_of(sink.name))
 
     # -- start ---------------------------------------------------------------------------------
 
@@ -101,26 +100,31 @@ class SinkWork:
         frames.refuse_stateful(self._pipeline, good, self.sink)
         rows = frames.sink_rows(self._pipeline, self.sink, good)
         self.topics = self._kind.look(self.source)
+        writes_dead = self._pipeline.writes_dead_letters(self.sink)
         path = ensure_table(self._spark, self.sink.path, self.sink.table, rows.schema)
         table = self._spark.read.format("delta").load(path)
         frames.check_table(table, rows, self.sink)
-        self.chain = self._chain(path, self.sink.name)
+        facts = {"dead_letters": self._pipeline.dead_letter_path} if writes_dead else {}
+        self.chain = self._chain(path, self.sink.name, facts)
         self.dead_chain: DeltaChain | None = None
-        if self._pipeline.writes_dead_letters(self.sink):
+        if writes_dead:
             bad = frames.bad_rows(parsed, self.source, self._schema, {})
             dead_path = ensure_table(self._spark, self._pipeline.dead_letter_path, None, bad.schema)
             # A dot is in no sink's name, so this chain collides with none.
             self.dead_chain = self._chain(dead_path, f"dead_letter.{self.source.name}")
-        start = Settling(
+        settling = Settling(
             self._spark,
             self._pipeline,
             self.sink,
             self.chain,
             self.dead_chain,
             self._files,
+            self._checkpoint(self._pipeline.old_checkpoint_of(self.sink.name)),
             self.topics,
             wishes,
-        ).settle()
+        )
+        start = settling.settle()
+        self._files = settling.files
         if start.at is None:
             return self._kind.open(self._spark, self.source, None)
         self.begun_at = self.topics.keep(start.at)
@@ -138,8 +142,16 @@ class SinkWork:
     def _earliest(self, partition: TopicPartition) -> int:
         return self.topics.earliest.get(partition, 0)
 
-    def _chain(self, path: str, name: str) -> DeltaChain:
-        link = Link(pipeline=self._pipeline.name, sink=name, run=self._run_id)
+    @property
+    def checkpoint_folder(self) -> str:
+        """Known when the sink is prepared."""
+        return self._files.folder
+
+    def _checkpoint(self, folder: str) -> CheckpointFiles:
+        return CheckpointFiles(HadoopFiles(self._spark), folder, self._kind.parse)
+
+    def _chain(self, path: str, name: str, facts: Mapping[str, Any] | None = None) -> DeltaChain:
+        link = Link(pipeline=self._pipeline.name, sink=name, run=self._run_id, facts=facts or {})
         return DeltaChain(self._spark, path, link, partial(self._on_retry, self.sink.name))
 
     # -- batches -------------------------------------------------------------------------------

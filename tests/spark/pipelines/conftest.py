@@ -211,6 +211,9 @@ class Lab:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
+    def checkpoint(self, sink: str) -> Path:
+        return self.directory / "checkpoints" / f"lab.{sink}"
+
     def lose_checkpoint(self) -> None:
         shutil.rmtree(self.directory / "checkpoints", ignore_errors=True)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
-from pipelines.errors import RunError
+from pipelines.errors import ChainError, RunError
+from pipelines.reconcile import Trust
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -64,3 +67,19 @@ def test_with_on_error_fail_the_first_bad_record_stops_the_run_before_anything_i
         "(on_error: fail)"
     )
     assert lab.arrow("rows").num_rows == 0
+
+
+def test_a_deleted_table_of_dead_letters_stops_and_the_user_says_to_go_on_without_them(lab):
+    lab.produce(4)
+    lab.produce_raw(1, b"not json")
+    lab.run()
+    shutil.rmtree(lab.table("dead"))
+    lab.produce_raw(0, b"not json either")
+
+    with pytest.raises(ChainError, match="it was deleted or restored") as stopped:
+        lab.run()
+    assert f"josefine pipeline run {lab.file} --trust table" in str(stopped.value)
+    lab.run(trust=Trust.TABLE)
+
+    assert lab.arrow("dead")["value"].to_pylist() == [b"not json either"]
+    assert lab.chain_ends("dead", "dead_letter.events") == lab.topic_ends()

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 def remove_last(lab, sink: str, log: str) -> None:
     """Lose the newest entry, with the checksum file that Hadoop keeps beside it."""
-    folder = lab.directory / "checkpoints" / sink / log
+    folder = lab.checkpoint(sink) / log
     last = max(int(f.name) for f in folder.iterdir() if f.name.isdigit())
     (folder / str(last)).unlink()
     (folder / f".{last}.crc").unlink(missing_ok=True)
@@ -99,7 +99,7 @@ def test_a_removed_offsets_entry_stops_with_both_maps_and_trusting_the_table_set
     assert f"josefine pipeline run {lab.file} --trust table" in text
     lab.run(rows=40, trust=Trust.TABLE)
     lab.check()
-    assert (lab.directory / "checkpoints" / "rows.set-aside-1" / "offsets" / "0").exists()
+    assert (lab.directory / "checkpoints" / "lab.rows.set-aside-1" / "offsets" / "0").exists()
 
 
 def test_commits_of_others_do_not_hide_the_chain(lab):

@@ -1,11 +1,17 @@
-"""A sink or a pipeline under a new name, over the tables that it had: no row twice."""
+"""Names: a pipeline's new one over the tables that it had, two pipelines' in one folder."""
 
 from __future__ import annotations
+
+import dataclasses
 
 import pytest
 
 from pipelines.errors import ChainError
+from pipelines.reconcile import Trust
+from pipelines.run import run_pipeline
+from pipelines.validate import read_pipeline
 from pipelines.wishes import Wishes
+from tests.spark.pipelines.conftest import Quiet
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -34,3 +40,28 @@ def test_a_renamed_pipeline_and_sink_go_on_where_the_old_names_ended(lab):
     lab.file.write_text(old)
     with pytest.raises(ChainError, match="--rename lab2=lab --rename lines=rows"):
         lab.run()
+
+
+def test_a_checkpoint_in_the_old_place_is_used_by_its_pipeline_and_left_alone_by_another(lab):
+    """`<checkpoint>/<sink>` of before; two pipelines with a sink of the same name share it."""
+    lab.produce(20)
+    lab.run()
+    old = lab.directory / "checkpoints" / "rows"
+    lab.checkpoint("rows").rename(old)
+    lab.produce(10)
+
+    lab.run()
+    assert (old / "offsets" / "1").exists()
+    assert not lab.checkpoint("rows").exists()
+    first = read_pipeline(lab.file, lab.environment(100, PIPELINE="second"))
+    sink = dataclasses.replace(first.sinks["rows"], path=lab.table("second"))
+    second = dataclasses.replace(first, sinks={"rows": sink}, dead_letter_path=lab.table("dead2"))
+    with pytest.raises(ChainError, match=f"mv {old} {lab.directory}/checkpoints/second.rows"):
+        run_pipeline(lab.spark, second, Quiet())
+    run_pipeline(lab.spark, second, Quiet(), wishes=Wishes(trust=Trust.TABLE))
+
+    assert lab.arrow("second").num_rows == 30
+    lab.produce(10)
+    lab.run()
+    assert (old / "offsets" / "2").exists()
+    lab.check()

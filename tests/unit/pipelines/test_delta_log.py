@@ -142,6 +142,15 @@ def test_chains_that_were_handed_on_or_taken_back_by_restore_are_not_among_them(
     assert others(foreign("CREATE TABLE"), of(OLD, 1, 10), foreign("RESTORE", version="0")) == []
 
 
+def test_what_the_newest_own_commit_says_and_which_queries_wrote_is_told():
+    reader = log(own(1, 10, query="a"), of(OLD, 1, 3, query="x"), own(2, 20, query="b"))
+
+    found, _ = reader.last_tip()
+    assert isinstance(found, Tip)
+    assert found.said["query"] == "b"
+    assert reader.queries() == {"a", "b"}
+
+
 def test_whether_the_log_reaches_back_is_told():
     assert log(foreign("CREATE TABLE")).reaches_back()
     assert log().reaches_back()

@@ -8,7 +8,15 @@ import pytest
 
 from josefine_spark.topic_offsets import TopicOffsets
 from pipelines.chain import Stop, Tip, Verdict
-from pipelines.reconcile import Checkpoint, Recorded, Start, Trust, Unreadable, reconcile
+from pipelines.reconcile import (
+    Checkpoint,
+    Recorded,
+    Start,
+    Trust,
+    Unreadable,
+    dead_letters_gone,
+    reconcile,
+)
 
 A, B = ("t", 0), ("t", 1)
 
@@ -115,3 +123,23 @@ def test_trusting_the_checkpoint_forgets_partitions_that_it_does_not_know():
 )
 def test_a_side_that_says_nothing_cannot_be_trusted(state, table, trust):
     assert isinstance(reconcile(state, table, trust), Stop)
+
+
+def wrote(path):
+    return replace(tip({A: 9}), said={"dead_letters": path})
+
+
+@pytest.mark.parametrize(
+    ("table", "dead", "gone"),
+    [
+        (wrote("/dead"), None, True),
+        (wrote("/dead"), tip({}), True),
+        (wrote("/dead"), tip({A: 9}), False),
+        # Written elsewhere before, or not at all.
+        (wrote("/elsewhere"), None, False),
+        (tip({A: 9}), None, False),
+        (None, None, False),
+    ],
+)
+def test_dead_letters_that_batches_wrote_must_be_there(table, dead, gone):
+    assert dead_letters_gone(table, dead, "/dead") == gone
