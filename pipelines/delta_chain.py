@@ -19,6 +19,7 @@ from josefine_spark.topic_offsets import nested
 from pipelines import failpoints
 from pipelines.chain import Commit, HandedOn, Stop, Tip, Verdict
 from pipelines.delta_log import FORMAT, DeltaLogReader, LogEntry, known_txn_versions
+from pipelines.evolution import Steps
 from pipelines.hadoop import HadoopFiles
 from pipelines.other_chains import ChainName, OtherChain, name_of
 from pipelines.reconcile import Unreadable
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 _PREFIX = "spark.databricks.delta.write."
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _RESET = _PREFIX + "txnVersion.autoReset.enabled"
-FACTS = {"dead_letters"}
+FACTS = {"columns", "dead_letters"}
 """What `Link.facts` may have."""
 NO_BATCH = -1
 """The batch of a commit that a start makes, before any query runs."""
@@ -281,6 +282,18 @@ def ensure_table(spark: SparkSession, path: str | None, table: str | None, schem
         # folder for a table, only a write sees that there is none.
         spark.createDataFrame([], schema).write.format("delta").mode("append").save(path)
     return path
+
+
+def change_columns(spark: SparkSession, path: str, steps: Steps) -> None:
+    """Change the table's columns. What a crash leaves undone is found to be due again."""
+    table = f"delta.`{path}`"
+    if steps.add:
+        columns = ", ".join(f"`{name}` {kind}" for name, kind in steps.add)
+        spark.sql(f"ALTER TABLE {table} ADD COLUMNS ({columns})")
+    if steps.widen:
+        spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+    for name, kind in steps.widen:
+        spark.sql(f"ALTER TABLE {table} ALTER COLUMN `{name}` TYPE {kind}")
 
 
 def _folder_of(spark: SparkSession, table: str) -> str:

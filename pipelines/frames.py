@@ -69,6 +69,7 @@ def sink_rows(pipeline: Pipeline, sink: Sink, good: DataFrame) -> DataFrame:
     from pyspark.errors import PySparkException
 
     rows = _transformed(pipeline, sink, good)
+    _refuse_twice(pipeline, sink, rows.columns)
     if not sink.merges:
         return rows
     missing = sorted(
@@ -85,6 +86,16 @@ def sink_rows(pipeline: Pipeline, sink: Sink, good: DataFrame) -> DataFrame:
     except PySparkException as error:
         raise _complaint(sink.place, path, error) from error
     return reduced
+
+
+def _refuse_twice(pipeline: Pipeline, sink: Sink, names: list[str]) -> None:
+    lower = [name.lower() for name in names]
+    twice = sorted({name for name in lower if lower.count(name) > 1})
+    if not twice:
+        return
+    made = pipeline.transforms.get(sink.input)
+    place, path = (made.sql.place, made.sql.path) if made else (sink.place, f"sinks.{sink.name}")
+    raise _problem(place, path, f"column {', '.join(twice)} is there twice")
 
 
 def _transformed(pipeline: Pipeline, sink: Sink, good: DataFrame) -> DataFrame:
@@ -156,21 +167,9 @@ def fail_on_bad(parsed: DataFrame, source: Source, schema: StructType | None) ->
         )
 
 
-def check_table(table: DataFrame, rows: DataFrame, sink: Sink) -> None:
-    """Raise RunError when a table that was there before cannot take these rows as they are.
-
-    Columns that only the table has stay null: someone widened it, which is their right.
-    """
-    have = {f.name: f.dataType.simpleString() for f in table.schema.fields}
-    differences = [
-        f"{f.name} is {have.get(f.name, 'not there')}, the pipeline has {f.dataType.simpleString()}"
-        for f in rows.schema.fields
-        if have.get(f.name) != f.dataType.simpleString()
-    ]
-    if not differences:
-        return
-    where = sink.path or sink.table
-    raise RunError(f"sink `{sink.name}`: {where} has other columns: {', '.join(differences)}")
+def columns(frame: DataFrame) -> dict[str, str]:
+    """Column → its type as in SQL."""
+    return {field.name: field.dataType.simpleString() for field in frame.schema.fields}
 
 
 def _complaint(

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pipelines.errors import Place
+from pipelines.evolution import Evolution
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +82,7 @@ class Sink:
     keys: tuple[str, ...]
     aggregates: tuple[Aggregate, ...]
     key_places: tuple[Place, ...] = ()
+    evolution: Evolution = Evolution.NONE
 
     @property
     def merges(self) -> bool:

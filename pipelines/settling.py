@@ -7,9 +7,9 @@ before a crash: the next start finds it in the tables and goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from josefine_spark.topic_offsets import TopicOffsets
 from pipelines import failpoints, messages
@@ -68,10 +68,15 @@ class Settling:
         self._topics = topics
         self._wishes = wishes
 
-    def settle(self) -> Start:
-        """Where to start; both chains follow it. Raises ChainError when the sides disagree."""
+    def settle(self, fits: Callable[[Mapping[str, Any]], None]) -> Start:
+        """Where to start; both chains follow it. Raises ChainError when the sides disagree.
+
+        `fits` is given what the sink's last commit says, before there is another, and raises when
+        the table cannot take the sink's rows.
+        """
         trust = self._wishes.trust
         found = self._loaded(self._chain, ())
+        fits(found.said if isinstance(found, Tip) else {})
         checkpoint = self._checkpoint(found)
         outcome = reconcile(checkpoint, found, trust)
         if isinstance(outcome, Start) and outcome.tip is not None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from pipelines.ddl import TYPES, unknown_types
 from pipelines.errors import ConfigError, Place, Problem
+from pipelines.evolution import Evolution
 from pipelines.loader import Scalar, Table, load_all
 from pipelines.model import Aggregate, Decode, Pipeline, Placed, Sink, Source, Transform
 from pipelines.paths import folder, path_problems
@@ -211,6 +212,10 @@ def _sink(name: str, reader: Reader) -> Sink:
     for word in ("keys", "aggregate"):
         if mode == "append" and reader.has(word):
             reader.wrong_at(word, f"`{word}` is for mode merge; this sink's mode is append")
+    evolution = Evolution(reader.choice("schema_evolution") or "none")
+    if mode == "merge" and evolution is Evolution.ADD:
+        message = "an aggregate that comes later would miss what was folded before"
+        reader.wrong_at("schema_evolution", f"{message}: expected none or widen with mode merge")
     path = reader.text("path")
     return Sink(
         name=name,
@@ -221,6 +226,7 @@ def _sink(name: str, reader: Reader) -> Sink:
         keys=keys,
         aggregates=aggregates,
         key_places=reader.item_places("keys") if keys else (),
+        evolution=evolution,
     )
 
 

@@ -144,6 +144,9 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
             expected="a table of column: count(*), count(x), sum(x), min(x) or max(x)",
             kind=Kind.AGGREGATES,
         ),
+        "schema_evolution": Word(
+            expected="none, add or widen", kind=Kind.CHOICE, choices=("none", "add", "widen")
+        ),
     },
     "dead_letter": {
         "type": Word(expected="delta", kind=Kind.CHOICE, choices=("delta",), required=True),
@@ -176,7 +179,7 @@ LATER: Mapping[str, tuple[str, ...]] = {
     "decode": ("key",),
     "decode value": ("registry",),
     "transform": ("python",),
-    "sink": ("order_by", "schema_evolution", "cluster_by", "optimize", "delivery", "topic", "key"),
+    "sink": ("order_by", "cluster_by", "optimize", "delivery", "topic", "key"),
     "dead_letter": ("table", "threshold"),
     "trigger": ("once",),
 }

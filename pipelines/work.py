@@ -9,7 +9,7 @@ truth in the two chains.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -25,9 +25,10 @@ from pipelines.chain import (
     decide_by_offset,
 )
 from pipelines.checkpoint import CheckpointFiles
-from pipelines.delta_chain import DeltaChain, Link, StoppedError, ensure_table
+from pipelines.delta_chain import DeltaChain, Link, StoppedError, change_columns, ensure_table
 from pipelines.delta_log import LogEntry
 from pipelines.errors import ChainError, RunError
+from pipelines.evolution import Steps, fit
 from pipelines.hadoop import HadoopFiles
 from pipelines.merging import merged_columns
 from pipelines.model import Pipeline, Sink
@@ -102,9 +103,10 @@ class SinkWork:
         self.topics = self._kind.look(self.source)
         writes_dead = self._pipeline.writes_dead_letters(self.sink)
         path = ensure_table(self._spark, self.sink.path, self.sink.table, rows.schema)
-        table = self._spark.read.format("delta").load(path)
-        frames.check_table(table, rows, self.sink)
-        facts = {"dead_letters": self._pipeline.dead_letter_path} if writes_dead else {}
+        wants = frames.columns(rows)
+        facts: dict[str, Any] = {"columns": [*wants]}
+        if writes_dead:
+            facts["dead_letters"] = self._pipeline.dead_letter_path
         self.chain = self._chain(path, self.sink.name, facts)
         self.dead_chain: DeltaChain | None = None
         if writes_dead:
@@ -123,8 +125,15 @@ class SinkWork:
             self.topics,
             wishes,
         )
-        start = settling.settle()
+        steps = Steps()
+
+        def fits(said: Mapping[str, Any]) -> None:
+            nonlocal steps
+            steps = self._steps(path, wants, said.get("columns", ()))
+
+        start = settling.settle(fits)
         self._files = settling.files
+        change_columns(self._spark, path, steps)
         if start.at is None:
             return self._kind.open(self._spark, self.source, None)
         self.begun_at = self.topics.keep(start.at)
@@ -141,6 +150,15 @@ class SinkWork:
 
     def _earliest(self, partition: TopicPartition) -> int:
         return self.topics.earliest.get(partition, 0)
+
+    def _steps(self, path: str, wants: Mapping[str, str], wrote: Collection[str]) -> Steps:
+        """What to change in a table that was there before. Raises RunError."""
+        sink = self.sink
+        have = frames.columns(self._spark.read.format("delta").load(path))
+        steps = fit(have, wants, wrote, sink.evolution, merges=sink.merges)
+        if isinstance(steps, str):
+            raise RunError(f"sink `{sink.name}`: {sink.path or sink.table} {steps}")
+        return steps
 
     @property
     def checkpoint_folder(self) -> str:

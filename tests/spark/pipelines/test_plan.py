@@ -68,6 +68,11 @@ def test_the_plan_has_every_tables_columns(lab):
             r"lab.yaml:21:38: sources.events.decode.value.schema: .*INTEGERS",
         ),
         ("id INT, k", "id INT, ID INT, k", r"column id is there twice"),
+        (
+            "topic as _topic",
+            "topic as K",
+            r"lab.yaml:25:10: transforms.rows.sql: column k is there ",
+        ),
         ("where value.id >= 0", "group by all", r"Aggregate needs more than one batch"),
         ("select value.*", "select distinct value.*", r"Distinct needs more than one batch"),
         ("from events\n", "from events limit 5 --\n", r"Limit needs more than one batch"),

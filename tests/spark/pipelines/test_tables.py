@@ -78,6 +78,41 @@ def test_a_table_with_other_columns_stops_before_anything_is_written(lab):
     )
 
 
+def test_columns_that_the_file_changes_are_told_and_follow_when_it_says_so(lab):
+    """One came, one grew, one went."""
+    lab.produce(10)
+    lab.run()
+    changed = {
+        "select value.*,": "select cast(value.id as bigint) as id, value.k, 'x' as note,",
+        "path: ${LAB}/tables/sums": "path: ${LAB}/tables/sums2",
+        "values: count(v)": "notes: count(note)",
+        "v_sum: sum(v)": "id_sum: sum(id)",
+        "v_min: min(v)": "id_min: min(id)",
+        "v_max: max(v)": "id_max: max(id)",
+    }
+    lab.write_file(**changed)
+    lab.produce(10)
+
+    with pytest.raises(RunError) as stopped:
+        lab.run()
+    assert str(stopped.value) == (
+        f"sink `rows`: {lab.table('rows')} has other columns: id is int, the pipeline has bigint, "
+        "note is not there, the pipeline has string, v is written no more (columns come and go "
+        "with `schema_evolution: add`; those that go are null in new rows; types grow with "
+        "`schema_evolution: widen`)"
+    )
+    lab.write_file(**changed, **{"mode: append": "mode: append, schema_evolution: widen"})
+    lab.lose_checkpoint()
+    lab.run()
+
+    rows = lab.spark.read.format("delta").load(lab.table("rows"))
+    assert dict(rows.dtypes)["id"] == "bigint"
+    found = {row.id: (row.v, row.note) for row in rows.collect()}
+    assert sorted(found) == list(range(20))
+    assert found[1] == (1, None)
+    assert found[11] == (None, "x")
+
+
 def test_a_table_of_the_catalog_is_written_like_one_of_a_path(lab):
     lab.spark.sql(f"CREATE DATABASE IF NOT EXISTS lab_{lab.topic.replace('-', '_')}")
     name = f"lab_{lab.topic.replace('-', '_')}.rows"

@@ -1,0 +1,90 @@
+"""Whether a table can take a sink's rows, and what `schema_evolution` lets it change for them. Pure.
+
+Names are compared as Spark does, without case; types by their SQL text. A column that only the
+table has stays null, which is the right of who added it; that the sink itself wrote it before and
+does no more is another matter. A merged table's columns are its aggregates: one that comes later
+would miss what was folded before, one that goes would stand still.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Evolution(Enum):
+    """What the file allows. Each allows what those before it do."""
+
+    NONE = "none"
+    ADD = "add"  # columns may come and go
+    WIDEN = "widen"  # a column's type may become a larger one, too
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """What to change in the table first: (column, type as in SQL)."""
+
+    add: tuple[tuple[str, str], ...] = ()
+    widen: tuple[tuple[str, str], ...] = ()
+
+
+_WIDER: Mapping[str, tuple[str, ...]] = {
+    "tinyint": ("smallint", "int", "bigint"),
+    "smallint": ("int", "bigint"),
+    "int": ("bigint",),
+    "float": ("double",),
+}
+"""Of what Delta can widen in place, what no value changes by."""
+
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+
+
+def fit(
+    have: Mapping[str, str],
+    wants: Mapping[str, str],
+    wrote: Collection[str],
+    evolution: Evolution,
+    *,
+    merges: bool,
+) -> Steps | str:
+    """What to do before rows of `wants` go into a table of `have`, or why they cannot.
+
+    `wrote`: the columns that the sink's last commit wrote.
+    """
+    there = {name.lower(): kind for name, kind in have.items()}
+    now = {name.lower() for name in wants}
+    missing = {n: t for n, t in wants.items() if n.lower() not in there}
+    other = {n: t for n, t in wants.items() if there.get(n.lower(), t) != t}
+    wider = {n: t for n, t in other.items() if _is_wider(there[n.lower()], t)}
+    gone = [n for n in wrote if n.lower() in there and n.lower() not in now]
+    differences = [
+        f"{n} is {there.get(n.lower(), 'not there')}, the pipeline has {t}"
+        for n, t in wants.items()
+        if n in missing or n in other
+    ]
+    advice = []
+    if len(wider) < len(other):
+        advice.append("no column changes to such a type: write to a new table")
+    if merges and (missing or gone):
+        advice.append("columns of a merged table neither come nor go: write to a new table")
+    elif evolution is Evolution.NONE and (missing or gone):
+        how = "columns come and go with `schema_evolution: add`"
+        advice.append(f"{how}; those that go are null in new rows" if gone else how)
+    if wider and evolution is not Evolution.WIDEN:
+        advice.append("types grow with `schema_evolution: widen`")
+    if not advice:
+        return Steps(add=tuple(missing.items()), widen=tuple(wider.items()))
+    differences += [f"{name} is written no more" for name in gone]
+    return f"has other columns: {', '.join(differences)} ({'; '.join(advice)})"
+
+
+def _is_wider(old: str, new: str) -> bool:
+    if new in _WIDER.get(old, ()):
+        return True
+    before, after = _DECIMAL.fullmatch(old), _DECIMAL.fullmatch(new)
+    if before is None or after is None:
+        return False
+    digits, places = (int(after[n]) - int(before[n]) for n in (1, 2))
+    return digits >= places >= 0
