@@ -143,12 +143,12 @@ def _run(pipeline: Pipeline, said: Wishes) -> RunResult:
     from rich.console import Console
 
     from pipelines.jvm import stop_session
-    from pipelines.progress import reporter_for
+    from pipelines.progress import reporter_for, unheard
     from pipelines.run import arm_failpoints, run_pipeline, start_session
 
     stop = threading.Event()
     # A descriptor of its own: while Spark starts, the process's stderr is lent to the JVM.
-    with os.fdopen(os.dup(2), "w") as err, reporter_for(Console(file=err)) as reporter:
+    with unheard(os.dup(2)) as err, reporter_for(Console(file=err)) as reporter:
         reporter.starting("Spark")
         spark = start_session(pipeline)
         try:
@@ -184,14 +184,16 @@ def _hiding(pipeline: Pipeline) -> Iterator[None]:
 
 
 def _stop_on_signals(stop: threading.Event) -> None:
-    """The first Ctrl-C or SIGTERM ends the run after the batch under way; a second one at once."""
+    """The first Ctrl-C, SIGTERM or SIGHUP ends the run after the batch under way; the same one
+    again at once. Who ignores a closed terminal (nohup) goes on ignoring it."""
 
     def ask(number: int, _: object) -> None:
         stop.set()
         signal.signal(number, signal.default_int_handler)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, ask)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, ask)
 
 
 def _summary(pipeline: Pipeline, result: RunResult, as_json: bool) -> None:

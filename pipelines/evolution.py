@@ -1,4 +1,4 @@
-"""Whether a table can take a sink's rows, and what `schema_evolution` lets it change for them. Pure.
+"""Whether a table can take a sink's rows, and what `schema_evolution` lets change for them. Pure.
 
 Names are compared as Spark does, without case; types by their SQL text. A column that only the
 table has stays null, which is the right of who added it; that the sink itself wrote it before and

@@ -10,7 +10,7 @@ import logging
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +33,35 @@ def process_of(spark: SparkSession) -> subprocess.Popen[bytes] | None:
     gateway: Any = spark.sparkContext._gateway
     process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
     return process
+
+
+@contextmanager
+def spared_signals() -> Iterator[None]:
+    """A JVM that starts meanwhile ignores what ends a run between batches.
+
+    A closed terminal, a wrapper's time-out and a supervisor signal the whole group; the JVM would
+    end at once and take the batch under way along. It ends with this process, whose end closes its
+    stdin. PySpark spares it SIGINT in the same way, in the child before it becomes the JVM.
+    """
+    from pyspark import java_gateway
+
+    starter: Any = java_gateway  # it has its own name of subprocess.Popen
+    popen = starter.Popen
+
+    def spared(*arguments: Any, preexec_fn: Callable[[], None] | None = None, **more: Any) -> Any:
+        def ignore() -> None:
+            if preexec_fn is not None:
+                preexec_fn()
+            for number in (signal.SIGHUP, signal.SIGTERM):
+                signal.signal(number, signal.SIG_IGN)
+
+        return popen(*arguments, preexec_fn=ignore, **more)
+
+    starter.Popen = spared
+    try:
+        yield
+    finally:
+        starter.Popen = popen
 
 
 def quieten_py4j() -> None:

@@ -3,6 +3,8 @@ so that stdout stays free for the result."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import threading
 from typing import Any
 
@@ -129,6 +131,30 @@ def retrying_line(sink: str, batch: int, retry: Retry) -> str:
 def restarting_line(sink: str, retry: Retry) -> str:
     """Why all sinks are begun again, in one line."""
     return f"sink {sink}: {retry.says}, the run begins again behind its last commits"
+
+
+class _Unheard(io.TextIOWrapper):
+    """Text that nobody has to hear: a closed terminal or pipe is no reason to end a run."""
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            super().write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            super().flush()
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            super().close()
+
+
+def unheard(descriptor: int) -> io.TextIOWrapper:
+    """A stream for progress on a descriptor, which it closes; write errors are passed over."""
+    return _Unheard(
+        io.FileIO(descriptor, "w"), encoding="utf-8", errors="replace", write_through=True
+    )
 
 
 def reporter_for(console: Console) -> LineReporter | BarReporter:

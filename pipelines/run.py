@@ -23,7 +23,7 @@ from uuid import uuid4
 from josefine_spark.topic_offsets import ByPartition
 from pipelines import failpoints
 from pipelines.errors import PipelineError, RunError, SetupError
-from pipelines.jvm import process_of, quieten_py4j, watched
+from pipelines.jvm import process_of, quieten_py4j, spared_signals, watched
 from pipelines.messages import clear_reason
 from pipelines.model import Pipeline
 from pipelines.reconcile import Trust
@@ -262,7 +262,7 @@ def start_session(pipeline: Pipeline) -> SparkSession:
 
     with tempfile.TemporaryFile() as said:
         try:
-            with _stderr_to(said.fileno()):
+            with spared_signals(), _stderr_to(said.fileno()):
                 spark = session(f"josefine {pipeline.name}", dict(pipeline.conf), pipeline.master)
         except SessionError as error:
             raise SetupError(str(error)) from error

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+import os
 
 from rich.console import Console
 
 from josefine_cli.pipeline import _summary
-from pipelines.progress import LineReporter
+from pipelines.progress import LineReporter, unheard
 from pipelines.retries import retry_of
 from pipelines.run import RunResult, SinkTotals
 from pipelines.validate import read_pipeline
@@ -80,3 +81,16 @@ def test_the_summary_counts_in_singular_and_plural(capsys):
         "delays: 2,000 records read, 3 rows merged in 2 batches, 2,000 records/s",
         "/d: nothing new",
     ]
+
+
+def test_a_reader_of_the_progress_that_is_gone_ends_no_run():
+    """As with a closed terminal, or when the parent that read it has exited."""
+    reading, writing = os.pipe()
+    with unheard(writing) as out:
+        reporter = LineReporter(Console(file=out))
+        reporter.starting("first")
+        assert os.read(reading, 100) == b"preparing first\n"
+        os.close(reading)
+        reporter.batch(done(1, 10))
+        reporter.starting("second")
+    assert out.closed

@@ -42,7 +42,7 @@ VALUE = '{ format: json, schema: "id INT", on_error: fail }'
 TOP_WORDS = (
     "version, name, vars, spark, environments, sources, transforms, sinks, dead_letter, trigger"
 )
-SINK_WORDS = "type, inputs, path, table, mode, keys, aggregate"
+SINK_WORDS = "type, inputs, path, table, mode, keys, aggregate, schema_evolution"
 
 CASES = {
     "unknown top word": (
@@ -55,6 +55,18 @@ CASES = {
     "word of a later version": (
         ("trigger:", "checks: {}\ntrigger:"),
         "f.yaml:15:1: checks: `checks` is not supported yet",
+    ),
+    "losses neither failed nor skipped": (
+        ("topics: [orders]", "topics: [orders]\n    on_data_loss: skip"),
+        "f.yaml:9:19: sources.raw.on_data_loss: expected fail or skip_and_record; found `skip`",
+    ),
+    "columns that come to a merged table": (
+        (
+            "mode: append",
+            "mode: merge, keys: [id], aggregate: {n: count(*)}, schema_evolution: add",
+        ),
+        "f.yaml:14:123: sinks.lake.schema_evolution: an aggregate that comes later would miss what "
+        "was folded before: expected none or widen with mode merge",
     ),
     "word in the wrong place": (
         ("trigger:", "checkpoint: /ck\ntrigger:"),
