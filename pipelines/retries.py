@@ -53,7 +53,7 @@ PATIENCE_S = 120.0
 
 
 class Patience:
-    """Whether failures outside of a commit (Spark's planning, the source's look at its topics) are
+    """Whether failures that no commit got over (Spark's planning, a machine that is at its end) are
     worth another start. Mutable: since when nothing went well. Times in seconds, of one clock."""
 
     def __init__(self) -> None:
@@ -70,14 +70,11 @@ class Patience:
         return now_s - self._failing_since < PATIENCE_S
 
 
-def restart_of(failure: BaseException, *, in_batch: bool, skips_losses: bool) -> Retry | None:
-    """Why the run is begun again behind its last commit; None: it would fail again.
-
-    What failed in a batch has been tried again where it was worth it.
-    """
+def restart_of(failure: BaseException, *, skips_losses: bool) -> Retry | None:
+    """Why the run is begun again behind its last commit; None: it would fail again."""
     if LOST.mark in str(failure):
         return LOST if skips_losses else None
-    return None if in_batch else retry_of(failure)
+    return retry_of(failure)
 
 
 def retry_of(failure: BaseException) -> Retry | None:

@@ -102,11 +102,10 @@ def arm_failpoints(spark: SparkSession) -> None:
 class _FailedError(Exception):
     """A sink failed for a reason that is not ours: Spark's text of it, and the one to tell."""
 
-    def __init__(self, work: SinkWork, failure: Exception, *, in_batch: bool) -> None:
+    def __init__(self, work: SinkWork, failure: Exception) -> None:
         super().__init__(work.sink.name)
         self.work = work
         self.failure = failure
-        self.in_batch = in_batch
 
     @property
     def told(self) -> RunError:
@@ -147,7 +146,6 @@ class _Run:
             except _FailedError as failed:
                 retry = restart_of(
                     failed.failure,
-                    in_batch=failed.in_batch,
                     skips_losses=failed.work.source.skips_losses or wishes.skip_losses,
                 )
                 if retry is None or not self.patience.lasts(self.begun_s, time.monotonic()):
@@ -157,7 +155,7 @@ class _Run:
                     break
                 if self.settled:
                     wishes = replace(wishes, trust=Trust.NEITHER)
-        seconds = time.monotonic() - self.first_s
+        seconds = time.monotonic() - (self.first_s or self.begun_s)
         interrupted = self.stop.is_set()
         return RunResult(sinks=self.totals, seconds=seconds, interrupted=interrupted)
 
@@ -196,7 +194,7 @@ class _Run:
         except PipelineError:
             raise
         except Exception as error:
-            raise _FailedError(work, error, in_batch=False) from error
+            raise _FailedError(work, error) from error
         self.totals[work.sink.name].path = work.chain.path
         return stream
 
@@ -219,7 +217,7 @@ class _Run:
         totals.rows += done.rows
         totals.dead_letters += done.dead_letters
         totals.batches += 1
-        totals.seconds = time.monotonic() - self.first_s
+        totals.seconds = time.monotonic() - (self.first_s or self.begun_s)
         self.patience.well()
         totals.ends = done.ends
         self.reporter.batch(done)
@@ -252,8 +250,7 @@ class _Run:
                 raise work.error
             if work.error is None and "InterruptedBatchError" in str(failure):
                 continue
-            in_batch = work.error is not None
-            raise _FailedError(work, work.error or failure, in_batch=in_batch)
+            raise _FailedError(work, work.error or failure)
 
 
 def start_session(pipeline: Pipeline) -> SparkSession:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from pipelines.retries import LOST, PATIENCE_S, RETRIES, Patience, restart_of, retry_of
@@ -57,15 +59,11 @@ CONNECT = Exception("[STREAM_FAILED] x: Python worker failed to connect back. SQ
 LOSS = Exception("x\njosefine_spark.errors.DataLossError: records are lost: t-0 offsets [0, 5): y")
 
 
-@pytest.mark.parametrize("in_batch", [True, False])
 @pytest.mark.parametrize("skips_losses", [True, False])
-def test_a_run_begins_again_for_machines_outside_of_a_batch_and_for_losses_it_may_pass(
-    in_batch, skips_losses
-):
-    def again(failure):
-        return restart_of(failure, in_batch=in_batch, skips_losses=skips_losses)
+def test_a_run_begins_again_for_machines_and_for_losses_that_it_may_pass(skips_losses):
+    again = partial(restart_of, skips_losses=skips_losses)
 
-    assert (again(CONNECT) is not None) == (not in_batch)
+    assert again(CONNECT) is not None
     assert again(LOSS) is (LOST if skips_losses else None)
     assert again(Exception(NOT_AGAIN[0])) is None
 
