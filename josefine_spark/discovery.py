@@ -90,10 +90,10 @@ def all_bounds(
 
 
 def offsets_at(
-    client: BlockingClient, timestamps: Mapping[TopicPartition, int]
+    client: BlockingClient, timestamps: Mapping[TopicPartition, int], *, read_committed: bool
 ) -> dict[TopicPartition, int]:
-    """The first offset at or after each timestamp in ms, -1 where there is none."""
-    return _listed(client, timestamps, False)
+    """The first offset at or after each timestamp in ms, -1 where this reader sees none."""
+    return _listed(client, timestamps, read_committed)
 
 
 def _listed(

@@ -77,7 +77,8 @@ def resolve_start(
 ) -> dict[TopicPartition, int]:
     """Offsets to start at. `found` answers `timestamp_queries`, -1 where nothing is that late.
 
-    Partitions that offset JSON does not name start at their earliest record, as those do that
+    Offset JSON names every partition, as for Spark's Kafka source. In an offset of this source
+    (with topic ids) those that it does not name start at their earliest record, as those do that
     are found later: a position stored before a topic grew stays usable. Raises OptionError and,
     for named offsets that are gone, DataLossError.
     """
@@ -87,6 +88,8 @@ def resolve_start(
         return {tp: bound.latest for tp, bound in bounds.items()}
     if position.kind is Kind.OFFSETS:
         _none_unknown(position, bounds)
+        if position.topic_ids is None:
+            _all_named(position, bounds, " (-2 is its earliest, -1 its latest)")
         return {tp: _named(position, tp, bound, fail_on_data_loss) for tp, bound in bounds.items()}
     late = [str(tp) for tp in sorted(bounds) if found[tp] < 0]
     if late and missing is MissingStrategy.ERROR:
@@ -100,12 +103,15 @@ def resolve_start(
 def resolve_end(
     position: Position, bounds: Mapping[TopicPartition, Bounds], found: ByPartition
 ) -> dict[TopicPartition, int]:
-    """Exclusive ends of a batch read; without a record that late, the partition's end."""
+    """Exclusive ends of a batch read; without a record that late, the partition's end.
+
+    `check_order` then holds them against the starts.
+    """
     if position.kind is Kind.LATEST:
         return {tp: bound.latest for tp, bound in bounds.items()}
     if position.kind is Kind.OFFSETS:
         _none_unknown(position, bounds)
-        _all_named(position, bounds)
+        _all_named(position, bounds, " (-1 is its latest)")
         for tp, bound in sorted(bounds.items()):
             if position.values[tp] > bound.latest:
                 raise OptionError(
@@ -117,6 +123,24 @@ def resolve_end(
             for tp, bound in bounds.items()
         }
     return {tp: found[tp] if found[tp] >= 0 else bound.latest for tp, bound in bounds.items()}
+
+
+def check_order(
+    starting: Position, start: ByPartition, ending: Position, end: ByPartition
+) -> dict[TopicPartition, int]:
+    """The ends again. Raises OptionError when one lies before what was asked for as its start.
+
+    A start that had to move because records are gone is no mistake: nothing is read there.
+    """
+    for tp in sorted(end):
+        asked = starting.values.get(tp, -1) if starting.kind is Kind.OFFSETS else -1
+        asked = min(asked, start[tp]) if asked >= 0 else start[tp]
+        if end[tp] < asked:
+            raise OptionError(
+                f"{ending.option or 'endingOffsets'}: {tp} ends at offset {end[tp]}, before its "
+                f"start {asked} ({starting.option or 'startingOffsets'})"
+            )
+    return {tp: max(end[tp], start[tp]) for tp in end}
 
 
 def _named(position: Position, tp: TopicPartition, bound: Bounds, fail_on_data_loss: bool) -> int:
@@ -146,8 +170,10 @@ def _none_unknown(position: Position, partitions: Iterable[TopicPartition]) -> N
         raise OptionError(f"{position.option}: not among the partitions to read: {names}")
 
 
-def _all_named(position: Position, partitions: Iterable[TopicPartition]) -> None:
+def _all_named(position: Position, partitions: Iterable[TopicPartition], hint: str = "") -> None:
     absent = sorted(set(partitions) - set(position.values))
     if absent:
         names = ", ".join(str(tp) for tp in absent)
-        raise OptionError(f"{position.option}: every partition must be named, missing: {names}")
+        raise OptionError(
+            f"{position.option}: every partition must be named{hint}, missing: {names}"
+        )

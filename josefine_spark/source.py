@@ -27,13 +27,17 @@ from josefine_spark.data_loss import Loss, data_loss_error, find_losses
 from josefine_spark.errors import OptionError
 from josefine_spark.offsets import (
     Bounds,
+    check_order,
     parse_offset,
     resolve_end,
     resolve_start,
     timestamp_queries,
     to_dict,
 )
-from josefine_spark.options import ReadOptions, SourceOptions, sink_options, source_options
+from josefine_spark.options import ReadOptions, SourceOptions
+from josefine_spark.positions import Position
+from josefine_spark.sink_options import sink_options
+from josefine_spark.source_options import source_options
 from josefine_spark.topic_offsets import TopicOffsets
 
 try:
@@ -70,11 +74,13 @@ class JosefineDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         options = source_options(self.options, streaming=False)
         _check_schema(schema, self.schema())
+        _say_without_effect(options)
         return JosefineReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         options = source_options(self.options, streaming=True)
         _check_schema(schema, self.schema())
+        _say_without_effect(options)
         return JosefineStreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
@@ -110,8 +116,11 @@ class JosefineReader(DataSourceReader):
         _check_ids(options, found.topic_ids)
         bounds = all_bounds(client, found.partitions, read_committed=options.read.read_committed)
         start = _resolve_start(client, options, bounds)
-        ends_found = _found(client, options.ending, bounds)
+        ends_found = _found(
+            client, options.ending, bounds, read_committed=options.read.read_committed
+        )
         end = resolve_end(options.ending, bounds, ends_found)
+        end = check_order(options.starting, start, options.ending, end)
         ranges = [
             OffsetRange(
                 partition=tp, topic_id=found.topic_ids[tp.topic], start=start[tp], end=end[tp]
@@ -322,18 +331,23 @@ def _resolve_start(
     return resolve_start(
         options.starting,
         bounds,
-        _found(client, options.starting, bounds),
+        _found(client, options.starting, bounds, read_committed=options.read.read_committed),
         options.missing,
         fail_on_data_loss=options.read.fail_on_data_loss,
     )
 
 
 def _found(
-    client: Any, position: Any, bounds: Mapping[TopicPartition, Bounds]
+    client: Any,
+    position: Position,
+    bounds: Mapping[TopicPartition, Bounds],
+    *,
+    read_committed: bool,
 ) -> dict[TopicPartition, int]:
     from josefine_spark.discovery import offsets_at
 
-    return offsets_at(client, timestamp_queries(position, bounds))
+    queries = timestamp_queries(position, bounds)
+    return offsets_at(client, queries, read_committed=read_committed)
 
 
 def _check_ids(options: SourceOptions, topic_ids: Mapping[str, str]) -> None:
@@ -344,6 +358,16 @@ def _check_ids(options: SourceOptions, topic_ids: Mapping[str, str]) -> None:
                 f"{options.starting.option}: topic {topic} was deleted and created again "
                 f"(id {given}, now {topic_ids[topic]}): its offsets mean other records now"
             )
+
+
+_said: set[tuple[str, ...]] = set()
+"""What this process has said already: Spark makes a reader more than once per query."""
+
+
+def _say_without_effect(options: SourceOptions) -> None:
+    if options.without_effect and options.without_effect not in _said:
+        _said.add(options.without_effect)
+        log.warning("options without effect here: %s", "; ".join(options.without_effect))
 
 
 def _check_schema(given: StructType, expected: StructType) -> None:

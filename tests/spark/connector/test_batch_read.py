@@ -188,6 +188,14 @@ MISTAKES = [
     ({"subscribe": "TOPIC", "endingOffsets": '{"TOPIC":{"0":99,"1":0}}'}, "ends at offset 10"),
     ({"subscribe": "TOPIC", "startingOffsets": '{"x":{"0":1}}'}, "not among the partitions"),
     ({"subscribe": "TOPIC", "maxOffsetsPerTrigger": "5"}, "for streaming reads only"),
+    (
+        {
+            "subscribe": "TOPIC",
+            "startingOffsets": '{"TOPIC":{"0":6,"1":0}}',
+            "endingOffsets": '{"TOPIC":{"0":4,"1":2}}',
+        },
+        "ends at offset 4, before its start 6",
+    ),
 ]
 
 

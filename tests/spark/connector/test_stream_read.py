@@ -16,8 +16,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient
 from josefine_spark.offsets import parse_offset
-from josefine_spark.options import source_options
 from josefine_spark.source import IDLE_POLL_S, JosefineStreamReader
+from josefine_spark.source_options import source_options
 from josefine_spark.topic_offsets import TopicOffsets
 from tests.spark.connector.conftest import Stream, Topics
 from tests.support.broker import BrokerProcess

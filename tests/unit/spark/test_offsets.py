@@ -13,6 +13,7 @@ from josefine_spark.data_loss import Reason, data_loss_error, find_losses
 from josefine_spark.errors import DataLossError, OptionError
 from josefine_spark.offsets import (
     Bounds,
+    check_order,
     parse_offset,
     resolve_end,
     resolve_start,
@@ -107,8 +108,39 @@ def test_start_at_named_offsets_and_their_two_words() -> None:
     assert start_at(parse_offsets("o", '{"a":{"0":-2,"1":3}}')) == {A0: 5, A1: 3}
 
 
-def test_a_partition_that_is_not_named_starts_at_its_earliest_record() -> None:
-    assert start_at(parse_offsets("o", '{"a":{"1":3}}')) == {A0: 5, A1: 3}
+def test_offset_json_names_every_partition_as_for_sparks_kafka_source() -> None:
+    """Checklist row 87."""
+    with pytest.raises(OptionError, match=r"every partition must be named \(-2 .* missing: a-0"):
+        start_at(parse_offsets("startingOffsets", '{"a":{"1":3}}'))
+
+
+def test_in_a_stored_offset_a_partition_that_came_later_starts_at_its_earliest_record() -> None:
+    stored = '{"first":{},"offsets":{"a":{"1":3}},"topic_ids":{"a":"x"},"v":1}'
+
+    assert start_at(parse_offsets("o", stored)) == {A0: 5, A1: 3}
+
+
+STARTS = parse_offsets("startingOffsets", '{"a":{"0":9,"1":3}}')
+ENDS = parse_offsets("endingOffsets", '{"a":{"0":8,"1":7}}')
+
+
+def test_a_batch_that_ends_before_it_starts_is_refused_with_both_offsets() -> None:
+    """Checklist row 87."""
+    words = r"endingOffsets: a-0 ends at offset 8, before its start 9 \(startingOffsets\)"
+    with pytest.raises(OptionError, match=words):
+        check_order(STARTS, {A0: 9, A1: 3}, ENDS, {A0: 8, A1: 7})
+
+    assert check_order(STARTS, {A0: 9, A1: 3}, ENDS, {A0: 9, A1: 7}) == {A0: 9, A1: 7}
+    times = parse_timestamp("startingTimestamp", "9"), parse_timestamp("endingTimestamp", "5")
+    with pytest.raises(OptionError, match="endingTimestamp: a-1 ends at offset 2"):
+        check_order(times[0], {A0: 5, A1: 3}, times[1], {A0: 5, A1: 2})
+
+
+def test_a_start_that_moved_because_records_are_gone_reads_nothing_there() -> None:
+    up = parse_offsets("startingOffsets", '{"a":{"0":2,"1":3}}')
+    assert check_order(up, {A0: 5, A1: 3}, ENDS, {A0: 4, A1: 7}) == {A0: 5, A1: 7}
+    down = parse_offsets("startingOffsets", '{"a":{"0":25,"1":3}}')
+    assert check_order(down, {A0: 20, A1: 3}, LATEST, {A0: 20, A1: 7}) == {A0: 20, A1: 7}
 
 
 def test_a_named_offset_that_is_gone_is_data_loss_with_its_range() -> None:
@@ -153,7 +185,7 @@ def test_ends_of_a_batch_read() -> None:
     assert resolve_end(at, BOUNDS, {A0: 8, A1: -1}) == {A0: 8, A1: 7}
     with pytest.raises(OptionError, match="a-1 ends at offset 7, before 8"):
         resolve_end(parse_offsets("o", '{"a":{"0":9,"1":8}}'), BOUNDS, {})
-    with pytest.raises(OptionError, match="every partition must be named, missing: a-1"):
+    with pytest.raises(OptionError, match=r"must be named \(-1 is its latest\), missing: a-1"):
         resolve_end(parse_offsets("o", '{"a":{"0":9}}'), BOUNDS, {})
 
 

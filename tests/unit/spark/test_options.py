@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import pickle
+import re
+from pathlib import Path
 
 import pytest
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.errors import OptionError
-from josefine_spark.options import sink_options, source_options
+from josefine_spark.kafka_options import IGNORED_BY_SOURCE
 from josefine_spark.positions import Kind
+from josefine_spark.sink_options import sink_options
+from josefine_spark.source_options import SOURCE_OPTIONS, source_options
 
 BASE = {"kafka.bootstrap.servers": "127.0.0.1:9092", "subscribe": "orders"}
 
@@ -78,7 +82,12 @@ SOURCE_MISTAKES = [
     ({"kafka.isolation.levle": "x"}, "did you mean kafka.isolation.level?"),
     ({"qqqqqqqqq": "5"}, "unknown option 'qqqqqqqqq'"),
     ({"assign": '{"t":[0]}'}, "exactly one of subscribe, subscribePattern and assign"),
-    ({"kafka.group.id": "g"}, "joins no group"),
+    ({"kafka.auto.offset.reset": "latest"}, "is not taken: use startingOffsets"),
+    ({"kafka.linger.ms": "5"}, "the list of kafka.* options is closed"),
+    ({"isolation.level": "x"}, "did you mean kafka.isolation.level?"),
+    ({"fetchOffset.numRetries": "many"}, "fetchOffset.numRetries: expected a whole number"),
+    ({"subscribe": "a b"}, "subscribe: 'a b' is no topic name"),
+    ({"subscribe": "ok,.."}, "subscribe: '..' is no topic name"),
     ({"path": "x"}, "name topics with subscribe"),
     ({"maxOffsetsPerTrigger": "0"}, "whole number from 1, got '0'"),
     ({"maxOffsetsPerTrigger": "many"}, "got 'many'"),
@@ -107,6 +116,82 @@ def test_a_wrong_source_option_is_one_sentence(given: dict[str, str], words: str
 
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_name_that_is_not_near_is_not_offered() -> None:
+    for name in ("kafka.linger.ms", "kafka.buffer.memory", "kafka.compression.type"):
+        with pytest.raises(OptionError) as caught:
+            source_options(BASE | {name: "5"}, streaming=True)
+
+        assert "did you mean" not in str(caught.value)
+        assert repr(name) in str(caught.value)
+
+
+def test_an_invalid_topic_is_named_once() -> None:
+    for given in ({"subscribe": "a/b"}, {"assign": '{"a/b":[0]}'}):
+        with pytest.raises(OptionError) as caught:
+            source_options({"bootstrapServers": "b:1"} | given, streaming=True)
+
+        assert str(caught.value).count("a/b") == 1
+
+
+MOVED_OVER: list[tuple[str, str, str]] = [
+    ("fetchOffset.numRetries", "5", "request.timeout.ms"),
+    ("fetchOffset.retryIntervalMs", "100", "request.timeout.ms"),
+    ("groupIdPrefix", "mine", "joins no group"),
+    ("kafka.group.id", "mine", "joins no group"),
+    ("kafka.session.timeout.ms", "45000", "joins no group"),
+    ("kafka.max.poll.records", "500", "kafka.fetch.max.bytes"),
+    ("kafka.max.partition.fetch.bytes", "1048576", "kafka.fetch.max.bytes"),
+    ("kafka.fetch.min.bytes", "1", "kafka.fetch.max.bytes"),
+    ("kafka.default.api.timeout.ms", "60000", "request.timeout.ms"),
+    ("kafka.receive.buffer.bytes", "65536", "connections are"),
+    ("kafka.client.rack", "eu-1", "leaders"),
+    ("kafka.metadata.max.age.ms", "300000", "before each batch"),
+    ("kafka.metric.reporters", "x", "no Java classes"),
+    ("kafka.metrics.num.samples", "2", "no Java classes"),
+    ("kafka.ssl.truststore.password", "hidden", "PLAINTEXT"),
+    ("kafka.sasl.jaas.config", "hidden", "PLAINTEXT"),
+    ("kafka.request.timeout.ms", "5000", ""),
+    ("kafka.client.id", "me", ""),
+    ("kafka.isolation.level", "read_committed", ""),
+    ("kafka.fetch.max.bytes", "1000", ""),
+    ("kafka.fetch.max.wait.ms", "100", ""),
+    ("kafka.check.crcs", "false", ""),
+    ("kafka.security.protocol", "PLAINTEXT", ""),
+    ("kafkaConsumer.pollTimeoutMs", "1000", ""),
+]
+"""Options that jobs of Spark's Kafka source have, a value, why it does nothing ("": it does)."""
+
+
+@pytest.mark.parametrize(("name", "value", "why"), MOVED_OVER, ids=lambda one: str(one)[:40])
+def test_options_of_a_job_that_is_moved_over_are_taken_and_said_to_do_nothing_where_so(
+    name: str, value: str, why: str
+) -> None:
+    """Checklist row 87."""
+    said = source_options(BASE | {name: value}, streaming=True).without_effect
+
+    assert bool(said) == bool(why)
+    for clause in said:
+        assert clause.startswith(f"{name} (")
+        assert why in clause
+        assert value not in clause
+
+
+@pytest.mark.parametrize("name", [name for name in IGNORED_BY_SOURCE if "*" not in name])
+def test_every_option_of_the_list_is_taken_and_named(name: str) -> None:
+    said = source_options(BASE | {name: "1"}, streaming=False).without_effect
+
+    assert said == (f"{name} ({IGNORED_BY_SOURCE[name]})",)
+
+
+def test_every_source_option_has_a_row_in_the_documents_table() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "spark.md").read_text()
+    table = page.partition("## Source options")[2].partition("\n## ")[0]
+    rows = [row for row in table.splitlines() if row.startswith("| `")]
+    first_cells = " ".join(row.split("|")[1] for row in rows)
+
+    assert sorted(re.findall(r"`([^`]+)`", first_cells)) == sorted(SOURCE_OPTIONS)
 
 
 def test_bootstrap_and_subscription_are_needed() -> None:

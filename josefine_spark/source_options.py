@@ -1,0 +1,198 @@
+"""The options of a read, batch or streaming, from their text: types, defaults, contradictions.
+
+Pure. Raises OptionError with one sentence that names the option.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+
+from josefine_spark.errors import OptionError
+from josefine_spark.kafka_options import IGNORED_BY_SOURCE, REFUSED
+from josefine_spark.option_text import OptionTable, OptionText
+from josefine_spark.options import (
+    CONNECTION_OPTIONS,
+    FETCH_BYTES,
+    FETCH_BYTES_MAX,
+    POLL_TIMEOUT_MS,
+    MissingStrategy,
+    ReadOptions,
+    SourceOptions,
+    Subscription,
+    connection,
+)
+from josefine_spark.positions import (
+    EARLIEST,
+    EARLIEST_OFFSET,
+    LATEST,
+    LATEST_OFFSET,
+    Kind,
+    Position,
+    parse_offsets,
+    parse_timestamp,
+    parse_timestamps,
+)
+
+SOURCE_OPTIONS = (
+    *CONNECTION_OPTIONS,
+    "subscribe",
+    "subscribePattern",
+    "assign",
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "startingOffsets",
+    "endingTimestamp",
+    "endingOffsetsByTimestamp",
+    "endingOffsets",
+    "failOnDataLoss",
+    "kafkaConsumer.pollTimeoutMs",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "includeHeaders",
+    "kafka.isolation.level",
+    "kafka.check.crcs",
+    "kafka.fetch.max.bytes",
+    "kafka.fetch.max.wait.ms",
+)
+TABLE = OptionTable(known=SOURCE_OPTIONS, refused=REFUSED, ignored=IGNORED_BY_SOURCE)
+
+
+def source_options(given: Mapping[str, str], *, streaming: bool | None) -> SourceOptions:
+    """Check and type the options of `readStream` or `read` (None: either). Raises OptionError."""
+    options = OptionText(given, TABLE)
+    if streaming is None:
+        starting = _starting(options, LATEST)
+    elif streaming:
+        options.only("batch reads", "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+        starting = _starting(options, LATEST)
+    else:
+        options.only(
+            "streaming reads", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"
+        )
+        starting = _starting(options, EARLIEST)
+        _forbid(starting, Kind.LATEST, LATEST_OFFSET, "latest", "a batch read starts")
+    ending = _ending(options)
+    _forbid(ending, Kind.EARLIEST, EARLIEST_OFFSET, "earliest", "a read ends")
+    options.integer("fetchOffset.numRetries", 0)
+    options.integer("fetchOffset.retryIntervalMs", 0)
+    maximum = options.integer("maxOffsetsPerTrigger", 1)
+    minimum = options.integer("minOffsetsPerTrigger", 1)
+    if minimum is not None and maximum is not None and minimum > maximum:
+        raise OptionError(f"minOffsetsPerTrigger {minimum} is above maxOffsetsPerTrigger {maximum}")
+    return SourceOptions(
+        read=_read_options(options),
+        subscription=_subscription(options),
+        starting=starting,
+        ending=ending,
+        missing=options.choice("startingOffsetsByTimestampStrategy", MissingStrategy.ERROR),
+        max_offsets_per_trigger=maximum,
+        min_offsets_per_trigger=minimum,
+        max_trigger_delay_ms=options.duration_ms("maxTriggerDelay", 15 * 60_000),
+        min_partitions=options.integer("minPartitions", 1),
+        max_records_per_partition=options.integer("maxRecordsPerPartition", 1),
+        without_effect=tuple(options.without_effect),
+    )
+
+
+def _read_options(options: OptionText) -> ReadOptions:
+    isolation = options.text("kafka.isolation.level", "read_uncommitted").lower()
+    if isolation not in ("read_committed", "read_uncommitted"):
+        raise OptionError(
+            f"kafka.isolation.level: expected read_committed or read_uncommitted, got {isolation!r}"
+        )
+    fetch_bytes = options.integer("kafka.fetch.max.bytes", 1) or FETCH_BYTES
+    wait_ms = options.integer("kafka.fetch.max.wait.ms", 0)
+    return ReadOptions(
+        connection=connection(options),
+        include_headers=options.boolean("includeHeaders", False),
+        fail_on_data_loss=options.boolean("failOnDataLoss", True),
+        poll_timeout_ms=options.integer("kafkaConsumer.pollTimeoutMs", 1) or POLL_TIMEOUT_MS,
+        fetch_bytes=min(fetch_bytes, FETCH_BYTES_MAX),
+        fetch_wait_ms=500 if wait_ms is None else wait_ms,
+        read_committed=isolation == "read_committed",
+        check_crcs=options.boolean("kafka.check.crcs", True),
+    )
+
+
+def _subscription(options: OptionText) -> Subscription:
+    ways = [name for name in ("subscribe", "subscribePattern", "assign") if options.has(name)]
+    if len(ways) != 1:
+        said = f"got {' and '.join(ways)}" if ways else "got none"
+        raise OptionError(
+            f"exactly one of subscribe, subscribePattern and assign is needed, {said}"
+        )
+    text = options.text(ways[0], "")
+    if ways[0] == "subscribe":
+        topics = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+        if not topics:
+            raise OptionError("subscribe: expected topic[,topic], got nothing")
+        _check_names("subscribe", topics)
+        return Subscription(topics=topics)
+    if ways[0] == "subscribePattern":
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise OptionError(f"subscribePattern: {text!r} is no pattern: {error}") from error
+        if not text:
+            raise OptionError("subscribePattern: expected a pattern, got nothing")
+        return Subscription(pattern=text)
+    return Subscription(assigned=_assigned(text))
+
+
+def _assigned(text: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    shape = 'assign: expected JSON as {"topic":[0,1]}, got ' + repr(text)
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise OptionError(shape) from error
+    if not isinstance(data, dict) or not data:
+        raise OptionError(shape)
+    for partitions in data.values():
+        good = isinstance(partitions, list) and partitions
+        if not good or not all(type(p) is int and p >= 0 for p in partitions):
+            raise OptionError(shape)
+    _check_names("assign", data)
+    return tuple((topic, tuple(sorted(set(data[topic])))) for topic in sorted(data))
+
+
+def _check_names(option: str, topics: Iterable[str]) -> None:
+    """Kafka's rule for topic names: no broker has another one."""
+    for topic in topics:
+        if topic in (".", "..") or not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", topic):
+            raise OptionError(
+                f"{option}: {topic!r} is no topic name (letters, digits, '.', '_' and '-', "
+                "at most 249 of them)"
+            )
+
+
+def _starting(options: OptionText, default: Position) -> Position:
+    """Spark's precedence: one timestamp, then timestamps per partition, then offsets."""
+    if options.has("startingTimestamp"):
+        return parse_timestamp("startingTimestamp", options.text("startingTimestamp", ""))
+    name = "startingOffsetsByTimestamp"
+    if options.has(name):
+        return parse_timestamps(name, options.text(name, ""))
+    if options.has("startingOffsets"):
+        return parse_offsets("startingOffsets", options.text("startingOffsets", ""))
+    return default
+
+
+def _ending(options: OptionText) -> Position:
+    if options.has("endingTimestamp"):
+        return parse_timestamp("endingTimestamp", options.text("endingTimestamp", ""))
+    if options.has("endingOffsetsByTimestamp"):
+        name = "endingOffsetsByTimestamp"
+        return parse_timestamps(name, options.text(name, ""))
+    if options.has("endingOffsets"):
+        return parse_offsets("endingOffsets", options.text("endingOffsets", ""))
+    return LATEST
+
+
+def _forbid(position: Position, kind: Kind, offset: int, word: str, what: str) -> None:
+    named = position.kind is Kind.OFFSETS and offset in position.values.values()
+    if position.kind is kind or named:
+        raise OptionError(f"{position.option}: {what} at no partition's {word} ({offset})")
