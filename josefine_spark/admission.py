@@ -6,7 +6,7 @@ arguments, so that a replay decides the same. `Admission` is the one mutable cla
 the target of an AvailableNow run and when a batch was last admitted.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -125,6 +125,39 @@ def share_out(limit: int, backlog: ByPartition, position: ByPartition) -> dict[T
     for tp in by_remainder[:over]:
         shares[tp] += 1
     return shares
+
+
+def limit_bytes(
+    bytes_max: int,
+    begins: ByPartition,
+    ends: ByPartition,
+    offset_bytes: Mapping[TopicPartition, float],
+) -> dict[TopicPartition, int]:
+    """Ends again, moved back until the offsets between are about `bytes_max` in all.
+
+    As exact as `offset_bytes`. One offset of each partition comes first, in a turn that moves on
+    with the positions, then the rest in proportion to the bytes that wait; the very first is taken
+    whatever its size, else a record larger than the limit would never be read.
+    """
+    waiting = {tp: end - begins[tp] for tp, end in ends.items() if end > begins[tp]}
+    if sum(count * offset_bytes[tp] for tp, count in waiting.items()) <= bytes_max:
+        return dict(ends)
+    names = sorted(waiting)
+    turn = sum(begins.values()) % len(names)
+    taken = dict.fromkeys(ends, 0)
+    left = float(bytes_max)
+    for place, tp in enumerate(names[turn:] + names[:turn]):
+        if place == 0 or offset_bytes[tp] <= left:
+            taken[tp] = 1
+            left -= offset_bytes[tp]
+    rest = {tp: (waiting[tp] - taken[tp]) * offset_bytes[tp] for tp in names}
+    total = sum(rest.values())
+    if left > 0 and total > 0:
+        for tp in names:
+            taken[tp] += min(
+                waiting[tp] - taken[tp], int(left * rest[tp] / total / offset_bytes[tp])
+            )
+    return {tp: begins[tp] + taken[tp] for tp in ends}
 
 
 def split_ranges(

@@ -1,7 +1,8 @@
 """The offset of the stream as Spark keeps it in the checkpoint, and how positions become offsets.
 
 Rules: Spark compares offsets as text, so the JSON has sorted keys; every partition carries the
-offset at which this query began it. Pure: what the broker says comes in as values.
+offset at which this query began it; `lost` is there only where a batch passed over what is gone.
+Pure: what the broker says comes in as values.
 
     {"first": {"t": {"0": 0}}, "offsets": {"t": {"0": 42}}, "topic_ids": {"t": "…"}, "v": 1}
 """
@@ -21,12 +22,18 @@ VERSION = 1
 
 def to_dict(offsets: TopicOffsets) -> dict[str, Any]:
     """As Spark wants it; equal offsets give equal `json.dumps` text."""
-    return {
+    data: dict[str, Any] = {
         "first": nested(offsets.first),
         "offsets": nested(offsets.ends),
         "topic_ids": dict(sorted(offsets.topic_ids.items())),
         "v": VERSION,
     }
+    if offsets.lost:
+        lost: dict[str, dict[str, list[int | None]]] = {}
+        for (topic, partition), ends in sorted(offsets.lost.items()):
+            lost.setdefault(topic, {})[str(partition)] = list(ends)
+        data["lost"] = lost
+    return data
 
 
 def parse_offset(data: Mapping[str, Any] | str) -> TopicOffsets:
@@ -43,6 +50,11 @@ def parse_offset(data: Mapping[str, Any] | str) -> TopicOffsets:
             ends=flat(data["offsets"]),
             first=flat(data["first"]),
             topic_ids=dict(data["topic_ids"]),
+            lost={
+                TopicPartition(topic, int(partition)): (int(since), until)
+                for topic, partitions in data.get("lost", {}).items()
+                for partition, (since, until) in partitions.items()
+            },
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise OptionError(f"the checkpoint's offset is damaged: {error!r}") from error
@@ -86,18 +98,45 @@ def resolve_start(
         return {tp: bound.earliest for tp, bound in bounds.items()}
     if position.kind is Kind.LATEST:
         return {tp: bound.latest for tp, bound in bounds.items()}
+    if position.kind is Kind.LAST:
+        return {tp: max(b.earliest, b.latest - position.count) for tp, b in bounds.items()}
     if position.kind is Kind.OFFSETS:
         _none_unknown(position, bounds)
         if position.topic_ids is None:
             _all_named(position, bounds, " (-2 is its earliest, -1 its latest)")
         return {tp: _named(position, tp, bound, fail_on_data_loss) for tp, bound in bounds.items()}
     late = [str(tp) for tp in sorted(bounds) if found[tp] < 0]
-    if late and missing is MissingStrategy.ERROR:
+    if late and missing is MissingStrategy.ERROR and not position.lenient:
         raise OptionError(
             f"{position.option}: no record that late in {', '.join(late)}; to start such "
             "partitions at their end, set startingOffsetsByTimestampStrategy=latest"
         )
     return {tp: found[tp] if found[tp] >= 0 else bound.latest for tp, bound in bounds.items()}
+
+
+def resolve_group(
+    group: str,
+    committed: ByPartition,
+    bounds: Mapping[TopicPartition, Bounds],
+    others: ByPartition | None,
+    *,
+    fail_on_data_loss: bool,
+) -> dict[TopicPartition, int]:
+    """Offsets to start at: those that a consumer group committed, else those of `others`.
+
+    `others` is None when nothing was said of such partitions. Raises OptionError and, for
+    committed offsets that are gone, DataLossError.
+    """
+    absent = ", ".join(str(tp) for tp in sorted(set(bounds) - set(committed)))
+    if absent and others is None:
+        raise OptionError(
+            f"startingGroup: group {group!r} has committed no offset for {absent}; set "
+            "startingOffsets as well (earliest, latest …) to say where to start there"
+        )
+    values = {tp: committed[tp] for tp in bounds if tp in committed}
+    position = Position(kind=Kind.OFFSETS, values=values, option=f"startingGroup {group!r}")
+    named = {tp: _named(position, tp, bounds[tp], fail_on_data_loss) for tp in values}
+    return {tp: named[tp] if tp in named else (others or {})[tp] for tp in bounds}
 
 
 def resolve_end(

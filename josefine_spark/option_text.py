@@ -87,6 +87,15 @@ class OptionText:
         words = " or ".join(str(member.value) for member in type(default))
         raise OptionError(f"{name}: expected {words}, got {text!r}")
 
+    def size_bytes(self, name: str) -> int | None:
+        if not self.has(name):
+            return None
+        text = self.text(name, "")
+        size = size_bytes(text)
+        if not size:
+            raise OptionError(f"{name}: expected a size such as 64m or 1048576, got {text!r}")
+        return size
+
     def duration_ms(self, name: str, default_ms: int) -> int:
         if not self.has(name):
             return default_ms
@@ -95,6 +104,14 @@ class OptionText:
         if parsed_ms is None:
             raise OptionError(f"{name}: expected a duration such as 30s or 15m, got {text!r}")
         return parsed_ms
+
+
+def size_bytes(text: str) -> int | None:
+    """`1048576`, `64k`, `64m`, `2g` (powers of 1024, `b` or `ib` behind them or not), else None."""
+    match = re.fullmatch(r"(\d{1,15})\s*(?:([kmgt])(?:i?b)?|b)?", text.strip().lower())
+    if match is None:
+        return None
+    return int(match[1]) * 1024 ** " kmgt".index(match[2] or " ")
 
 
 def duration_ms(text: str) -> int | None:

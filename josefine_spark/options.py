@@ -89,9 +89,15 @@ class SourceOptions:
     subscription: Subscription
     starting: Position
     ending: Position
+    starting_given: bool = False
+    """Whether `starting` is what was asked for, not the default."""
+    starting_group: str | None = None
+    """Start at what this consumer group committed; `starting` is for the other partitions."""
+    commit_group: str | None = None
     missing: MissingStrategy = MissingStrategy.ERROR
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
     max_trigger_delay_ms: int = 15 * 60_000
     min_partitions: int | None = None
     max_records_per_partition: int | None = None

@@ -1,10 +1,11 @@
-"""Where a read starts or ends, as options say it: earliest, latest, offsets or timestamps.
+"""Where a read starts or ends, as options say it: by offsets, timestamps, or relative to now.
 
 Pure: text in, `Position` out. Formats are those of Spark's Kafka source, and the source's own
 offset JSON (see `offsets.py`) is taken too, so that a stored position can be given back.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -12,6 +13,7 @@ from typing import Any
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.errors import OptionError
+from josefine_spark.option_text import duration_ms
 
 EARLIEST_OFFSET, LATEST_OFFSET = -2, -1
 """Spark's and Kafka's words for the two ends, inside offset JSON."""
@@ -25,6 +27,8 @@ class Kind(Enum):
     OFFSETS = "offsets"
     TIMESTAMP = "timestamp"  # one for all partitions
     TIMESTAMPS = "timestamps"  # one per partition
+    AGO = "ago"  # a time before the moment at which the read begins
+    LAST = "last"  # so many offsets before the end of each partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +39,11 @@ class Position:
     values: Mapping[TopicPartition, int]
     """Offsets or timestamps in ms, by kind; empty otherwise."""
     timestamp_ms: int = -1
+    ago_ms: int = -1
+    count: int = -1
+    """Of LAST: offsets per partition."""
+    lenient: bool = False
+    """Timestamps: a partition without a record that late is started at its end."""
     topic_ids: Mapping[str, str] | None = None
     """Ids of the topics that the offsets were of, when known."""
     option: str = ""
@@ -44,15 +53,22 @@ class Position:
 EARLIEST = Position(kind=Kind.EARLIEST, values={})
 LATEST = Position(kind=Kind.LATEST, values={})
 
+_AGO = re.compile(r"(.+?)\s+ago", re.IGNORECASE)
+_LAST = re.compile(r"last\s+(\d{1,18})(?:\s+records)?", re.IGNORECASE)
+
 
 def parse_offsets(option: str, text: str) -> Position:
-    """`earliest`, `latest` or `{"topic":{"0":23,"1":-2}}`. Raises OptionError."""
+    """`earliest`, `latest`, `10m ago`, `last 100` or `{"topic":{"0":23,"1":-2}}`. Raises
+    OptionError."""
     word = text.strip().lower()
     if word == "earliest":
         return Position(kind=Kind.EARLIEST, values={}, option=option)
     if word == "latest":
         return Position(kind=Kind.LATEST, values={}, option=option)
-    shape = 'earliest, latest or JSON as {"topic":{"0":23,"1":-2}}'
+    relative = _relative(option, word)
+    if relative is not None:
+        return relative
+    shape = 'earliest, latest, "10m ago", "last 100" or JSON as {"topic":{"0":23,"1":-2}}'
     data = _object(option, text, shape)
     ids = None
     if data.get("v") == 1 and "offsets" in data:
@@ -73,14 +89,45 @@ def parse_timestamps(option: str, text: str) -> Position:
 
 
 def parse_timestamp(option: str, text: str) -> Position:
-    """Milliseconds since the epoch, for all partitions. Raises OptionError."""
+    """Milliseconds since the epoch or `10m ago`, for all partitions. Raises OptionError."""
+    relative = _relative(option, text.strip())
+    if relative is not None and relative.kind is Kind.AGO:
+        return relative
     try:
         timestamp_ms = int(text)
     except ValueError:
         timestamp_ms = -1
     if timestamp_ms < 0:
-        raise OptionError(f"{option}: {text!r} is not a number of milliseconds since 1970")
+        raise OptionError(
+            f'{option}: {text!r} is neither a number of milliseconds since 1970 nor as "10m ago"'
+        )
     return Position(kind=Kind.TIMESTAMP, values={}, timestamp_ms=timestamp_ms, option=option)
+
+
+def at_time(position: Position, now_ms: int) -> Position:
+    """What "10m ago" means at `now_ms` since 1970; other positions are as they were."""
+    if position.kind is not Kind.AGO:
+        return position
+    return Position(
+        kind=Kind.TIMESTAMP,
+        values={},
+        timestamp_ms=max(0, now_ms - position.ago_ms),
+        option=position.option,
+        lenient=True,
+    )
+
+
+def _relative(option: str, text: str) -> Position | None:
+    ago = _AGO.fullmatch(text)
+    if ago is not None:
+        ago_ms = duration_ms(ago[1])
+        if ago_ms is None:
+            raise OptionError(f'{option}: expected a time such as "10m ago", got {text!r}')
+        return Position(kind=Kind.AGO, values={}, ago_ms=ago_ms, option=option)
+    last = _LAST.fullmatch(text)
+    if last is not None:
+        return Position(kind=Kind.LAST, values={}, count=int(last[1]), option=option)
+    return None
 
 
 def _object(option: str, text: str, shape: str) -> dict[str, Any]:

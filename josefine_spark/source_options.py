@@ -42,6 +42,7 @@ SOURCE_OPTIONS = (
     "startingOffsetsByTimestamp",
     "startingOffsetsByTimestampStrategy",
     "startingOffsets",
+    "startingGroup",
     "endingTimestamp",
     "endingOffsetsByTimestamp",
     "endingOffsets",
@@ -50,6 +51,8 @@ SOURCE_OPTIONS = (
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
+    "maxBytesPerTrigger",
+    "commitGroup",
     "minPartitions",
     "maxRecordsPerPartition",
     "includeHeaders",
@@ -58,6 +61,15 @@ SOURCE_OPTIONS = (
     "kafka.fetch.max.bytes",
     "kafka.fetch.max.wait.ms",
 )
+STREAMING_OPTIONS = (
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "maxBytesPerTrigger",
+    "commitGroup",
+)
+STARTING_OPTIONS = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
+
 TABLE = OptionTable(known=SOURCE_OPTIONS, refused=REFUSED, ignored=IGNORED_BY_SOURCE)
 
 
@@ -70,11 +82,10 @@ def source_options(given: Mapping[str, str], *, streaming: bool | None) -> Sourc
         options.only("batch reads", "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
         starting = _starting(options, LATEST)
     else:
-        options.only(
-            "streaming reads", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"
-        )
+        options.only("streaming reads", *STREAMING_OPTIONS)
         starting = _starting(options, EARLIEST)
         _forbid(starting, Kind.LATEST, LATEST_OFFSET, "latest", "a batch read starts")
+    group = _group(options, starting)
     ending = _ending(options)
     _forbid(ending, Kind.EARLIEST, EARLIEST_OFFSET, "earliest", "a read ends")
     options.integer("fetchOffset.numRetries", 0)
@@ -87,9 +98,13 @@ def source_options(given: Mapping[str, str], *, streaming: bool | None) -> Sourc
         read=_read_options(options),
         subscription=_subscription(options),
         starting=starting,
+        starting_given=any(options.has(name) for name in STARTING_OPTIONS),
+        starting_group=group,
+        commit_group=_name(options, "commitGroup"),
         ending=ending,
         missing=options.choice("startingOffsetsByTimestampStrategy", MissingStrategy.ERROR),
         max_offsets_per_trigger=maximum,
+        max_bytes_per_trigger=options.size_bytes("maxBytesPerTrigger"),
         min_offsets_per_trigger=minimum,
         max_trigger_delay_ms=options.duration_ms("maxTriggerDelay", 15 * 60_000),
         min_partitions=options.integer("minPartitions", 1),
@@ -181,6 +196,24 @@ def _starting(options: OptionText, default: Position) -> Position:
     return default
 
 
+def _group(options: OptionText, starting: Position) -> str | None:
+    """A group's offsets are a start; beside them only one that is the same for any partition."""
+    group = _name(options, "startingGroup")
+    if group is not None and starting.kind in (Kind.OFFSETS, Kind.TIMESTAMPS):
+        raise OptionError(
+            f"startingGroup and {starting.option} both name offsets: beside a group, "
+            "startingOffsets says only where partitions without a committed offset start"
+        )
+    return group
+
+
+def _name(options: OptionText, name: str) -> str | None:
+    text = options.text(name, "")
+    if options.has(name) and not text:
+        raise OptionError(f"{name}: expected the name of a consumer group, got nothing")
+    return text or None
+
+
 def _ending(options: OptionText) -> Position:
     if options.has("endingTimestamp"):
         return parse_timestamp("endingTimestamp", options.text("endingTimestamp", ""))
@@ -188,7 +221,10 @@ def _ending(options: OptionText) -> Position:
         name = "endingOffsetsByTimestamp"
         return parse_timestamps(name, options.text(name, ""))
     if options.has("endingOffsets"):
-        return parse_offsets("endingOffsets", options.text("endingOffsets", ""))
+        ending = parse_offsets("endingOffsets", options.text("endingOffsets", ""))
+        if ending.kind is Kind.LAST:
+            raise OptionError('endingOffsets: "last N" is a start, not an end')
+        return ending
     return LATEST
 
 

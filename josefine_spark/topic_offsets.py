@@ -26,6 +26,9 @@ class TopicOffsets:
     first: ByPartition = field(default_factory=dict)
     """Where a query began each partition: only in what its source plans, so that a partition
     found in mid-query is replayed from the same place."""
+    lost: Mapping[TopicPartition, tuple[int, int | None]] = field(default_factory=dict)
+    """What the batch that ends here could not read, [from, to): only in what a source plans, so
+    that a replay passes over the same. None: the topic was created again, nobody knows."""
 
     def start_of(self, partition: TopicPartition, end: "TopicOffsets") -> int:
         """Where the range up to `end` starts: here, or at its first offset when it is new."""
@@ -34,7 +37,11 @@ class TopicOffsets:
             partition.topic
         ):
             return end.first[partition]
-        return known
+        since, until = end.lost.get(partition, (known, None))
+        if until is None:
+            return known
+        # The log begins behind what is gone, or it ends before it and was written on from there.
+        return until if known < until else since
 
     def recreated(self, now: TopicIds) -> set[str]:
         """The topics that have another id in `now`; not those that it does not name."""
@@ -48,6 +55,7 @@ class TopicOffsets:
             ends={tp: end for tp, end in self.ends.items() if tp[0] not in gone},
             topic_ids={t: known for t, known in self.topic_ids.items() if t not in gone},
             first={tp: at for tp, at in self.first.items() if tp[0] not in gone},
+            lost={tp: at for tp, at in self.lost.items() if tp[0] not in gone},
         )
 
 

@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
-from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient
+from josefine_broker.records.builder import Record
+from josefine_spark.lag import read_lag
 from josefine_spark.offsets import parse_offset
-from josefine_spark.source import IDLE_POLL_S, JosefineStreamReader
 from josefine_spark.source_options import source_options
+from josefine_spark.stream_reader import IDLE_POLL_S, JosefineStreamReader
 from josefine_spark.topic_offsets import TopicOffsets
 from tests.spark.connector.conftest import Stream, Topics
 from tests.support.broker import BrokerProcess
@@ -193,6 +195,85 @@ def lose(topics: Topics, stream: Stream) -> str:
     topics.fill(topic, 0, 20, first=10)
     topics.client.delete_records({TopicPartition(topic, 0): 25})
     return topic
+
+
+def test_a_loss_is_logged_once_and_whole_and_stands_in_the_checkpoint(
+    topics: Topics, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Checklist row 90. Without Spark: what it asks, in its order, with a limit."""
+    topic = topics.create()
+    tp = TopicPartition(topic, 0)
+    topics.fill(topic, 0, 30)
+    given = {
+        "bootstrapServers": topics.bootstrap,
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+        "failOnDataLoss": "false",
+    }
+    reader = JosefineStreamReader(source_options(given, streaming=True))
+    start = reader.initialOffset()
+    topics.client.delete_records({tp: 25})
+
+    read = []
+    for _ in range(3):
+        end = reader.latestOffset(start, ReadMaxRows(2))
+        for partition in reader.partitions(start, end):
+            read += [row for batch in reader.read(partition) for row in batch["offset"].to_pylist()]
+        start = end
+
+    assert read == [25, 26, 27, 28, 29]
+    said = [r.getMessage() for r in caplog.records if "records are lost" in r.getMessage()]
+    assert len(said) == 1
+    assert f"{topic}-0 offsets [0, 25)" in said[0]
+
+
+def test_a_stream_starts_from_a_group_limits_bytes_and_commits_to_a_group(
+    topics: Topics, stream: Stream
+) -> None:
+    """Checklist row 87."""
+    topic = topics.create()
+    tp = TopicPartition(topic, 0)
+    for first in range(0, 100, 5):
+        topics.fill(topic, 0, 5, first=first)
+    topics.client.commit_offsets(f"from-{topic}", {tp: 10})
+
+    query = stream.run(
+        topic,
+        startingOffsets=None,
+        startingGroup=f"from-{topic}",
+        commitGroup=f"to-{topic}",
+        maxBytesPerTrigger="1k",
+    )
+
+    assert stream.values == list(range(10, 100))
+    assert 1 < max(sizes(query)) < 60
+    lags = [read_lag(progress.sources[0].latestOffset) for progress in query.recentProgress]
+    assert lags[0] is not None
+    assert 0 < lags[0]["bytesBehindLatest"] < 20_000
+    assert lags[0]["secondsBehindLatest"] > 0
+    assert lags[0]["maxOffsetsBehindLatest"] == 90 - sizes(query)[0]
+    assert topics.client.committed_offsets(f"to-{topic}", [tp]) == {tp: 100}
+
+
+def test_relative_starts(topics: Topics) -> None:
+    topic = topics.create()
+    now_ms = time.time_ns() // 1_000_000
+    ages_s = (7200, 3600, 60, 30)
+    records = [Record(b"k", b"%d" % n, (), now_ms - s * 1000) for n, s in enumerate(ages_s)]
+    topics.append(topic, 0, records)
+
+    def start_of(text: str) -> int:
+        given = {"bootstrapServers": topics.bootstrap, "subscribe": topic, "startingOffsets": text}
+        reader = JosefineStreamReader(source_options(given, streaming=True))
+        first = reader.initialOffset()
+        assert reader.initialOffset() == first
+        return int(first["offsets"][topic]["0"])
+
+    assert start_of("10m ago") == 2
+    assert start_of("90 min ago") == 1
+    assert start_of("1s ago") == 4
+    assert start_of("last 3") == 1
+    assert start_of("last 99 records") == 0
 
 
 def test_retention_past_the_checkpoint_stops_the_query_with_the_range(

@@ -6,7 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_spark.admission import Admission, OffsetRange, share_out, split_ranges
+from josefine_spark.admission import (
+    Admission,
+    OffsetRange,
+    limit_bytes,
+    share_out,
+    split_ranges,
+)
 
 PARTITIONS = [TopicPartition("t", number) for number in range(6)]
 BACKLOGS = st.dictionaries(
@@ -168,3 +174,52 @@ def test_ranges_are_left_whole_when_there_are_enough() -> None:
         ranges([5])[0],
         ranges([0, 0, 6])[2],
     ]
+
+
+SIZES = st.floats(min_value=0.5, max_value=10**6)
+
+
+@settings(deadline=None)
+@given(backlog=BACKLOGS, bytes_max=st.integers(1, 10**9), sizes=st.lists(SIZES, min_size=6))
+def test_a_byte_limit_is_kept_but_for_the_first_record_and_always_lets_one_pass(
+    backlog: dict[TopicPartition, int], bytes_max: int, sizes: list[float]
+) -> None:
+    each = dict(zip(PARTITIONS, sizes, strict=False))
+    begins = dict.fromkeys(backlog, 3)
+    ends = {tp: 3 + count for tp, count in backlog.items()}
+
+    limited = limit_bytes(bytes_max, begins, ends, each)
+
+    assert limited.keys() == ends.keys()
+    assert all(3 <= limited[tp] <= ends[tp] for tp in ends)
+    taken = {tp: limited[tp] - 3 for tp in ends}
+    assert any(taken.values()) == any(backlog.values())
+    size = sum(count * each[tp] for tp, count in taken.items())
+    assert size <= bytes_max * 1.000001 or sum(taken.values()) == 1
+
+
+def test_bytes_are_shared_in_proportion_to_those_that_wait() -> None:
+    ends = limit_bytes(1_000_000, {T0: 0, T1: 0}, {T0: 9_000, T1: 90}, {T0: 1_000.0, T1: 1e5})
+
+    assert abs(ends[T0] - 500) <= 60
+    assert abs(ends[T1] - 5) <= 1
+
+
+def test_no_partition_waits_for_ever_under_a_byte_limit_below_one_record() -> None:
+    position = dict.fromkeys(PARTITIONS, 0)
+    served = set()
+
+    for _ in range(3 * len(PARTITIONS)):
+        ends = {tp: at + 1_000 for tp, at in position.items()}
+        after = limit_bytes(1, position, ends, dict.fromkeys(PARTITIONS, 100.0))
+        served |= {tp for tp in PARTITIONS if after[tp] > position[tp]}
+        position = after
+
+    assert served == set(PARTITIONS)
+
+
+def test_small_partitions_are_served_beside_a_very_large_one() -> None:
+    ends = limit_bytes(10_000, {T0: 0, T1: 0}, {T0: 10**9, T1: 1}, {T0: 100.0, T1: 100.0})
+
+    assert ends[T1] == 1
+    assert 90 <= ends[T0] <= 99

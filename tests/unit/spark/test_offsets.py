@@ -16,6 +16,7 @@ from josefine_spark.offsets import (
     check_order,
     parse_offset,
     resolve_end,
+    resolve_group,
     resolve_start,
     timestamp_queries,
     to_dict,
@@ -24,6 +25,7 @@ from josefine_spark.options import MissingStrategy
 from josefine_spark.positions import (
     EARLIEST,
     LATEST,
+    at_time,
     parse_offsets,
     parse_timestamp,
     parse_timestamps,
@@ -151,6 +153,56 @@ def test_a_named_offset_that_is_gone_is_data_loss_with_its_range() -> None:
     assert start_at(gone, fail=False) == {A0: 5, A1: 0}
     with pytest.raises(DataLossError, match="a-1 cannot start at 9, it ends at offset 7"):
         start_at(parse_offsets("o", '{"a":{"0":5,"1":9}}'))
+
+
+def test_the_last_records_of_each_partition_are_counted_from_its_end() -> None:
+    assert start_at(parse_offsets("o", "last 4")) == {A0: 16, A1: 3}
+    assert start_at(parse_offsets("o", "Last 1000 records")) == {A0: 5, A1: 0}
+
+
+def test_a_relative_time_is_a_timestamp_of_the_moment_and_no_record_since_is_the_end() -> None:
+    ago = parse_offsets("startingOffsets", "10m ago")
+    assert parse_timestamp("startingTimestamp", "600 s ago").ago_ms == ago.ago_ms == 600_000
+
+    position = at_time(ago, 1_000_000)
+
+    assert timestamp_queries(position, BOUNDS) == {A0: 400_000, A1: 400_000}
+    assert start_at(position, a0=6, a1=-1) == {A0: 6, A1: 7}
+    assert at_time(LATEST, 1_000_000) is LATEST
+
+
+@pytest.mark.parametrize("text", ["ten minutes ago", "10 parsecs ago", "last few", "last -1"])
+def test_a_relative_start_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(OptionError, match="startingOffsets: expected"):
+        parse_offsets("startingOffsets", text)
+
+
+def group_start(
+    committed: dict[TopicPartition, int],
+    others: dict[TopicPartition, int] | None = None,
+    *,
+    fail: bool = True,
+) -> dict[TopicPartition, int]:
+    return resolve_group("g", committed, BOUNDS, others, fail_on_data_loss=fail)
+
+
+def test_a_group_starts_where_it_committed_and_elsewhere_as_asked_for() -> None:
+    assert group_start({A0: 9, A1: 2}) == {A0: 9, A1: 2}
+    assert group_start({A0: 9}, {A0: 5, A1: 7}) == {A0: 9, A1: 7}
+
+
+def test_a_group_without_offsets_is_refused_with_the_partitions() -> None:
+    words = "startingGroup: group 'g' has committed no offset for a-0, a-1; set startingOffsets"
+    with pytest.raises(OptionError, match=words):
+        group_start({})
+
+
+def test_offsets_of_a_group_that_are_gone_are_data_loss() -> None:
+    with pytest.raises(DataLossError, match=r"startingGroup 'g': a-0 cannot start at 2, offsets"):
+        group_start({A0: 2, A1: 2})
+    with pytest.raises(DataLossError, match="a-1 cannot start at 99, it ends at offset 7"):
+        group_start({A0: 9, A1: 99})
+    assert group_start({A0: 2, A1: 99}, fail=False) == {A0: 5, A1: 7}
 
 
 def test_a_named_partition_that_is_not_read_is_refused() -> None:

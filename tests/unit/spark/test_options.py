@@ -77,6 +77,27 @@ def test_a_stored_stream_offset_is_a_start_with_its_topic_ids() -> None:
     assert starting.topic_ids == {"orders": "x"}
 
 
+def test_sizes_have_powers_of_1024() -> None:
+    for text, size in (("7", 7), ("64k", 65_536), ("2 MB", 2 << 20), ("1gib", 1 << 30)):
+        assert (
+            source_options(
+                BASE | {"maxBytesPerTrigger": text}, streaming=True
+            ).max_bytes_per_trigger
+            == size
+        )
+
+
+def test_relative_starts_and_groups_are_read() -> None:
+    options = source_options(BASE | {"startingGroup": "g", "commitGroup": "h"}, streaming=True)
+    assert (options.starting_group, options.commit_group) == ("g", "h")
+    assert not options.starting_given
+
+    ago = source_options(BASE | {"startingOffsets": "10m ago"}, streaming=False)
+    assert ago.starting.kind is Kind.AGO
+    assert ago.starting_given
+    assert source_options(BASE | {"startingOffsets": "last 5"}, streaming=True).starting.count == 5
+
+
 SOURCE_MISTAKES = [
     ({"maxOffsetPerTrigger": "5"}, "did you mean maxOffsetsPerTrigger?"),
     ({"kafka.isolation.levle": "x"}, "did you mean kafka.isolation.level?"),
@@ -92,11 +113,12 @@ SOURCE_MISTAKES = [
     ({"maxOffsetsPerTrigger": "0"}, "whole number from 1, got '0'"),
     ({"maxOffsetsPerTrigger": "many"}, "got 'many'"),
     ({"includeHeaders": "yes"}, "includeHeaders: expected true or false"),
-    ({"startingOffsets": "latestt"}, "startingOffsets: expected earliest, latest or JSON"),
+    ({"startingOffsets": "latestt"}, "startingOffsets: expected earliest, latest, "),
     ({"startingOffsets": '{"orders":[1]}'}, "startingOffsets: expected"),
     ({"startingOffsets": '{"orders":{"0":-3}}'}, "below -2"),
     ({"startingOffsets": '{"orders":{"0":true}}'}, "startingOffsets: expected"),
     ({"startingTimestamp": "-5"}, "milliseconds since 1970"),
+    ({"startingTimestamp": "last 5"}, "milliseconds since 1970"),
     ({"startingOffsetsByTimestamp": "[]"}, "startingOffsetsByTimestamp: expected JSON"),
     ({"startingOffsetsByTimestampStrategy": "x"}, "expected error or latest, got 'x'"),
     ({"endingOffsets": "latest"}, "endingOffsets is for batch reads only"),
@@ -106,6 +128,14 @@ SOURCE_MISTAKES = [
     ({"kafka.isolation.level": "dirty"}, "read_committed or read_uncommitted"),
     ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "3"}, "is above"),
     ({"maxTriggerDelay": "soon"}, "expected a duration"),
+    ({"maxBytesPerTrigger": "much"}, "maxBytesPerTrigger: expected a size such as 64m"),
+    ({"maxBytesPerTrigger": "0"}, "expected a size"),
+    ({"startingOffsets": "ten ago"}, 'expected a time such as "10m ago"'),
+    ({"commitGroup": " "}, "commitGroup: expected the name of a consumer group"),
+    (
+        {"startingGroup": "g", "startingOffsets": '{"orders":{"0":1}}'},
+        "startingGroup and startingOffsets both name offsets",
+    ),
 ]
 
 
@@ -211,6 +241,9 @@ def test_bootstrap_and_subscription_are_needed() -> None:
         ({"endingOffsets": "earliest"}, "earliest"),
         ({"endingOffsets": '{"orders":{"0":-2}}'}, "earliest"),
         ({"maxOffsetsPerTrigger": "5"}, "streaming reads only"),
+        ({"maxBytesPerTrigger": "5"}, "streaming reads only"),
+        ({"commitGroup": "g"}, "streaming reads only"),
+        ({"endingOffsets": "last 5"}, "is a start, not an end"),
     ],
 )
 def test_a_batch_read_starts_at_no_latest_and_ends_at_no_earliest(
