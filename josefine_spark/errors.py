@@ -15,3 +15,7 @@ class ReadError(RuntimeError):
 
 class SinkError(RuntimeError):
     """Rows that cannot be written as they are, or a broker that did not take them."""
+
+
+class LossTableError(RuntimeError):
+    """What was lost cannot be written down; nothing was forgotten."""

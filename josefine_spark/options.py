@@ -94,6 +94,8 @@ class SourceOptions:
     starting_group: str | None = None
     """Start at what this consumer group committed; `starting` is for the other partitions."""
     commit_group: str | None = None
+    loss_table: str | None = None
+    """Path of the Delta table for ranges that are passed over."""
     missing: MissingStrategy = MissingStrategy.ERROR
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None

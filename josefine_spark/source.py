@@ -52,6 +52,10 @@ class JosefineDataSource(DataSource):
         options = source_options(self.options, streaming=True)
         _check_schema(schema, self.schema())
         _say_without_effect(options)
+        if options.loss_table is not None:
+            from josefine_spark.loss_table import check_writable
+
+            check_writable()
         return JosefineStreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:

@@ -53,6 +53,7 @@ SOURCE_OPTIONS = (
     "maxTriggerDelay",
     "maxBytesPerTrigger",
     "commitGroup",
+    "lossTable",
     "minPartitions",
     "maxRecordsPerPartition",
     "includeHeaders",
@@ -67,6 +68,7 @@ STREAMING_OPTIONS = (
     "maxTriggerDelay",
     "maxBytesPerTrigger",
     "commitGroup",
+    "lossTable",
 )
 STARTING_OPTIONS = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 
@@ -101,6 +103,7 @@ def source_options(given: Mapping[str, str], *, streaming: bool | None) -> Sourc
         starting_given=any(options.has(name) for name in STARTING_OPTIONS),
         starting_group=group,
         commit_group=_name(options, "commitGroup"),
+        loss_table=_loss_table(options),
         ending=ending,
         missing=options.choice("startingOffsetsByTimestampStrategy", MissingStrategy.ERROR),
         max_offsets_per_trigger=maximum,
@@ -205,6 +208,13 @@ def _group(options: OptionText, starting: Position) -> str | None:
             "startingOffsets says only where partitions without a committed offset start"
         )
     return group
+
+
+def _loss_table(options: OptionText) -> str | None:
+    path = options.text("lossTable", "") or None
+    if path is not None and options.boolean("failOnDataLoss", True):
+        raise OptionError("lossTable is for failOnDataLoss=false: otherwise nothing is passed over")
+    return path
 
 
 def _name(options: OptionText, name: str) -> str | None:

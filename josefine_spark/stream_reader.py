@@ -64,6 +64,7 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reached: TopicOffsets | None = None
         self._first: dict[tuple[str, TopicPartition], int] = {}
         self._reported: set[Loss] = set()
+        self._recorded: TopicOffsets | None = None
         self._idle_since: float | None = None
         self._samples: dict[TopicPartition, Sample] = {}
         self._sampled_ms = -SAMPLE_AGE_MS
@@ -99,6 +100,7 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = parse_offset(start) if start is not None else self._last_end
         if begin is None:
             begin = parse_offset(self.initialOffset())
+        self._record_losses(begin)
         now = self._look()
         if start is not None:
             self._commit_group(begin, now)
@@ -246,6 +248,16 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if tp in now.ends and tp.topic not in recreated
         }
         self._group.commit(ends, _now_ms())
+
+    def _record_losses(self, reached: TopicOffsets) -> None:
+        """Write what the batch before passed over into the table, once."""
+        path = self._options.loss_table
+        if path is None or not reached.lost or reached == self._recorded:
+            return
+        from josefine_spark.loss_table import lost_ranges, record
+
+        record(path, lost_ranges(reached), _wall_ms())
+        self._recorded = reached
 
     def _report(self, losses: Sequence[Loss], end: TopicOffsets) -> None:
         """Log each loss once: when a batch passes over it, or the partition is gone."""

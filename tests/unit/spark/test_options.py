@@ -131,6 +131,7 @@ SOURCE_MISTAKES = [
     ({"maxBytesPerTrigger": "much"}, "maxBytesPerTrigger: expected a size such as 64m"),
     ({"maxBytesPerTrigger": "0"}, "expected a size"),
     ({"startingOffsets": "ten ago"}, 'expected a time such as "10m ago"'),
+    ({"lossTable": "/x"}, "lossTable is for failOnDataLoss=false"),
     ({"commitGroup": " "}, "commitGroup: expected the name of a consumer group"),
     (
         {"startingGroup": "g", "startingOffsets": '{"orders":{"0":1}}'},
