@@ -23,6 +23,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "List and describe consumer groups, move their offsets, delete them.",
     ),
     "cluster": ("josefine_cli.cluster", "Run a local cluster; look at and change any cluster."),
+    "bench": ("josefine_cli.bench", "Measure how fast records are taken and given."),
     "log": ("josefine_cli.log", "Verify a stopped broker's files against their checksums."),
     "demo": ("josefine_cli.demo", "Run the main job on real data and check what landed."),
     "pipeline": ("josefine_cli.pipeline", "Check and run pipelines written in YAML."),

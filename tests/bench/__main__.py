@@ -1,4 +1,4 @@
-"""`python -m tests.bench [broker] [cleaner] [cluster] [pipelines] [raft] [scale] [spark]
+"""`python -m tests.bench [broker] [cleaner] [cluster] [groups] [pipelines] [raft] [scale] [spark]
 [spark_cpu]`: one JSON line per measure, progress on stderr.
 
 BENCH_ROUNDS (default 3) and BENCH_SCALE (default 1, of the record counts) make it shorter.
@@ -11,6 +11,7 @@ NAMES = {
     "broker": "tests.bench.broker_bench",
     "cleaner": "tests.bench.cleaner_bench",
     "cluster": "tests.bench.cluster_bench",
+    "groups": "tests.bench.groups_bench",
     "pipelines": "tests.bench.pipelines_bench",
     "raft": "tests.bench.raft_bench",
     "scale": "tests.bench.scale_bench",

@@ -1,0 +1,332 @@
+"""What consumer groups cost: members that only heartbeat, rebalances, commits, a coordinator lost.
+
+Clients are raw frames of `group_client.py` in this process; CPU is the broker's own. On a machine
+with other work seconds have that work in them, and CPU seconds have not. A value is the median over
+BENCH_ROUNDS. Goals (issue 13): 1,000 groups of 5 idle members under 10 % of a core, a rebalance of
+50 members under 3 s, 20,000 offset commits/s, failover with 100,000 offsets under 2 s, a million
+commits read back in under 10 s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import median
+
+import uvloop
+
+from josefine_broker.base.errors import KafkaError
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client.io_blocking import BlockingClient, NewTopic, Policy
+from josefine_broker.engine.groups.offsets import coordinator_partition
+from josefine_broker.engine.metadata.image import OFFSETS_TOPIC
+from josefine_broker.wire import apis
+from tests.bench.brokers import Running, wait_until_quiet
+from tests.bench.group_client import (
+    Member,
+    Wire,
+    check_commit,
+    commit_request,
+    find_coordinator,
+)
+from tests.support.broker import BrokerProcess
+from tests.support.cluster import REPLICATED, Cluster
+from tests.support.waiting import wait_until
+
+ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
+SCALE = float(os.environ.get("BENCH_SCALE", "1"))
+TOPIC = "bench"
+IDLE_GROUPS, IDLE_MEMBERS = int(1_000 * SCALE), 5
+IDLE_SECONDS = 15.0
+HEARTBEAT_SECONDS = 3.0
+"""Kafka's default."""
+REBALANCE_MEMBERS = 50
+NOTICE_SECONDS = 0.5
+"""Between two heartbeats of the members that are to rebalance: the largest part of the time."""
+COMMIT_CONNECTIONS = 50
+COMMIT_SECONDS = 5.0
+COMMITS_PER_REQUEST = 10
+FAILOVER_OFFSETS = int(100_000 * SCALE)
+REPLAYED_COMMITS = int(1_000_000 * SCALE)
+PARTITIONS = 100
+OFFSETS_PARTITIONS = 8
+"""Of `__consumer_offsets`, by default."""
+WAIT_SECONDS = 300.0
+
+Measured = Iterator[tuple[str, str, float]]
+"""(measure, unit, value)."""
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def create(bootstrap: str, partitions: int, replicas: int = 1) -> None:
+    with BlockingClient(bootstrap, policy=Policy(request_timeout_ms=60_000)) as admin:
+        admin.create_topics([NewTopic(TOPIC, partitions, replicas)])
+
+
+def idle(directory: Path) -> Measured:
+    """Many groups whose members do nothing but heartbeat."""
+    most = IDLE_GROUPS * IDLE_MEMBERS + 100
+    limits = {"network__connections_max": most, "network__connections_per_address_max": most}
+    with BrokerProcess(directory, **limits) as process:
+        create(process.bootstrap, IDLE_MEMBERS)
+        broker = Running("josefine", process.bootstrap, process.pid)
+        joined_s, cores, beats = uvloop.run(_idle(broker))
+        name = f"idle_{IDLE_GROUPS}_groups_of_{IDLE_MEMBERS}"
+        yield name, "join_s", joined_s
+        yield name, "heartbeats_per_s", beats
+        yield name, "percent_of_a_core", 100 * cores
+        yield name, "cpu_us_per_heartbeat", 1e6 * cores / beats
+        yield name, "resident_mb", broker.resident_mb()
+
+
+async def _idle(broker: Running) -> tuple[float, float, float]:
+    """(seconds until all had joined, cores used then, heartbeats per second)."""
+    members = []
+    for number in range(IDLE_GROUPS):
+        for _ in range(IDLE_MEMBERS):
+            wire = await Wire.open(broker.bootstrap)
+            members.append(Member(wire, f"group-{number}", TOPIC, IDLE_MEMBERS))
+    await find_coordinator(members[0].wire, "group-0")
+    began = time.perf_counter()
+    await asyncio.gather(*(member.join() for member in members))
+    joined_s = time.perf_counter() - began
+    sent = 0
+    ends = asyncio.Event()
+
+    async def live(member: Member, at: int) -> None:
+        nonlocal sent
+        await asyncio.sleep(HEARTBEAT_SECONDS * at / len(members))
+        while not ends.is_set():
+            if not await member.heartbeat():
+                await member.join()
+            sent += 1
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+
+    lives = [asyncio.create_task(live(member, at)) for at, member in enumerate(members)]
+    await asyncio.sleep(HEARTBEAT_SECONDS)  # late joiners' rebalances are over
+    before, cpu, began = sent, broker.cpu_seconds(), time.perf_counter()
+    await asyncio.sleep(IDLE_SECONDS)
+    elapsed = time.perf_counter() - began
+    cores = (broker.cpu_seconds() - cpu) / elapsed
+    beats = (sent - before) / elapsed
+    ends.set()
+    for task in lives:
+        task.cancel()
+    await asyncio.gather(*lives, return_exceptions=True)
+    for member in members:
+        member.wire.close()
+    return joined_s, cores, beats
+
+
+def rebalance(directory: Path) -> Measured:
+    """All of a group's members at once, and one that comes to those that are there."""
+    with BrokerProcess(directory, group__initial_rebalance_delay_ms=0) as process:
+        create(process.bootstrap, REBALANCE_MEMBERS)
+        broker = Running("josefine", process.bootstrap, process.pid)
+        cpu = broker.cpu_seconds()
+        at_once_s, one_more_s = uvloop.run(_rebalance(process.bootstrap))
+        name = f"rebalance_{REBALANCE_MEMBERS}_members"
+        yield name, "all_at_once_to_first_fetch_s", at_once_s
+        yield name, "one_more_to_first_fetch_of_all_s", one_more_s
+        yield name, "cpu_s", broker.cpu_seconds() - cpu
+
+
+async def _rebalance(bootstrap: str) -> tuple[float, float]:
+    members = [
+        Member(await Wire.open(bootstrap), "group", TOPIC, REBALANCE_MEMBERS)
+        for _ in range(REBALANCE_MEMBERS)
+    ]
+    *first, last = members
+    await find_coordinator(last.wire, "group")
+
+    async def settled(member: Member, everybody: int) -> None:
+        """Heartbeats, and joins again when called, until the whole group has one generation."""
+        while True:
+            if not await member.heartbeat():
+                await member.join()
+            generations = {each.generation for each in members[:everybody]}
+            if len(generations) == 1 and -1 not in generations:
+                return await member.fetch()
+            await asyncio.sleep(NOTICE_SECONDS)
+
+    began = time.perf_counter()
+    await asyncio.gather(*(member.join() for member in first))
+    await asyncio.gather(*(settled(member, len(first)) for member in first))
+    at_once_s = time.perf_counter() - began
+    began = time.perf_counter()
+    await asyncio.gather(last.join(), *(settled(member, len(members)) for member in first))
+    await settled(last, len(members))
+    one_more_s = time.perf_counter() - began
+    for member in members:
+        member.wire.close()
+    return at_once_s, one_more_s
+
+
+def commits(directory: Path) -> Measured:
+    """Offset commits as fast as they go: of one partition a request, and of ten."""
+    with BrokerProcess(directory) as process:
+        create(process.bootstrap, COMMITS_PER_REQUEST)
+        broker = Running("josefine", process.bootstrap, process.pid)
+        for offsets in (1, COMMITS_PER_REQUEST):
+            cpu = broker.cpu_seconds()
+            requests, seconds = uvloop.run(_commits(process.bootstrap, offsets))
+            wait_until_quiet(broker)
+            name = f"commits_of_{offsets}"
+            yield name, "offsets_per_s", requests * offsets / seconds
+            yield name, "requests_per_s", requests / seconds
+            yield name, "offsets_per_cpu_s", requests * offsets / (broker.cpu_seconds() - cpu)
+
+
+async def _commits(bootstrap: str, offsets: int) -> tuple[int, float]:
+    wires = [await Wire.open(bootstrap) for _ in range(COMMIT_CONNECTIONS)]
+    await find_coordinator(wires[0], "group-0")
+    began = time.perf_counter()
+    end = began + COMMIT_SECONDS * min(1.0, SCALE)
+
+    async def commit(at: int, wire: Wire) -> int:
+        frame = wire.frame(apis.OFFSET_COMMIT, commit_request(f"group-{at}", TOPIC, offsets, at))
+        count = 0
+        while time.perf_counter() < end:
+            check_commit(await wire.ask_frame(apis.OFFSET_COMMIT, frame))
+            count += 1
+        return count
+
+    counts = await asyncio.gather(*(commit(at, wire) for at, wire in enumerate(wires)))
+    seconds = time.perf_counter() - began
+    for wire in wires:
+        wire.close()
+    return sum(counts), seconds
+
+
+def groups_of_one_partition(count: int) -> list[str]:
+    """Names of groups that are all kept in partition 0 of the offsets topic."""
+    names = (f"group-{number}" for number in itertools.count())
+    kept = (name for name in names if coordinator_partition(name, OFFSETS_PARTITIONS) == 0)
+    return list(itertools.islice(kept, count))
+
+
+def commit_all(bootstrap: str, offsets: int, groups: Sequence[str]) -> None:
+    """So many offsets in all, round after round over these groups."""
+
+    async def run() -> None:
+        wires = [await Wire.open(bootstrap) for _ in range(8)]
+        await find_coordinator(wires[0], groups[0])
+        numbers = iter(range(offsets // PARTITIONS))
+
+        async def some(wire: Wire) -> None:
+            for number in numbers:
+                group = groups[number % len(groups)]
+                request = commit_request(group, TOPIC, PARTITIONS, number)
+                check_commit(await wire.ask(apis.OFFSET_COMMIT, request))
+
+        await asyncio.gather(*map(some, wires))
+        for wire in wires:
+            wire.close()
+
+    uvloop.run(run())
+
+
+def committed_at(bootstrap: str, group: str, timeout_ms: int) -> bool:
+    """Whether the coordinator says what `group` has committed."""
+    tp = TopicPartition(TOPIC, PARTITIONS - 1)
+    try:
+        with BlockingClient(bootstrap, policy=Policy(request_timeout_ms=timeout_ms)) as client:
+            return tp in client.committed_offsets(group, [tp])
+    except KafkaError:
+        return False
+
+
+def failover(directory: Path) -> Measured:
+    """The coordinator of groups with many offsets is killed with SIGKILL."""
+    groups = groups_of_one_partition(max(1, FAILOVER_OFFSETS // PARTITIONS))
+    with Cluster(directory, 3, **REPLICATED) as cluster:
+        create(cluster.bootstrap, PARTITIONS, 3)
+        look_up(cluster.bootstrap, groups[0])
+        cluster.wait_settled()
+        leader = cluster.leader_of(OFFSETS_TOPIC)
+        commit_all(cluster.broker(leader).bootstrap, FAILOVER_OFFSETS, groups)
+        alive = ",".join(b.bootstrap for id_, b in cluster.brokers.items() if id_ != leader)
+        began = time.perf_counter()
+        cluster.kill(leader)
+        wait_until(lambda: is_committed(alive, groups[-1]), WAIT_SECONDS, "the next coordinator")
+        yield f"failover_{FAILOVER_OFFSETS}_offsets", "s", time.perf_counter() - began
+
+
+def replay(directory: Path) -> Measured:
+    """A broker that is killed reads every commit of its partition back."""
+    groups = groups_of_one_partition(1_000)
+    with BrokerProcess(directory) as process:
+        create(process.bootstrap, PARTITIONS)
+        look_up(process.bootstrap, groups[0])
+        empty_s, empty_cpu_s = _restart(process)
+        commit_all(process.bootstrap, REPLAYED_COMMITS, groups)
+        seconds, cpu_s = _restart(process, groups[0])
+        name = f"replay_{REPLAYED_COMMITS}_commits"
+        yield name, "s", seconds - empty_s
+        yield name, "cpu_s", cpu_s - empty_cpu_s
+
+
+def look_up(bootstrap: str, group: str) -> None:
+    """The first look for a coordinator makes the topic of the offsets."""
+    with BlockingClient(bootstrap) as client:
+        client.find_coordinator(group)
+
+
+def is_committed(bootstrap: str, group: str) -> bool:
+    """Whether the coordinator says what `group` has committed."""
+    tp = TopicPartition(TOPIC, PARTITIONS - 1)
+    try:
+        with BlockingClient(bootstrap, policy=Policy(request_timeout_ms=60_000)) as client:
+            return tp in client.committed_offsets(group, [tp])
+    except KafkaError:
+        return False
+
+
+def _restart(process: BrokerProcess, group: str = "") -> tuple[float, float]:
+    """(seconds, CPU seconds) from kill -9 until it serves, and `group` if it is named."""
+    process.kill()
+    began = time.perf_counter()
+    process.start()
+    if group:
+        wait_until(lambda: is_committed(process.bootstrap, group), WAIT_SECONDS, "its groups")
+    seconds = time.perf_counter() - began
+    return seconds, Running("josefine", process.bootstrap, process.pid).cpu_seconds()
+
+
+MEASURES = {
+    "idle": idle,
+    "rebalance": rebalance,
+    "commits": commits,
+    "failover": failover,
+    "replay": replay,
+}
+
+
+def main() -> None:
+    """BENCH_GROUPS chooses measures, like `idle,commits`."""
+    wanted = os.environ.get("BENCH_GROUPS", ",".join(MEASURES)).split(",")
+    values: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for number in range(ROUNDS):
+        for measure in wanted:
+            with tempfile.TemporaryDirectory(prefix="josefine-groups-") as directory:
+                for name, unit, value in MEASURES[measure](Path(directory)):
+                    values[name, unit].append(value)
+                    say(f"round {number + 1}: {name} {unit} {value:.3f}")
+    for (name, unit), each in values.items():
+        line = {"bench": "groups", "measure": name, "unit": unit, "value": round(median(each), 3)}
+        print(json.dumps(line | {"rounds": len(each)}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""`josefine bench` against a real broker: it writes and reads what it says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.broker import BrokerProcess
+from tests.support.cli import josefine
+
+
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with BrokerProcess(Path(tmp_path_factory.mktemp("cli-bench"))) as process:
+        josefine(process.bootstrap, "topics", "create", "load", "-p", "2")
+        yield process.bootstrap
+
+
+def measured(bootstrap: str, *arguments: str) -> dict[str, Any]:
+    done = josefine(bootstrap, "bench", *arguments, "--json")
+    assert done.code == 0, done.err
+    found: dict[str, Any] = json.loads(done.out)
+    return found
+
+
+def test_records_are_written_and_read_and_told(bootstrap: str) -> None:
+    written = measured(bootstrap, "produce", "load", "-n", "3000", "-s", "50", "-z", "zstd")
+    slowly = measured(bootstrap, "produce", "load", "-n", "20", "--throughput", "100")
+    read = measured(bootstrap, "consume", "load", "--unpack")
+    checked = measured(bootstrap, "consume", "load")
+    shown = josefine(bootstrap, "bench", "consume", "load")
+
+    assert (written["records"], written["bytes"]) == (3_000, 150_000)
+    assert slowly["seconds"] >= 0.19
+    assert slowly["latency_ms"]["max"] < 1000 * slowly["seconds"]
+    assert (read["records"], read["bytes"]) == (3_020, 152_000)
+    assert checked["records"] == 3_020
+    assert checked["bytes"] < read["bytes"], "compressed"
+    first, second = shown.out.splitlines()
+    assert first.startswith("read 3,020 records in ")
+    assert second.startswith("latency of a fetch: p50 ")
+
+
+def test_topic_that_is_not_there_is_one_sentence(bootstrap: str) -> None:
+    for verb in ("produce", "consume"):
+        done = josefine(bootstrap, "bench", verb, "absent")
+        assert (done.code, done.out) == (1, "")
+        assert done.err == "error: topic 'absent' does not exist\n"
