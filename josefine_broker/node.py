@@ -80,6 +80,7 @@ from josefine_broker.observe import (
     register_metrics,
 )
 from josefine_broker.observe_cluster import chain_view, cluster_view
+from josefine_broker.observe_groups import register_group_metrics
 from josefine_broker.routes import routes
 from josefine_broker.storage_watch import FailedLogs, look_at_storage, room_bytes
 from josefine_broker.text.front import new_front
@@ -384,6 +385,7 @@ class Node:
         register_metrics(self._metrics, ctx, manager, server)
         register_cleaner_metrics(self._metrics, cleaner)
         register_cluster_metrics(self._metrics, engine, replicator.lag)
+        register_group_metrics(self._metrics, ctx)
         if bound is None:
             return
         admin = AdminServer(

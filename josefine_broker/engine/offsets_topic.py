@@ -153,8 +153,10 @@ def store_offsets(
     outcome: list[KafkaError | None] = []
 
     def take_in() -> None:
+        coordinator = ctx.clients.groups.coordinator
+        coordinator.counts.offsets_committed += len(offsets)
         for tp, committed in offsets:
-            ctx.clients.groups.coordinator.offsets.store(group_id, tp, committed)
+            coordinator.offsets.store(group_id, tp, committed)
 
     appended = append_records(ctx, group_id, entries, ctx.clock.now_ms(), outcome.append)
     take_in_when_committed(appended, take_in)

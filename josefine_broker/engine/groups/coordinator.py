@@ -13,7 +13,7 @@ from typing import NamedTuple
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.groups import joining, rebalancing, retention, syncing
-from josefine_broker.engine.groups.group import Group
+from josefine_broker.engine.groups.group import Group, GroupCounts
 from josefine_broker.engine.groups.offsets import GroupOffsets
 from josefine_broker.engine.groups.records import NO_TIMESTAMP_MS, StoredGroup
 from josefine_broker.engine.groups.states import GroupEvent, GroupState
@@ -48,11 +48,14 @@ class GroupView(NamedTuple):
 class GroupCoordinator:
     """Mutable: the groups, their committed offsets, and what is to be done."""
 
-    __slots__ = ("_armed", "_effects", "_groups", "_wakes", "_write_ids", "offsets", "settings")
+    __slots__ = (
+        "_armed", "_effects", "_groups", "_wakes", "_write_ids", "counts", "offsets", "settings",
+    )  # fmt: skip
 
     def __init__(self, settings: GroupSettings | None = None) -> None:
         self.settings = settings or GroupSettings()
         self.offsets = GroupOffsets()
+        self.counts = GroupCounts()
         self._groups: dict[str, Group] = {}
         self._effects: list[Effect] = []
         self._wakes: list[tuple[int, str]] = []
@@ -77,7 +80,7 @@ class GroupCoordinator:
             code = ErrorCode.unknown_member_id
         else:
             if group is None:
-                group = self._groups[group_id] = Group(group_id, self._write_ids)
+                group = self._groups[group_id] = Group(group_id, self._write_ids, self.counts)
             joining.join(group, request, ticket, settings, now_ms, rng)
             self._after(group)
             return
@@ -198,7 +201,7 @@ class GroupCoordinator:
     def load(self, stored: Mapping[str, StoredGroup], now_ms: int) -> None:
         """These groups are coordinated here now; members have a session to be heard."""
         for group_id, each in stored.items():
-            group = self._groups[group_id] = _restored(group_id, self._write_ids, each)
+            group = self._groups[group_id] = _restored(group_id, self._write_ids, self.counts, each)
             for member in group.members.values():
                 group.heard(member, now_ms)
             if len(group.members) > self.settings.size_max:  # it was lowered: the last are out
@@ -276,14 +279,16 @@ class GroupCoordinator:
         """The group; of a simple consumer one that is empty and was never anything else."""
         group = self._groups.get(group_id)
         if group is None and self.offsets.committed(group_id):
-            return Group(group_id, self._write_ids)
+            return Group(group_id, self._write_ids, self.counts)
         return group
 
 
-def _restored(group_id: str, write_ids: Iterator[int], stored: StoredGroup) -> Group:
+def _restored(
+    group_id: str, write_ids: Iterator[int], counts: GroupCounts, stored: StoredGroup
+) -> Group:
     record, stamped_ms = stored
     state = GroupState.STABLE if record.members else GroupState.EMPTY
-    group = Group(group_id, write_ids, state)
+    group = Group(group_id, write_ids, counts, state)
     group.generation = record.generation
     group.protocol_type = record.protocol_type
     group.protocol_name = record.protocol_name

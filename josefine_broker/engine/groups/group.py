@@ -58,10 +58,21 @@ class FirstRound:
     has_newcomer: bool = False
 
 
+@dataclass(slots=True, kw_only=True)
+class GroupCounts:
+    """Mutable: what happened to all groups of a coordinator; the host exports it on a scrape."""
+
+    rebalances: int = 0
+    members_lost: int = 0
+    """Whose session ran out."""
+    offsets_committed: int = 0
+
+
 class Group:
     """Mutable: one group. `effects` is taken by its coordinator after each input."""
 
     __slots__ = (
+        "counts",
         "deadline_ms",
         "effects",
         "empty_since_ms",
@@ -81,11 +92,16 @@ class Group:
     )
 
     def __init__(
-        self, group_id: str, write_ids: Iterator[int], state: GroupState = GroupState.EMPTY
+        self,
+        group_id: str,
+        write_ids: Iterator[int],
+        counts: GroupCounts,
+        state: GroupState = GroupState.EMPTY,
     ) -> None:
         """`write_ids` are never the same twice, also for a later group of this id: what becomes of
-        a record may be heard when its group is another."""
+        a record may be heard when its group is another. `counts` are of all groups together."""
         self.group_id = group_id
+        self.counts = counts
         self.write_ids = write_ids
         self.state = state
         self.generation = 0
@@ -193,6 +209,8 @@ class Group:
     # The moves.
 
     def on(self, event: GroupEvent) -> None:
+        if event is GroupEvent.REBALANCE:
+            self.counts.rebalances += 1
         self.state = next_group_state(self.state, event)
 
     def put(self, member: Member) -> None:

@@ -100,6 +100,7 @@ def tick(group: Group, settings: GroupSettings, now_ms: int) -> None:
     ]
     for member_id in overdue:
         group.remove(member_id)
+    group.counts.members_lost += len(overdue)
     late = [key for key, until_ms in group.reserved.items() if until_ms <= now_ms]
     for member_id in late:
         del group.reserved[member_id]

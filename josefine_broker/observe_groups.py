@@ -1,0 +1,93 @@
+"""What `/metrics` reads of the consumer groups that this broker coordinates. Reads only.
+
+Rules: groups are named by clients, so the series that carry their names are bounded: of the groups
+in the order of their names as many as fit, and a gauge says how many series there was no room for.
+A lag is told where this broker has a replica of the partition; where it has none, the committed
+offset and its leader's `log_end_offset` give it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+
+from josefine_broker.engine.context import Context
+from josefine_broker.engine.groups.states import GroupState
+from josefine_broker.host.metrics import Metrics, Sample
+
+SERIES_MAX = 10_000
+"""Of each name: what a Prometheus takes from one target without a thought."""
+
+Series = Callable[[Context], Iterator[Sample]]
+
+
+def register_group_metrics(metrics: Metrics, ctx: Context, series_max: int = SERIES_MAX) -> None:
+    """All groups together, and each by its name within the bound."""
+    counts = ctx.clients.groups.coordinator.counts
+    counters = {
+        "group_rebalances": ("Rebalances that began.", "rebalances"),
+        "group_members_lost": ("Members whose session ran out.", "members_lost"),
+        "group_offsets_committed": ("Committed offsets, each partition's.", "offsets_committed"),
+    }
+    for name, (meaning, field) in counters.items():
+        metrics.counter(name, meaning, partial(_count, counts, field))
+    metrics.gauge("groups_in_state", "Consumer groups by state.", partial(_by_state, ctx))
+    series: dict[str, tuple[str, Series]] = {
+        "group_members": ("Members of a group.", _members),
+        "group_committed_offset": ("Offset that a group will read next.", _committed),
+        "group_lag_records": ("Committed records that a group has not read.", _lag),
+    }
+    for name, (meaning, read) in series.items():
+        metrics.gauge(name, meaning, partial(_bounded, read, ctx, series_max))
+    metrics.gauge(
+        "group_series_omitted",
+        "Series of single groups for which there was no room.",
+        lambda: [({}, float(sum(_omitted(read, ctx, series_max) for _, read in series.values())))],
+    )
+
+
+def _count(counts: object, field: str) -> list[Sample]:
+    return [({}, float(getattr(counts, field)))]
+
+
+def _bounded(read: Series, ctx: Context, series_max: int) -> Iterator[Sample]:
+    return islice(read(ctx), series_max)
+
+
+def _omitted(read: Series, ctx: Context, series_max: int) -> int:
+    return max(0, sum(1 for _ in read(ctx)) - series_max)
+
+
+def _by_state(ctx: Context) -> list[Sample]:
+    states = Counter(view.state for view in ctx.clients.groups.coordinator.views())
+    return [({"state": state.value}, float(states[state])) for state in GroupState]
+
+
+def _members(ctx: Context) -> Iterator[Sample]:
+    coordinator = ctx.clients.groups.coordinator
+    for group_id in coordinator.group_ids:
+        view = coordinator.view(group_id)
+        if view is not None:
+            yield {"group": group_id}, float(len(view.members))
+
+
+def _committed(ctx: Context) -> Iterator[Sample]:
+    for labels, _, offset in _offsets(ctx):
+        yield labels, float(offset)
+
+
+def _lag(ctx: Context) -> Iterator[Sample]:
+    for labels, tp, offset in _offsets(ctx):
+        hosted = ctx.hosted.partitions.get(tp)
+        if hosted is not None:
+            yield labels, float(max(0, hosted.partition.high_watermark - offset))
+
+
+def _offsets(ctx: Context) -> Iterator[tuple[dict[str, str], tuple[str, int], int]]:
+    offsets = ctx.clients.groups.coordinator.offsets
+    for group_id in offsets.group_ids:
+        for tp, committed in sorted(offsets.committed(group_id).items()):
+            labels = {"group": group_id, "topic": tp.topic, "partition": str(tp.partition)}
+            yield labels, tp, committed.offset
