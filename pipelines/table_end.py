@@ -6,8 +6,10 @@ for each, and no answer here.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+from josefine_spark.offsets import to_dict
 from josefine_spark.topic_offsets import TopicOffsets
 from pipelines.delta_log import DeltaLogReader
 from pipelines.errors import PipelineError
@@ -46,3 +48,11 @@ def table_end(folder: Path) -> TopicOffsets:
     if chain.reached is None or not chain.reached.ends:
         raise PipelineError(f"the table {folder} does not say how far it has come")
     return chain.reached
+
+
+def starting_offsets(folder: Path | str) -> str:
+    """For the option `startingOffsets`: a stream or batch that goes on where the table ends.
+
+    With the topics' ids, so that a topic that was created again is refused. Raises PipelineError.
+    """
+    return json.dumps(to_dict(table_end(Path(folder))))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
@@ -198,7 +199,7 @@ def lose(topics: Topics, stream: Stream) -> str:
 
 
 def test_a_loss_is_logged_once_and_whole_and_stands_in_the_checkpoint(
-    topics: Topics, caplog: pytest.LogCaptureFixture
+    topics: Topics, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     """Checklist row 90. Without Spark: what it asks, in its order, with a limit."""
     topic = topics.create()
@@ -209,6 +210,7 @@ def test_a_loss_is_logged_once_and_whole_and_stands_in_the_checkpoint(
         "subscribe": topic,
         "startingOffsets": "earliest",
         "failOnDataLoss": "false",
+        "lossTable": str(tmp_path / "losses"),
     }
     reader = JosefineStreamReader(source_options(given, streaming=True))
     start = reader.initialOffset()
@@ -225,6 +227,8 @@ def test_a_loss_is_logged_once_and_whole_and_stands_in_the_checkpoint(
     said = [r.getMessage() for r in caplog.records if "records are lost" in r.getMessage()]
     assert len(said) == 1
     assert f"{topic}-0 offsets [0, 25)" in said[0]
+    rows = DeltaTable(str(tmp_path / "losses")).to_pyarrow_table().to_pylist()
+    assert [(r["topic"], r["start_offset"], r["end_offset"]) for r in rows] == [(topic, 0, 25)]
 
 
 def test_a_stream_starts_from_a_group_limits_bytes_and_commits_to_a_group(

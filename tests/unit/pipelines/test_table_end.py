@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from josefine_broker.base.ids import TopicPartition
+from josefine_spark.offsets import Bounds, resolve_start
+from josefine_spark.options import MissingStrategy
+from josefine_spark.source_options import source_options
 from pipelines.errors import PipelineError
-from pipelines.table_end import table_end
+from pipelines.table_end import starting_offsets, table_end
 
 
 def commit(folder: Path, version: int, end: dict[str, Any] | None, app: str = "p:s") -> None:
@@ -52,3 +55,19 @@ def test_what_says_nothing_is_one_sentence(tmp_path: Path) -> None:
     commit(tmp_path, 0, None)
     with pytest.raises(PipelineError, match="no commit in sight of the table"):
         table_end(tmp_path)
+
+
+def test_a_stream_can_begin_where_the_table_ends(tmp_path: Path) -> None:
+    commit(tmp_path, 0, {"t": {"0": 9}})
+    given = {
+        "bootstrapServers": "b:1",
+        "subscribe": "t",
+        "startingOffsets": starting_offsets(tmp_path),
+    }
+
+    starting = source_options(given, streaming=True).starting
+    bounds = {TopicPartition("t", 0): Bounds(2, 20), TopicPartition("t", 1): Bounds(3, 4)}
+
+    assert starting.topic_ids == {"t": "id-of-t"}
+    start = resolve_start(starting, bounds, {}, MissingStrategy.ERROR, fail_on_data_loss=True)
+    assert start == {TopicPartition("t", 0): 9, TopicPartition("t", 1): 3}
