@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from josefine_cli import pipeline_file
+from josefine_cli import pipeline_file, pipeline_status
 from josefine_cli.pipeline_file import ENVIRONMENT, FILE, JSON, print_json
 from pipelines.counting import counted
 from pipelines.errors import ConfigError, PipelineError
@@ -260,3 +260,6 @@ def _hidden(value: Any, secrets: frozenset[str]) -> Any:
     if isinstance(value, list):
         return [_hidden(each, secrets) for each in value]
     return value
+
+
+pipeline_status.add_to(app)

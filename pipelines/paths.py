@@ -33,6 +33,11 @@ def folder(path: str) -> str:
     return path.rstrip("/") if "://" in path or path.startswith("file:") else os.path.abspath(path)
 
 
+def local_folder(path: str) -> str | None:
+    """The folder on this machine; None for a URI of another place."""
+    return None if "://" in path and not path.startswith("file:") else _comparable(path)
+
+
 def path_problems(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:
     """What is wrong with the folders of a pipeline, each at the later of two."""
     before: list[_Table] = []

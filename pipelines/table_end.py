@@ -19,7 +19,7 @@ NOBODY = ""
 
 
 class FolderFiles:
-    """`delta_log.Files` on a folder of this machine."""
+    """`delta_log.Files` and `checkpoint.Files` on a folder of this machine."""
 
     def read_text(self, path: str) -> str | None:
         """None where there is no such file."""
@@ -29,7 +29,13 @@ class FolderFiles:
             return None
 
     def names(self, folder: str) -> list[str]:
+        """None where there is no such folder."""
+        if not Path(folder).is_dir():
+            return []
         return sorted(each.name for each in Path(folder).iterdir())
+
+    def rename(self, path: str, new_path: str) -> None:
+        Path(path).rename(new_path)
 
 
 def table_end(folder: Path) -> TopicOffsets:

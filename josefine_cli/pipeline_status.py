@@ -1,0 +1,51 @@
+"""`josefine pipeline status FILE`: how far each sink is, and whether a run would stop.
+
+Asks the brokers and reads logs and checkpoints on this machine; starts no Spark. Exit codes: 0
+every sink would go on, 1 one would stop or could not be looked at, 78 the file is wrong.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from josefine_cli import pipeline_file
+from josefine_cli.pipeline_file import ENVIRONMENT, FILE, JSON, print_json
+from pipelines.counting import counted
+from pipelines.errors import EXIT_FAILED
+from pipelines.model import Source
+from pipelines.variables import hidden
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put the verb behind those that are there."""
+    app.command()(status)
+
+
+def status(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: bool = JSON) -> None:
+    """Say how far each sink is and whether a run would stop; without Spark, writes nothing."""
+    pipeline = pipeline_file.read(file, environment, as_json)
+    from josefine_spark.topic_offsets import nested
+    from pipelines.sources import JosefineKind, Topics
+    from pipelines.status import status as status_of
+
+    def look(source: Source) -> Topics:
+        return JosefineKind().look(source)
+
+    found = status_of(pipeline, look)
+    if as_json:
+        print_json({"name": pipeline.name, "sinks": [each.to_json() for each in found]})
+    else:
+        lines = [pipeline.name]
+        for each in found:
+            behind = "" if each.behind is None else f", {counted(each.behind, 'record')} behind"
+            ends = f"ends at {nested(each.ends)}" if each.ends else "has nothing"
+            lines.append(f"  {each.sink}: {each.table} {ends}{behind}")
+            if each.stops:
+                lines.append(f"    a run would stop: {each.stops}")
+            if each.unknown:
+                lines.append(f"    not known: {each.unknown}")
+        print(hidden("\n".join(lines), pipeline.secrets))
+    if any(each.stops or each.unknown for each in found):
+        raise typer.Exit(EXIT_FAILED)
