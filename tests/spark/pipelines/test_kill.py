@@ -1,6 +1,7 @@
 """kill -9 of the driver: at every failpoint and at random moments, then a run to the end.
 
-Each run is a real `josefine pipeline run` process of its own; a killed one takes its JVM along.
+Each run that is killed is a real `josefine pipeline run` process of its own and takes its JVM
+along; the last one of a test, which nothing disturbs, is made by the tests' own Spark.
 One table lives through all kills of a test, so that a later kill meets the leftovers of earlier
 ones. Afterwards: no row twice, none missing, the chains at the topic's ends.
 """
@@ -8,7 +9,6 @@ ones. Afterwards: no row twice, none missing, the chains at the topic's ends.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import subprocess
 from random import Random
@@ -37,14 +37,10 @@ def killed_at(lab, fail: str, rows: int, *arguments: str) -> None:
     assert code == KILLED, f"{fail}: exit {code}\n{stderr[-2000:]}"
 
 
-def run_to_the_end(lab, rows: int = 500) -> None:
-    code, stderr = lab.finish(lab.command(rows=rows))
-    assert code == 0, stderr[-4000:]
-
-
-def test_a_driver_killed_at_every_failpoint_loses_and_repeats_nothing(lab_without_spark):
-    """Checklist rows 88 and 89 (its commits are whole or not there). With the checkpoint kept."""
-    lab = lab_without_spark
+def test_a_driver_killed_at_every_failpoint_loses_and_repeats_nothing(lab):
+    """Checklist rows 88 and 89 (its commits are whole or not there). First with the checkpoint
+    kept; then, with the same tables, set aside or deleted after each kill, while batch sizes change
+    and dead letters lie in every batch. Each life recovers from the kill before it."""
     lab.produce(60)
     lab.produce_raw(0, b"not json")
     lab.bad.append((0, 30))
@@ -52,26 +48,18 @@ def test_a_driver_killed_at_every_failpoint_loses_and_repeats_nothing(lab_withou
     for fail in FAILPOINTS:
         killed_at(lab, fail, 20)
         lab.produce(40)
-    run_to_the_end(lab)
-
+    lab.run(rows=500)
     lab.check()
 
-
-def test_a_driver_killed_and_its_checkpoint_deleted_loses_and_repeats_nothing(lab_without_spark):
-    """Checklist row 88. Batch sizes change in between; dead letters lie in every batch."""
-    lab = lab_without_spark
     lab.produce(60)
-    sizes = itertools.cycle([20, 33, 11])
-
-    for fail in ("mid_write", "mid_commit:1", "mid_commit:2@2"):
-        killed_at(lab, fail, next(sizes))
+    killed_at(lab, "after_set_aside", 20, "--trust", "table")
+    for fail, rows in (("mid_write", 20), ("mid_commit:1", 33), ("mid_commit:2@2", 11)):
+        killed_at(lab, fail, rows)
         lab.lose_checkpoint()
         lab.bad.append((1, lab.topic_ends()[lab.topic, 1]))
         lab.produce_raw(1, b'{"id": "text"}')
         lab.produce(40)
-    killed_at(lab, "after_commit_before_log", 20)
-    killed_at(lab, "after_set_aside", 20, "--trust", "table")
-    run_to_the_end(lab)
+    lab.run(rows=500)
 
     lab.check()
 
@@ -81,10 +69,9 @@ SEEDS = [pytest.param(2), *(pytest.param(s, marks=SLOW) for s in (1, *range(3, 1
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_driver_killed_at_random_moments_loses_and_repeats_nothing(lab_without_spark, seed):
+def test_a_driver_killed_at_random_moments_loses_and_repeats_nothing(lab, seed):
     """Checklist row 88. The moment: some time after the run showed a first sign of writing."""
     rng = Random(seed)
-    lab = lab_without_spark
     lab.produce(100)
 
     for _ in range(3):
@@ -99,7 +86,7 @@ def test_a_driver_killed_at_random_moments_loses_and_repeats_nothing(lab_without
         lab.produce(rng.randint(10, 60))
         if rng.random() < 0.5:
             lab.lose_checkpoint()
-    run_to_the_end(lab)
+    lab.run(rows=500)
 
     lab.check()
 
