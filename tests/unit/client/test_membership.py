@@ -164,6 +164,14 @@ def test_commit_of_a_generation_that_is_over_stores_nothing_and_says_so(code: Er
     assert not script.member.is_of_a_generation
 
 
+def test_commit_that_is_refused_for_another_reason_is_an_error() -> None:
+    script = Script(joined(), synced(T0), committed(ErrorCode.offset_metadata_too_large))
+    script.join()
+
+    with pytest.raises(KafkaError, match="offset of t-0 for group 'g'"):
+        script.commit()
+
+
 def test_member_that_never_joined_leaves_without_a_word() -> None:
     script = Script()
 
