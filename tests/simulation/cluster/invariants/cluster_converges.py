@@ -69,7 +69,7 @@ def _missing(world: World) -> str:
         applied = process.engine.broker.quorum.applied.height  # blocks of Raft's own count, too
         if applied < view.height:
             return f"broker {broker_id} has applied {applied} of {view.height}"
-    strays = sorted(view.processes.keys() - set(world.broker_ids))
+    strays = sorted(view.processes.keys() - {*world.broker_ids, *view.image.brokers})
     if strays:
         return f"broker {strays[0]} was removed, and runs on"
     if len(view.image.topics) < len(world.operator.wanted):
