@@ -47,6 +47,12 @@ def test_a_batch_passes_over_what_is_gone_and_its_offset_says_so() -> None:
     assert BEGIN.start_of(A0, end) == 25
 
 
+def test_limits_count_from_behind_what_is_gone() -> None:
+    now = TopicOffsets(ends={A0: 30, A1: 9}, first={A0: 0, A1: 0}, topic_ids={"a": "x"})
+
+    assert positions(BEGIN, now, {A0: Bounds(25, 30), A1: Bounds(4, 9)}) == {A0: 25, A1: 4}
+
+
 def test_a_log_that_was_cut_is_read_on_from_where_it_ends() -> None:
     """Checklist row 90. Records [8, 10) are gone and others were written there since."""
     at = positions(BEGIN, TopicOffsets(ends={A0: 8}, topic_ids={"a": "x"}), {A0: Bounds(0, 8)})
