@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from josefine_broker.base.errors import CorruptData, KafkaError
 from josefine_broker.records.batch import stamp
 from josefine_broker.records.builder import Record, build_batch
+from josefine_spark import decode
 from josefine_spark.aborted import AbortedTransaction
 from josefine_spark.columns import arrow_schema, spark_schema
 from josefine_spark.decode import Decoder
@@ -269,3 +271,30 @@ def test_arrow_schema_is_what_pyspark_makes_of_the_spark_schema() -> None:
         expected = types.to_arrow_schema(spark_schema(include_headers), timezone="UTC")
 
         assert arrow_schema(include_headers).equals(expected)
+
+
+def test_a_process_that_decodes_collects_no_garbage_among_the_compiled_loops() -> None:
+    """PySpark collects after every task: what stays for ever must not be looked at each time."""
+    decode._settle.cache_clear()
+    gc.unfreeze()
+    before = len(gc.get_objects())
+    try:
+        assert decode.decoder_class() is Decoder
+
+        assert gc.isenabled()
+        assert gc.get_freeze_count() > before // 2
+        assert len(gc.get_objects()) < before // 2
+    finally:
+        gc.unfreeze()
+
+
+def test_a_collector_that_was_off_stays_off() -> None:
+    decode._settle.cache_clear()
+    gc.disable()
+    try:
+        decode.decoder_class()
+
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+        gc.unfreeze()
