@@ -31,7 +31,8 @@ def mutated(mutant: Breaks) -> Iterator[None]:
     source = textwrap.dedent(inspect.getsource(function)).replace("@property\n", "")
     assert source.count(mutant.old) == 1, f"{mutant.old!r} is not in the source any more"
     compiled = compile(source.replace(mutant.old, mutant.new), function.__name__, "exec")
-    (code,) = (part for part in compiled.co_consts if isinstance(part, CodeType))
+    parts = (part for part in compiled.co_consts if isinstance(part, CodeType))
+    (code,) = (part for part in parts if part.co_name == function.__name__)
     good, function.__code__ = function.__code__, code
     try:
         yield

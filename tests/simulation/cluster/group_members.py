@@ -11,21 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.wire import apis
 from josefine_broker.wire.entities import (
-    find_coordinator,
     heartbeat,
     join_group,
     leave_group,
     offset_commit,
-    offset_fetch,
     sync_group,
 )
-from tests.simulation.cluster.clients import Client
+from tests.simulation.cluster.group_clients import TIMEOUT_MS, GroupClient
 
 if TYPE_CHECKING:
     from tests.simulation.cluster.group_facts import Commit
@@ -33,15 +31,11 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupMember"]
 
-FIND, JOIN, SYNC, BEAT, LEAVE = (
-    (apis.FIND_COORDINATOR, 6), (apis.JOIN_GROUP, 9), (apis.SYNC_GROUP, 5), (apis.HEARTBEAT, 4),
-    (apis.LEAVE_GROUP, 5),
-)  # fmt: skip
-COMMIT, FETCH = (apis.OFFSET_COMMIT, 9), (apis.OFFSET_FETCH, 9)
+JOIN, SYNC = (apis.JOIN_GROUP, 9), (apis.SYNC_GROUP, 5)
+BEAT, LEAVE, COMMIT = (apis.HEARTBEAT, 4), (apis.LEAVE_GROUP, 5), (apis.OFFSET_COMMIT, 9)
 SESSION_MS, REBALANCE_MS = 1_200, 1_500
 BEAT_MS = 300
-TIMEOUT_MS, JOIN_TIMEOUT_MS = 900, 5_000
-AGAIN_MS = 60
+JOIN_TIMEOUT_MS = 5_000
 MISBEHAVES = 0.1
 """At each beat: of what a member may do besides its duty."""
 SUBSCRIPTION = bytes.fromhex("0000 00000000 ffffffff")
@@ -51,14 +45,13 @@ AGAIN = frozenset({ErrorCode.coordinator_load_in_progress, ErrorCode.unknown_top
 OUT = frozenset({ErrorCode.unknown_member_id, ErrorCode.illegal_generation})
 
 
-class GroupMember(Client):
+class GroupMember(GroupClient):
     """One process of one member."""
 
     def __init__(
         self, watch: GroupWatch, node: int, rng: Random, group: str, instance: str | None
     ) -> None:
-        super().__init__(watch.world, node, rng)
-        self.group = group
+        super().__init__(watch, node, rng, group)
         self.instance = instance
         self.member_id = ""
         self.generation = -1
@@ -68,10 +61,6 @@ class GroupMember(Client):
         """It was not fenced by its successor."""
         self.is_stable = False
         """It has its assignment, and knows where to go on."""
-        self._watch = watch
-        self._coordinator = -1
-        self._life = 0
-        """Of this process: what was asked or planned in one before it comes to nothing."""
 
     def __str__(self) -> str:
         return f"{self.group}/{self.node}"
@@ -83,60 +72,27 @@ class GroupMember(Client):
 
     def start(self) -> None:
         """A new process."""
-        self._life += 1
+        self.life += 1
         self.member_id = ""
         self._rest()
-        if any(tp.topic not in self.world.view.image.topics for tp in self._reads):
-            self._soon(self.start, 200)
+        if any(tp.topic not in self.world.view.image.topics for tp in self.watch.reads):
+            self.soon(self.start, 200)
         else:
-            self._find(self._join)
-
-    # -- asking
+            self.find(self._join)
 
     def _rest(self) -> None:
         self.is_stable = False
         self.generation = -1
         self.owned = {}
 
-    def _soon(self, event: Callable[[], None], delay_ms: int = AGAIN_MS) -> None:
-        life = self._life
-        self.after_ms(delay_ms, lambda: event() if life == self._life else None)
-
-    def _ask(
-        self, api: tuple[int, int], request: Any, then: Callable[[Any], None], timeout_ms: int
-    ) -> None:
-        life = self._life
-        self.ask(
-            self._coordinator,
-            api,
-            request,
-            timeout_ms,
-            lambda answer: then(answer) if life == self._life else None,
-        )
-
-    def _find(self, then: Callable[[], None]) -> None:
-        """Who coordinates the group; asked again until somebody says."""
-        request = find_coordinator.FindCoordinatorRequest(coordinator_keys=(self.group,))
-
-        def found(answer: find_coordinator.FindCoordinatorResponse | None) -> None:
-            one = None if answer is None else answer.coordinators[0]
-            if one is None or one.error_code is not ErrorCode.none:
-                self._soon(partial(self._find, then), 100)
-            else:
-                self._coordinator = one.node_id
-                then()
-
-        self._coordinator = self.any_broker()
-        self._ask(FIND, request, found, 2_000)
-
     def _failed(self, code: ErrorCode | None, then: Callable[[], None]) -> None:
         """`then` is done again when the trouble may be over. None: no answer."""
         what = "nothing" if code is None else code.name
         self.world.met[f"member told {what}"] += 1
         if code is None or code in MOVED:
-            self._soon(partial(self._find, then))
+            self.soon(partial(self.find, then))
         elif code in AGAIN:
-            self._soon(then)
+            self.soon(then)
         elif code is ErrorCode.rebalance_in_progress:
             self._join_again()
         elif code in OUT:
@@ -144,7 +100,7 @@ class GroupMember(Client):
                 self.member_id = ""
             self._join_again()
         elif code is ErrorCode.fenced_instance_id:
-            self._life += 1
+            self.life += 1
             self._rest()
             self.is_live = False
         else:
@@ -154,7 +110,7 @@ class GroupMember(Client):
 
     def _join_again(self) -> None:
         self._rest()
-        self._soon(self._join)
+        self.soon(self._join)
 
     def _join(self) -> None:
         protocol = join_group.JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)
@@ -167,7 +123,7 @@ class GroupMember(Client):
             protocol_type="consumer",
             protocols=(protocol,),
         )
-        self._ask(JOIN, request, self._joined, JOIN_TIMEOUT_MS)
+        self.ask_coordinator(JOIN, request, self._joined, JOIN_TIMEOUT_MS)
 
     def _joined(self, answer: join_group.JoinGroupResponse | None) -> None:
         if answer is not None and answer.error_code is ErrorCode.member_id_required:
@@ -184,7 +140,7 @@ class GroupMember(Client):
         if joined.leader == self.member_id and not joined.skip_assignment:
             names = sorted(each.member_id for each in joined.members)
             given = {name: [] for name in names}
-            for at in range(len(self._reads)):
+            for at in range(len(self.watch.reads)):
                 given[names[at % len(names)]].append(at)
         request = sync_group.SyncGroupRequest(
             group_id=self.group,
@@ -199,60 +155,34 @@ class GroupMember(Client):
             ),
         )
         then = partial(self._synced, joined.generation_id)
-        self._ask(SYNC, request, then, JOIN_TIMEOUT_MS)
+        self.ask_coordinator(SYNC, request, then, JOIN_TIMEOUT_MS)
 
     def _synced(self, generation: int, answer: sync_group.SyncGroupResponse | None) -> None:
         if answer is None or answer.error_code is not ErrorCode.none:
             self._failed(None if answer is None else answer.error_code, self._join)
             return
-        tps = [self._reads[at] for at in answer.assignment]
-        self._watch.assigned(self, generation, tps)
+        tps = [self.watch.reads[at] for at in answer.assignment]
+        self.watch.assigned(self, generation, tps)
         self.generation = generation
         self.owned = dict.fromkeys(tps, 0)
         self._fetch()
 
-    @property
-    def _reads(self) -> tuple[TopicPartition, ...]:
-        return self._watch.reads
-
     def _fetch(self) -> None:
         """Where to go on."""
-        facts = self.world.view.groups
-        asked = facts.coordinator(self.group)
-        known = {tp: facts.length((self.group, tp)) for tp in self.owned}
-        topics = tuple(
-            offset_fetch.OffsetFetchRequestTopics(
-                name=name,
-                partition_indexes=tuple(tp.partition for tp in self.owned if tp.topic == name),
-            )
-            for name in sorted({tp.topic for tp in self.owned})
-        )
-        one = offset_fetch.OffsetFetchRequestGroup(group_id=self.group, topics=topics)
+        self.fetch(list(self.owned), self._fetched)
 
-        def fetched(answer: offset_fetch.OffsetFetchResponse | None) -> None:
-            code = None if answer is None else answer.groups[0].error_code
-            if answer is None or code is not ErrorCode.none:
-                self._failed(code, self._fetch)
-                return
-            is_current = asked == (self._coordinator, asked[1])
-            for topic in answer.groups[0].topics:
-                for part in topic.partitions:
-                    tp = TopicPartition(topic.name, part.partition_index)
-                    self.owned[tp] = max(part.committed_offset, 0)
-                    if is_current and facts.coordinator(self.group) == asked:
-                        self._watch.told(self.group, tp, part.metadata or "", known[tp])
-                    else:
-                        self.world.met["offset told by a former coordinator"] += 1
-            self.is_stable = True
-            self._soon(self._beat, self.rng.randrange(BEAT_MS))
-
-        request = offset_fetch.OffsetFetchRequest(groups=(one,))
-        self._ask(FETCH, request, fetched, TIMEOUT_MS)
+    def _fetched(self, code: ErrorCode | None, offsets: dict[TopicPartition, int]) -> None:
+        if code is not ErrorCode.none:
+            self._failed(code, self._fetch)
+            return
+        self.owned = offsets
+        self.is_stable = True
+        self.soon(self._beat, self.rng.randrange(BEAT_MS))
 
     # -- being one
 
     def _beat(self) -> None:
-        if not self._watch.is_calm and self.rng.random() < MISBEHAVES:
+        if not self.watch.is_calm and self.rng.random() < MISBEHAVES:
             what = [self._leave, self._crash, self._stand_still]
             if self.instance is not None:
                 what.append(self._is_followed)
@@ -264,15 +194,15 @@ class GroupMember(Client):
             member_id=self.member_id,
             group_instance_id=self.instance,
         )
-        self._ask(BEAT, request, self._beaten, TIMEOUT_MS)
+        self.ask_coordinator(BEAT, request, self._beaten, TIMEOUT_MS)
 
     def _beaten(self, answer: heartbeat.HeartbeatResponse | None) -> None:
         if answer is None or answer.error_code is not ErrorCode.none:
             self._failed(None if answer is None else answer.error_code, self._beat)
-        elif self._watch.is_committing and self.owned:
-            self._soon(self._commit, 1 + self.rng.randrange(BEAT_MS))
+        elif self.watch.is_committing and self.owned:
+            self.soon(self._commit, 1 + self.rng.randrange(BEAT_MS))
         else:
-            self._soon(self._beat, BEAT_MS)
+            self.soon(self._beat, BEAT_MS)
 
     def _commit(self) -> None:
         """All that it owns, or one of them."""
@@ -282,7 +212,7 @@ class GroupMember(Client):
         sent = []
         for tp in tps:
             self.owned[tp] += 1 + self.rng.randrange(5)
-            sent.append(self._watch.sends(self, tp, self.owned[tp], self.generation))
+            sent.append(self.watch.sends(self, tp, self.owned[tp], self.generation))
         topics = tuple(
             offset_commit.OffsetCommitRequestTopic(
                 name=each.tp.topic,
@@ -303,7 +233,7 @@ class GroupMember(Client):
             group_instance_id=self.instance,
             topics=topics,
         )
-        self._ask(COMMIT, request, partial(self._committed, sent), TIMEOUT_MS)
+        self.ask_coordinator(COMMIT, request, partial(self._committed, sent), TIMEOUT_MS)
 
     def _committed(
         self, sent: list[Commit], answer: offset_commit.OffsetCommitResponse | None
@@ -317,8 +247,8 @@ class GroupMember(Client):
             self._failed(code, self._beat)
             return
         for commit in sent:
-            self._watch.acknowledged(commit)
-        self._soon(self._beat, self.rng.randrange(BEAT_MS))
+            self.watch.acknowledged(commit)
+        self.soon(self._beat, self.rng.randrange(BEAT_MS))
 
     # -- what else may happen to it
 
@@ -326,7 +256,7 @@ class GroupMember(Client):
         self.world.met["member left"] += 1
         who = leave_group.MemberIdentity(member_id=self.member_id, group_instance_id=self.instance)
         request = leave_group.LeaveGroupRequest(group_id=self.group, members=(who,))
-        self.ask(self._coordinator, LEAVE, request, TIMEOUT_MS, lambda _: None)
+        self.ask(self.coordinator, LEAVE, request, TIMEOUT_MS, lambda _: None)
         self._end()
 
     def _crash(self) -> None:
@@ -338,18 +268,18 @@ class GroupMember(Client):
         self._end()
 
     def _end(self) -> None:
-        self._life += 1
+        self.life += 1
         self._rest()
         self.after_ms(200 + self.rng.randrange(2_500), self.start)
 
     def _stand_still(self) -> None:
         """Longer than its session, sometimes; then it goes on as if nothing had been."""
         self.world.met["member stood still"] += 1
-        self._soon(self._commit if self.owned else self._beat, 500 + self.rng.randrange(3_500))
+        self.soon(self._commit if self.owned else self._beat, 500 + self.rng.randrange(3_500))
 
     def _is_followed(self) -> None:
         """Its next process comes, and it does not know that."""
         self.world.met["member followed by its next process"] += 1
         rng = Random(self.rng.random())
-        self._watch.add(self.group, self.instance, self.node, rng).start()
-        self._soon(self._commit if self.owned else self._beat, self.rng.randrange(1_000))
+        self.watch.add(self.group, self.instance, self.node, rng).start()
+        self.soon(self._commit if self.owned else self._beat, self.rng.randrange(1_000))

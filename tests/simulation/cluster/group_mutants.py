@@ -16,12 +16,19 @@ FAILOVERS = {
     "pause_per_second": 0.4,
     "connection_slow": 0.2,
 }
+MAY_COMMIT = """code = _is_of(group, identity, generation)
+    if code is not ErrorCode.none:
+        return code
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        return ErrorCode.rebalance_in_progress
+    group.heard(group.members[identity.member_id], now_ms)
+"""
 GROUP_MUTANTS = [
     Mutant(
-        breaks="who is of another generation commits nothing",
-        function=syncing._is_of,
-        old="generation == group.generation and not",
-        new="not",
+        breaks="who is no member of this generation commits nothing",
+        function=syncing.may_commit,
+        old=MAY_COMMIT,
+        new="pass\n",
         faults=GROUPS,
     ),
     Mutant(
@@ -30,6 +37,7 @@ GROUP_MUTANTS = [
         old="return ErrorCode.fenced_instance_id",
         new="return ErrorCode.unknown_member_id",
         faults=GROUPS,
+        seed=11,
     ),
     Mutant(
         breaks="an assignment is told when it is stored",
@@ -37,6 +45,7 @@ GROUP_MUTANTS = [
         old="if not appended.decide():",
         new="settle(None)\n    if False:",
         faults=FAILOVERS,
+        seed=3,
     ),
     Mutant(
         breaks="an offset is known when it is committed",
@@ -58,6 +67,7 @@ GROUP_MUTANTS = [
         old="self._hosted.log.log_end_offset",
         new="self._hosted.partition.high_watermark",
         faults=FAILOVERS,
+        seed=1,
     ),
     Mutant(
         breaks="a new coordinator serves what it has read when that is committed",
@@ -65,6 +75,7 @@ GROUP_MUTANTS = [
         old="self._hosted.partition.high_watermark >= self._end",
         new="True",
         faults=FAILOVERS,
+        seed=3,
     ),
     Mutant(
         breaks="a new coordinator reads its groups",
@@ -72,13 +83,7 @@ GROUP_MUTANTS = [
         old="elif led_in is None or",
         new="elif led_in is not None and",
         faults=FAILOVERS,
-    ),
-    Mutant(
-        breaks="a sync is for its own generation",
-        function=syncing._may_sync,
-        old="if request.generation != group.generation:",
-        new="if False:",
-        faults=FAILOVERS,
+        seed=1,
     ),
     Mutant(
         breaks="each rebalance begins a generation",
@@ -93,5 +98,6 @@ GROUP_MUTANTS = [
         old="group.generation = record.generation",
         new="pass",
         faults=FAILOVERS,
+        seed=1,
     ),
 ]

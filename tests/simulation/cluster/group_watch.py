@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata.image import OFFSETS_TOPIC
+from tests.simulation.cluster.group_clients import GroupObserver
 from tests.simulation.cluster.group_facts import Commit
 from tests.simulation.cluster.group_members import GroupMember
 from tests.simulation.cluster.view import Batch
@@ -21,7 +22,7 @@ READ = (TopicPartition("synced", 0), TopicPartition("synced", 1), TopicPartition
 """What every group reads: topics that are there in every life."""
 GROUPS = (("dynamic", (None, None, None)), ("static", ("one", "two")))
 """Of each its members, by the names of those that are static (KIP-345)."""
-NODES = 120
+NODES, OBSERVERS = 120, 140
 
 
 class GroupWatch:
@@ -40,13 +41,17 @@ class GroupWatch:
             if name in self.groups:
                 for instance in instances:
                     self.add(name, instance, NODES + len(self.members), Random(rng.random()))
+        for at, name in enumerate(self.groups):
+            observer = GroupObserver(self, OBSERVERS + at, Random(rng.random()), name)
+            world.scheduler.at(3_000, observer.start)
         for member in self.members:
             world.scheduler.at(1_500 + rng.randrange(1_500), member.start)
 
     @property
     def nodes(self) -> list[int]:
-        """Where the members sit."""
-        return [NODES + at for at in range(sum(len(instances) for _, instances in GROUPS))]
+        """Where they sit."""
+        members = sum(len(instances) for _, instances in GROUPS)
+        return [*range(NODES, NODES + members), *range(OBSERVERS, OBSERVERS + len(GROUPS))]
 
     def add(self, group: str, instance: str | None, node: int, rng: Random) -> GroupMember:
         """One more process, perhaps of a static member that has one already."""

@@ -3,6 +3,7 @@
     python -m tests.simulation.cluster.run SEED            replay one, with what it met
     python -m tests.simulation.cluster.run SEED --trace    ... and every event, a line each
     python -m tests.simulation.cluster.run 0 --seeds 1000  a thousand lives, on all cores
+    ... --groups                                           with consumer groups in each
 
 A run that breaks a rule ends with its seed and the line that replays it (lives.py).
 """
@@ -11,6 +12,8 @@ import contextlib
 import logging
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from random import Random
 
 from tests.simulation import lives
@@ -45,10 +48,15 @@ def simulate(
     show: bool = False,
     faults: Faults | None = None,
     brokers: int = 0,
+    groups: bool = False,
 ) -> World:
-    """One life; an error names the line that replays it."""
+    """One life; an error names the line that replays it. `groups`: it has them in any case."""
+    faults = faults or draw_faults(Random(seed))
+    if groups:
+        faults = replace(faults, groups=1.0)
+    replay = f"cluster.run {seed}{' --groups' if groups else ''}"
     with _silenced():
-        return _simulate(seed, for_ms, show=show, faults=faults, brokers=brokers)
+        return _simulate(seed, for_ms, replay, show=show, faults=faults, brokers=brokers)
 
 
 @contextlib.contextmanager
@@ -63,12 +71,12 @@ def _silenced() -> Iterator[None]:
         log.setLevel(level)
 
 
-def _simulate(seed: int, for_ms: int, *, show: bool, faults: Faults | None, brokers: int) -> World:
-    world = World(
-        seed, brokers=brokers or brokers_of(seed), faults=faults or draw_faults(Random(seed))
-    )
+def _simulate(
+    seed: int, for_ms: int, replay: str, *, show: bool, faults: Faults, brokers: int
+) -> World:
+    world = World(seed, brokers=brokers or brokers_of(seed), faults=faults)
     world.scheduler.trace_to = print if show else None
-    with lives.naming_replay(f"cluster.run {seed}", world.scheduler):
+    with lives.naming_replay(replay, world.scheduler):
         chaos = Chaos(world, Random(seed + 1))
         world.scheduler.run(for_ms)
         chaos.is_over = True
@@ -76,9 +84,9 @@ def _simulate(seed: int, for_ms: int, *, show: bool, faults: Faults | None, brok
     return world
 
 
-def live(seed: int, *, show: bool = False) -> Life:
+def live(seed: int, *, show: bool = False, groups: bool = False) -> Life:
     """`simulate`, and what was met."""
-    world = simulate(seed, show=show)
+    world = simulate(seed, show=show, groups=groups)
     met = world.met
     met["partition excused"] += sum(1 for each in world.view.partitions.values() if each.excused)
     met["partition"] += len(world.view.partitions)
@@ -89,8 +97,10 @@ def live(seed: int, *, show: bool = False) -> Life:
 
 
 def main(arguments: list[str]) -> int:
-    asked = lives.arguments_for("Run seeds of the cluster simulator.").parse_args(arguments)
-    return lives.run(asked, live, WORDS, SWITCHES)
+    parser = lives.arguments_for("Run seeds of the cluster simulator.")
+    parser.add_argument("--groups", action="store_true", help="consumer groups in every life")
+    asked = parser.parse_args(arguments)
+    return lives.run(asked, partial(live, groups=asked.groups), WORDS, SWITCHES)
 
 
 if __name__ == "__main__":

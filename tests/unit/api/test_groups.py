@@ -217,6 +217,13 @@ def test_long_offsets_log_is_shortened_and_says_the_same(world: World) -> None:
         assert offsets_of(committed(each, None, "other")) == {("orders", 0): 3}
 
 
+def test_offsets_topic_is_among_the_logs_that_are_cleaned(world: World) -> None:
+    """A log of commits that nobody needs any more would grow until the next coordinator."""
+    cleaned = {each.tp.topic for each in world.hosting.compacted() if each is not None}
+
+    assert cleaned == {OFFSETS_TOPIC}
+
+
 def test_full_disk_leaves_the_offsets_log_long(world: World) -> None:
     commit(world, {("orders", 0): 5})
     tp, hosted = coordinator_of(world.ctx, "g")

@@ -4,6 +4,7 @@ says."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from josefine_broker.engine.groups.coordinator import GroupCoordinator
@@ -27,9 +28,8 @@ class GroupsSettle(Invariant):
             return
         groups = [each for each in watch.groups if not self.view.groups.is_excused(each)]
         for group in groups:
-            stable = world.scheduler.run_until(
-                lambda group=group: not self._missing(watch, group), STABLE_WITHIN_MS
-            )
+            is_whole = partial(self._is_whole, watch, group)
+            stable = world.scheduler.run_until(is_whole, STABLE_WITHIN_MS)
             assert stable, f"long after the last fault group {group}: {self._missing(watch, group)}"
             world.met["group settled"] += 1
         watch.is_committing = True
@@ -43,6 +43,9 @@ class GroupsSettle(Invariant):
         committed = world.scheduler.run_until(all_committed, COMMITTED_WITHIN_MS)
         assert committed, "long after the last fault a group's offsets are not committed"
         watch.is_committing = False
+
+    def _is_whole(self, watch: GroupWatch, group: str) -> bool:
+        return not self._missing(watch, group)
 
     def _missing(self, watch: GroupWatch, group: str) -> str:
         """What a group lacks; empty: nothing."""
