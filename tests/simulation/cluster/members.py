@@ -138,7 +138,9 @@ class Members(Client):
         process = world.machines[id_].process
         if process is None:
             return
-        if self._manners.random() >= RUNS_ON:
+        # One that is not registered yet could not be removed, and would register later.
+        is_there = id_ in world.view.image.brokers
+        if not is_there or self._manners.random() >= RUNS_ON:
             world.kill(id_, power=False)
             return
         world.met["broker removed while it runs"] += 1
