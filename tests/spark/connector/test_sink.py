@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from josefine_broker.client.partitioner import partition_for_key
-from tests.spark.connector.conftest import Stream, Topics
+from tests.spark.connector.conftest import Stream, Topics, run_to_the_end
 from tests.spark.connector.test_stream_read import forget_last_commit
 
 pytestmark = pytest.mark.spark
@@ -106,7 +106,7 @@ def copy(stream: Stream, source: str, target: str, **options: Any) -> None:
     writer = stream.frame(source, **options).drop("partition").writeStream.format("josefine")
     writer = writer.option("kafka.bootstrap.servers", stream.bootstrap).option("topic", target)
     query = writer.option("checkpointLocation", str(stream.checkpoint)).trigger(availableNow=True)
-    query.start().awaitTermination()
+    run_to_the_end(query.start)
 
 
 def test_topic_to_topic_goes_on_from_the_checkpoint_without_loss(

@@ -12,7 +12,6 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient
@@ -22,9 +21,17 @@ from josefine_spark.offsets import parse_offset
 from josefine_spark.source_options import source_options
 from josefine_spark.stream_reader import IDLE_POLL_S, JosefineStreamReader
 from josefine_spark.topic_offsets import TopicOffsets
-from tests.spark.connector.conftest import Stream, Topics
+from tests.spark.connector.conftest import Stream, Topics, needs_limits
 from tests.support.broker import BrokerProcess
 from tests.support.waiting import wait_until
+
+try:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+except ImportError:  # PySpark 4.1 asks without a limit
+
+    def ReadAllAvailable() -> None:  # noqa: N802
+        return None
+
 
 pytestmark = pytest.mark.spark
 
@@ -49,6 +56,7 @@ def forget_last_commit(checkpoint: Path) -> None:
     (commits / f".{last}.crc").unlink(missing_ok=True)
 
 
+@needs_limits
 def test_available_now_with_a_limit_reads_everything_in_limited_batches(
     topics: Topics, stream: Stream
 ) -> None:
@@ -163,6 +171,7 @@ def test_subscribe_pattern_finds_topics_created_later(
     assert stream.values == list(range(10))
 
 
+@needs_limits
 def test_progress_tells_how_far_the_topic_goes(topics: Topics, stream: Stream) -> None:
     topic = topics.create()
     topics.fill(topic, 0, 10)
