@@ -4,6 +4,7 @@ Arrow from the socket to Spark, no row objects. Imports the broker's client colu
 nothing heavy here: PySpark imports this package in every planner process.
 """
 
+from josefine_spark.registration import register
 from josefine_spark.session import SessionError, session
 
-__all__ = ["SessionError", "session"]
+__all__ = ["SessionError", "register", "session"]

@@ -1,7 +1,8 @@
 """One way to a Spark session that can read and write Delta and finds `format("josefine")`.
 
-Rules: the workers run this interpreter and import this very package; times are UTC; nothing is
-downloaded when the jars are already there; whatever the caller sets in `conf` wins.
+Rules: the workers run this interpreter and import this very package, on a cluster what was sent to
+them; times are UTC; nothing is downloaded when the jars are already there; whatever the caller sets
+in `conf` wins.
 
 Delta's jars are looked for in this order, the first hit wins:
 1. the folder named by `JOSEFINE_SPARK_JARS`;
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING
 from josefine_spark.cache import cache_dir
 from josefine_spark.class_archive import with_archive
 from josefine_spark.environment import settle_environment
+from josefine_spark.registration import needs_registration, register
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,7 +97,7 @@ def session(
         for key, value in (conf or {}).items():
             if running.conf.isModifiable(key):
                 running.conf.set(key, value)
-        settle_environment(running)
+        _make_known(running)
         return running
     settings = dict(DEFAULTS)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
@@ -116,8 +118,15 @@ def session(
     spark = builder.getOrCreate()
     if settings.get("spark.jars.ivySettings") == str(IVY_SETTINGS):
         _keep_resolved(spark)
-    settle_environment(spark)
+    _make_known(spark)
     return spark
+
+
+def _make_known(spark: "SparkSession") -> None:
+    if needs_registration(spark.conf.get("spark.master", "local") or "local"):
+        register(spark)
+    else:
+        settle_environment(spark)
 
 
 def prepare_environment() -> None:

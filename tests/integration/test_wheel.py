@@ -7,12 +7,8 @@ the tests, and none of its optional parts.
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import signal
 import subprocess
-import sys
-import sysconfig
 import tarfile
 import zipfile
 from collections.abc import Iterator
@@ -20,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.shipping import ROOT, bare_environment, build, install, linked_environment
 from tests.support.waiting import wait_until
 
-ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = (
     "raft", "josefine_broker", "josefine_spark", "josefine_journal", "josefine_cli",
     "pyspark_josefine", "pipelines",
@@ -34,42 +30,20 @@ OPTIONAL = (
 SETUP = 79
 """The exit code of a pipeline on a machine that is not ready."""
 
-BUILD = "from setuptools import build_meta as b; b.build_sdist('out'); b.build_wheel('out')"
-
 
 @pytest.fixture(scope="module")
 def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the wheel and the sdist, built from what git has."""
-    tree = tmp_path_factory.mktemp("tree")
-    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for name in filter(None, names.split("\0")):
-        if name.startswith("tests/") or not (ROOT / name).exists():
-            continue
-        (tree / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, tree / name, follow_symlinks=False)
-    done = subprocess.run(
-        [sys.executable, "-c", BUILD], cwd=tree, env=bare_environment(), capture_output=True,
-        text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return tree / "out"
+    return build(tmp_path_factory.mktemp("tree"))
 
 
 @pytest.fixture(scope="module")
 def josefine(shipped: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The command of an environment that has the wheel and what it needs, not what it may use."""
     home = tmp_path_factory.mktemp("environment")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
-    (target,) = home.glob("lib/python*/site-packages")
-    for entry in Path(sysconfig.get_path("purelib")).iterdir():
-        is_ours = entry.name.startswith(("josefine", "__editable__"))
-        if not is_ours and entry.suffix != ".pth" and entry.name.split(".")[0] not in OPTIONAL:
-            (target / entry.name).symlink_to(entry)
+    linked_environment(home, without=OPTIONAL)
     (wheel,) = shipped.glob("*.whl")
-    install = [sys.executable, "-m", "pip", "--python", str(home), "install", "-q"]
-    install += ["--no-deps", "--no-index", "--disable-pip-version-check", str(wheel)]
-    subprocess.run(install, env=bare_environment(), check=True)
+    install(wheel, home)
     return home / "bin" / "josefine"
 
 
@@ -78,10 +52,6 @@ def run(josefine: Path, directory: Path, *arguments: str) -> subprocess.Complete
         [josefine, *arguments], cwd=directory, env=bare_environment(), capture_output=True,
         text=True, stdin=subprocess.DEVNULL, timeout=60,
     )  # fmt: skip
-
-
-def bare_environment() -> dict[str, str]:
-    return {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 from josefine_spark import class_archive
 from josefine_spark import session as package_session
 from josefine_spark.cache import cache_dir
+from josefine_spark.registration import needs_registration
 from josefine_spark.session import (
     DELTA_VERSION,
     POM,
@@ -207,3 +208,19 @@ def test_a_session_uses_the_archive_of_this_java_and_leaves_a_callers_own_alone(
     assert "stdout" not in options
     assert own == {}
     assert class_archive.with_archive({}) == {}
+
+
+@pytest.mark.parametrize(
+    ("master", "elsewhere"),
+    [
+        ("local", False),
+        ("local[2]", False),
+        ("local[*,4]", False),
+        ("local-cluster[2,1,1024]", True),
+        ("spark://127.0.0.1:7077", True),
+        ("yarn", True),
+        ("k8s://https://127.0.0.1:6443", True),
+    ],
+)
+def test_workers_elsewhere_need_what_was_sent_to_them(master: str, elsewhere: bool) -> None:
+    assert needs_registration(master) is elsewhere
