@@ -207,6 +207,7 @@ def lose(topics: Topics, stream: Stream) -> str:
     return topic
 
 
+@needs_limits
 def test_a_loss_is_logged_once_and_whole_and_stands_in_the_checkpoint(
     topics: Topics, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
@@ -240,6 +241,7 @@ def test_a_loss_is_logged_once_and_whole_and_stands_in_the_checkpoint(
     assert [(r["topic"], r["start_offset"], r["end_offset"]) for r in rows] == [(topic, 0, 25)]
 
 
+@needs_limits
 def test_a_stream_starts_from_a_group_limits_bytes_and_commits_to_a_group(
     topics: Topics, stream: Stream
 ) -> None:
