@@ -8,17 +8,22 @@ checkpoint reader are the shipped ones, over files in memory.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
-from josefine_spark.topic_offsets import nested
-from pipelines.chain import Commit, Skip, Stop, Verdict, decide, decide_by_offset
+from josefine_spark.offsets import Bounds
+from josefine_spark.topic_offsets import TopicOffsets, nested
+from pipelines.chain import Commit, Skip, Stop, Tip, Verdict, decide, decide_by_offset
 from pipelines.checkpoint import CheckpointFiles
 from pipelines.delta_log import DeltaLogReader
+from pipelines.losses import LostRange, losses, passing, standing, unrecorded
 from pipelines.reconcile import Start, Trust, reconcile
 from tests.unit.pipelines.memory import MemoryFiles, offset_text, parse_offset_text, wal_text
 
 CRASH_POINTS = (
+    "after_losses",
+    "after_anchor",
+    "after_dead_letters_moved",
     "after_offsets",
     "after_dead_letters",
     "after_commit",
@@ -31,6 +36,10 @@ TABLE, DEAD = "/tables/sink", "/tables/dead"
 
 class CrashError(Exception):
     """The process is gone; only files are left."""
+
+
+class LostError(Exception):
+    """The source was asked for records that retention has deleted."""
 
 
 class StoppedError(Exception):
@@ -80,6 +89,8 @@ class World:
         self.table = FakeTable(self.files, TABLE)
         self.dead = FakeTable(self.files, DEAD)
         self.ends: dict = {("t", 0): 0}
+        self.begins: dict = {}
+        self.lost: list[LostRange] = []
         self.ids = {"t": "id-t", "u": "id-u"}
         self.subscribed = {"t"}
         self.batch_rows = 5
@@ -88,11 +99,23 @@ class World:
         for _ in range(count):
             self.ends[self.rng.choice(sorted(self.ends))] += 1
 
+    def delete_old(self) -> None:
+        """Retention: some partition begins later from now on."""
+        partition = self.rng.choice(sorted(self.ends))
+        begin = self.begins.get(partition, 0)
+        self.begins[partition] = self.rng.randint(begin, self.ends[partition])
+
+    def bounds(self) -> dict:
+        return {p: Bounds(self.begins.get(p, 0), end) for p, end in self.visible().items()}
+
     def is_bad(self, record: tuple) -> bool:
         return (record[1] * 31 + record[2]) % 7 == 0
 
     def records(self, start: dict, end: dict) -> list:
         return [(*p, o) for p, e in sorted(end.items()) for o in range(start.get(p, 0), e)]
+
+    def visible_ids(self) -> dict:
+        return {topic: self.ids[topic] for topic, _ in self.visible()}
 
     def visible(self) -> dict:
         return {p: e for p, e in self.ends.items() if p[0] in self.subscribed}
@@ -114,14 +137,45 @@ class Run:
         if isinstance(outcome, Stop):
             raise StoppedError(outcome)
         assert isinstance(outcome, Start)
-        if outcome.set_checkpoint_aside and self.checkpoint.read() is not None:
+        at = standing(outcome, self.checkpoint.read())
+        lost = losses(at, world.visible_ids(), world.bounds(), skip=True)
+        assert not isinstance(lost, Stop)
+        if lost:
+            outcome = replace(outcome, tip=self.record(outcome.tip, at, lost))
+        if (outcome.set_checkpoint_aside or lost) and self.checkpoint.read() is not None:
             self.checkpoint.set_aside()
             self.maybe_crash("after_set_aside")
         self.tip = outcome.tip
         self.dead_tip, _ = DeltaLogReader(world.files, DEAD, "dead").last_tip()
-        visible = world.visible()
-        self.at = {p: (outcome.at or {}).get(p, 0) for p in visible}
+        if lost:
+            self.pass_over(at, lost)
+        starts = self.tip.reached.ends if lost else outcome.at or {}
+        self.at = {p: starts.get(p, world.begins.get(p, 0)) for p in world.visible()}
         self.batches()
+
+    def pass_over(self, at: TopicOffsets, lost: tuple[LostRange, ...]) -> None:
+        """The dead letters' chain first, then the sink's, when the checkpoint is aside."""
+        world = self.world
+        moved = self.dead_tip and passing(self.dead_tip, self.dead_tip.reached, lost)
+        if moved:
+            world.dead.commit("dead", moved, [])
+            self.dead_tip, _ = DeltaLogReader(world.files, DEAD, "dead").last_tip()
+        self.maybe_crash("after_dead_letters_moved")
+        world.table.commit("own", passing(self.tip, at, lost), [])
+        self.tip, _ = DeltaLogReader(world.files, TABLE, "own").last_tip()
+
+    def record(self, tip: Tip | None, at: TopicOffsets, lost: tuple[LostRange, ...]) -> Tip | None:
+        """What must be known before the checkpoint may go. Returns the tip that is there then."""
+        world = self.world
+        world.lost.extend(unrecorded(lost, world.lost))
+        self.maybe_crash("after_losses")
+        if tip is not None and tip.reached.ends:
+            return tip
+        version = (tip.txn_version if tip else 0) + 1
+        world.table.commit("own", Commit(start=at.ends, end=at, txn_version=version), [])
+        self.maybe_crash("after_anchor")
+        found, _ = DeltaLogReader(world.files, TABLE, "own").last_tip()
+        return found
 
     def batches(self) -> None:
         state = self.checkpoint.read()
@@ -137,7 +191,7 @@ class Run:
             number, ends = planned.batch + 1, planned.end.ends
         while (end := self.plan(ends)) != ends:
             for partition in end:
-                first.setdefault(partition, 0)
+                first.setdefault(partition, self.world.begins.get(partition, 0))
             kept = {p: first[p] for p in end}
             ids = {p[0]: self.world.ids[p[0]] for p in end}
             text = wal_text(offset_text(end, kept, ids))
@@ -150,7 +204,7 @@ class Run:
         left = self.world.batch_rows
         end = {}
         for partition, last in sorted(self.world.visible().items()):
-            begin = ends.get(partition, 0)
+            begin = ends.get(partition, self.world.begins.get(partition, 0))
             take = min(left, last - begin)
             end[partition] = begin + take
             left -= take
@@ -168,6 +222,9 @@ class Run:
             raise StoppedError(dead)
         # The rows are those that the engine really reads, not those that the offsets promise.
         # Where the start has no say the source begins at the recorded first offset.
+        for p, begin in ((p, start.get(p, batch.end.first[p])) for p in end):
+            if begin < min(end[p], world.begins.get(p, 0)):
+                raise LostError
         records = world.records({p: start.get(p, batch.end.first[p]) for p in end}, end)
         if isinstance(dead, Commit):
             bad = [r for r in records if world.is_bad(r) and r[2] >= dead.skip_below.get(r[:2], 0)]

@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from josefine_spark.topic_offsets import flat
 from pipelines.chain import Verdict
 from pipelines.delta_log import DeltaLogReader
 from pipelines.reconcile import Trust
@@ -18,6 +19,7 @@ from tests.unit.pipelines.engine import (
     STOPS_OF_LOST_LOG_ENTRIES,
     TABLE,
     CrashError,
+    LostError,
     Run,
     StoppedError,
     World,
@@ -32,6 +34,8 @@ def attempt(world: World, crash_chance: float, trust: Trust = Trust.NEITHER) -> 
         Run(world, crash_chance, trust).go()
     except CrashError:
         return "crash"
+    except LostError:
+        return "lost"
     except StoppedError as stopped:
         return stopped.verdict.name
     return "done"
@@ -127,3 +131,44 @@ def test_topics_that_leave_and_return_are_read_once(seed):
     if attempt(world, 0.0) != "done":
         assert attempt(world, 0.0, Trust.TABLE) == "done"
     check(world)
+
+
+def begun(world: World) -> dict:
+    """Where the table's chain begins each partition: what came before was promised to nobody."""
+    reader = DeltaLogReader(world.files, TABLE, "own")
+    found: dict = {}
+    for version in reader.versions():
+        entry = reader.entry(version)
+        assert entry is not None
+        if entry.txn_version is not None and entry.metadata is not None:
+            for partition, start in flat(entry.metadata["start"]).items():
+                found.setdefault(partition, start)
+    return found
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_retention_takes_is_recorded_once_and_all_else_is_in_the_table_once(seed):
+    """A record that was promised is a row or in one recorded range, whatever crashes between."""
+    rng = Random(seed)
+    world = World(rng)
+    world.produce(20)
+
+    for _ in range(30):
+        assert attempt(world, rng.choice([0.0, 0.1, 0.4])) in ("done", "crash", "lost")
+        disturb(world)
+        if rng.random() < 0.3:
+            world.delete_old()
+        if rng.random() < 0.1:
+            world.files.remove(CHECKPOINT)
+
+    if attempt(world, 0.0) == "lost":
+        to_the_end(world)
+    begins = begun(world)
+    promised = {r for r in world.records({}, world.visible()) if r[2] >= begins[r[:2]]}
+    lost = [(*each.partition, o) for each in world.lost for o in range(each.start, each.end)]
+    assert len(lost) == len(set(lost))
+    good = {record for record in promised if not world.is_bad(record)}
+    rows = world.table.rows
+    assert sorted(rows) == sorted(good - {*lost})
+    assert len(world.dead.rows) == len(set(world.dead.rows))
+    assert {*world.dead.rows} | {*lost} >= promised - good
