@@ -55,7 +55,7 @@ def list_groups(
 ) -> None:
     """List the groups of all brokers.
 
-    \\b
+    \b
     josefine groups list --state Stable --json
     """
     with connect(bootstrap_of(bootstrap)) as client:
@@ -84,7 +84,7 @@ def list_groups(
 def describe(groups: Groups, bootstrap: Bootstrap = None, as_json: AsJson = False) -> None:
     """Show members, offsets and lag of groups, and who owns what.
 
-    \\b
+    \b
     josefine groups describe readers
     josefine groups describe readers --json | jq .lag
     """
@@ -131,7 +131,7 @@ def reset_offsets(
 ) -> None:
     """Move the committed offsets of a group without members; shows them first.
 
-    \\b
+    \b
     josefine groups reset-offsets readers --topic orders --to earliest
     josefine groups reset-offsets readers --topic orders:0,2 --to 2026-01-01T00:00Z --execute
     josefine groups reset-offsets readers --all-topics --shift-by -100 --execute
@@ -166,7 +166,7 @@ def delete(
 ) -> None:
     """Delete groups without members, and all that they committed.
 
-    \\b
+    \b
     josefine groups delete readers --yes
     """
     if not yes:

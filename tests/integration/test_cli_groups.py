@@ -242,3 +242,11 @@ def test_what_cannot_be_done_is_one_sentence(bootstrap: str, make_topic: Topics)
         assert (done.code, done.out) == (code, ""), (arguments, done.err)
         assert sentence.lower() in done.err.lower(), done.err
         assert done.err.count("\n") == 1, done.err
+
+
+@pytest.mark.parametrize("verb", [("consume",), ("groups", "reset-offsets"), ("groups", "list")])
+def test_help_has_examples_a_line_each(verb: tuple[str, ...]) -> None:
+    shown = josefine("127.0.0.1:1", *verb, "--help").out
+
+    assert "\\b" not in shown
+    assert [line for line in shown.splitlines() if line.startswith(f"  josefine {' '.join(verb)}")]
