@@ -6,6 +6,7 @@ The interpreters here are not the tests' own: what they can import is what was s
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -32,6 +33,7 @@ JOB = Path(__file__).with_name("job.py")
 ROWS = 20_000
 PARTITIONS = 2
 TIMEOUT_S = 600.0
+_numbers = itertools.count()
 
 
 @dataclass
@@ -78,9 +80,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
 
 
 @pytest.fixture
-def topics(broker: BrokerProcess, request: pytest.FixtureRequest) -> list[str]:
+def topics(broker: BrokerProcess) -> list[str]:
     """The arguments of the job: a broker, a topic with ROWS records, and an empty one."""
-    names = [f"{request.node.name[:40]}-{end}".replace("[", "-") for end in ("in", "out")]
+    number = next(_numbers)
+    names = [f"in-{number}", f"out-{number}"]
     with BlockingClient(broker.bootstrap) as client:
         client.create_topics([NewTopic(name, PARTITIONS) for name in names])
         for number in range(0, ROWS, 1000):
