@@ -42,6 +42,7 @@ from josefine_broker.engine.limits.descriptors import Shares
 from josefine_broker.engine.metadata.log_completeness import Completeness, LogClaims
 from josefine_broker.engine.replicas.following import hear
 from josefine_broker.engine.replicas.leading import isr_check_ms, isr_steps
+from josefine_broker.engine.transacting import expire_transactions, tick_transactions
 from josefine_broker.host import log_lines
 from josefine_broker.host.clock import RealClock
 from josefine_broker.host.collector import Freezer
@@ -98,6 +99,8 @@ IDLE_CHECKS_PER_TIMEOUT = 8
 HIGH_WATERMARK_CHECK_MS = 5_000
 CLOSE_THREADS = 8
 PRODUCER_EXPIRY_CHECK_MS = 600_000
+TRANSACTION_CHECK_MS = 250
+"""How late a transaction may be timed out, and how soon a marker is asked for again."""
 Say = Callable[[str], None]
 
 
@@ -365,6 +368,12 @@ class Node:
                 lambda: expire_offsets(ctx),
             ),
             Duty("producers", PRODUCER_EXPIRY_CHECK_MS, hosting.expire_producers),
+            Duty("transactions", TRANSACTION_CHECK_MS, lambda: tick_transactions(ctx)),
+            Duty(
+                "transactional ids",
+                PRODUCER_EXPIRY_CHECK_MS,
+                lambda: expire_transactions(ctx),
+            ),
             Duty("idle connections", idle_ms, self._close_idle),
         )
 

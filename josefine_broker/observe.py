@@ -14,7 +14,7 @@ from josefine_broker.engine.cluster.enrolment import Place
 from josefine_broker.engine.cluster.sentences import leaving
 from josefine_broker.engine.context import Context, Counters
 from josefine_broker.engine.hosted import ReplicaCounters
-from josefine_broker.engine.loading_groups import Loading
+from josefine_broker.engine.loading import Loading
 from josefine_broker.engine.metadata.image import NO_LEADER
 from josefine_broker.engine.metadata.log_completeness import Completeness
 from josefine_broker.host.engine_host import EngineHost

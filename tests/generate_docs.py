@@ -20,10 +20,8 @@ from tests.checklist import Row, rows
 ROOT = Path(__file__).resolve().parents[1]
 
 NOT_SERVED: dict[str, str] = {
-    "AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, WriteTxnMarkers, TxnOffsetCommit, "
     "DescribeProducers, DescribeTransactions, ListTransactions": (
-        "transactions come with their coordinator; InitProducerId with a transactional id is "
-        "refused with a clear error"
+        "transactions are served; looking at them comes next"
     ),
     "SaslHandshake, SaslAuthenticate, DescribeAcls, CreateAcls, DeleteAcls, *DelegationToken, "
     "*UserScramCredentials": "security is a later issue; listen on loopback",

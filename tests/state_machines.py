@@ -22,6 +22,7 @@ from josefine_broker.engine.groups.values import Member
 from josefine_broker.engine.partition import partition, replica_fetch
 from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
 from josefine_broker.engine.partition.producers import ProducerState
+from josefine_broker.engine.transactions import states as transaction_states
 from josefine_broker.text import session
 from raft import Height, progress, roles
 
@@ -190,6 +191,13 @@ MACHINES = (
         events=states.MemberEvent,
         transitions=states.MEMBER_TRANSITIONS,
         step=_member_step,
+    ),
+    StateMachine(
+        title="A transaction",
+        states=transaction_states.TransactionState,
+        events=transaction_states.TransactionEvent,
+        transitions=transaction_states.TRANSITIONS,
+        step=transaction_states.next_state,
     ),
     StateMachine(
         title="A client's connection",

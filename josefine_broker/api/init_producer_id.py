@@ -1,45 +1,110 @@
-"""InitProducerId (key 22, KIP-98): an id nobody had before, epoch 0, for an idempotent producer.
+"""InitProducerId (key 22, KIP-98): an id nobody had before for an idempotent producer; for a
+transactional id the producer's id and its next epoch, which fences whoever had it before.
 
 Ids come in blocks by a metadata change (KIP-730). An idempotent producer always gets a new id, also
-when it names its old one. Transactions are not served: a transactional id is refused with the
-one code that every client takes as final, as FindCoordinator does.
+when it names its old one; a transactional one that names it keeps it (KIP-360).
 """
 
+from collections.abc import Callable
+
+from josefine_broker.api.shared.transactions import check_transactions, producer_of, told_to
 from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ids import ProducerId
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.metadata.changes import AllocateProducerIds
+from josefine_broker.engine.metadata.proposals import Proposal
 from josefine_broker.engine.partition.producer_ids import BLOCK_IDS
 from josefine_broker.engine.proposing import answer_when_settled, submit_change
+from josefine_broker.engine.transacting import (
+    TransactionWait,
+    answer_of,
+    do_transactions_work,
+    transaction_partition,
+)
+from josefine_broker.engine.transactions.values import Init, TransactionAnswer
 from josefine_broker.wire.entities import init_producer_id as e
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.InitProducerIdRequest) -> object:
     """A producer id, at once or when its block is allocated."""
     if request.transactional_id is not None:
-        raise KafkaError(
-            ErrorCode.transactional_id_authorization_failed,
-            "transactions are not served by this broker",
-        )
+        return _of_transactional_id(ctx, info, request, request.transactional_id)
     producer_id = ctx.clients.producer_ids.take()
     if producer_id is not None:
         return e.InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
-    deadline_ms = ctx.clock.monotonic_ms() + ctx.settings.metadata_timeout_ms
-    change = AllocateProducerIds(
-        broker_id=ctx.broker_id, first_id=ctx.image.next_producer_id, count=BLOCK_IDS
-    )
-    proposal = submit_change(ctx, change, deadline_ms)
 
-    def build() -> e.InitProducerIdResponse:
+    def build(proposal: Proposal) -> e.InitProducerIdResponse:
         taken = ctx.clients.producer_ids.take()
         if taken is not None:  # also when only somebody else's proposal of ours came through
             return e.InitProducerIdResponse(producer_id=taken, producer_epoch=0)
-        error = proposal.error
-        code = ErrorCode.coordinator_not_available if error is None else error.code
-        return e.InitProducerIdResponse(error_code=code, producer_epoch=-1)
+        return e.InitProducerIdResponse(error_code=_why_none(proposal), producer_epoch=-1)
 
-    return answer_when_settled(ctx, [proposal], deadline_ms, build)
+    return _allocate(ctx, build)
 
 
 def refuse(request: e.InitProducerIdRequest, error: KafkaError) -> e.InitProducerIdResponse:
     """The answer when the whole request is refused."""
     return e.InitProducerIdResponse(error_code=error.code, producer_epoch=-1)
+
+
+def _allocate(ctx: Context, build: Callable[[Proposal], object]) -> object:
+    """`build` when a block of ids is there, or cannot be had."""
+    deadline_ms = ctx.clock.monotonic_ms() + ctx.settings.metadata_timeout_ms
+    change = AllocateProducerIds(
+        broker_id=ctx.broker_id, first_id=ctx.image.next_producer_id, count=BLOCK_IDS
+    )
+    proposal = submit_change(ctx, change, deadline_ms)
+    return answer_when_settled(ctx, [proposal], deadline_ms, lambda: build(proposal))
+
+
+def _why_none(proposal: Proposal) -> ErrorCode:
+    error = proposal.error
+    return ErrorCode.coordinator_not_available if error is None else error.code
+
+
+def _of_transactional_id(
+    ctx: Context, info: RequestInfo, request: e.InitProducerIdRequest, transactional_id: str
+) -> object:
+    """The coordinator may want a new id: one is at hand before it is asked."""
+    check_transactions(ctx)
+    transaction_partition(ctx, transactional_id)
+
+    def translate(answer: TransactionAnswer) -> e.InitProducerIdResponse:
+        return e.InitProducerIdResponse(
+            error_code=told_to(info, answer.error),
+            producer_id=answer.producer.producer_id,
+            producer_epoch=answer.producer.epoch,
+        )
+
+    wait = TransactionWait(ctx, translate)
+    init = Init(
+        timeout_ms=request.transaction_timeout_ms,
+        claimed=producer_of(request.producer_id, request.producer_epoch),
+    )
+
+    def new_id() -> ProducerId:
+        taken = ctx.clients.producer_ids.take()
+        assert taken is not None, "a block was asked for before"
+        return ProducerId(taken)
+
+    def go_on(proposal: Proposal | None) -> None:
+        if proposal is not None and not len(ctx.clients.producer_ids):
+            wait.answer(TransactionAnswer(_why_none(proposal)))
+            return
+        try:
+            transaction_partition(ctx, transactional_id)
+        except KafkaError as error:  # the leadership went meanwhile
+            wait.answer(TransactionAnswer(error.code))
+            return
+        now_ms = ctx.clock.now_ms()
+        ctx.clients.transactions.coordinator.init(transactional_id, init, wait, now_ms, new_id)
+        do_transactions_work(ctx)
+
+    if len(ctx.clients.producer_ids):
+        go_on(None)
+    else:
+        try:
+            _allocate(ctx, go_on)
+        except KafkaError as error:
+            wait.answer(TransactionAnswer(error.code))
+    return answer_of(ctx, wait)

@@ -1,6 +1,7 @@
 """OffsetFetch (key 9): what groups have committed; several since v8 (KIP-709), ids since v10.
 
-No offset is -1 without an error; null topics stand for all the group has committed.
+No offset is -1 without an error; null topics stand for all the group has committed. Who asks for
+stable offsets is told UNSTABLE_OFFSET_COMMIT while an open transaction may change one (KIP-447).
 """
 
 from collections.abc import Iterable
@@ -21,7 +22,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.OffsetFetchRequest) -> e.
     groups = []
     for group in request.groups:
         try:
-            groups.append(_group(ctx, group))
+            groups.append(_group(ctx, group, require_stable=request.require_stable))
         except KafkaError as error:
             groups.append(_failed(group, error))
     return e.OffsetFetchResponse(groups=tuple(groups))
@@ -32,14 +33,16 @@ def refuse(request: e.OffsetFetchRequest, error: KafkaError) -> e.OffsetFetchRes
     return e.OffsetFetchResponse(groups=tuple(_failed(group, error) for group in request.groups))
 
 
-def _group(ctx: Context, group: e.OffsetFetchRequestGroup) -> e.OffsetFetchResponseGroup:
+def _group(
+    ctx: Context, group: e.OffsetFetchRequestGroup, *, require_stable: bool
+) -> e.OffsetFetchResponseGroup:
     coordinator_of(ctx, group.group_id)
     committed = ctx.clients.groups.coordinator.offsets.committed(group.group_id)
     topics = []
     if group.topics is None:
         for name in sorted({tp.topic for tp in committed}):
             indexes = sorted(tp.partition for tp in committed if tp.topic == name)
-            topics.append(_topic(ctx, group.group_id, name, None, indexes))
+            topics.append(_topic(ctx, group.group_id, name, None, indexes, require_stable))
     else:
         for topic in group.topics:
             known = ctx.topic_name(topic.name, topic.topic_id)
@@ -47,16 +50,32 @@ def _group(ctx: Context, group: e.OffsetFetchRequestGroup) -> e.OffsetFetchRespo
                 topics.append(_failed_topic(topic, ErrorCode.unknown_topic_id))
             else:
                 indexes = list(topic.partition_indexes)
-                topics.append(_topic(ctx, group.group_id, known, topic.topic_id, indexes))
+                topics.append(
+                    _topic(ctx, group.group_id, known, topic.topic_id, indexes, require_stable)
+                )
     return e.OffsetFetchResponseGroup(group_id=group.group_id, topics=tuple(topics))
 
 
 def _topic(
-    ctx: Context, group_id: str, name: str, topic_id: UUID | None, indexes: Iterable[int]
+    ctx: Context,
+    group_id: str,
+    name: str,
+    topic_id: UUID | None,
+    indexes: Iterable[int],
+    require_stable: bool,
 ) -> e.OffsetFetchResponseTopics:
-    committed = ctx.clients.groups.coordinator.offsets.committed(group_id)
+    offsets = ctx.clients.groups.coordinator.offsets
+    committed = offsets.committed(group_id)
     entry = ctx.image.topics.get(name)
-    found = [(index, committed.get(TopicPartition(name, index), NOTHING)) for index in indexes]
+    unstable = {
+        index
+        for index in indexes
+        if require_stable and offsets.is_pending(group_id, TopicPartition(name, index))
+    }
+    known = {tp.partition: each for tp, each in committed.items() if tp.topic == name}
+    found = [
+        (index, NOTHING if index in unstable else known.get(index, NOTHING)) for index in indexes
+    ]
     return e.OffsetFetchResponseTopics(
         name=name,
         topic_id=topic_id if entry is None else entry.topic_id,
@@ -66,6 +85,9 @@ def _topic(
                 committed_offset=each.offset,
                 committed_leader_epoch=each.leader_epoch,
                 metadata=each.metadata,
+                error_code=(
+                    ErrorCode.unstable_offset_commit if index in unstable else ErrorCode.none
+                ),
             )
             for index, each in found
         ),

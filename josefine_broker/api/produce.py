@@ -9,6 +9,7 @@ acks=0 has no answer: an error ends the connection, which makes the client look 
 from uuid import UUID
 
 from josefine_broker.api.shared.hints import leader_of, node_endpoints
+from josefine_broker.api.shared.transactions import check_transactions
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.hosted import HostedPartition
@@ -43,8 +44,9 @@ def handle(ctx: Context, info: RequestInfo, request: ProduceRequest) -> object:
     acks = request.acks
     if acks not in ACKS:
         raise KafkaError(ErrorCode.invalid_required_acks, f"acks is {acks}")
-    if request.transactional_id is not None:
-        raise KafkaError(ErrorCode.invalid_txn_state, "transactions are not served yet")
+    in_transaction = request.transactional_id is not None
+    if in_transaction:
+        check_transactions(ctx)
     now_ms = ctx.clock.now_ms()
     append = _append if info.header.api_version >= ZSTD_SINCE_VERSION else _append_of_old_client
     topics = []
@@ -58,7 +60,7 @@ def handle(ctx: Context, info: RequestInfo, request: ProduceRequest) -> object:
                 _note_early(ctx, topic_id, part)
                 answer = _refuse(ctx, part.index, ErrorCode.unknown_topic_id)
             else:
-                answer = append(ctx, topic, part, acks, now_ms, results, waiting)
+                answer = append(ctx, topic, part, acks, now_ms, results, waiting, in_transaction)
             results.append(answer)
         topics.append(_new(ProduceTopicResponse, (name, topic_id, results)))
     if not acks:
@@ -113,6 +115,7 @@ def _append(
     now_ms: int,
     results: list[ProducePartitionResponse],
     waiting: list[Appended],
+    in_transaction: bool,
 ) -> ProducePartitionResponse:
     """The answer, at its place in `results`; with acks=all perhaps only a promise of one."""
     index, records = part
@@ -123,7 +126,9 @@ def _append(
     try:
         tp = (topic, index)
         hosted = ctx.hosted.partitions.get(tp) or _hosted(ctx, topic, part)
-        base_offset, append_time_ms = append_batch(ctx, tp, hosted, records, acks, now_ms)
+        base_offset, append_time_ms = append_batch(
+            ctx, tp, hosted, records, acks, now_ms, in_transaction=in_transaction
+        )
     except KafkaError as error:
         return _refuse(ctx, index, error.code, error.message, topic)
     except CorruptData as error:
@@ -177,6 +182,7 @@ def _append_of_old_client(
     now_ms: int,
     results: list[ProducePartitionResponse],
     waiting: list[Appended],
+    in_transaction: bool,
 ) -> ProducePartitionResponse:
     """For clients that may not know the codec they send (KIP-110), or that send message sets.
 
@@ -190,7 +196,7 @@ def _append_of_old_client(
     if records and len(records) > ATTRIBUTES_AT and records[ATTRIBUTES_AT] & 7 == ZSTD:
         code = ErrorCode.unsupported_compression_type
         return _refuse(ctx, part.index, code, "zstd needs Produce v7")
-    return _append(ctx, topic, part, acks, now_ms, results, waiting)
+    return _append(ctx, topic, part, acks, now_ms, results, waiting, in_transaction)
 
 
 def _refuse(

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from josefine_broker.api import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     alter_partition_reassignments,
     create_partitions,
@@ -22,6 +24,7 @@ from josefine_broker.api import (
     describe_quorum,
     describe_topic_partitions,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -40,8 +43,10 @@ from josefine_broker.api import (
     produce,
     remove_raft_voter,
     sync_group,
+    txn_offset_commit,
     unregister_broker,
     update_features,
+    write_txn_markers,
 )
 from josefine_broker.api.api_versions import ApiVersionsHandler
 from josefine_broker.base.errors import KafkaError
@@ -90,6 +95,11 @@ _FILES: Mapping[int, ApiFile] = {
     apis.DELETE_RECORDS: delete_records,
     apis.INIT_PRODUCER_ID: init_producer_id,
     apis.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch,
+    apis.ADD_PARTITIONS_TO_TXN: add_partitions_to_txn,
+    apis.ADD_OFFSETS_TO_TXN: add_offsets_to_txn,
+    apis.END_TXN: end_txn,
+    apis.WRITE_TXN_MARKERS: write_txn_markers,
+    apis.TXN_OFFSET_COMMIT: txn_offset_commit,
     apis.DESCRIBE_CONFIGS: describe_configs,
     apis.ALTER_CONFIGS: alter_configs,
     apis.DESCRIBE_LOG_DIRS: describe_log_dirs,

@@ -10,7 +10,9 @@ next change; a damaged one waits for a restart, for every try may read all of it
 What did not change is passed over by identity: an image shares what it did not change.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 from uuid import UUID
 
 from josefine_broker.base.errors import CorruptData, Fatal, KafkaError
@@ -26,9 +28,32 @@ from josefine_broker.engine.loading_groups import (
 from josefine_broker.engine.metadata.apply import apply
 from josefine_broker.engine.metadata.change_codec import decode_change
 from josefine_broker.engine.metadata.changes import AllocateProducerIds, At
-from josefine_broker.engine.metadata.image import OFFSETS_TOPIC, MetadataImage, TopicEntry
+from josefine_broker.engine.metadata.image import (
+    OFFSETS_TOPIC,
+    TRANSACTIONS_TOPIC,
+    MetadataImage,
+    TopicEntry,
+)
 from josefine_broker.engine.metadata.topic_config import TopicSettings, resolve
 from josefine_broker.engine.replicas.leading import brokers_changed, take_role, wake_all
+from josefine_broker.engine.transacting import (
+    begin_loading_transactions,
+    transactions_moved,
+    unload_transactions,
+)
+
+
+class _Coordinates(NamedTuple):
+    """What comes and goes with the leadership of a partition of a coordinator's topic."""
+
+    load: Callable[[Context, TopicPartition, HostedPartition], None]
+    unload: Callable[[Context, TopicPartition], None]
+
+
+COORDINATORS = {
+    OFFSETS_TOPIC: _Coordinates(begin_loading, unload_groups),
+    TRANSACTIONS_TOPIC: _Coordinates(begin_loading_transactions, unload_transactions),
+}
 
 
 def apply_block(ctx: Context, payload: bytes | memoryview, at: At) -> None:
@@ -97,6 +122,7 @@ def reconcile(ctx: Context) -> None:
         brokers_changed(ctx)
         ctx.parked.wake_for_brokers(ctx.clock.monotonic_ms())
     groups_moved(ctx)
+    transactions_moved(ctx)
     if gone or previous is None:
         forget_missing_topics(ctx)
     if previous is None:
@@ -160,19 +186,20 @@ def _host_topic(
         led_in = hosted.partition.leader_epoch if hosted.partition.is_leader else None
         is_new = take_role(ctx, tp, hosted, entry)
         changed.append(tp)
-        if topic.name == OFFSETS_TOPIC and is_new:
+        if topic.name in COORDINATORS and is_new:
             _coordinate(ctx, tp, hosted, led_in)
 
 
 def _coordinate(
     ctx: Context, tp: TopicPartition, hosted: HostedPartition, led_in: int | None
 ) -> None:
-    """Who leads a partition of the offsets topic has its groups. `led_in`: the epoch in which this
-    broker led it before; with others in between, somebody else may have."""
+    """Who leads a partition of a coordinator's topic has its groups, or transactions. `led_in`: the
+    epoch in which this broker led it before; with others in between, somebody else may have."""
+    coordinates = COORDINATORS[tp.topic]
     if not hosted.partition.is_leader:
-        unload_groups(ctx, tp)
+        coordinates.unload(ctx, tp)
     elif led_in is None or hosted.partition.leader_epoch > led_in + 1:
-        begin_loading(ctx, tp, hosted)
+        coordinates.load(ctx, tp, hosted)
 
 
 def _open(
@@ -208,6 +235,6 @@ def _close_partition(ctx: Context, tp: TopicPartition, changed: list[TopicPartit
         return
     ctx.hosted.fetchers.forget((hosted.topic_id, tp.partition))
     ctx.ports.logs.delete(tp)
-    if tp.topic == OFFSETS_TOPIC:
-        unload_groups(ctx, tp)
+    if tp.topic in COORDINATORS:
+        COORDINATORS[tp.topic].unload(ctx, tp)
     changed.append(tp)

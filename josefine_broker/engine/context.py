@@ -25,6 +25,8 @@ from josefine_broker.engine.partition.fetch_session import FetchSessions, Rng
 from josefine_broker.engine.partition.producer_ids import ProducerIds
 from josefine_broker.engine.partition.replica_fetch import FetchLimits, ReplicaFetchers
 from josefine_broker.engine.ports import LogsPort, Ports, QuorumPort, RaftPort
+from josefine_broker.engine.transactions.coordinator import TransactionCoordinator
+from josefine_broker.engine.transactions.values import TransactionSettings
 
 
 class RequestInfo(NamedTuple):
@@ -38,14 +40,15 @@ class RequestInfo(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsSettings:
-    """Of groups and their committed offsets. Kafka's 50 partitions are for clusters larger than
-    this broker is for."""
+    """Of what this broker coordinates: groups with their committed offsets, and transactions.
+    Kafka's 50 partitions are for clusters larger than this broker is for."""
 
     partitions: int = 8
     metadata_bytes_max: int = 4096
     timeout_ms: int = 5_000
     """How long an offset commit waits for its replicas (Kafka's offsets.commit.timeout.ms)."""
     groups: GroupSettings = field(default_factory=GroupSettings)
+    transactions: TransactionSettings = field(default_factory=TransactionSettings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,11 +145,25 @@ class Groups:
 
 
 @dataclass(slots=True, kw_only=True)
+class Transactions:
+    """The transactions that this broker coordinates, and what their host remembers. Written by
+    `engine/transacting.py`."""
+
+    coordinator: TransactionCoordinator
+    loading: dict[tuple[str, int], Parked] = field(default_factory=dict)
+    """Partitions of `__transaction_state` that are led here and not read to their end yet, each
+    with who reads it."""
+    is_working: bool = False
+    """What the coordinator wants is being done."""
+
+
+@dataclass(slots=True, kw_only=True)
 class ClientState:
     """What is kept for clients between their requests; each has a class that changes it."""
 
     sessions: FetchSessions
     groups: Groups
+    transactions: Transactions
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
 
 
@@ -229,6 +246,9 @@ def new_context(
         clients=ClientState(
             sessions=FetchSessions(settings.fetch_sessions_max),
             groups=Groups(coordinator=GroupCoordinator(settings.offsets.groups)),
+            transactions=Transactions(
+                coordinator=TransactionCoordinator(settings.offsets.transactions)
+            ),
         ),
     )
 

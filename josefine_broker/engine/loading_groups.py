@@ -1,19 +1,18 @@
 """The groups of a partition of the offsets topic come with its leadership, and go with it.
 
-Rules: a new leader reads all of the partition, a step at a time, so that others are served
-meanwhile; who asks for one of its groups is told COORDINATOR_LOAD_IN_PROGRESS. They are served when
-all that was read is on every in-sync replica: an offset that a client saw must not be gone with the
-next leader. What cannot be read is tried again: to pass a record over would send a group's
-consumers back to their beginning. Keys of other kinds are passed over, as in Kafka. Who waits when
-the leadership goes is answered NOT_COORDINATOR.
+Rules: while a new leader reads the partition (`engine/loading.py`) who asks for one of its groups
+is told COORDINATOR_LOAD_IN_PROGRESS. Offsets of a transaction are pending until its marker. Keys of
+other kinds are passed over, as in Kafka. Who waits when the leadership goes is answered
+NOT_COORDINATOR.
 """
 
 from collections.abc import Collection
 
-from josefine_broker.base.errors import CorruptData, KafkaError
-from josefine_broker.base.ids import TopicPartition
+from josefine_broker.base.errors import KafkaError
+from josefine_broker.base.ids import ProducerId, TopicPartition
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.coordinating import do_groups_work
+from josefine_broker.engine.coordinator_log import Entry
 from josefine_broker.engine.groups.offsets import (
     GroupOffsets,
     coordinator_partition,
@@ -29,110 +28,62 @@ from josefine_broker.engine.groups.records import (
 from josefine_broker.engine.groups.records import encode_key as encode_group_key
 from josefine_broker.engine.groups.records import encode_value as encode_group_value
 from josefine_broker.engine.hosted import HostedPartition
+from josefine_broker.engine.loading import Loading, read_anew
 from josefine_broker.engine.metadata.image import OFFSETS_TOPIC
-from josefine_broker.engine.offsets_topic import Entry, append_deletion, append_records
-from josefine_broker.engine.parked import Parked, PartitionKey
+from josefine_broker.engine.offsets_topic import append_deletion, append_records
 from josefine_broker.engine.replicas.committing import answer_when_committed
-from josefine_broker.records.batch import iter_batches
+from josefine_broker.records.batch import BatchHeader
+from josefine_broker.records.control import read_marker
 from josefine_broker.records.reader import read_records
 
 OFFSETS_BYTES_MAX = 16 * 1024 * 1024
 """A longer partition of the offsets topic is rewritten by a new leader: about 100,000 commits, read
 back in a second."""
 
-STEP_BYTES = 64 * 1024
-"""Read at a time: a few milliseconds in which nobody else is served."""
-PAUSE_MS = 1
-RETRY_MS = 1_000
 
-
-class Loading(Parked):
-    """Reads one partition: parked between two steps, it goes on at its deadline; at the end until
-    its high watermark is there too."""
-
-    __slots__ = ("_ctx", "_end", "_hosted", "_offset", "_offsets", "_stored", "_tp", "trouble")
-
-    outlives_client = True
+class _GroupReader:
+    """Reads a partition of the offsets topic."""
 
     def __init__(self, ctx: Context, tp: TopicPartition, hosted: HostedPartition) -> None:
-        super().__init__(0)
         self._ctx = ctx
         self._tp = tp
         self._hosted = hosted
-        self.trouble = ""
-        """Why it could not be read when that was last tried."""
-        self._begin()
+        self.begin()
 
-    def _begin(self) -> None:
-        self._offset = self._hosted.log.log_start_offset
-        self._end = self._hosted.log.log_end_offset
+    def begin(self) -> None:
         self._offsets = GroupOffsets()
         self._stored: dict[str, StoredGroup] = {}
 
-    def try_complete(self, partition: PartitionKey | None, now_ms: int) -> bool:
-        if not self._is_committed:
-            return False
-        self._finish()
-        return True
-
-    def expire(self, now_ms: int) -> None:
-        self.read_on()
-
-    @property
-    def _is_committed(self) -> bool:
-        return self._hosted.partition.high_watermark >= self._end
-
-    def read_on(self) -> None:
-        """One step; the groups are there behind the last, once it is committed."""
-        try:
-            is_read = self._step()
-        except (CorruptData, KafkaError) as error:
-            self.trouble = str(error)
-            self._begin()
-            self._go_on_in(RETRY_MS)
+    def take(self, header: BatchHeader, batch: memoryview) -> None:
+        if header.is_control:
+            marker = read_marker(batch)
+            if marker is not None:
+                self._offsets.settle(
+                    header.producer_id, lambda group_id: True, is_commit=marker.is_commit
+                )
             return
-        if not is_read:
-            self._go_on_in(PAUSE_MS)
-        elif self._is_committed:
-            self._finish()
-        else:
-            self._go_on_in(RETRY_MS, self._tp)
+        producer_id = header.producer_id if header.is_transactional else None
+        for record in read_records(batch, bytes_max=OFFSETS_BYTES_MAX):
+            self._replay(record.key, record.value, producer_id)
 
-    def _go_on_in(self, ms: int, *news: TopicPartition) -> None:
-        self.deadline_ms = self._ctx.clock.monotonic_ms() + ms
-        self._ctx.parked.park(self, partitions=news)
-
-    def _finish(self) -> None:
-        _loaded(self._ctx, self._tp, self._hosted, self._offsets, self._stored)
-
-    def _step(self) -> bool:
-        """Whether that was all. Raises CorruptData and KafkaError."""
-        if self._offset >= self._end:
-            return True
-        buffers = self._hosted.log.read(self._offset, STEP_BYTES, end_offset=self._end)
-        for buffer in buffers:
-            data = memoryview(buffer)
-            for pos, header in iter_batches(data):
-                if not header.is_control:
-                    batch = data[pos : pos + header.size_bytes]
-                    for record in read_records(batch, bytes_max=OFFSETS_BYTES_MAX):
-                        self._replay(record.key, record.value)
-                self._offset = header.end_offset
-        return not buffers or self._offset >= self._end
-
-    def _replay(self, key: bytes | None, value: bytes | None) -> None:
+    def _replay(
+        self, key: bytes | None, value: bytes | None, producer_id: ProducerId | None
+    ) -> None:
         if key is None or not is_group_key(key):
-            self._offsets.replay(key, value)
+            self._offsets.replay(key, value, producer_id)
         elif value is None:
             self._stored.pop(decode_key(key), None)
         else:
             self._stored[decode_key(key)] = decode_value(value)
 
+    def finish(self) -> None:
+        _loaded(self._ctx, self._tp, self._hosted, self._offsets, self._stored)
+
 
 def begin_loading(ctx: Context, tp: TopicPartition, hosted: HostedPartition) -> None:
     """This broker leads the partition now: its groups are not known yet."""
     unload_groups(ctx, tp)
-    ctx.clients.groups.loading[tp] = Loading(ctx, tp, hosted)
+    ctx.clients.groups.loading[tp] = Loading(ctx, tp, hosted, _GroupReader(ctx, tp, hosted))
 
 
 def unload_groups(ctx: Context, tp: TopicPartition) -> None:
@@ -154,10 +105,7 @@ def unload_groups(ctx: Context, tp: TopicPartition) -> None:
 def groups_moved(ctx: Context) -> None:
     """All is as the image says: begin to read what is led anew, and answer who waited for groups
     that are others' now."""
-    for loading in list(ctx.clients.groups.loading.values()):
-        if loading not in ctx.parked:
-            assert isinstance(loading, Loading)
-            loading.read_on()
+    read_anew(ctx, ctx.clients.groups.loading)
     do_groups_work(ctx)
 
 
@@ -188,8 +136,8 @@ def shorten_offsets_log(
     leaves it long.
     """
     log = hosted.log
-    if log.size_bytes <= bytes_max:
-        return
+    if log.size_bytes <= bytes_max or not hosted.partition.producers.transactions.are_settled:
+        return  # what is pending is only there
     first_kept = log.log_end_offset
     open_writes = 1
 

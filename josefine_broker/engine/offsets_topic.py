@@ -9,56 +9,31 @@ topic says, also of a commit whose client has given up, or was told that it was 
 from collections.abc import Callable, Sequence
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.base.ids import TopicPartition
+from josefine_broker.base.ids import ProducerEpoch, ProducerId, TopicPartition
 from josefine_broker.engine.context import Context
-from josefine_broker.engine.groups.offsets import (
-    CommittedOffset,
-    coordinator_partition,
-    encode_key,
-    encode_value,
+from josefine_broker.engine.coordinator_log import (
+    Entry,
+    Settle,
+    append_built,
+    append_entries,
+    led_partition,
 )
+from josefine_broker.engine.groups.offsets import CommittedOffset, encode_key, encode_value
 from josefine_broker.engine.groups.records import encode_key as encode_group_key
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata.image import OFFSETS_TOPIC
 from josefine_broker.engine.parked import Parked, PartitionKey
-from josefine_broker.engine.partition.partition import ACKS_ALL
-from josefine_broker.engine.replicas.batches import append_batch
 from josefine_broker.engine.replicas.committing import Appended, answer_when_committed
 from josefine_broker.records.builder import Record, build_batch
 
-Entry = tuple[bytes, bytes | None]
-"""Key and value of a record; None deletes."""
-Settle = Callable[[KafkaError | None], None]
-"""Told, once, what became of what was appended."""
-
 DELETIONS_PER_BATCH = 5_000
 """Of the largest group a batch stays well below `max.message.bytes`."""
-
-_COORDINATOR_ERRORS = {
-    ErrorCode.not_leader_or_follower: ErrorCode.not_coordinator,
-    ErrorCode.unknown_topic_or_partition: ErrorCode.not_coordinator,
-    ErrorCode.not_enough_replicas: ErrorCode.coordinator_not_available,
-    ErrorCode.not_enough_replicas_after_append: ErrorCode.coordinator_not_available,
-    ErrorCode.request_timed_out: ErrorCode.coordinator_not_available,
-    ErrorCode.message_too_large: ErrorCode.invalid_commit_offset_size,
-    ErrorCode.kafka_storage_error: ErrorCode.coordinator_not_available,
-}
-"""What a client of the coordinator is told when the offsets topic refuses (as Kafka maps them)."""
 
 
 def coordinator_of(ctx: Context, group_id: str) -> tuple[TopicPartition, HostedPartition]:
     """The partition, led here, that keeps a group. Raises KafkaError(not_coordinator |
     coordinator_load_in_progress)."""
-    topic = ctx.image.topics.get(OFFSETS_TOPIC)
-    if topic is None:
-        raise KafkaError(ErrorCode.not_coordinator, "ask FindCoordinator first")
-    tp = TopicPartition(OFFSETS_TOPIC, coordinator_partition(group_id, len(topic.partitions)))
-    hosted = ctx.hosted.partitions.get(tp)
-    if hosted is None or not hosted.partition.is_leader:
-        raise KafkaError(ErrorCode.not_coordinator, f"{tp} is led by another broker")
-    if tp in ctx.clients.groups.loading:
-        raise KafkaError(ErrorCode.coordinator_load_in_progress, f"{tp} is being read")
-    return tp, hosted
+    return led_partition(ctx, OFFSETS_TOPIC, group_id, ctx.clients.groups.loading)
 
 
 def check_group_id(group_id: str) -> None:
@@ -72,18 +47,10 @@ def append_records(
 ) -> Appended:
     """Append them to the group's partition as one batch. Raises KafkaError when nothing was
     written; `settle` is not told then."""
-    tp, hosted = coordinator_of(ctx, group_id)
-    records = [Record(key=key, value=value, timestamp_ms=now_ms) for key, value in entries]
-    batch = memoryview(bytearray(build_batch(records)))
     try:
-        base_offset, _ = append_batch(ctx, tp, hosted, batch, ACKS_ALL, now_ms)
+        return append_entries(ctx, *coordinator_of(ctx, group_id), entries, now_ms, settle)
     except KafkaError as error:
-        raise _coordinators(error) from error
-
-    def settle_as_coordinator(error: KafkaError | None) -> None:
-        settle(error and _coordinators(error))
-
-    return Appended(ctx, tp, hosted, base_offset + len(records), settle_as_coordinator)
+        raise _of_groups(error) from error
 
 
 LOOK_AGAIN_MS = 60_000
@@ -208,5 +175,48 @@ def append_deletion(
     return found
 
 
-def _coordinators(error: KafkaError) -> KafkaError:
-    return KafkaError(_COORDINATOR_ERRORS.get(error.code, error.code), error.message)
+def store_pending_offsets(
+    ctx: Context,
+    group_id: str,
+    producer: tuple[ProducerId, ProducerEpoch],
+    offsets: Sequence[tuple[TopicPartition, CommittedOffset]],
+    build: Callable[[KafkaError | None], object],
+) -> object:
+    """Write offsets as a batch of the producer's transaction; they are pending when it is
+    committed. `build` and errors as in `store_offsets`.
+
+    Its sequences are this broker's: a producer has none for the offsets topic.
+    """
+    tp, hosted = coordinator_of(ctx, group_id)
+    producer_id, epoch = producer
+    entry = hosted.partition.producers.entry(producer_id)
+    is_known = entry is not None and entry.epoch == epoch
+    now_ms = ctx.clock.now_ms()
+    batch = build_batch(
+        [Record(encode_key(group_id, of), encode_value(each), (), now_ms) for of, each in offsets],
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=entry.next_sequence if entry is not None and is_known else 0,
+        transactional=True,
+    )
+    outcome: list[KafkaError | None] = []
+    try:
+        appended = append_built(ctx, tp, hosted, batch, now_ms, outcome.append, in_transaction=True)
+    except KafkaError as error:
+        raise _of_groups(error) from error
+
+    def take_in() -> None:
+        for of, committed in offsets:
+            pending = ctx.clients.groups.coordinator.offsets
+            pending.store_pending(producer_id, group_id, of, committed)
+
+    take_in_when_committed(appended, take_in)
+    timeout_ms = ctx.settings.offsets.timeout_ms
+    return answer_when_committed(ctx, [appended], timeout_ms, lambda: build(outcome[0]))
+
+
+def _of_groups(error: KafkaError) -> KafkaError:
+    """A group's record is too large for what its client asked for."""
+    if error.code is ErrorCode.message_too_large:
+        return KafkaError(ErrorCode.invalid_commit_offset_size, error.message)
+    return error

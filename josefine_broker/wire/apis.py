@@ -45,6 +45,11 @@ DELETE_TOPICS = 20
 DELETE_RECORDS = 21
 INIT_PRODUCER_ID = 22
 OFFSET_FOR_LEADER_EPOCH = 23
+ADD_PARTITIONS_TO_TXN = 24
+ADD_OFFSETS_TO_TXN = 25
+END_TXN = 26
+WRITE_TXN_MARKERS = 27
+TXN_OFFSET_COMMIT = 28
 DESCRIBE_CONFIGS = 32
 ALTER_CONFIGS = 33
 DESCRIBE_LOG_DIRS = 35
@@ -105,6 +110,25 @@ _ROWS = (
     ApiSpec(OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", 2, 4, 4,
             e.offset_for_leader_epoch.OffsetForLeaderEpochRequest,
             e.offset_for_leader_epoch.OffsetForLeaderEpochResponse),
+    ApiSpec(ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", 0, 3, 3,
+            e.add_partitions_to_txn.AddPartitionsToTxnRequest,
+            e.add_partitions_to_txn.AddPartitionsToTxnResponse,
+            "4 and 5 are what brokers ask each other to verify a transaction (KIP-890)"),
+    ApiSpec(ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", 0, 3, 3,
+            e.add_offsets_to_txn.AddOffsetsToTxnRequest,
+            e.add_offsets_to_txn.AddOffsetsToTxnResponse,
+            "4 is for transactions of version 2 (KIP-890), which are not served yet"),
+    ApiSpec(END_TXN, "EndTxn", 0, 4, 3,
+            e.end_txn.EndTxnRequest, e.end_txn.EndTxnResponse,
+            "5 is for transactions of version 2 (KIP-890), which are not served yet"),
+    ApiSpec(WRITE_TXN_MARKERS, "WriteTxnMarkers", 1, 1, 1,
+            e.write_txn_markers.WriteTxnMarkersRequest,
+            e.write_txn_markers.WriteTxnMarkersResponse,
+            "2 is for transactions of version 2 (KIP-890), which are not served yet"),
+    ApiSpec(TXN_OFFSET_COMMIT, "TxnOffsetCommit", 0, 4, 3,
+            e.txn_offset_commit.TxnOffsetCommitRequest,
+            e.txn_offset_commit.TxnOffsetCommitResponse,
+            "5 is for transactions of version 2 (KIP-890), which are not served yet"),
     ApiSpec(DESCRIBE_CONFIGS, "DescribeConfigs", 1, 4, 4,
             e.describe_configs.DescribeConfigsRequest, e.describe_configs.DescribeConfigsResponse),
     ApiSpec(ALTER_CONFIGS, "AlterConfigs", 0, 2, 2,

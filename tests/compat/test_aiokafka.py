@@ -260,15 +260,3 @@ def joins(broker: BrokerProcess) -> int:
     pattern = r'josefine_request_seconds_count\{api="JoinGroup"\} (\d+)'
     found = re.search(pattern, broker.get("/metrics")[1])
     return int(found[1]) if found else 0
-
-
-def test_transactions_are_refused_clearly(bootstrap: str) -> None:
-    async def scenario() -> None:
-        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="refused")
-        try:
-            await producer.start()
-        finally:
-            await producer.stop()
-
-    with pytest.raises(KafkaError, match=r"(?i)transaction"):
-        run(scenario())

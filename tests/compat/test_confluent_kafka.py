@@ -252,12 +252,3 @@ def test_offsets_are_committed_and_fetched_without_members(
         assert [(tp.partition, tp.offset) for tp in found] == [(0, 7), (1, 9)]
     finally:
         consumer.close()
-
-
-def test_transactions_are_refused_clearly(bootstrap: str) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "refused"})
-
-    with pytest.raises(KafkaException) as refused:
-        producer.init_transactions(TIMEOUT_S)
-
-    assert refused.value.args[0].code() != KafkaError._TIMED_OUT, refused.value

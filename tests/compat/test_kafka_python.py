@@ -11,7 +11,6 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.errors import (
-    KafkaError,
     MessageSizeTooLargeError,
     TopicAlreadyExistsError,
 )
@@ -189,15 +188,6 @@ def test_offsets_are_committed_and_fetched_without_members(
         assert consumer.committed(tp) == 7
     finally:
         consumer.close()
-
-
-def test_transactions_are_refused_clearly(bootstrap: str) -> None:
-    producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id="refused")
-    try:
-        with pytest.raises(KafkaError, match=r"(?i)transaction"):
-            producer.init_transactions()
-    finally:
-        producer.close(timeout=1)
 
 
 @pytest.mark.parametrize("api_version", [(0, 11), (1, 1), (2, 1), (2, 8), (3, 9)])

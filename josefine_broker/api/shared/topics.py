@@ -14,6 +14,7 @@ from josefine_broker.engine.metadata.changes import CreateTopic, Replicas
 from josefine_broker.engine.metadata.image import (
     INTERNAL_TOPICS,
     OFFSETS_TOPIC,
+    TRANSACTIONS_TOPIC,
     BrokerEntry,
     Endpoint,
 )
@@ -27,7 +28,10 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 TOPIC_NAME_CHARS_MAX = 249
 """Kafka's rule: a directory name `topic-partition` must fit a file system's 255 bytes."""
 
-OFFSETS_TOPIC_CONFIG = (("cleanup.policy", "compact"), ("segment.bytes", str(100 * 1024 * 1024)))
+COORDINATORS_TOPIC_CONFIG = (
+    ("cleanup.policy", "compact"),
+    ("segment.bytes", str(100 * 1024 * 1024)),
+)
 """As Kafka makes it, but for the compression."""
 
 LISTED_MS = 3_000
@@ -115,14 +119,24 @@ def offline_among(live: Collection[int], replicas: Replicas) -> tuple[int, ...]:
 
 def submit_offsets_topic(ctx: Context, deadline_ms: int) -> list[Proposal]:
     """The change that makes `__consumer_offsets`; none when it is there."""
-    if OFFSETS_TOPIC in ctx.image.topics:
+    return _submit_internal(ctx, OFFSETS_TOPIC, ctx.settings.offsets.partitions, deadline_ms)
+
+
+def submit_transactions_topic(ctx: Context, deadline_ms: int) -> list[Proposal]:
+    """The change that makes `__transaction_state`; none when it is there."""
+    partitions = ctx.settings.offsets.transactions.partitions
+    return _submit_internal(ctx, TRANSACTIONS_TOPIC, partitions, deadline_ms)
+
+
+def _submit_internal(ctx: Context, name: str, partitions: int, deadline_ms: int) -> list[Proposal]:
+    if name in ctx.image.topics:
         return []
     change = new_topic(
         ctx,
-        OFFSETS_TOPIC,
+        name,
         ctx.partition_limit(),
-        partitions=ctx.settings.offsets.partitions,
-        config=OFFSETS_TOPIC_CONFIG,
+        partitions=partitions,
+        config=COORDINATORS_TOPIC_CONFIG,
     )
     return [submit_change(ctx, change, deadline_ms)]
 

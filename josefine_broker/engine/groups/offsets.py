@@ -2,7 +2,8 @@
 
 Rules: the records are Kafka's own (OffsetCommitKey v1, OffsetCommitValue v3; v1 for one that says
 itself when it expires), so Kafka's tools read them; the topic is the truth, this table is what a
-replay of it gives; a null value deletes. Who may commit for a group is not decided here.
+replay of it gives; a null value deletes. What was committed in a transaction is pending until its
+marker: then it counts, or is forgotten. Who may commit for a group is not decided here.
 """
 
 import struct
@@ -12,7 +13,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from josefine_broker.base.errors import CorruptData
-from josefine_broker.base.ids import TopicPartition
+from josefine_broker.base.ids import ProducerId, TopicPartition
 
 KEY_VERSION = 1
 VALUE_VERSION = 3
@@ -42,10 +43,12 @@ class CommittedOffset(NamedTuple):
 class GroupOffsets:
     """The committed offsets of all groups this broker coordinates."""
 
-    __slots__ = ("_groups",)
+    __slots__ = ("_groups", "_pending")
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        self._pending: dict[ProducerId, dict[tuple[str, TopicPartition], CommittedOffset]] = {}
+        """Of open transactions, in the order in which they were written."""
 
     @property
     def group_ids(self) -> list[str]:
@@ -65,21 +68,60 @@ class GroupOffsets:
             if not offsets:
                 del self._groups[group_id]
 
+    def store_pending(
+        self,
+        producer_id: ProducerId,
+        group_id: str,
+        tp: TopicPartition,
+        committed: CommittedOffset,
+    ) -> None:
+        """Committed in the producer's open transaction."""
+        pending = self._pending.setdefault(producer_id, {})
+        pending.pop((group_id, tp), None)
+        pending[group_id, tp] = committed
+
+    def is_pending(self, group_id: str, tp: TopicPartition) -> bool:
+        """Whether an open transaction may yet change what is committed (KIP-447)."""
+        return any((group_id, tp) in pending for pending in self._pending.values())
+
+    def settle(
+        self, producer_id: ProducerId, is_there: Callable[[str], bool], *, is_commit: bool
+    ) -> None:
+        """The marker of the producer's transaction came for these groups."""
+        pending = self._pending.get(producer_id, {})
+        for group_id, tp in [each for each in pending if is_there(each[0])]:
+            committed = pending.pop((group_id, tp))
+            if is_commit:
+                self.store(group_id, tp, committed)
+        if not pending:
+            self._pending.pop(producer_id, None)
+
     def adopt(self, loaded: "GroupOffsets") -> None:
         """These groups are coordinated here now, with what their log says."""
         self._groups.update(loaded._groups)
+        for producer_id, pending in loaded._pending.items():
+            self._pending.setdefault(producer_id, {}).update(pending)
 
     def forget(self, is_gone: Callable[[str], bool]) -> None:
         """Another broker coordinates these groups now."""
         for group_id in [each for each in self._groups if is_gone(each)]:
             del self._groups[group_id]
+        for producer_id in tuple(self._pending):
+            self.settle(producer_id, is_gone, is_commit=False)
 
-    def replay(self, key: bytes | None, value: bytes | None) -> None:
-        """Take in one record of the offsets topic; records of other kinds are passed over."""
+    def replay(
+        self, key: bytes | None, value: bytes | None, producer_id: ProducerId | None = None
+    ) -> None:
+        """Take in one record of the offsets topic, of that producer's transaction if it is of one;
+        records of other kinds are passed over."""
         if key is None or len(key) < 2 or _SHORT.unpack_from(key)[0] not in (0, KEY_VERSION):
             return
         group_id, tp = decode_key(key)
-        self.store(group_id, tp, None if value is None else decode_value(value))
+        committed = None if value is None else decode_value(value)
+        if producer_id is None:
+            self.store(group_id, tp, committed)
+        elif committed is not None:
+            self.store_pending(producer_id, group_id, tp, committed)
 
 
 @lru_cache(maxsize=COORDINATED_MAX)

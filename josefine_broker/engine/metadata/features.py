@@ -29,6 +29,8 @@ The levels so far:
    compacted any more says that it was, for followers of before would halt at what is missing; a
    committed offset may say itself when it expires, in a record that brokers of before do not read.
 
+4. Transactions: brokers of before know no markers, and would show read_committed what was aborted.
+
 The records of groups with members need no level: brokers of before pass over their keys, and serve
 no member, so until all are new a group may find a coordinator that does not know it.
 
@@ -43,7 +45,7 @@ from josefine_broker.engine.metadata.changes import FeatureLevel
 from josefine_broker.engine.metadata.image import JOSEFINE_VERSION as JOSEFINE_VERSION
 from josefine_broker.engine.metadata.image import BrokerEntry, FeatureRange
 
-SUPPORTED: tuple[FeatureRange, ...] = (FeatureRange(JOSEFINE_VERSION, 1, 3),)
+SUPPORTED: tuple[FeatureRange, ...] = (FeatureRange(JOSEFINE_VERSION, 1, 4),)
 """What this code understands."""
 
 

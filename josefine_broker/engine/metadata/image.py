@@ -25,11 +25,13 @@ JOSEFINE_VERSION = "josefine.version"
 COMPLETENESS_LEVEL = 2
 """From here on registrations speak of each log; below, of the whole broker."""
 CLEANING_LEVEL = 3
+TRANSACTIONS_LEVEL = 4
 """From here on brokers clean the logs of compacted topics, and read offsets that expire by
 themselves."""
 
 OFFSETS_TOPIC = "__consumer_offsets"
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC})
+TRANSACTIONS_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 
 CLEANUP_POLICY = "cleanup.policy"
 WAS_COMPACTED = "was.compacted"
@@ -189,6 +191,11 @@ class MetadataImage:
         """Whether every broker reads the record of an offset that says itself when it expires; one
         of before would not find its way through the partition."""
         return self.features.get(JOSEFINE_VERSION, 0) >= CLEANING_LEVEL
+
+    @property
+    def serves_transactions(self) -> bool:
+        """Whether every broker knows markers, and what read_committed may see."""
+        return self.features.get(JOSEFINE_VERSION, 0) >= TRANSACTIONS_LEVEL
 
     def is_live(self, broker_id: int) -> bool:
         """Registered, heard by the controller, not about to stop."""

@@ -18,6 +18,10 @@ class ProducerIds:
     def add(self, first_id: int, count: int) -> None:
         self._blocks.append(range(first_id, first_id + count))
 
+    def __len__(self) -> int:
+        """How many are left."""
+        return sum(map(len, self._blocks))
+
     def take(self) -> int | None:
         """The next id, None when a block must be allocated first."""
         if not self._blocks:

@@ -11,6 +11,8 @@ Produce and Fetch are coded by hand and have their own shapes: `wire.produce`, `
 """
 
 from josefine_broker.wire.entities import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     alter_partition_reassignments,
     api_versions,
@@ -26,6 +28,7 @@ from josefine_broker.wire.entities import (
     describe_quorum,
     describe_topic_partitions,
     elect_leaders,
+    end_txn,
     find_coordinator,
     heartbeat,
     incremental_alter_configs,
@@ -42,11 +45,15 @@ from josefine_broker.wire.entities import (
     offset_for_leader_epoch,
     remove_raft_voter,
     sync_group,
+    txn_offset_commit,
     unregister_broker,
     update_features,
+    write_txn_markers,
 )
 
 __all__ = [
+    "add_offsets_to_txn",
+    "add_partitions_to_txn",
     "alter_configs",
     "alter_partition_reassignments",
     "api_versions",
@@ -62,6 +69,7 @@ __all__ = [
     "describe_quorum",
     "describe_topic_partitions",
     "elect_leaders",
+    "end_txn",
     "find_coordinator",
     "heartbeat",
     "incremental_alter_configs",
@@ -78,6 +86,8 @@ __all__ = [
     "offset_for_leader_epoch",
     "remove_raft_voter",
     "sync_group",
+    "txn_offset_commit",
     "unregister_broker",
     "update_features",
+    "write_txn_markers",
 ]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.engine import loading_groups
+from josefine_broker.engine import loading, loading_groups
 from josefine_broker.engine.loading_groups import begin_loading, groups_moved, unload_groups
 from josefine_broker.engine.offsets_topic import append_records, coordinator_of
 from josefine_broker.observe import check_groups
@@ -58,7 +58,7 @@ def settle(world: World) -> None:
 
 @pytest.fixture
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading_groups, "STEP_BYTES", 1)
+    monkeypatch.setattr(loading, "STEP_BYTES", 1)
 
 
 @pytest.mark.usefixtures("small_steps")
@@ -142,9 +142,9 @@ def test_what_cannot_be_read_is_tried_again_and_nothing_is_served_until_then(
     lead_anew(world)
     world.advance(5_000)
     assert commit(world, 6) is LOADING
-    (loading,) = world.ctx.clients.groups.loading.values()
-    assert isinstance(loading, loading_groups.Loading)
-    assert loading.trouble in check_groups(world.ctx).detail
+    (reading,) = world.ctx.clients.groups.loading.values()
+    assert isinstance(reading, loading_groups.Loading)
+    assert reading.trouble in check_groups(world.ctx).detail
     assert not check_groups(world.ctx).ok
 
     is_mended = True

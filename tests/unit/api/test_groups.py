@@ -9,7 +9,12 @@ import pytest
 
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.engine.loading_groups import shorten_offsets_log
-from josefine_broker.engine.metadata.image import OFFSETS_TOPIC
+from josefine_broker.engine.metadata.image import (
+    JOSEFINE_VERSION,
+    OFFSETS_TOPIC,
+    TRANSACTIONS_LEVEL,
+    FeatureRange,
+)
 from josefine_broker.engine.offsets_topic import coordinator_of
 from josefine_broker.engine.parked import Parked
 from josefine_broker.wire.entities import (
@@ -119,7 +124,8 @@ def test_two_first_questions_make_one_topic() -> None:
     assert first.response.coordinators[0].error_code == ErrorCode.none
 
 
-def test_coordinator_of_transactions_is_refused_with_a_reason(world: World) -> None:
+def test_coordinator_of_transactions_is_refused_while_a_broker_may_not_know_them() -> None:
+    world = World(features=(FeatureRange(JOSEFINE_VERSION, 1, TRANSACTIONS_LEVEL - 1),))
     (coordinator,) = find(world, "t", key_type=1).coordinators
 
     assert coordinator.error_code == ErrorCode.transactional_id_authorization_failed

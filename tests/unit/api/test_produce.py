@@ -94,7 +94,7 @@ def test_control_batch_of_a_client_is_refused(world: World) -> None:
     assert world.produce(batch).error_code == ErrorCode.invalid_record
 
 
-def test_transactional_batch_is_refused(world: World) -> None:
+def test_transactional_batch_of_a_producer_without_transactions_is_refused(world: World) -> None:
     batch = bytes(
         build_batch(
             [Record(b"k", b"v")],
@@ -325,15 +325,13 @@ def test_topic_with_a_second_broker_only_is_not_led_here() -> None:
     assert world.produce(topic="away").error_code == ErrorCode.not_leader_or_follower
 
 
-def test_transactional_id_and_missing_records_are_refused(world: World) -> None:
+def test_missing_records_are_refused(world: World) -> None:
     parts = (ProducePartition(0, None),)
     topics = (ProduceTopic("orders", None, parts),)
 
     empty = world.ask(0, ProduceRequest(None, -1, 1000, topics)).topics[0].partitions[0]
-    transactional = world.ask(0, ProduceRequest("t", -1, 1000, topics)).topics[0].partitions[0]
 
     assert empty.error_code == ErrorCode.invalid_record
-    assert transactional.error_code == ErrorCode.invalid_txn_state
 
 
 @pytest.mark.parametrize("is_by_id", [False, True])

@@ -1,0 +1,38 @@
+"""AddOffsetsToTxn (key 25, KIP-98): a producer says that it is going to commit a group's offsets in
+its transaction: the group's partition of `__consumer_offsets` joins it."""
+
+from josefine_broker.api.shared.transactions import producer_of, told_to
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.coordinator_log import partition_of
+from josefine_broker.engine.metadata.image import OFFSETS_TOPIC
+from josefine_broker.engine.transacting import (
+    TransactionWait,
+    answer_of,
+    transaction_partition,
+)
+from josefine_broker.wire.entities import add_offsets_to_txn as e
+
+
+def handle(ctx: Context, info: RequestInfo, request: e.AddOffsetsToTxnRequest) -> object:
+    """Answered when it is stored that the group is in the transaction."""
+    transaction_partition(ctx, request.transactional_id)
+    tp = partition_of(ctx, OFFSETS_TOPIC, request.group_id)
+    if tp is None:
+        raise KafkaError(ErrorCode.coordinator_not_available, "no group was ever looked for")
+    wait = TransactionWait(
+        ctx, lambda answer: e.AddOffsetsToTxnResponse(error_code=told_to(info, answer.error))
+    )
+    ctx.clients.transactions.coordinator.add(
+        request.transactional_id,
+        producer_of(request.producer_id, request.producer_epoch),
+        [tp],
+        wait,
+        ctx.clock.now_ms(),
+    )
+    return answer_of(ctx, wait)
+
+
+def refuse(request: e.AddOffsetsToTxnRequest, error: KafkaError) -> e.AddOffsetsToTxnResponse:
+    """The answer when the whole request is refused."""
+    return e.AddOffsetsToTxnResponse(error_code=error.code)

@@ -1,0 +1,105 @@
+"""TxnOffsetCommit (key 28, KIP-98): a group's offsets, committed with a producer's transaction.
+
+They are written to the group's partition of `__consumer_offsets` as a batch of the transaction, and
+count when its marker says so. Who is of the group says its generation since version 3, and one of
+an older generation is fenced (KIP-447). Of the offsets that may be stored all are, or none.
+"""
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ids import ProducerEpoch, ProducerId, TopicPartition
+from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.groups.offsets import CommittedOffset
+from josefine_broker.engine.groups.values import Identity
+from josefine_broker.engine.offsets_topic import coordinator_of, store_pending_offsets
+from josefine_broker.wire.entities import txn_offset_commit as e
+
+_Codes = dict[TopicPartition, ErrorCode]
+
+CODES = {
+    ErrorCode.group_id_not_found: ErrorCode.illegal_generation,
+}
+"""What a group's coordinator says that this request has no word for."""
+
+
+def handle(ctx: Context, info: RequestInfo, request: e.TxnOffsetCommitRequest) -> object:
+    """Store the offsets that can be stored; errors are per partition."""
+    coordinator_of(ctx, request.group_id)
+    _check_member(ctx, request)
+    now_ms = ctx.clock.now_ms()
+    codes: _Codes = {}
+    offsets = []
+    for topic in request.topics:
+        for part in topic.partitions:
+            tp = TopicPartition(topic.name, part.partition_index)
+            code = _check(ctx, tp, part)
+            if code is ErrorCode.none:
+                offsets.append((tp, _value(part, now_ms)))
+            else:
+                codes[tp] = code
+    if not offsets:
+        return _answer(request, codes, ErrorCode.none)
+    producer = ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)
+    return store_pending_offsets(
+        ctx,
+        request.group_id,
+        producer,
+        offsets,
+        lambda error: _answer(request, codes, ErrorCode.none if error is None else error.code),
+    )
+
+
+def refuse(request: e.TxnOffsetCommitRequest, error: KafkaError) -> e.TxnOffsetCommitResponse:
+    """The answer when the whole request is refused."""
+    return _answer(request, {}, error.code)
+
+
+def _check_member(ctx: Context, request: e.TxnOffsetCommitRequest) -> None:
+    """Raises KafkaError where whoever says that may not commit. Who says nothing of the group may:
+    before KIP-447 producers fenced each other by their transactional ids alone."""
+    identity = Identity(request.member_id, request.group_instance_id)
+    if request.generation_id < 0 and not request.member_id and identity.instance_id is None:
+        return
+    code = ctx.clients.groups.coordinator.may_commit(
+        request.group_id, identity, request.generation_id, ctx.clock.monotonic_ms()
+    )
+    if code is not ErrorCode.none:
+        raise KafkaError(CODES.get(code, code))
+
+
+def _check(ctx: Context, tp: TopicPartition, part: e.TxnOffsetCommitRequestPartition) -> ErrorCode:
+    if ctx.image.partition(tp.topic, tp.partition) is None:
+        return ErrorCode.unknown_topic_or_partition
+    if len(part.committed_metadata or "") > ctx.settings.offsets.metadata_bytes_max:
+        return ErrorCode.offset_metadata_too_large
+    return ErrorCode.none
+
+
+def _value(part: e.TxnOffsetCommitRequestPartition, now_ms: int) -> CommittedOffset:
+    return CommittedOffset(
+        offset=part.committed_offset,
+        leader_epoch=part.committed_leader_epoch,
+        metadata=part.committed_metadata or "",
+        commit_time_ms=now_ms,
+    )
+
+
+def _answer(
+    request: e.TxnOffsetCommitRequest, codes: _Codes, otherwise: ErrorCode
+) -> e.TxnOffsetCommitResponse:
+    return e.TxnOffsetCommitResponse(
+        topics=tuple(
+            e.TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=tuple(
+                    e.TxnOffsetCommitResponsePartition(
+                        partition_index=part.partition_index,
+                        error_code=codes.get(
+                            TopicPartition(topic.name, part.partition_index), otherwise
+                        ),
+                    )
+                    for part in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        )
+    )

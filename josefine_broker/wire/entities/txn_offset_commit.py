@@ -1,0 +1,62 @@
+"""TxnOffsetCommit (key 28) in the one shape that handlers see: version 4."""
+
+from dataclasses import dataclass
+
+from josefine_broker.base.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TxnOffsetCommitRequestPartition:
+    """The offset that the group will read next."""
+
+    partition_index: int
+    committed_offset: int
+    committed_leader_epoch: int = -1
+    committed_metadata: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TxnOffsetCommitRequestTopic:
+    """A topic by name."""
+
+    name: str
+    partitions: tuple[TxnOffsetCommitRequestPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TxnOffsetCommitRequest:
+    """Commit a group's offsets in a transaction; who is of the group says so since version 3
+    (KIP-447)."""
+
+    transactional_id: str
+    group_id: str
+    producer_id: int
+    producer_epoch: int
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+    topics: tuple[TxnOffsetCommitRequestTopic, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TxnOffsetCommitResponsePartition:
+    """What became of one partition."""
+
+    partition_index: int
+    error_code: ErrorCode = ErrorCode.none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TxnOffsetCommitResponseTopic:
+    """A topic by name."""
+
+    name: str
+    partitions: tuple[TxnOffsetCommitResponsePartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TxnOffsetCommitResponse:
+    """One answer per partition."""
+
+    throttle_time_ms: int = 0
+    topics: tuple[TxnOffsetCommitResponseTopic, ...]

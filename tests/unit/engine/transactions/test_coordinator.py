@@ -1,0 +1,393 @@
+"""The transaction coordinator: each answer, and a life of requests, crashes and lost words against
+what the log says."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from josefine_broker.base.errors import ErrorCode
+from josefine_broker.base.ids import ProducerEpoch, ProducerId, TopicPartition
+from josefine_broker.engine.transactions.coordinator import RETRY_MS, TransactionCoordinator
+from josefine_broker.engine.transactions.states import PREPARED, TransactionState
+from josefine_broker.engine.transactions.values import (
+    EPOCH_MAX,
+    NOBODY,
+    Answer,
+    Init,
+    Mark,
+    Producer,
+    Store,
+    TransactionAnswer,
+    TransactionRecord,
+)
+
+A, B = TopicPartition("a", 0), TopicPartition("b", 0)
+TIMEOUT_MS = 60_000
+OK = ErrorCode.none
+CONCURRENT = ErrorCode.concurrent_transactions
+FENCED = ErrorCode.producer_fenced
+
+
+class Desk:
+    """A coordinator whose stores and marks the test settles; by itself they succeed."""
+
+    def __init__(self) -> None:
+        self.coordinator = TransactionCoordinator()
+        self.now_ms = 1_000
+        self.next_id = 100
+        self.log: list[tuple[str, TransactionRecord | None]] = []
+        self.stores: list[Store] = []
+        self.marks: list[Mark] = []
+        self.answers: dict[object, TransactionAnswer] = {}
+        self.tickets = 0
+        self.holds_stores = self.holds_marks = False
+
+    def settle(self) -> None:
+        """Do what is wanted, until nothing is."""
+        while effects := self.coordinator.take_effects():
+            for effect in effects:
+                if isinstance(effect, Answer):
+                    assert effect.ticket not in self.answers, "answered twice"
+                    self.answers[effect.ticket] = effect.answer
+                elif isinstance(effect, Store):
+                    self.stores.append(effect)
+                    if not self.holds_stores:
+                        self.stored(effect)
+                else:
+                    self.marks.append(effect)
+                    if not self.holds_marks:
+                        self.marked(effect)
+
+    def stored(self, store: Store, error: ErrorCode = OK, *, is_written: bool = True) -> None:
+        self.stores.remove(store)
+        if is_written:
+            self.log.append((store.transactional_id, store.record))
+        self.coordinator.stored(store.transactional_id, store.write_id, error, self.now_ms)
+
+    def marked(self, mark: Mark, *, is_written: bool = True) -> None:
+        self.coordinator.marked(
+            mark.transactional_id, mark.mark_id, mark.partitions, self.now_ms, is_written=is_written
+        )
+
+    def _ticket(self) -> int:
+        self.tickets += 1
+        return self.tickets
+
+    def new_id(self) -> ProducerId:
+        self.next_id += 1
+        return ProducerId(self.next_id)
+
+    def init(
+        self, claimed: Producer = NOBODY, *, timeout_ms: int = TIMEOUT_MS, id_: str = "t"
+    ) -> TransactionAnswer:
+        ticket = self._ticket()
+        request = Init(timeout_ms=timeout_ms, claimed=claimed)
+        self.coordinator.init(id_, request, ticket, self.now_ms, self.new_id)
+        return self._told(ticket)
+
+    def add(self, producer: Producer, *tps: TopicPartition, id_: str = "t") -> ErrorCode:
+        ticket = self._ticket()
+        self.coordinator.add(id_, producer, tps, ticket, self.now_ms)
+        return self._told(ticket).error
+
+    def end(self, producer: Producer, *, is_commit: bool = True, id_: str = "t") -> ErrorCode:
+        ticket = self._ticket()
+        self.coordinator.end(id_, producer, ticket, self.now_ms, is_commit=is_commit)
+        return self._told(ticket).error
+
+    def _told(self, ticket: int) -> TransactionAnswer:
+        self.settle()
+        return self.answers.get(ticket, TransactionAnswer(ErrorCode.unknown_server_error))
+
+    def state(self, id_: str = "t") -> TransactionState:
+        view = self.coordinator.view(id_)
+        assert view is not None
+        return view.record.state
+
+    def fail_over(self) -> None:
+        """Another broker reads the log."""
+        self.coordinator.unload(lambda _: True)
+        self.settle()
+        self.stores.clear()
+        stored: dict[str, TransactionRecord] = {}
+        for id_, record in self.log:
+            if record is None:
+                stored.pop(id_, None)
+            else:
+                stored[id_] = record
+        self.coordinator.load(stored, self.now_ms)
+        self.settle()
+
+    def tick(self, ms: int = RETRY_MS) -> None:
+        self.now_ms += ms
+        self.coordinator.tick(self.now_ms)
+        self.settle()
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def test_transaction_is_decided_marked_and_complete(desk: Desk) -> None:
+    producer = desk.init().producer
+    assert producer == Producer(ProducerId(101), ProducerEpoch(0))
+    assert desk.add(producer, A) is OK
+    assert desk.add(producer, A, B) is OK
+    desk.holds_marks = True
+
+    assert desk.end(producer) is OK
+
+    assert desk.state() is TransactionState.PREPARE_COMMIT
+    (mark,) = desk.marks
+    assert (mark.producer, mark.is_commit, mark.partitions) == (producer, True, {A, B})
+    assert desk.end(producer) is CONCURRENT, "it is under way"
+    assert desk.end(producer, is_commit=False) is ErrorCode.invalid_txn_state
+    assert desk.add(producer, A) is CONCURRENT
+    assert desk.init().error is CONCURRENT
+    desk.marked(mark)
+    desk.settle()
+    assert desk.state() is TransactionState.COMPLETE_COMMIT
+    assert desk.end(producer) is OK, "asked again, it is done"
+    assert desk.end(producer, is_commit=False) is ErrorCode.invalid_txn_state
+
+
+def test_next_producer_has_the_next_epoch_and_the_one_before_is_fenced(desk: Desk) -> None:
+    old = desk.init().producer
+    new = desk.init().producer
+
+    assert new == old._replace(epoch=1)
+    assert desk.add(old, A) is FENCED
+    assert desk.end(old) is FENCED
+    assert desk.add(new, A) is OK
+
+
+def test_successor_aborts_what_is_open_under_an_epoch_of_its_own(desk: Desk) -> None:
+    """What its producer still writes is refused by every partition that has the marker."""
+    old = desk.init().producer
+    desk.add(old, A)
+
+    assert desk.init().error is CONCURRENT, "it is to ask again"
+
+    (mark,) = desk.marks
+    assert (mark.producer.epoch, mark.is_commit) == (old.epoch + 1, False)
+    assert desk.end(old) is FENCED
+    assert desk.init().producer == old._replace(epoch=2)
+
+
+def test_producer_that_asks_again_for_its_next_epoch_gets_it_once(desk: Desk) -> None:
+    """KIP-360: its first answer was lost."""
+    old = desk.init().producer
+    new = desk.init(claimed=old).producer
+
+    assert new == old._replace(epoch=1)
+    assert desk.init(claimed=old).producer == new
+    desk.init(claimed=new)
+    assert desk.init(claimed=old).error is FENCED
+    assert desk.init(claimed=Producer(ProducerId(9), ProducerEpoch(0))).error is FENCED
+
+
+def test_epochs_that_are_used_up_give_a_new_id(desk: Desk) -> None:
+    last = Producer(ProducerId(7), ProducerEpoch(EPOCH_MAX - 1))
+    record = TransactionRecord(
+        producer=last, timeout_ms=1, state=TransactionState.EMPTY, updated_ms=0
+    )
+    desk.coordinator.load({"t": record}, desk.now_ms)
+
+    assert desk.init().producer == Producer(ProducerId(101), ProducerEpoch(0))
+    assert desk.add(last, A) is ErrorCode.invalid_producer_id_mapping
+
+
+def test_transaction_that_is_overdue_is_aborted_and_its_producer_fenced(desk: Desk) -> None:
+    producer = desk.init(timeout_ms=5_000).producer
+    desk.add(producer, A)
+
+    desk.tick(5_000)
+    assert desk.state() is TransactionState.ONGOING
+    desk.tick(1)
+
+    assert desk.state() is TransactionState.COMPLETE_ABORT
+    assert desk.end(producer) is FENCED
+
+
+def test_timeout_while_the_commit_is_on_its_way_changes_nothing(desk: Desk) -> None:
+    producer = desk.init(timeout_ms=5_000).producer
+    desk.add(producer, A)
+    desk.holds_stores = True
+    desk.end(producer)
+    (store,) = desk.stores
+
+    desk.tick(60_000)
+    assert desk.stores == [store]
+    desk.holds_stores = False
+    desk.stored(store)
+    desk.settle()
+
+    assert desk.state() is TransactionState.COMPLETE_COMMIT
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
+def test_timeout_that_cannot_be_is_refused(desk: Desk, timeout_ms: int) -> None:
+    assert desk.init(timeout_ms=timeout_ms).error is ErrorCode.invalid_transaction_timeout
+    assert len(desk.coordinator) == 0
+
+
+def test_first_record_that_is_not_stored_leaves_nothing(desk: Desk) -> None:
+    desk.holds_stores = True
+    desk.init()
+    assert desk.coordinator.view("t") is None
+    assert desk.add(Producer(ProducerId(101), ProducerEpoch(0)), A) is (
+        ErrorCode.invalid_producer_id_mapping
+    )
+
+    desk.stored(desk.stores[0], ErrorCode.coordinator_not_available, is_written=False)
+    desk.settle()
+
+    assert desk.answers[1].error is ErrorCode.coordinator_not_available
+    assert len(desk.coordinator) == 0
+
+
+def test_markers_are_asked_for_until_each_is_written(desk: Desk) -> None:
+    producer = desk.init().producer
+    desk.add(producer, A, B)
+    desk.holds_marks = True
+    desk.end(producer)
+    (first,) = desk.marks
+    desk.coordinator.marked("t", first.mark_id, [A], desk.now_ms, is_written=True)
+    desk.coordinator.marked("t", first.mark_id, [B], desk.now_ms, is_written=False)
+
+    desk.tick()
+
+    assert [each.partitions for each in desk.marks] == [{A, B}, {B}]
+    desk.tick()
+    assert len(desk.marks) == 2, "it is asked for already"
+    desk.marked(desk.marks[1])
+    desk.settle()
+    assert desk.state() is TransactionState.COMPLETE_COMMIT
+
+
+def test_late_word_of_a_marker_does_not_end_the_next_transaction(desk: Desk) -> None:
+    producer = desk.init().producer
+    desk.add(producer, A)
+    desk.holds_marks = True
+    desk.end(producer)
+    (late,) = desk.marks
+    desk.fail_over()
+    desk.marked(desk.marks[1])
+    desk.settle()
+    desk.add(producer, A)
+    desk.end(producer)
+
+    desk.marked(late)
+    desk.settle()
+
+    assert desk.state() is TransactionState.PREPARE_COMMIT
+
+
+def test_completion_that_is_not_stored_is_stored_again(desk: Desk) -> None:
+    producer = desk.init().producer
+    desk.add(producer, A)
+    desk.holds_marks = True
+    desk.end(producer)
+    desk.holds_stores = True
+    desk.marked(desk.marks[0])
+    desk.settle()
+    desk.stored(desk.stores[0], ErrorCode.coordinator_not_available, is_written=False)
+    assert desk.state() is TransactionState.PREPARE_COMMIT
+
+    desk.holds_stores = False
+    desk.tick()
+
+    assert desk.state() is TransactionState.COMPLETE_COMMIT
+
+
+def test_who_waits_when_the_leadership_goes_is_sent_to_look(desk: Desk) -> None:
+    producer = desk.init().producer
+    desk.holds_stores = True
+    desk.add(producer, A)
+
+    desk.coordinator.unload(lambda _: True)
+    desk.settle()
+
+    assert desk.answers[2].error is ErrorCode.not_coordinator
+
+
+def test_ids_that_nobody_uses_are_forgotten(desk: Desk) -> None:
+    producer = desk.init().producer
+    desk.init(id_="open")
+    desk.add(desk.init(id_="open").producer, A, id_="open")
+    desk.now_ms += desk.coordinator.settings.id_expiration_ms + 1
+
+    list(desk.coordinator.expire(desk.now_ms))
+    desk.settle()
+
+    assert [each.transactional_id for each in desk.coordinator.views()] == ["open"]
+    assert desk.log[-1] == ("t", None)
+    assert desk.end(producer) is ErrorCode.invalid_producer_id_mapping
+
+
+@given(st.integers(0, 2**32))
+def test_any_life_keeps_what_was_decided(seed: int) -> None:
+    """Stores are late, lost, or written though they failed; marks too; coordinators die anywhere.
+
+    A transaction that was told to be committed is never marked as aborted; no two ends of one
+    transaction are marked; at the end nothing stays open or prepared.
+    """
+    rng, desk = Random(seed), Desk()
+    desk.holds_stores = desk.holds_marks = True
+    producer = NOBODY
+    inits: list[int] = []
+    open_marks: list[Mark] = []
+    for _ in range(60):
+        action = rng.randrange(8)
+        if action == 0:
+            desk.init()
+            inits.append(desk.tickets)
+        elif action == 1:
+            desk.add(producer, rng.choice((A, B)))
+        elif action == 2:
+            desk.end(producer, is_commit=rng.random() < 0.5)
+        elif action == 3 and desk.stores:
+            if rng.random() < 0.7:
+                desk.stored(desk.stores[0])
+            else:
+                failed = ErrorCode.coordinator_not_available
+                desk.stored(desk.stores[0], failed, is_written=rng.random() < 0.5)
+        elif action == 4 and open_marks:
+            desk.marked(open_marks.pop(0), is_written=rng.random() < 0.5)
+        elif action == 5:
+            desk.tick(rng.choice((1, RETRY_MS, TIMEOUT_MS)))
+        elif action == 6 and rng.random() < 0.2:
+            desk.fail_over()
+        desk.settle()
+        open_marks += desk.marks
+        desk.marks.clear()
+        _check_marks(desk, open_marks)
+        for each in inits:
+            answer = desk.answers.get(each)
+            if answer is not None and answer.error is OK:
+                producer = answer.producer
+    desk.holds_stores = desk.holds_marks = False
+    for store in tuple(desk.stores):
+        desk.stored(store)
+    for mark in open_marks:
+        desk.marked(mark)
+    desk.settle()
+    for _ in range(4):
+        desk.tick(TIMEOUT_MS)
+    view = desk.coordinator.view("t")
+    assert view is None or view.record.state not in {TransactionState.ONGOING, *PREPARED}
+
+
+def _check_marks(desk: Desk, marks: list[Mark]) -> None:
+    """A marker is only asked for what the log has decided: its last prepared record."""
+    for mark in marks[-1:]:
+        decided = [record for _, record in desk.log if record and record.state in PREPARED]
+        assert decided
+        is_commit = {each.state is TransactionState.PREPARE_COMMIT for each in decided
+                     if each.producer == mark.producer}  # fmt: skip
+        assert mark.is_commit in is_commit
