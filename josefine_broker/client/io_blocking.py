@@ -96,10 +96,14 @@ class BlockingClient:
         """Brokers and topics (None: all). A topic that does not exist carries its error."""
         return self._run(lambda t, d: operations.metadata(self._session, topics, t, d), timeout_ms)
 
-    def partition_count(self, topic: str, *, timeout_ms: int | None = None) -> int:
-        """Partitions of a topic. Raises KafkaError(unknown_topic_or_partition)."""
+    def partition_count(
+        self, topic: str, *, create: bool = False, timeout_ms: int | None = None
+    ) -> int:
+        """Partitions of a topic. With `create` the broker may make it, where it does so for
+        producers. Raises KafkaError(unknown_topic_or_partition)."""
         return self._run(
-            lambda t, d: operations.partition_count(self._session, topic, t, d), timeout_ms
+            lambda t, d: operations.partition_count(self._session, topic, t, d, create=create),
+            timeout_ms,
         )
 
     def list_offsets(

@@ -27,6 +27,8 @@ from josefine_broker.wire import entities as e
 
 T = TypeVar("T")
 
+TOPIC_NAMES = "1 to 249 of a-z A-Z 0-9 . _ -, and neither '.' nor '..'"
+
 ANSWER_SLACK_MS = 1_000
 """On top of the timeout that a request carries."""
 
@@ -57,6 +59,8 @@ class Outcome:
 
     result: Any = None
     error: KafkaError | None = None
+    passed: tuple[ErrorCode, ...] = ()
+    """The errors before that, in order: one for each time it was sent again."""
 
 
 def ask(attempts: Attempts, call: Call) -> Operation[tuple[Any, int]]:
@@ -91,13 +95,16 @@ def ask_until(
 
 
 def refresh(
-    session: Session, attempts: Attempts, topics: Iterable[str] | None
+    session: Session, attempts: Attempts, topics: Iterable[str] | None, *, create: bool = False
 ) -> Operation[tuple[ClusterMetadata, int]]:
-    """Ask any broker about `topics` (None: all); lays the answer over what is known."""
+    """Ask any broker about `topics` (None: all); lays the answer over what is known.
+
+    With `create` a topic that is not there is made, if the broker makes topics for producers.
+    """
     wanted = None
     if topics is not None:
         wanted = tuple(e.metadata.MetadataRequestTopic(name=name) for name in sorted(set(topics)))
-    request = e.metadata.MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+    request = e.metadata.MetadataRequest(topics=wanted, allow_auto_topic_creation=create)
     call = Call(node=ANY_BROKER, api_key=apis.METADATA, request=request)
     response, now_ms = yield from ask_until(attempts, call, _metadata_error)
     newer = from_response(response)
@@ -120,11 +127,13 @@ def metadata(
     return found
 
 
-def partition_count(session: Session, topic: str, now_ms: int, deadline_ms: int) -> Operation[int]:
+def partition_count(
+    session: Session, topic: str, now_ms: int, deadline_ms: int, *, create: bool = False
+) -> Operation[int]:
     """Partitions of a topic, which must exist or come to exist within the policy's wait."""
     attempts = session.start(now_ms, deadline_ms, f"topic '{topic}'")
     while True:
-        found, now_ms = yield from refresh(session, attempts, (topic,))
+        found, now_ms = yield from refresh(session, attempts, (topic,), create=create)
         known = found.topics[topic]
         if known.error_code is ErrorCode.none and known.partitions:
             return len(known.partitions)
@@ -143,6 +152,7 @@ def spread(
     """
     pending = dict.fromkeys(wanted)
     outcomes: dict[TopicPartition, Outcome] = {}
+    passed: dict[TopicPartition, list[ErrorCode]] = {}
     must_refresh = any(session.cluster.routing_error(tp) is not ErrorCode.none for tp in pending)
     while pending:
         try:
@@ -153,10 +163,14 @@ def spread(
                 del pending[tp]
             if pending:
                 yield _pause_for(attempts, errors, now_ms, pending, outcomes)
+            for tp in pending:
+                passed.setdefault(tp, []).append(errors[tp].code)
             must_refresh = True
         except KafkaError as error:
             outcomes |= {tp: Outcome(error=error) for tp in pending}
-            return outcomes
+            break
+    for tp, codes in passed.items():
+        outcomes[tp] = replace(outcomes[tp], passed=tuple(codes))
     return outcomes
 
 
@@ -259,6 +273,8 @@ def partition_error(tp: TopicPartition, code: ErrorCode, message: str | None) ->
         return KafkaError(code, f"topic '{tp.topic}' does not exist")
     if code is ErrorCode.leader_not_available:
         return KafkaError(code, f"partition {tp} has no leader now")
+    if code is ErrorCode.invalid_topic_exception and message is None:
+        return KafkaError(code, f"'{tp.topic}' cannot name a topic: {TOPIC_NAMES}")
     reason = message or code.name.replace("_", " ")
     return KafkaError(code, f"partition {tp}: {reason}")
 

@@ -307,3 +307,45 @@ def test_whatever_brokers_answer_every_partition_has_an_outcome_by_the_deadline(
     assert set(outcomes) == {T0, T1}
     assert all((o.error is None) != (o.result is None) for o in outcomes.values())
     assert driver.paused_ms <= 2_000
+
+
+def test_an_outcome_has_the_errors_that_passed_before_it() -> None:
+    codes = [ErrorCode.not_leader_or_follower, ErrorCode.request_timed_out, ErrorCode.none]
+
+    def answer(call: Call) -> Any:
+        if is_metadata(call):
+            return metadata({"t": [1]})
+        part = wire_produce.ProducePartitionResponse(
+            index=0, error_code=codes.pop(0), base_offset=4, log_append_time_ms=-1
+        )
+        return wire_produce.ProduceResponse(
+            topics=(wire_produce.ProduceTopicResponse("t", None, (part,)),)
+        )
+
+    driver = Driver(answer)
+    outcome = driver.run(lambda t, d: produce.produce(driver.session, {T0: BATCH}, -1, t, d))[T0]
+
+    assert outcome.error is None
+    assert outcome.passed == (ErrorCode.not_leader_or_follower, ErrorCode.request_timed_out)
+
+
+def test_a_topic_is_made_only_when_asked_for() -> None:
+    driver = Driver(lambda c: metadata({"t": [1, 1]}))
+
+    for create in (False, True):
+        driver.run(
+            lambda t, d, c=create: operations.partition_count(driver.session, "t", t, d, create=c)
+        )
+
+    asked = [call.request.allow_auto_topic_creation for call in driver.calls]
+    assert asked == [False, True]
+
+
+def test_a_name_that_no_topic_can_have_is_said_once() -> None:
+    error = operations.partition_error(
+        TopicPartition("a b", 0), ErrorCode.invalid_topic_exception, None
+    )
+
+    assert error.message == (
+        "'a b' cannot name a topic: 1 to 249 of a-z A-Z 0-9 . _ -, and neither '.' nor '..'"
+    )
