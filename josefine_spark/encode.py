@@ -6,7 +6,7 @@ first in, first out, one per partition at a time. Opens no socket.
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +53,8 @@ class Sealed:
 
     data: memoryview
     records: int
+    raw_bytes: int
+    """Its size before compression."""
 
 
 class _Bytes:
@@ -100,6 +102,7 @@ class Encoder:
         self._kernels = import_kernels("encode_kernels")
         self._identity = identity
         self._batch_bytes = batch_bytes
+        self._limits: dict[str, int] = {}
         self._compression = compression
         self._turn = turn
         self._open: dict[TopicPartition, _Open] = {}
@@ -144,10 +147,11 @@ class Encoder:
         timestamp_ms: int,
     ) -> None:
         first = 0
+        bytes_max = self._limits.get(tp.topic, self._batch_bytes)
         while first < rows.size:
             batch = self._open.get(tp)
             if batch is None:
-                batch = self._open[tp] = _Open(self._batch_bytes)
+                batch = self._open[tp] = _Open(bytes_max)
             taken, batch.position = self._kernels.encode(
                 rows,
                 first,
@@ -155,7 +159,7 @@ class Encoder:
                 *value.arrays,
                 *headers,
                 batch.out,
-                self._batch_bytes,
+                bytes_max,
                 batch.count,
                 batch.position,
             )
@@ -197,7 +201,7 @@ class Encoder:
             sequence = self._sequences.get(tp, 0)
             self._sequences[tp] = (sequence + batch.count) & SEQUENCE_MASK
         data = self._finish(batch, sequence, timestamp_ms)
-        self._sealed.setdefault(tp, deque()).append(Sealed(data, batch.count))
+        self._sealed.setdefault(tp, deque()).append(Sealed(data, batch.count, batch.position))
         self.sealed_bytes += len(data)
 
     def _finish(self, batch: _Open, sequence: int, timestamp_ms: int) -> memoryview:
@@ -236,6 +240,15 @@ class Encoder:
                 del self._sealed[tp]
         self.sealed_bytes -= size
         return taken
+
+    def put_back(self, tp: TopicPartition, pieces: Sequence[Sealed]) -> None:
+        """What a batch that was taken became: before all others of its partition, in order."""
+        self._sealed.setdefault(tp, deque()).extendleft(reversed(pieces))
+        self.sealed_bytes += sum(len(piece.data) for piece in pieces)
+
+    def limit(self, topic: str, batch_bytes: int) -> None:
+        """Seal this topic's batches before they pass `batch_bytes`, not compressed."""
+        self._limits[topic] = min(batch_bytes, self._limits.get(topic, self._batch_bytes))
 
 
 def _header_views(headers: Any) -> tuple[Any, ...]:

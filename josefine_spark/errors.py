@@ -1,5 +1,7 @@
 """What the connector can say went wrong, each in one sentence that says what to do."""
 
+from josefine_broker.base.errors import KafkaError
+
 
 class OptionError(ValueError):
     """An option that is unknown, missing, contradictory or not of its type."""
@@ -19,3 +21,8 @@ class SinkError(RuntimeError):
 
 class LossTableError(RuntimeError):
     """What was lost cannot be written down; nothing was forgotten."""
+
+
+def reason(error: KafkaError) -> str:
+    """A broker's or client's error in words, its code only where it says nothing else."""
+    return error.message or error.code.name.replace("_", " ")

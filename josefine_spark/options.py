@@ -28,6 +28,9 @@ REQUEST_TIMEOUT_MS = 30_000
 BATCH_BYTES = 512 * 1024
 """Of one record batch in the sink: below every broker's default limit of 1 MiB."""
 
+DELIVERY_TIMEOUT_MS = 120_000
+MAX_BLOCK_MS = 60_000
+
 
 class MissingStrategy(Enum):
     """What to do in a partition that has no record at or after the starting timestamp."""
@@ -118,6 +121,10 @@ class SinkOptions:
     acks: int = -1
     batch_bytes: int = BATCH_BYTES
     compression: int = 0
+    delivery_timeout_ms: int = DELIVERY_TIMEOUT_MS
+    """Of a record batch with all its tries."""
+    max_block_ms: int = MAX_BLOCK_MS
+    """Of what a task asks before it can send: a topic's partitions, a producer id."""
 
 
 def connection(options: OptionText) -> Connection:

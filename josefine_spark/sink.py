@@ -5,11 +5,9 @@ nothing twice (idempotent producer); a task or batch that runs again writes agai
 `delivery` keeps the place of exactly-once, which needs the broker's transactions.
 """
 
-import json
 import logging
 import random
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,10 +28,12 @@ from pyspark.sql.types import (
 
 from josefine_broker.base.errors import KafkaError
 from josefine_spark.connections import client_for, drop_client
-from josefine_spark.errors import OptionError, SinkError
+from josefine_spark.delivery import DeliveryCounts
+from josefine_spark.errors import OptionError, SinkError, reason
 from josefine_spark.options import SinkOptions
 
-log = logging.getLogger("josefine.spark")
+log = logging.getLogger("josefine.spark.delivery")
+log.setLevel(logging.INFO)  # a Python worker's own level is WARNING
 
 _TEXT_OR_BYTES = (StringType, BinaryType)
 COLUMNS: dict[str, tuple[tuple[type[DataType], ...], str]] = {
@@ -47,10 +47,9 @@ COLUMNS: dict[str, tuple[tuple[type[DataType], ...], str]] = {
 
 @dataclass
 class TaskWritten(WriterCommitMessage):
-    """What one task wrote, per topic."""
+    """What one task wrote."""
 
-    rows: dict[str, int] = field(default_factory=dict)
-    record_bytes: int = 0
+    delivery: DeliveryCounts = field(default_factory=DeliveryCounts)
 
 
 class _Writer:
@@ -64,27 +63,27 @@ class _Writer:
         """In a task: all rows of its Arrow batches, acknowledged."""
         from josefine_spark.writing import TaskWriter
 
+        connection = self._options.connection
         try:
-            writer = TaskWriter(
-                client_for(self._options.connection), self._options, random.randrange(1 << 16)
-            )
+            client = client_for(connection, writing=True)
+            writer = TaskWriter(client, self._options, random.randrange(1 << 16))
             for batch in iterator:
                 writer.add(batch, time.time_ns() // 1_000_000)
             writer.flush(time.time_ns() // 1_000_000)
         except KafkaError as error:
-            drop_client(self._options.connection)
-            raise SinkError(f"rows could not be written: {error}") from error
+            drop_client(connection, writing=True)
+            raise SinkError(f"rows could not be written: {reason(error)}") from error
         except BaseException:
-            drop_client(self._options.connection)
+            drop_client(connection, writing=True)
             raise
-        return TaskWritten(rows=dict(writer.rows), record_bytes=writer.record_bytes)
+        return TaskWritten(writer.delivery)
 
 
 class JosefineWriter(_Writer, DataSourceArrowWriter):
     """`df.write.format("josefine")`."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        _log_written(messages, None)
+        log_delivery(messages, None)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """What tasks have written stays written: at least once."""
@@ -94,7 +93,7 @@ class JosefineStreamWriter(_Writer, DataSourceStreamArrowWriter):
     """`df.writeStream.format("josefine")`."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        _log_written(messages, batchId)
+        log_delivery(messages, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """What tasks have written stays written: at least once."""
@@ -123,12 +122,10 @@ def _is_header(kind: DataType) -> bool:
     )
 
 
-def _log_written(messages: Sequence[WriterCommitMessage | None], batch_id: int | None) -> None:
-    rows: Counter[str] = Counter()
-    record_bytes = 0
+def log_delivery(messages: Sequence[WriterCommitMessage | None], batch_id: int | None) -> None:
+    """One JSON line of what all tasks of a write have delivered."""
+    whole = DeliveryCounts()
     for message in messages:
         if isinstance(message, TaskWritten):
-            rows.update(message.rows)
-            record_bytes += message.record_bytes
-    facts = {"batch": batch_id, "rows": dict(sorted(rows.items())), "bytes": record_bytes}
-    log.info("rows written: %s", json.dumps(facts))
+            whole.add(message.delivery)
+    log.info("%s", whole.line(batch_id))

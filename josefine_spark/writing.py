@@ -1,35 +1,69 @@
 """A task's write: Arrow batches in, acknowledged record batches out.
 
-Rules: one request in flight, the batches of a partition in order; a rejected batch ends the task.
+Rules: one request under way, the batches of a partition in order; what may pass (a broker that
+restarts, a leader that moves) is tried again until the delivery timeout; a batch that is too large
+for its topic is sent in pieces; any other refusal ends the task.
 """
 
-from collections import Counter
-from typing import Any
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient
-from josefine_spark.encode import Encoder, Identity
-from josefine_spark.errors import SinkError
+from josefine_broker.client.operations import Outcome
+from josefine_broker.client.retry import Action, action_for
+from josefine_spark.delivery import DeliveryCounts
+from josefine_spark.encode import Encoder, Identity, Sealed
+from josefine_spark.errors import SinkError, reason
 from josefine_spark.options import SinkOptions
+from josefine_spark.splitting import split
+
+T = TypeVar("T")
 
 SEALED_BYTES_MAX = 4 * 1024 * 1024
 """Finished record batches that may wait to be sent: one request with several costs little more
 than one with one."""
 
+TOO_LARGE = {ErrorCode.message_too_large, ErrorCode.record_list_too_large}
+"""For the topic's max.message.bytes or its segment.bytes."""
+
+UNKNOWN = {ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id}
+"""The client has waited a moment already when it says so: the topic is not there."""
+
+
+def monotonic_ms() -> int:
+    """Milliseconds that never go back."""
+    return time.monotonic_ns() // 1_000_000
+
 
 class TaskWriter:
-    """Writes the rows of one task. `rows` counts what was acknowledged, per topic."""
+    """Writes the rows of one task. `delivery` counts what was acknowledged, per topic."""
 
-    def __init__(self, client: BlockingClient, options: SinkOptions, turn: int) -> None:
-        self.rows: Counter[str] = Counter()
-        self.record_bytes = 0
+    def __init__(
+        self,
+        client: BlockingClient,
+        options: SinkOptions,
+        turn: int,
+        now_ms: Callable[[], int] = monotonic_ms,
+    ) -> None:
+        """`turn` is where keyless rows begin. Raises KafkaError when no broker gives an id."""
+        self.delivery = DeliveryCounts()
         self._client = client
         self._options = options
+        self._now_ms = now_ms
         self._counts: dict[str, int] = {}
-        self._encoder = _encoder(client, options, turn)
+        self._encoder = Encoder(
+            self._identity(),
+            batch_bytes=options.batch_bytes,
+            compression=options.compression,
+            turn=turn,
+        )
 
     def add(self, batch: Any, timestamp_ms: int) -> None:
         """Take the rows of an Arrow batch; sends what is finished."""
@@ -57,13 +91,87 @@ class TaskWriter:
             self._send()
 
     def _send(self) -> None:
-        taken = self._encoder.take()
-        self._client.produce(
-            {tp: batch.data for tp, batch in taken.items()}, acks=self._options.acks
-        )
-        for tp, batch in taken.items():
-            self.rows[tp.topic] += batch.records
-            self.record_bytes += len(batch.data)
+        """One batch of each partition that has some, until each is acknowledged or in pieces."""
+        waiting = self._encoder.take()
+        deadline_ms = self._now_ms() + self._options.delivery_timeout_ms
+        while waiting:
+            outcomes = self._client.produce_outcomes(
+                {tp: batch.data for tp, batch in waiting.items()},
+                acks=self._options.acks,
+                timeout_ms=self._timeout_ms(deadline_ms),
+            )
+            for tp, outcome in outcomes.items():
+                if self._settle(tp, waiting[tp], outcome, deadline_ms):
+                    del waiting[tp]
+
+    def _settle(
+        self, tp: TopicPartition, batch: Sealed, outcome: Outcome, deadline_ms: int
+    ) -> bool:
+        """False when it is to be sent again as it is. Raises SinkError."""
+        counts = self.delivery.of(tp.topic)
+        counts.passed(outcome.passed)
+        error = outcome.error
+        if error is None:
+            counts.acknowledged(batch.records, len(batch.data))
+            return True
+        if error.code in TOO_LARGE:
+            self._split(tp, batch, error)
+            counts.splits += 1
+            return True
+        if not _may_pass(error.code) or self._now_ms() >= deadline_ms:
+            raise SinkError(f"topic {tp.topic}, partition {tp.partition}: {reason(error)}")
+        counts.passed((error.code,))
+        return False
+
+    def _split(self, tp: TopicPartition, batch: Sealed, error: KafkaError) -> None:
+        limit = self._bytes_max(tp.topic)
+        if batch.records == 1:
+            told = "" if limit is None else f", which is {limit}"
+            raise SinkError(
+                f"topic {tp.topic}, partition {tp.partition}: a record of {len(batch.data)} bytes "
+                f"is larger than the topic's max.message.bytes{told}"
+            ) from error
+        self._encoder.put_back(tp, split(batch, limit))
+        # What is encoded from now on should fit at once; compressed, as this batch was.
+        fits = len(batch.data) // 2 if limit is None else min(limit, len(batch.data))
+        self._encoder.limit(tp.topic, fits * batch.raw_bytes // len(batch.data))
+
+    def _bytes_max(self, topic: str) -> int | None:
+        """The topic's limit, None where the broker does not tell."""
+        try:
+            value = self._client.describe_configs([topic])[topic]["max.message.bytes"].value
+            return int(value or "")
+        except (KafkaError, KeyError, ValueError):
+            return None
+
+    def _timeout_ms(self, deadline_ms: int) -> int:
+        left_ms = max(1, deadline_ms - self._now_ms())
+        return min(left_ms, self._options.connection.request_timeout_ms)
+
+    def _patiently(self, ask: Callable[[int], T]) -> T:
+        """`ask(timeout_ms)`, again while its error may pass and time is left. Raises KafkaError."""
+        deadline_ms = self._now_ms() + self._options.max_block_ms
+        while True:
+            try:
+                return ask(self._timeout_ms(deadline_ms))
+            except KafkaError as error:
+                if not _may_pass(error.code) or self._now_ms() >= deadline_ms:
+                    raise
+
+    def _identity(self) -> Identity:
+        if self._options.acks != -1:
+            return Identity()
+        given = self._patiently(lambda ms: self._client.init_producer_id(timeout_ms=ms))
+        return Identity(producer_id=given.producer_id, producer_epoch=given.producer_epoch)
+
+    def _count(self, topic: str) -> int:
+        """Partitions of a topic; a topic that is not there is made if the broker does that."""
+        count = self._counts.get(topic)
+        if count is None:
+            count = self._counts[topic] = self._patiently(
+                lambda ms: self._client.partition_count(topic, create=True, timeout_ms=ms)
+            )
+        return count
 
     def _topics(self, batch: Any) -> dict[str, tuple[Any, int]]:
         """Row numbers and partition count per topic."""
@@ -80,12 +188,6 @@ class TaskWriter:
             for code, name in enumerate(codes.dictionary.to_pylist())
         }
 
-    def _count(self, topic: str) -> int:
-        count = self._counts.get(topic)
-        if count is None:
-            count = self._counts[topic] = self._client.partition_count(topic)
-        return count
-
 
 def _partitions(batch: Any, topics: dict[str, tuple[Any, int]]) -> Any:
     """The partition asked for per row, -1 where none is."""
@@ -100,11 +202,5 @@ def _partitions(batch: Any, topics: dict[str, tuple[Any, int]]) -> Any:
     return pc.fill_null(column, -1).to_numpy()
 
 
-def _encoder(client: BlockingClient, options: SinkOptions, turn: int) -> Encoder:
-    identity = Identity()
-    if options.acks == -1:
-        given = client.init_producer_id()
-        identity = Identity(producer_id=given.producer_id, producer_epoch=given.producer_epoch)
-    return Encoder(
-        identity, batch_bytes=options.batch_bytes, compression=options.compression, turn=turn
-    )
+def _may_pass(code: ErrorCode) -> bool:
+    return action_for(code) in (Action.RETRY, Action.REFRESH) and code not in UNKNOWN

@@ -145,7 +145,11 @@ MISTAKES: list[tuple[str, dict[str, str], str]] = [
     ("SELECT 'v' AS value, 'h' AS headers", {"topic": "T"}, "column headers must be array"),
     ("SELECT 'v' AS value, CAST(null AS STRING) AS topic", {}, "a row has no topic"),
     ("SELECT 'v' AS value, 9 AS partition", {"topic": "T"}, "asks for partition 9 of topic"),
-    ("SELECT 'v' AS value", {"topic": "no-such"}, "topic 'no-such' does not exist"),
+    (
+        "SELECT 'v' AS value",
+        {"topic": "a b"},
+        "rows could not be written: 'a b' cannot name a topic",
+    ),
     ("SELECT 'v' AS value", {"topic": "T", "delivery": "exactly_once"}, "is not built yet"),
     ("SELECT 'v' AS value", {"topic": "T", "kafka.ack": "all"}, "did you mean kafka.acks"),
 ]
