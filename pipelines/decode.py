@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pipelines.strict_json import reasons
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
@@ -25,7 +27,7 @@ _STRICT = {
 }
 
 
-def parsed(frame: DataFrame, schema: StructType) -> DataFrame:
+def parsed(frame: DataFrame, schema: StructType, *, strict: bool = False) -> DataFrame:
     """The source's rows with the raw `value`, the column `_parsed` and the flag `_good`."""
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql.types import StringType, StructType
@@ -44,6 +46,8 @@ def parsed(frame: DataFrame, schema: StructType) -> DataFrame:
         & F.expr("is_valid_utf8(value)")
         & ends_there
     )
+    if strict:
+        good &= F.coalesce(*reasons(text, schema)).isNull()
     return frame.withColumn("_good", F.coalesce(good, F.lit(False)))
 
 
@@ -55,12 +59,16 @@ def good_rows(frame: DataFrame, schema: StructType) -> DataFrame:
     return frame.where("_good").withColumn("value", value).drop("_parsed", "_good")
 
 
-def bad_rows(frame: DataFrame, schema: StructType, source: str) -> DataFrame:
+def bad_rows(
+    frame: DataFrame, schema: StructType, source: str, *, strict: bool = False
+) -> DataFrame:
     """The other rows as dead letters, each with its reason."""
     from pyspark.sql import functions as F  # noqa: N812
 
     text = F.col("value").cast("string")
-    misfits = F.array_compact(F.array(*[_misfit(text, field) for field in schema.fields]))
+    wrong = [_misfit(text, field) for field in schema.fields]
+    wrong += reasons(text, schema) if strict else []
+    misfits = F.array_compact(F.array(*wrong))
     # Two readers: one reads to the end but takes single quotes, the other the reverse.
     is_json = (F.coalesce(_json_values(text), F.lit(0)) == 1) & F.try_parse_json(text).isNotNull()
     reason = (

@@ -134,9 +134,11 @@ def refuse_stateful(pipeline: Pipeline, good: DataFrame, sink: Sink) -> None:
     raise _problem(transform.sql.place, transform.sql.path, message)
 
 
-def parse(frame: DataFrame, schema: StructType | None) -> DataFrame:
+def parse(frame: DataFrame, source: Source, schema: StructType | None) -> DataFrame:
     """The source's rows, parsed and marked good or bad; as they are when nothing is decoded."""
-    return frame if schema is None else decode.parsed(frame, schema)
+    if schema is None or source.decode is None:
+        return frame
+    return decode.parsed(frame, schema, strict=source.decode.strict)
 
 
 def good_rows(parsed: DataFrame, schema: StructType | None) -> DataFrame:
@@ -149,7 +151,8 @@ def bad_rows(
 ) -> DataFrame:
     """The bad rows as dead letters, without those that the table has already."""
     assert schema is not None
-    bad = decode.bad_rows(parsed, schema, source.name)
+    assert source.decode is not None
+    bad = decode.bad_rows(parsed, schema, source.name, strict=source.decode.strict)
     for (topic, partition), offset in sorted(skip_below.items()):
         there = (bad["topic"] == topic) & (bad["partition"] == partition)
         bad = bad.where(~(there & (bad["offset"] < offset)))

@@ -29,6 +29,8 @@ class Decode:
 
     schema: Placed
     dead_letter: bool
+    strict: bool = False
+    """Values that Spark's JSON reader would change without a word are bad ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

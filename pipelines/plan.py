@@ -49,7 +49,8 @@ def plan(spark: SparkSession, pipeline: Pipeline) -> list[PlannedSink]:
         source = pipeline.source_of(sink)
         try:
             schema = frames.value_schema(spark, source)
-            parsed = frames.parse(frames.empty_source(spark.newSession(), source), schema)
+            empty = frames.empty_source(spark.newSession(), source)
+            parsed = frames.parse(empty, source, schema)
             good = frames.good_rows(parsed, schema)
             frames.refuse_stateful(pipeline, good, sink)
             rows = frames.sink_rows(pipeline, sink, good)

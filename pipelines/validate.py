@@ -186,7 +186,8 @@ def _decode(source: Reader) -> Decode | None:
         value.wrong_at("schema", f"no type `{word}`{hint}")
     on_error = value.choice("on_error")
     schema = Placed(text=" ".join(text.split()), place=place, path=value.path_of("schema"))
-    return Decode(schema=schema, dead_letter=on_error == "dead_letter")
+    strict = value.flag("strict")
+    return Decode(schema=schema, dead_letter=on_error == "dead_letter", strict=strict)
 
 
 def _transform(name: str, reader: Reader) -> Transform:

@@ -119,6 +119,7 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
         "on_error": Word(
             expected="dead_letter or fail", kind=Kind.CHOICE, choices=("dead_letter", "fail")
         ),
+        "strict": Word(expected="true or false", kind=Kind.FLAG),
     },
     "transform": {
         "inputs": Word(expected="a list of sources or transforms", kind=Kind.TEXTS, required=True),

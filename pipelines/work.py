@@ -96,7 +96,7 @@ class SinkWork:
         self._schema = frames.value_schema(self._spark, self.source)
         # In a session of its own: the views of a transform must not meet the caller's.
         empty = frames.empty_source(self._spark.newSession(), self.source)
-        parsed = frames.parse(empty, self._schema)
+        parsed = frames.parse(empty, self.source, self._schema)
         good = frames.good_rows(parsed, self._schema)
         frames.refuse_stateful(self._pipeline, good, self.sink)
         rows = frames.sink_rows(self._pipeline, self.sink, good)
@@ -233,7 +233,7 @@ class SinkWork:
         dead_letters = rows = 0
         if own is None and dead is None:
             return dead_letters, rows
-        parsed = frames.parse(frame, self._schema)
+        parsed = frames.parse(frame, self.source, self._schema)
         if dead is not None or self._fails_on_bad():
             # The batch is looked at twice (bad rows, good rows): evaluate it once.
             parsed = parsed.persist()

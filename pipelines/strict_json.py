@@ -1,0 +1,96 @@
+"""What `strict: true` refuses of JSON: values that Spark's reader takes, but as something else.
+
+- more digits behind the point than the DECIMAL has: they would be rounded away;
+- a number for a TIMESTAMP: it would be taken as seconds since 1970;
+- a key that has a column's name in another letter case: it would be passed over, the column null.
+
+At every depth of structs, arrays and maps. The value is read once more, as a variant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+    from pyspark.sql.types import DataType, DecimalType, StructType
+
+_NUMBER = "^(DECIMAL|DOUBLE|FLOAT|BIGINT|INT|SMALLINT|TINYINT)"
+"""How Spark calls the numbers of a variant."""
+
+Reasons = list["Column"]
+"""Of one value: each null, or what would become of it."""
+
+
+def reasons(text: Column, schema: StructType) -> Reasons:
+    """Why a JSON object is refused; `text` that is no JSON gives none."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return _of_struct(F.try_parse_json(text), schema, "")
+
+
+def _of_value(variant: Column, kind: DataType, path: str) -> Reasons:
+    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql.types import ArrayType, DecimalType, MapType, StructType, TimestampType
+
+    match kind:
+        case DecimalType():
+            sql = kind.simpleString().upper()
+            text = F.try_variant_get(variant, "$", "string")
+            return [F.when(_is_rounded(text, kind), F.lit(f"{path} {sql} would be rounded"))]
+        case TimestampType():
+            is_number = F.schema_of_variant(variant).rlike(_NUMBER)
+            return [F.when(is_number, F.lit(f"{path} TIMESTAMP is a number"))]
+        case StructType():
+            return _of_struct(variant, kind, f"{path}.")
+        case ArrayType():
+            inner = F.try_variant_get(variant, "$", "array<variant>")
+            return _of_each(inner, kind.elementType, f"{path}[]")
+        case MapType():
+            inner = F.map_values(F.try_variant_get(variant, "$", "map<string,variant>"))
+            return _of_each(inner, kind.valueType, f"{path}[]")
+    return []
+
+
+def _of_struct(variant: Column, schema: StructType, path: str) -> Reasons:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    names = [F.lit(name) for name in schema.names]
+    lower = [F.lit(name.lower()) for name in schema.names]
+    given = F.try_variant_get(variant, "$", "map<string,variant>")
+    astray = F.filter(F.map_keys(given), lambda key: ~key.isin(names) & F.lower(key).isin(lower))
+    found = [
+        F.when(
+            F.size(astray) > 0,
+            F.concat(F.lit(f"key {path}"), F.get(astray, 0), F.lit(" in another letter case")),
+        )
+    ]
+    for field in schema.fields:
+        value = F.try_element_at(given, F.lit(field.name))
+        found += _of_value(value, field.dataType, f"{path}{field.name}")
+    return found
+
+
+def _of_each(values: Column, kind: DataType, path: str) -> Reasons:
+    """Those of the first element that has one."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    def number(index: int) -> Callable[[Column], Column]:
+        return lambda variant: _of_value(variant, kind, path)[index]
+
+    count = len(_of_value(F.try_parse_json(F.lit("0")), kind, path))
+    return [F.get(F.array_compact(F.transform(values, number(index))), 0) for index in range(count)]
+
+
+def _is_rounded(text: Column, kind: DecimalType) -> Column:
+    """Spark writes a number with an exponent as a double, and drops commas of a quoted one."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    text = F.regexp_replace(text, ",", "")
+    fits = text.rlike(rf"^-?[0-9]+(\.[0-9]{{0,{kind.scale}}}0*)?$")
+    exact, kept = (
+        text.try_cast(f"decimal(38,{scale})") for scale in (max(18, kind.scale), kind.scale)
+    )
+    with_exponent = text.rlike("[eE]") & (exact == kept)
+    return text.isNotNull() & ~F.coalesce(fits | with_exponent, F.lit(False))
