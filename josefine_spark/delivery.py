@@ -76,10 +76,12 @@ class DeliveryCounts:
         return json.dumps({"event": "delivered", "batch": batch_id, "topics": topics})
 
 
-def append_line(path: Path, line: str) -> None:
-    """In one write, so that lines of two queries do not mix. Raises OSError."""
+def append_line(path: Path, line: str | None) -> None:
+    """In one write, so that lines of two queries do not mix; None only makes the file. Raises
+    OSError."""
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
-        os.write(file, f"{line}\n".encode())
+        if line is not None:
+            os.write(file, f"{line}\n".encode())
     finally:
         os.close(file)

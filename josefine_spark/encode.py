@@ -96,14 +96,17 @@ class Encoder:
         *,
         batch_bytes: int,
         compression: int = 0,
+        hash_keys: bool = True,
         turn: int = 0,
     ) -> None:
-        """`turn` is where keyless rows begin: a random number spreads small tasks."""
+        """`turn` is where keyless rows begin: a random number spreads small tasks. Without
+        `hash_keys` rows with a key take turns too."""
         self._kernels = import_kernels("encode_kernels")
         self._identity = identity
         self._batch_bytes = batch_bytes
         self._limits: dict[str, int] = {}
         self._compression = compression
+        self._hash_keys = hash_keys
         self._turn = turn
         self._open: dict[TopicPartition, _Open] = {}
         self._sealed: dict[TopicPartition, deque[Sealed]] = {}
@@ -122,6 +125,7 @@ class Encoder:
         """Take rows: Arrow columns (`headers` may be None), the partition asked for per row (-1:
         by key) and, per topic, its row numbers and how many partitions it has."""
         key, value = _Bytes(keys), _Bytes(values)
+        hashed = key.valid if self._hash_keys else _fixed(np.zeros_like(key.valid))
         header_arrays = _header_views(headers)
         chosen = np.array(partitions, dtype=np.int64)
         for topic, (rows, count) in topics.items():
@@ -129,7 +133,7 @@ class Encoder:
             if free.size:
                 self._turn += 1
                 self._kernels.hash_partitions(
-                    free, *key.arrays, count, self._turn % count, KEYLESS_RUN, chosen
+                    free, key.data, key.ends, hashed, count, self._turn % count, KEYLESS_RUN, chosen
                 )
             order = rows[np.argsort(chosen[rows], kind="stable")]
             numbers, starts = np.unique(chosen[order], return_index=True)

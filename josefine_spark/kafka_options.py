@@ -57,6 +57,60 @@ IGNORED_BY_SOURCE = {
 }
 """Option → why it has no effect on a read."""
 
+_FULL_BATCHES = "a batch is sent when it is full or its task ends"
+_DELIVERY = "what fails in passing is tried again until kafka.delivery.timeout.ms is over"
+_LEVEL = "levels are fixed"
+_LEADERS = "metadata are asked for when a leader has moved"
+_TURNS = "rows without a key take turns evenly"
+
+IGNORED_BY_SINK = {
+    "kafka.buffer.memory": "a task holds a few MiB that are not sent yet",
+    "kafka.compression.gzip.level": _LEVEL,
+    "kafka.compression.lz4.level": _LEVEL,
+    "kafka.compression.zstd.level": _LEVEL,
+    "kafka.linger.ms": _FULL_BATCHES,
+    "kafka.max.in.flight.requests.per.connection": "a task has one request under way",
+    "kafka.max.request.size": "a record may be as large as its topic takes",
+    "kafka.retries": _DELIVERY,
+    "kafka.retry.backoff.ms": _DELIVERY,
+    "kafka.retry.backoff.max.ms": _DELIVERY,
+    "kafka.reconnect.backoff.ms": _DELIVERY,
+    "kafka.reconnect.backoff.max.ms": _DELIVERY,
+    "kafka.partitioner.adaptive.partitioning.enable": _TURNS,
+    "kafka.partitioner.availability.timeout.ms": _TURNS,
+    "kafka.transaction.timeout.ms": "a write opens no transaction",
+    "kafka.receive.buffer.bytes": _OWN_SOCKETS,
+    "kafka.send.buffer.bytes": _OWN_SOCKETS,
+    "kafka.connections.max.idle.ms": _OWN_SOCKETS,
+    "kafka.socket.connection.setup.timeout.ms": _OWN_SOCKETS,
+    "kafka.socket.connection.setup.timeout.max.ms": _OWN_SOCKETS,
+    "kafka.client.dns.lookup": _OWN_SOCKETS,
+    "kafka.metadata.max.age.ms": _LEADERS,
+    "kafka.metadata.max.idle.ms": _LEADERS,
+    "kafka.metadata.recovery.strategy": _LEADERS,
+    "kafka.metadata.recovery.rebootstrap.trigger.ms": _LEADERS,
+    "kafka.auto.include.jmx.reporter": _NO_JAVA,
+    "kafka.enable.metrics.push": _NO_JAVA,
+    "kafka.metric.reporters": _NO_JAVA,
+    "kafka.metrics.*": _NO_JAVA,
+    "kafka.security.providers": _NO_JAVA,
+    "kafka.ssl.*": _PLAINTEXT,
+    "kafka.sasl.*": _PLAINTEXT,
+}
+"""Option → why it has no effect on a write."""
+
+REFUSED_BY_SINK = {
+    "kafka.partitioner.class": f"{_NO_JAVA}: a row goes by the hash of its key, as in Kafka's own "
+    "partitioner, or where the column partition says",
+    "kafka.transactional.id": "a write opens no transaction",
+    "kafka.group.id": "a write joins no group",
+    "groupIdPrefix": "a write joins no group",
+    "subscribe": "that is for reading; name the topic with the option or the column topic",
+    "subscribePattern": "that is for reading; name the topic with the option or the column topic",
+    "assign": "that is for reading; name the topic with the option or the column topic",
+}
+"""Option → what to do instead."""
+
 REFUSED = {
     "kafka.auto.offset.reset": "use startingOffsets",
     "kafka.enable.auto.commit": "this source keeps its offsets in the checkpoint",

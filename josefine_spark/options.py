@@ -118,13 +118,20 @@ class SinkOptions:
     topic: str | None = None
     include_headers: bool = True
     delivery: Delivery = Delivery.AT_LEAST_ONCE
+    delivery_log: str | None = None
+    """A file that gets a line of JSON per write or microbatch."""
     acks: int = -1
+    idempotent: bool = True
+    hash_keys: bool = True
+    """Whether a key decides on its row's partition."""
     batch_bytes: int = BATCH_BYTES
     compression: int = 0
     delivery_timeout_ms: int = DELIVERY_TIMEOUT_MS
     """Of a record batch with all its tries."""
     max_block_ms: int = MAX_BLOCK_MS
     """Of what a task asks before it can send: a topic's partitions, a producer id."""
+    without_effect: tuple[str, ...] = ()
+    """Clauses for the log: options that were taken and do nothing."""
 
 
 def connection(options: OptionText) -> Connection:

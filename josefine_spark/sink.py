@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql.datasource import (
@@ -28,7 +29,7 @@ from pyspark.sql.types import (
 
 from josefine_broker.base.errors import KafkaError
 from josefine_spark.connections import client_for, drop_client
-from josefine_spark.delivery import DeliveryCounts
+from josefine_spark.delivery import DeliveryCounts, append_line
 from josefine_spark.errors import OptionError, SinkError, reason
 from josefine_spark.options import SinkOptions
 
@@ -57,6 +58,7 @@ class _Writer:
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         check_columns(options, schema)
+        check_delivery_log(options)
         self._options = options
 
     def write(self, iterator: Iterator[Any]) -> TaskWritten:
@@ -83,7 +85,7 @@ class JosefineWriter(_Writer, DataSourceArrowWriter):
     """`df.write.format("josefine")`."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        log_delivery(messages, None)
+        log_delivery(messages, None, self._options.delivery_log)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """What tasks have written stays written: at least once."""
@@ -93,7 +95,7 @@ class JosefineStreamWriter(_Writer, DataSourceStreamArrowWriter):
     """`df.writeStream.format("josefine")`."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        log_delivery(messages, batchId)
+        log_delivery(messages, batchId, self._options.delivery_log)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """What tasks have written stays written: at least once."""
@@ -122,10 +124,28 @@ def _is_header(kind: DataType) -> bool:
     )
 
 
-def log_delivery(messages: Sequence[WriterCommitMessage | None], batch_id: int | None) -> None:
+def check_delivery_log(options: SinkOptions) -> None:
+    """Raises OptionError where no line can be written."""
+    if options.delivery_log is None:
+        return
+    try:
+        append_line(Path(options.delivery_log), None)
+    except OSError as error:
+        raise OptionError(f"deliveryLog: {options.delivery_log}: {error.strerror}") from error
+
+
+def log_delivery(
+    messages: Sequence[WriterCommitMessage | None], batch_id: int | None, file: str | None
+) -> None:
     """One JSON line of what all tasks of a write have delivered."""
     whole = DeliveryCounts()
     for message in messages:
         if isinstance(message, TaskWritten):
             whole.add(message.delivery)
-    log.info("%s", whole.line(batch_id))
+    line = whole.line(batch_id)
+    log.info("%s", line)
+    if file is not None:
+        try:
+            append_line(Path(file), line)
+        except OSError as error:  # the rows are there: no reason to fail
+            log.warning("deliveryLog: %s: %s", file, error.strerror)

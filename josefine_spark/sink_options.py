@@ -6,11 +6,13 @@ Pure. Raises OptionError with one sentence that names the option.
 from collections.abc import Mapping
 
 from josefine_spark.errors import OptionError
-from josefine_spark.kafka_options import REFUSED
+from josefine_spark.kafka_options import IGNORED_BY_SINK, REFUSED, REFUSED_BY_SINK
 from josefine_spark.option_text import OptionTable, OptionText
 from josefine_spark.options import (
     BATCH_BYTES,
     CONNECTION_OPTIONS,
+    DELIVERY_TIMEOUT_MS,
+    MAX_BLOCK_MS,
     Delivery,
     SinkOptions,
     connection,
@@ -21,18 +23,20 @@ SINK_OPTIONS = (
     "topic",
     "includeHeaders",
     "delivery",
+    "deliveryLog",
     "kafka.acks",
     "kafka.batch.size",
     "kafka.compression.type",
+    "kafka.delivery.timeout.ms",
+    "kafka.enable.idempotence",
+    "kafka.max.block.ms",
+    "kafka.partitioner.ignore.keys",
     "checkpointLocation",
 )
 TABLE = OptionTable(
     known=SINK_OPTIONS,
-    refused={
-        **REFUSED,
-        "kafka.group.id": "a write joins no group",
-        "groupIdPrefix": "a write joins no group",
-    },
+    refused={**REFUSED, **REFUSED_BY_SINK},
+    ignored=IGNORED_BY_SINK,
 )
 
 COMPRESSIONS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
@@ -45,7 +49,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
         raise OptionError(
             "delivery=exactly_once is not built yet: use at_least_once, or write to a Delta table"
         )
-    acks = options.text("kafka.acks", "all")
+    acks = options.text("kafka.acks", "all").lower()
     if acks not in ("all", "-1", "1"):
         raise OptionError(f"kafka.acks: expected all or 1, got {acks!r}")
     compression = options.text("kafka.compression.type", "none").lower()
@@ -59,7 +63,21 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
         topic=options.text("topic", "") or None,
         include_headers=options.boolean("includeHeaders", True),
         delivery=options.choice("delivery", Delivery.AT_LEAST_ONCE),
+        delivery_log=options.text("deliveryLog", "") or None,
         acks=1 if acks == "1" else -1,
+        idempotent=_is_idempotent(options, acks),
+        hash_keys=not options.boolean("kafka.partitioner.ignore.keys", False),
         batch_bytes=options.integer("kafka.batch.size", 1024) or BATCH_BYTES,
         compression=COMPRESSIONS[compression],
+        delivery_timeout_ms=options.integer("kafka.delivery.timeout.ms", 1) or DELIVERY_TIMEOUT_MS,
+        max_block_ms=options.integer("kafka.max.block.ms", 1) or MAX_BLOCK_MS,
+        without_effect=tuple(options.without_effect),
     )
+
+
+def _is_idempotent(options: OptionText, acks: str) -> bool:
+    """As Kafka's producer: on, unless `acks` rules it out and nobody asked for it."""
+    wanted = options.boolean("kafka.enable.idempotence", acks != "1")
+    if wanted and acks == "1":
+        raise OptionError("kafka.enable.idempotence=true needs kafka.acks=all")
+    return wanted

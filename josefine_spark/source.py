@@ -6,7 +6,7 @@ planner process.
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql.datasource import (
@@ -21,10 +21,11 @@ from pyspark.sql.types import StructType
 
 from josefine_spark.admission import OffsetRange
 from josefine_spark.errors import OptionError
-from josefine_spark.options import SourceOptions
+from josefine_spark.options import SinkOptions, SourceOptions
 from josefine_spark.sink_options import sink_options
 from josefine_spark.source_options import source_options
 from josefine_spark.stream_reader import JosefineStreamReader
+from josefine_spark.table_options import check_columns_named, plain_options
 from josefine_spark.tasks import input_partitions, read_task
 
 log = logging.getLogger("josefine.spark")
@@ -33,6 +34,9 @@ log = logging.getLogger("josefine.spark")
 class JosefineDataSource(DataSource):
     """What PySpark asks for readers and writers."""
 
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(plain_options(options))
+
     @classmethod
     def name(cls) -> str:
         return "josefine"
@@ -40,6 +44,7 @@ class JosefineDataSource(DataSource):
     def schema(self) -> StructType:
         from josefine_spark.columns import spark_schema
 
+        check_columns_named(self.options)
         return spark_schema(source_options(self.options, streaming=None).read.include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -62,8 +67,13 @@ class JosefineDataSource(DataSource):
         from josefine_spark.sink import JosefineWriter
 
         if overwrite:
-            raise OptionError('a topic only grows: write with mode("append")')
-        return JosefineWriter(sink_options(self.options), schema)
+            raise OptionError(
+                'a topic only grows, so nothing in it is overwritten: write with mode("append"), '
+                "the only mode there is"
+            )
+        options = sink_options(self.options)
+        _say_without_effect(options)
+        return JosefineWriter(options, schema)
 
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
@@ -71,8 +81,13 @@ class JosefineDataSource(DataSource):
         from josefine_spark.sink import JosefineStreamWriter
 
         if overwrite:
-            raise OptionError('a topic only grows: write with outputMode("append") or "update"')
-        return JosefineStreamWriter(sink_options(self.options), schema)
+            raise OptionError(
+                "a topic only grows, so nothing in it is overwritten: write with "
+                'outputMode("append") or "update"'
+            )
+        options = sink_options(self.options)
+        _say_without_effect(options)
+        return JosefineStreamWriter(options, schema)
 
 
 class JosefineReader(DataSourceReader):
@@ -103,7 +118,7 @@ _said: set[tuple[str, ...]] = set()
 """What this process has said already: Spark makes a reader more than once per query."""
 
 
-def _say_without_effect(options: SourceOptions) -> None:
+def _say_without_effect(options: SourceOptions | SinkOptions) -> None:
     if options.without_effect and options.without_effect not in _said:
         _said.add(options.without_effect)
         log.warning("options without effect here: %s", "; ".join(options.without_effect))

@@ -62,6 +62,7 @@ class TaskWriter:
             self._identity(),
             batch_bytes=options.batch_bytes,
             compression=options.compression,
+            hash_keys=options.hash_keys,
             turn=turn,
         )
 
@@ -159,7 +160,7 @@ class TaskWriter:
                     raise
 
     def _identity(self) -> Identity:
-        if self._options.acks != -1:
+        if self._options.acks != -1 or not self._options.idempotent:
             return Identity()
         given = self._patiently(lambda ms: self._client.init_producer_id(timeout_ms=ms))
         return Identity(producer_id=given.producer_id, producer_epoch=given.producer_epoch)

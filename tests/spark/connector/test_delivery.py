@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.spark.connector.conftest import Topics
+from tests.spark.connector.conftest import Stream, Topics
 
 pytestmark = pytest.mark.spark
 
@@ -48,3 +50,36 @@ def test_a_topic_that_is_not_there_is_made_where_the_broker_makes_topics(
     write(spark.sql("SELECT 'v' AS value"), topics.bootstrap, topic="made-for-the-sink")
 
     assert [bytes(r.value) for r in read("made-for-the-sink").collect()] == [b"v"]
+
+
+def test_each_microbatch_tells_what_it_delivered(
+    topics: Topics, stream: Stream, tmp_path: Path
+) -> None:
+    source, target = topics.create(), topics.create()
+    told = tmp_path / "delivered.jsonl"
+    topics.fill(source, 0, 10)
+
+    copy(stream, source, target, deliveryLog=str(told), maxOffsetsPerTrigger="6")
+
+    lines = [json.loads(line) for line in told.read_text().splitlines()]
+    assert [(line["batch"], line["topics"][target]["records"]) for line in lines] == [
+        (0, 6),
+        (1, 4),
+    ]
+
+
+def test_a_delivery_log_that_cannot_be_written_is_said_before_anything_is(
+    spark: SparkSession, topics: Topics, tmp_path: Path
+) -> None:
+    topic, file = topics.create(), str(tmp_path / "no" / "x.jsonl")
+
+    with pytest.raises(Exception, match=r"deliveryLog: .*x\.jsonl: No such file or directory"):
+        write(spark.sql("SELECT 'v' AS value"), topics.bootstrap, topic=topic, deliveryLog=file)
+
+
+def copy(stream: Stream, source: str, target: str, *, deliveryLog: str, **reading: str) -> None:  # noqa: N803
+    frame = stream.frame(source, **reading).drop("partition")
+    writer = frame.writeStream.format("josefine").option("topic", target)
+    writer = writer.options(bootstrapServers=stream.bootstrap, deliveryLog=deliveryLog)
+    query = writer.option("checkpointLocation", str(stream.checkpoint)).trigger(availableNow=True)
+    query.start().awaitTermination()

@@ -135,3 +135,18 @@ def test_many_rows_of_one_partition_keep_their_order() -> None:
     for tp, records in drain(encoder).items():
         found = [int(r.value or b"") for r in records]
         assert found == list(range(tp.partition, count, 3))
+
+
+def test_rows_with_a_key_take_turns_when_keys_are_not_to_decide() -> None:
+    rows = np.arange(4_000, dtype=np.int64)
+    keys, values, _ = columns([(b"same", b"%d" % n, []) for n in range(rows.size)])
+    found = {}
+    for hash_keys in (True, False):
+        encoder = Encoder(
+            Identity(producer_id=9, producer_epoch=0), batch_bytes=10_000, hash_keys=hash_keys
+        )
+        encoder.add(keys, values, None, np.full(rows.size, -1), {"t": (rows, 3)}, NOW_MS)
+        found[hash_keys] = {tp.partition: len(got) for tp, got in drain(encoder).items()}
+
+    assert len(found[True]) == 1
+    assert sorted(found[False].values()) == [1024, 1024, 1952]

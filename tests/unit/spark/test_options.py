@@ -264,7 +264,13 @@ def test_exactly_once_has_its_place_and_is_refused_for_now() -> None:
     ("given", "words"),
     [
         ({"topics": "t"}, "did you mean topic?"),
-        ({"subscribe": "t"}, "unknown option 'subscribe'"),
+        ({"subscribe": "t"}, "option subscribe is not taken: that is for reading"),
+        ({"kafka.partitioner.class": "x.Y"}, "there are no Java classes here"),
+        ({"kafka.transactional.id": "x"}, "opens no transaction"),
+        ({"kafka.enable.idempotence": "true", "kafka.acks": "1"}, "needs kafka.acks=all"),
+        ({"kafka.lingerms": "5"}, "did you mean kafka.linger.ms?"),
+        ({"kafka.no.such": "5"}, "the list of kafka.* options is closed"),
+        ({"kafka.delivery.timeout.ms": "soon"}, "expected a whole number from 1"),
         ({"kafka.acks": "0"}, "expected all or 1"),
         ({"kafka.compression.type": "brotli"}, "none, gzip, snappy, lz4, zstd"),
         ({"delivery": "twice"}, "expected at_least_once"),
@@ -275,3 +281,35 @@ def test_a_wrong_sink_option_is_one_sentence(given: dict[str, str], words: str) 
         sink_options({"bootstrapServers": "b:1"} | given)
 
     assert words in str(caught.value)
+
+
+def test_a_producers_options_are_taken_with_a_word_where_they_do_nothing() -> None:
+    """What a job of Spark's Kafka sink brings along."""
+    options = sink_options(
+        {
+            "bootstrapServers": "b:1",
+            "kafka.acks": "1",
+            "kafka.LINGER.ms": "5",
+            "kafka.max.request.size": "9999999",
+            "kafka.ssl.truststore.location": "/x",
+            "kafka.max.block.ms": "7",
+            "kafka.partitioner.ignore.keys": "true",
+        }
+    )
+
+    assert (options.acks, options.idempotent, options.hash_keys) == (1, False, False)
+    assert options.max_block_ms == 7
+    assert [clause.split(" ")[0].lower() for clause in options.without_effect] == [
+        "kafka.linger.ms",
+        "kafka.max.request.size",
+        "kafka.ssl.truststore.location",
+    ]
+    assert "a batch is sent when it is full" in options.without_effect[0]
+
+
+def test_a_producer_is_idempotent_unless_told_otherwise() -> None:
+    base = {"bootstrapServers": "b:1"}
+
+    assert sink_options(base).idempotent
+    assert not sink_options(base | {"kafka.enable.idempotence": "false"}).idempotent
+    assert not sink_options(base | {"kafka.acks": "1"}).idempotent
