@@ -76,6 +76,8 @@ def calls(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list
     directory = tmp_path_factory.mktemp("probe")
     log = directory / "calls"
     spark.dataSource.register(ProbeSource)
+    # Makes it the active one: a query looks for its sink there, and another test has used another.
+    spark.createDataFrame([], "n int")
     frame = spark.readStream.format(FORMAT).option("log", str(log)).load()
     writer = frame.writeStream.format(FORMAT).option("log", str(log))
     writer = writer.option("fail", str(BATCHES - 1))
