@@ -55,7 +55,7 @@ class PythonDecoder:
 
     def end_offset(self, records: memoryview) -> int:
         """The offset behind the last whole batch, -1 when there is none."""
-        return max((header.end_offset for _, header in iter_batches(records)), default=-1)
+        return max([-1, *(header.end_offset for _, header in iter_batches(records))])
 
     def _row(self, record: Any, timestamp_type: int) -> dict[str, Any]:
         row = {

@@ -17,7 +17,7 @@ from josefine_broker.client import connection
 from josefine_broker.engine.cluster import enrolment, frames, joining
 from josefine_broker.engine.cluster.address_book import AddressBook
 from josefine_broker.engine.groups import states
-from josefine_broker.engine.groups.group import Group
+from josefine_broker.engine.groups.group import Group, GroupCounts
 from josefine_broker.engine.groups.values import Member
 from josefine_broker.engine.partition import partition, replica_fetch
 from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
@@ -116,7 +116,7 @@ def _connection_step(state: Any, event: Any) -> Any:
 
 
 def _group_step(state: Any, event: Any) -> Any:
-    group = Group("a test", count(1), state)
+    group = Group("a test", count(1), GroupCounts(), state)
     group.on(event)
     return group.state
 

@@ -183,7 +183,11 @@ class PeerPort:
         if ask is not None:
             broker.step(e.Answered(ask, said))
         elif known is not None and known[0] is peer:
-            broker.step(e.Heard(known[1], said))
+            try:
+                broker.step(e.Heard(known[1], said))
+            except FrameError:  # its connection is closed: it was removed meanwhile
+                self._process.world.met["peer's frame refused"] += 1
+                del self._dialed[peer.machine.id]
 
 
 def _arrive(process: Process, *, dialer: Process, to: int, said: Said, ask: int | None) -> None:

@@ -58,7 +58,7 @@ def test_lint_looks_at_every_environment_and_lets_only_the_asked_one_miss_variab
 
     assert told(file) == [
         "20:22: environments.prod.sinks.lake.pth: unknown key `pth`; did you mean `path`? expected "
-        "one of: type, inputs, path, table, mode, keys, aggregate",
+        "one of: type, inputs, path, table, mode, keys, aggregate, schema_evolution",
         "21:16: environments.prod.trigger.evry: unknown key `evry`; did you mean `every`? expected "
         "one of: available_now, every",
     ]
