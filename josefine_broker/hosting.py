@@ -145,9 +145,14 @@ class Hosting:
             recovered = None
         key = (topic_id, tp.partition)
         if recovered is None:
+            known = self._high_watermarks.get(*key)
             if key in self._high_watermarks:
-                self._kept[key] = self._high_watermarks.get(*key)
-            recovered = self._recover_late(tp, topic_id, settings)
+                self._kept[key] = known
+            try:
+                recovered = self._recover_late(tp, topic_id, settings)
+            except CorruptData:
+                self._kept[key] = known  # there is a log: should it be removed, it is missing then
+                raise
             self._kept.pop(key, None)
         self._check_epochs(tp, recovered, leader_epoch)
         _, partition_log, producers, epochs = recovered

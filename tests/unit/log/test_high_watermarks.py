@@ -4,6 +4,10 @@ from uuid import UUID
 
 import pytest
 
+from josefine_broker.base.errors import CorruptData
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.engine.metadata.log_completeness import Completeness
+from josefine_broker.engine.metadata.topic_config import TopicSettings
 from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
 from josefine_broker.host.log.high_watermarks import FILE, HighWatermarks
 from josefine_broker.host.log.log_manager import LogManager
@@ -95,6 +99,26 @@ def test_epochs_that_could_not_be_stored_are_found_in_the_batches() -> None:
     cluster.run()
 
     assert cluster.hosted(2).partition.epochs.starts == starts
+
+
+def test_unreadable_log_that_was_removed_is_missing() -> None:
+    """Also without the checkpoint of the process before: this one saw that there was a log."""
+    files, tp, topic_id = MemoryFiles(), TopicPartition("t", 0), UUID(int=1)
+    wanted = [(tp, topic_id, TopicSettings())]
+    log = Hosting(LogManager(files), ManualClock()).open(*wanted[0], 0).log
+    append(log, [b"a"])
+    log.close()
+    files.names[f"{tp}/partition.json"].data[:] = b"{"
+    hosting = Hosting(LogManager(files), ManualClock())
+    assert hosting.prepare(wanted).of((topic_id, 0)) is Completeness.UNREADABLE
+    with pytest.raises(CorruptData):
+        hosting.open(*wanted[0], 0)
+    hosting.remove_strays(())
+
+    files.remove_tree(str(tp))
+
+    again = Hosting(LogManager(files), ManualClock())
+    assert again.prepare(wanted).of((topic_id, 0)) is Completeness.MISSING
 
 
 def test_start_that_waits_does_not_forget_what_was_stored() -> None:
