@@ -144,8 +144,8 @@ class Hosting:
             recovered.log.abandon()
             recovered = None
         key = (topic_id, tp.partition)
+        known = self._high_watermarks.get(*key)
         if recovered is None:
-            known = self._high_watermarks.get(*key)
             if key in self._high_watermarks:
                 self._kept[key] = known
             try:
@@ -161,7 +161,6 @@ class Hosting:
         partition_log.config = settings.log
         partition_log.snapshot_source = lambda: self._snapshot(tp)
         self._manager.adopt(tp, partition_log)
-        known = self._high_watermarks.get(*key)
         start, end = partition_log.log_start_offset, partition_log.log_end_offset
         partition = Partition(producers, epochs, min(max(known, start), end))
         self._hosted[tp] = (partition, partition_log)
