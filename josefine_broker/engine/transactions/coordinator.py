@@ -155,10 +155,8 @@ class TransactionCoordinator:
         wall_ms: int,
     ) -> None:
         """The producer is about to write there; the first of them begins a transaction."""
-        found = self._transactions.get(transactional_id)
-        code = _check_producer(found, producer)
-        if found is None or code is not ErrorCode.none:
-            self._refuse(ticket, code)
+        found = self._of(transactional_id, producer, ticket)
+        if found is None:
             return
         record = found.record
         if record.state in PREPARED:
@@ -186,10 +184,8 @@ class TransactionCoordinator:
         is_commit: bool,
     ) -> None:
         """Answered when the decision is stored; the markers follow."""
-        found = self._transactions.get(transactional_id)
-        code = _check_producer(found, producer)
-        if found is None or code is not ErrorCode.none:
-            self._refuse(ticket, code)
+        found = self._of(transactional_id, producer, ticket)
+        if found is None:
             return
         record = found.record
         if record.state is TransactionState.ONGOING:
@@ -361,6 +357,15 @@ class TransactionCoordinator:
         before = NOBODY if _is_first(record, found) else found.record.producer
         found.pending = _Pending(write_id, record, before, ticket, answer)
         self._effects.append(Store(transactional_id, write_id, record))
+
+    def _of(self, transactional_id: str, producer: Producer, ticket: Ticket) -> _Transaction | None:
+        """The transaction of this producer; None: it has none, and the ticket is told why."""
+        found = self._transactions.get(transactional_id)
+        code = _check_producer(found, producer)
+        if code is ErrorCode.none:
+            return found
+        self._refuse(ticket, code)
+        return None
 
     def _refuse(self, ticket: Ticket, code: ErrorCode) -> None:
         self._effects.append(Answer(ticket, TransactionAnswer(code)))
