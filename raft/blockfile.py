@@ -381,6 +381,9 @@ class BlockFile:
         torn: _Torn | None = None
         for name in segment_names:
             torn = self._recover_segment(name, blocks, is_last=name == segment_names[-1])
+        if self._state == State() and segment_names and segment_names[0] != _Segment(1).name:
+            # A segment goes when later frames say all that counts, the state with the vote first.
+            raise CorruptStore(f"{segment_names[0]} follows another: data is missing. {WAY_OUT}")
         last = self._segments[-1] if self._segments else _Segment(0)
         self._mark.check(Synced(last.number, last.size))
         root = self._state.root

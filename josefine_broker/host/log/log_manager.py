@@ -7,15 +7,10 @@ is to be durable, which syncs and renames it first. So a log without `partition.
 anything: when a power cut left it without a readable identity, it begins anew. A deleted partition
 is renamed to `~deleted.<number>` first (`~` is in no topic name) and removed afterwards, so its
 name is free at once and a crash finishes later.
-`clean-shutdown.marker` is written by `close` with the broker epoch of that process, and taken away
-by the next start: a directory put back from an older copy names an older epoch (KIP-966).
-`running.marker` has the epoch of the process that serves, and the boot of its machine: a process
-that was killed has lost nothing of what it wrote while the machine runs on.
 """
 
 import errno
 import json
-import struct
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -28,9 +23,9 @@ from josefine_broker.base.ids import TopicId, TopicPartition
 from josefine_broker.base.ports import Files
 from josefine_broker.base.rounds import Rounds, steps
 from josefine_broker.engine.metadata.log_config import LogConfig
-from josefine_broker.host.disk.files import read_checked, write_checked
 from josefine_broker.host.disk.flusher import Job, run_now
 from josefine_broker.host.log.index import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from josefine_broker.host.log.life_marks import NO_EPOCH, LifeMarks
 from josefine_broker.host.log.log import PartitionLog
 from josefine_broker.host.log.log_state import (
     CHECKPOINT_SUFFIX,
@@ -49,13 +44,7 @@ SYNCED_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX, CHECKPOINT_
 FIRST_LOG = stem_of("", 0).lstrip("/") + LOG_SUFFIX
 """The first segment of a log of which nothing was ever removed."""
 
-CLEAN_SHUTDOWN_FILE = "clean-shutdown.marker"
-
 FORMAT_VERSION = 1
-RUNNING_FILE = "running.marker"
-_KIND_CLEAN_SHUTDOWN, _KIND_RUNNING = 4, 6
-_MARKER = struct.Struct(">q")
-NO_EPOCH = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,10 +69,8 @@ class LogManager:
         """Notes whether the last shutdown was clean and finishes interrupted deletions.
 
         A disk serves syncs of several threads together: 8 close 1,000 logs ten times as fast as
-        one. `boot_id` is another after each start of the machine; empty: not known. Raises OSError.
+        one. `boot_id`: see LifeMarks. Raises OSError.
         """
-        self._boot_id = boot_id
-        self._is_marked = False
         self._close_threads = close_threads
         self.files = self._files = files
         self.schedule = self._schedule = schedule
@@ -99,10 +86,8 @@ class LogManager:
         self._directories = set(names)
         """Of partitions, among others: a new one is known to have none without a look."""
         self.first_start = not any(self._is_partition(name) for name in names)
-        marker = self._take_marker()
-        self.clean_shutdown = marker is not None or self.first_start
-        self.previous_epoch = self._epoch_of_killed() if marker is None else marker
-        """Broker epoch of the last process, if all that it wrote is here; else NO_EPOCH."""
+        self.marks = LifeMarks(files, boot_id)
+        self.clean_shutdown = self.marks.was_clean or self.first_start
         for name in names:
             if name.startswith(DELETED_PREFIX):
                 files.remove_tree(name)
@@ -112,28 +97,10 @@ class LogManager:
             each in (PARTITION_FILE, NEW_PARTITION_FILE) for each in self._files.list(name)
         )
 
-    def _take_marker(self) -> int | None:
-        """The epoch in the marker, if it was there; from here on every stop is unclean until
-        `close`."""
-        try:
-            payload = read_checked(self._files, CLEAN_SHUTDOWN_FILE, _KIND_CLEAN_SHUTDOWN, 1)
-        except CorruptData:
-            payload = None
-        self._files.remove(CLEAN_SHUTDOWN_FILE)
-        self._files.sync_directory("")
-        if payload is None or len(payload) != _MARKER.size:
-            return None
-        return int(_MARKER.unpack(payload)[0])
-
-    def _epoch_of_killed(self) -> int:
-        try:
-            payload = read_checked(self._files, RUNNING_FILE, _KIND_RUNNING, 1)
-        except CorruptData:
-            payload = None
-        if payload is None or not self._boot_id or len(payload) < _MARKER.size:
-            return NO_EPOCH
-        same_boot = payload[_MARKER.size :] == self._boot_id.encode()
-        return int(_MARKER.unpack_from(payload)[0]) if same_boot else NO_EPOCH
+    @property
+    def previous_epoch(self) -> int:
+        """See LifeMarks."""
+        return self.marks.previous_epoch
 
     @property
     def has_everything(self) -> bool:
@@ -145,17 +112,6 @@ class LogManager:
     def may_lack_unsynced(self) -> bool:
         """The machine went down, or nobody knows: what was not synced need not be here."""
         return not self.has_everything
-
-    def mark_running(self, broker_epoch: int) -> None:
-        """This process serves under that epoch. Raises OSError."""
-        payload = _MARKER.pack(broker_epoch) + self._boot_id.encode()
-        write_checked(self._files, RUNNING_FILE, _KIND_RUNNING, 1, payload)
-        self._is_marked = True
-
-    def _unmark(self) -> None:
-        """After a failed sync the kernel may have dropped what was written (fsyncgate)."""
-        self._is_marked = False
-        self._files.remove(RUNNING_FILE)
 
     def found(self) -> list[FoundPartition]:
         """Every partition on disk. Raises CorruptData naming a `partition.json` that is damaged."""
@@ -404,8 +360,8 @@ class LogManager:
 
     def flush_due(self, now_ms: int) -> int:
         """Schedule the flushes that `flush.ms` asks for; how many."""
-        if self._is_marked and self._has_failed(self._rounds.next(self._logs)):
-            self._unmark()
+        if self.marks.is_marked and self._has_failed(self._rounds.next(self._logs)):
+            self.marks.unmark()
         return sum(log.flush_if_due(now_ms) for log in self._flushed.values())
 
     def _has_failed(self, some: Iterable[TopicPartition]) -> bool:
@@ -459,11 +415,9 @@ class LogManager:
             if failure is not None:
                 raise failure
         if had_failed:
-            self._unmark()
-            return
-        write_checked(
-            self._files, CLEAN_SHUTDOWN_FILE, _KIND_CLEAN_SHUTDOWN, 1, _MARKER.pack(broker_epoch)
-        )
+            self.marks.unmark()
+        else:
+            self.marks.stopped(broker_epoch)
 
 
 class _Once:

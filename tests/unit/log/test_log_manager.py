@@ -386,7 +386,7 @@ def test_log_that_failed_says_why_and_does_not_hinder_the_others() -> None:
 
 def running(files: MemoryFiles, boot_id: str = "a", epoch: int = 7) -> LogManager:
     manager = LogManager(files, boot_id=boot_id)
-    manager.mark_running(epoch)
+    manager.marks.running(epoch)
     append(open_one(manager), [b"a"])
     return manager
 
@@ -412,13 +412,59 @@ def test_process_of_another_boot_may_have_lost_records(before: str, now: str) ->
     assert (again.has_everything, again.previous_epoch) == (False, -1)
 
 
-def test_process_that_never_served_leaves_the_mark_of_the_one_before() -> None:
-    """If it registered all the same, the cluster knows a later epoch than the mark."""
+def test_processes_that_never_served_leave_the_mark_of_the_one_before_and_their_names() -> None:
+    """If one was registered all the same, the cluster knows a later epoch than the mark."""
     files = MemoryFiles()
     running(files, epoch=7)
-    LogManager(files, boot_id="a")
+    for name in ("x", "y"):
+        LogManager(files, boot_id="a").marks.starting(name)
 
-    assert LogManager(files, boot_id="a").previous_epoch == 7
+    again = LogManager(files, boot_id="a")
+
+    assert (again.previous_epoch, again.marks.started) == (7, ("x", "y"))
+    again.marks.running(8)
+    assert LogManager(files, boot_id="a").marks.started == ()
+
+
+@pytest.mark.parametrize("now", ["a", "b"])
+def test_clean_stop_is_not_forgotten_by_a_process_that_never_served(now: str) -> None:
+    files = MemoryFiles()
+    running(files).close(broker_epoch=9)
+    LogManager(files, boot_id=now).marks.starting("x")
+
+    again = LogManager(files, boot_id=now)
+
+    assert (again.clean_shutdown, again.has_everything, again.previous_epoch) == (False, True, 9)
+    assert not LogManager(files, boot_id="c").has_everything
+
+
+def test_names_of_many_starts_are_bounded_and_a_full_disk_notes_none() -> None:
+    files = MemoryFiles()
+    for n in range(100):
+        LogManager(files, boot_id="a").marks.starting(f"i{n}")
+
+    started = LogManager(files, boot_id="a").marks.started
+    files.full_at = 0
+    LogManager(files, boot_id="a").marks.starting("no room")
+
+    assert (started[0], len(started)) == ("i68", 32)
+    assert "room" not in LogManager(files, boot_id="a").marks.started
+
+
+def test_failed_sync_of_a_process_that_never_served_takes_the_mark_of_the_one_before_away() -> None:
+    files = MemoryFiles()
+    running(files)
+    manager = LogManager(files, boot_id="a")
+    manager.marks.starting("x")
+    append(log := open_one(manager), [b"b"])
+    files.failing_sync = True
+    with pytest.raises(KafkaError):
+        log.flush()
+    files.failing_sync = False
+
+    manager.flush_due(NOW_MS)
+
+    assert not LogManager(files, boot_id="a").has_everything
 
 
 def test_failed_sync_takes_the_running_mark_away() -> None:

@@ -187,6 +187,23 @@ def test_damage_before_a_later_segment_is_refused() -> None:
         reopen(missing)
 
 
+@pytest.mark.parametrize("kept", [HEADER_BYTES, 7], ids=["begun", "being made"])
+def test_an_empty_segment_does_not_make_a_node_without_a_past(kept: int) -> None:
+    """Only what was written to the lost one knew of the node's vote."""
+    files = MemoryFiles()
+    writer = Writer(files, segment_bytes=200)
+    while len(files.names()) < 3:
+        writer.extend(1)
+    first, second, mark = files.names()
+    missing = replace(files, second, files.read(second)[:kept])
+    missing.remove(mark)  # its name is not synced: a loss of power may take it
+    missing.remove(first)
+
+    with pytest.raises(CorruptStore, match=f"{second} follows another: data is missing"):
+        reopen(missing)
+    assert missing.names() == [second], "nothing is changed"
+
+
 def test_another_nodes_files_are_refused() -> None:
     writer = written(1)
 
