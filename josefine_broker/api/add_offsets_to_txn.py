@@ -9,6 +9,7 @@ from josefine_broker.engine.metadata.image import OFFSETS_TOPIC
 from josefine_broker.engine.transacting import (
     TransactionWait,
     answer_of,
+    now_of,
     transaction_partition,
 )
 from josefine_broker.wire.entities import add_offsets_to_txn as e
@@ -28,7 +29,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.AddOffsetsToTxnRequest) -
         producer_of(request.producer_id, request.producer_epoch),
         [tp],
         wait,
-        ctx.clock.now_ms(),
+        now_of(ctx),
     )
     return answer_of(ctx, wait)
 

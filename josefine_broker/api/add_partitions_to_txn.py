@@ -1,82 +1,146 @@
 """AddPartitionsToTxn (key 24, KIP-98): a producer says where it is going to write in its
-transaction; the first such word begins it.
+transaction; the first such word begins it. Since version 4 brokers ask it for producers, many
+transactions at once, some of them only whether a partition is there (KIP-890).
 
-All of the partitions join or none: where one is not there the others are OPERATION_NOT_ATTEMPTED.
-Fenced producers are told PRODUCER_FENCED since version 2, INVALID_PRODUCER_EPOCH before.
+All partitions of a transaction join or none: where one is not there the others are
+OPERATION_NOT_ATTEMPTED. Fenced producers are told PRODUCER_FENCED since version 2,
+INVALID_PRODUCER_EPOCH before; TRANSACTION_ABORTABLE is INVALID_TXN_STATE before version 5.
 """
 
-from josefine_broker.api.shared.transactions import producer_of, told_to
+from collections.abc import Callable
+from functools import partial
+
+from josefine_broker.api.shared.transactions import abortable, producer_of, told_to
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
+from josefine_broker.engine.awaiting import Promise
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.metadata.image import INTERNAL_TOPICS
 from josefine_broker.engine.transacting import (
     TransactionWait,
-    answer_of,
+    do_transactions_work,
+    now_of,
     transaction_partition,
 )
+from josefine_broker.engine.transactions.values import VERSION_1, VERSION_2
 from josefine_broker.wire.entities import add_partitions_to_txn as e
 
+BROKERS_SINCE = 4
+"""Producers keep to versions below."""
 _Codes = dict[TopicPartition, ErrorCode]
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.AddPartitionsToTxnRequest) -> object:
-    """Answered when it is stored who is in the transaction."""
-    transactional_id = request.v3_and_below_transactional_id
-    tps = _partitions(request)
-    transaction_partition(ctx, transactional_id)
-    codes: _Codes = {tp: code for tp in tps if (code := _why_not(ctx, tp)) is not ErrorCode.none}
-    if codes:
-        return _answer(request, codes, ErrorCode.operation_not_attempted)
-    wait = TransactionWait(ctx, lambda answer: _answer(request, {}, told_to(info, answer.error)))
-    ctx.clients.transactions.coordinator.add(
-        transactional_id,
-        producer_of(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
-        tps,
-        wait,
-        ctx.clock.now_ms(),
-    )
-    return answer_of(ctx, wait)
+    """Answered when it is stored who is in each transaction."""
+    found: dict[int, _Codes] = {}
+    wait: Promise | None = None
+
+    def build() -> e.AddPartitionsToTxnResponse:
+        codes = (found.get(at) for at in range(len(request.transactions)))
+        return _answer(request, [each or ErrorCode.coordinator_not_available for each in codes])
+
+    def told(at: int, codes: _Codes) -> None:
+        found[at] = codes
+        if wait is not None and len(found) == len(request.transactions):
+            wait.keep(build)
+
+    for at, each in enumerate(request.transactions):
+        _take(ctx, info, each, partial(told, at))
+    do_transactions_work(ctx)
+    if len(found) == len(request.transactions):
+        return build()
+    deadline_ms = ctx.clock.monotonic_ms() + ctx.settings.metadata_timeout_ms
+    wait = Promise(ctx.parked, deadline_ms, build)
+    return wait
 
 
 def refuse(request: e.AddPartitionsToTxnRequest, error: KafkaError) -> e.AddPartitionsToTxnResponse:
     """The answer when the whole request is refused."""
-    return _answer(request, {}, error.code)
+    return _answer(request, [error.code] * len(request.transactions), error.code)
 
 
-def _partitions(request: e.AddPartitionsToTxnRequest) -> list[TopicPartition]:
+def _take(
+    ctx: Context,
+    info: RequestInfo,
+    transaction: e.AddPartitionsToTxnTransaction,
+    told: Callable[[_Codes], None],
+) -> None:
+    """`told` comes now or later, once."""
+    transactional_id = transaction.transactional_id
+    tps = _partitions(transaction)
+    try:
+        transaction_partition(ctx, transactional_id)
+    except KafkaError as error:
+        told(dict.fromkeys(tps, error.code))
+        return
+    coordinator = ctx.clients.transactions.coordinator
+    producer = producer_of(transaction.producer_id, transaction.producer_epoch)
+    if transaction.verify_only:
+        codes = coordinator.verify(transactional_id, producer, tps)
+        told({tp: abortable(info, code) for tp, code in codes.items()})
+        return
+    refused = {tp: code for tp in tps if (code := _why_not(ctx, info, tp)) is not ErrorCode.none}
+    if refused:
+        told(dict.fromkeys(tps, ErrorCode.operation_not_attempted) | refused)
+        return
+    wait = TransactionWait(ctx, lambda answer: answer.error)
+    wait.on_done = lambda done: told(dict.fromkeys(tps, _told(info, done.response)))
+    version = VERSION_2 if info.header.api_version >= BROKERS_SINCE else VERSION_1
+    coordinator.add(transactional_id, producer, tps, wait, now_of(ctx), version)
+
+
+def _told(info: RequestInfo, answer: object) -> ErrorCode:
+    assert isinstance(answer, ErrorCode)
+    return told_to(info, answer)
+
+
+def _partitions(transaction: e.AddPartitionsToTxnTransaction) -> list[TopicPartition]:
     return [
         TopicPartition(topic.name, index)
-        for topic in request.v3_and_below_topics
+        for topic in transaction.topics
         for index in topic.partitions
     ]
 
 
-def _why_not(ctx: Context, tp: TopicPartition) -> ErrorCode:
+def _why_not(ctx: Context, info: RequestInfo, tp: TopicPartition) -> ErrorCode:
     if ctx.image.partition(tp.topic, tp.partition) is None:
         return ErrorCode.unknown_topic_or_partition
-    if tp.topic in INTERNAL_TOPICS:
+    if tp.topic in INTERNAL_TOPICS and info.header.api_version < BROKERS_SINCE:
         return ErrorCode.topic_authorization_failed
     return ErrorCode.none
 
 
 def _answer(
-    request: e.AddPartitionsToTxnRequest, codes: _Codes, otherwise: ErrorCode
+    request: e.AddPartitionsToTxnRequest,
+    codes: list[_Codes | ErrorCode],
+    of_all: ErrorCode = ErrorCode.none,
 ) -> e.AddPartitionsToTxnResponse:
     return e.AddPartitionsToTxnResponse(
-        results_by_topic_v3_and_below=tuple(
+        error_code=of_all,
+        results_by_transaction=tuple(
+            _result(each, code) for each, code in zip(request.transactions, codes, strict=True)
+        ),
+    )
+
+
+def _result(
+    transaction: e.AddPartitionsToTxnTransaction, codes: _Codes | ErrorCode
+) -> e.AddPartitionsToTxnResult:
+    return e.AddPartitionsToTxnResult(
+        transactional_id=transaction.transactional_id,
+        topic_results=tuple(
             e.AddPartitionsToTxnTopicResult(
                 name=topic.name,
                 results_by_partition=tuple(
                     e.AddPartitionsToTxnPartitionResult(
                         partition_index=index,
-                        partition_error_code=codes.get(
-                            TopicPartition(topic.name, index), otherwise
-                        ),
+                        partition_error_code=codes
+                        if isinstance(codes, ErrorCode)
+                        else codes[TopicPartition(topic.name, index)],
                     )
                     for index in topic.partitions
                 ),
             )
-            for topic in request.v3_and_below_topics
-        )
+            for topic in transaction.topics
+        ),
     )

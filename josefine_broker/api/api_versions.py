@@ -17,6 +17,9 @@ _SUPPORTED = tuple(
     e.SupportedFeatureKey(name=name, min_version=low, max_version=high)
     for name, low, high in SUPPORTED
 )
+ZERO_SINCE = 4
+"""Clients that ask in versions before take no feature that may be at level 0 (KIP-1022)."""
+_SUPPORTED_ABOVE_0 = tuple(each for each in _SUPPORTED if each.min_version)
 
 
 class ApiVersionsHandler:
@@ -36,9 +39,11 @@ class ApiVersionsHandler:
         self, ctx: Context, info: RequestInfo, request: e.ApiVersionsRequest
     ) -> e.ApiVersionsResponse:
         image = ctx.image
+        knows_zero = info.header.api_version >= ZERO_SINCE
+        supported = _SUPPORTED if knows_zero else _SUPPORTED_ABOVE_0
         return e.ApiVersionsResponse(
             api_keys=self._api_keys,
-            supported_features=_SUPPORTED,
+            supported_features=supported,
             finalized_features_epoch=image.features_epoch,
             finalized_features=tuple(
                 e.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)

@@ -1,14 +1,16 @@
 """DescribeGroups (key 15): what groups are doing, and who their members are.
 
 A group that is not there is Dead without an error, since version 6 GROUP_ID_NOT_FOUND (KIP-1043).
+A group of the consumer protocol counts as not there: ConsumerGroupDescribe has those (KIP-848).
 What a member said and was given is told of a stable group only, as in Kafka.
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.context import Context, RequestInfo
-from josefine_broker.engine.groups.coordinator import GroupView
 from josefine_broker.engine.groups.states import GroupState
 from josefine_broker.engine.groups.values import Member
+from josefine_broker.engine.groups.views import CONSUMER, TEXT, GroupView
 from josefine_broker.engine.offsets_topic import check_group_id, coordinator_of
 from josefine_broker.wire.entities import describe_groups as e
 
@@ -45,9 +47,10 @@ def _described(
     coordinator_of(ctx, group_id)
     view = ctx.clients.groups.coordinator.view(group_id)
     operations = ALL_GROUP_OPERATIONS if with_operations else NOT_ASKED
-    if view is None:
+    if view is None or view.group_type == CONSUMER:
         if info.header.api_version >= NOT_FOUND_SINCE:
-            raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} not found.")
+            what = "not found" if view is None else "is a consumer group"
+            raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} {what}.")
         return e.DescribedGroup(
             group_id=group_id,
             group_state=GroupState.DEAD.value,
@@ -59,7 +62,10 @@ def _described(
         group_state=view.state.value,
         protocol_type=view.protocol_type,
         protocol_data=(view.protocol_name or "") if is_stable else "",
-        members=tuple(_member(view, each, is_stable) for each in view.members),
+        members=(
+            *(_member(view, each, is_stable) for each in view.members),
+            *(_subscription(tp, id_) for tp, id_ in sorted(view.holders.items())),
+        ),
         authorized_operations=operations,
     )
 
@@ -72,6 +78,17 @@ def _member(view: GroupView, member: Member, is_stable: bool) -> e.DescribedGrou
         client_host=member.client_host,
         member_metadata=member.metadata(view.protocol_name) if is_stable else b"",
         member_assignment=member.assignment if is_stable else b"",
+    )
+
+
+def _subscription(tp: TopicPartition, id_: str) -> e.DescribedGroupMember:
+    """Of the text protocol; its assignment is the name of its partition."""
+    return e.DescribedGroupMember(
+        member_id=id_,
+        client_id=TEXT,
+        client_host="",
+        member_metadata=b"",
+        member_assignment=str(tp).encode(),
     )
 
 

@@ -66,9 +66,14 @@ def handle(ctx: Context, info: RequestInfo, request: FetchRequest) -> FetchRespo
         if not waiting.done:
             ctx.parked.forget(waiting)
             waiting.expire(ctx.clock.monotonic_ms())
+    news = ctx.parked.follower_news
     found = _read_all(ctx, info, request, plan, is_first=True)
     missing_bytes = min(request.min_bytes, request.max_bytes) - found.got_bytes
     if missing_bytes <= 0 or found.is_urgent or request.max_wait_ms <= 0 or not plan.wanted:
+        return _answer(ctx, info, plan, found.results)
+    if request.replica_id >= 0 and ctx.parked.follower_news != news:
+        # What this fetch confirmed made somebody append: a marker, or what was behind it.
+        found = _read_all(ctx, info, request, plan, is_first=False)
         return _answer(ctx, info, plan, found.results)
     return _park(ctx, info, request, plan, missing_bytes)
 

@@ -19,6 +19,7 @@ from josefine_broker.engine.transacting import (
     TransactionWait,
     answer_of,
     do_transactions_work,
+    now_of,
     transaction_partition,
 )
 from josefine_broker.engine.transactions.values import Init, TransactionAnswer
@@ -96,8 +97,8 @@ def _of_transactional_id(
         except KafkaError as error:  # the leadership went meanwhile
             wait.answer(TransactionAnswer(error.code))
             return
-        now_ms = ctx.clock.now_ms()
-        ctx.clients.transactions.coordinator.init(transactional_id, init, wait, now_ms, new_id)
+        coordinator = ctx.clients.transactions.coordinator
+        coordinator.init(transactional_id, init, wait, now_of(ctx), new_id)
         do_transactions_work(ctx)
 
     if len(ctx.clients.producer_ids):

@@ -3,10 +3,13 @@
 The answer waits for the others, as long as the rebalance timeout of any. What versions changed in
 meaning: since 4 a newcomer is told its id first (KIP-394), since 9 a leader that took its place
 over may be told to leave the assignment as it is (KIP-814); version 0 has no rebalance timeout of
-its own: the session's stands for it.
+its own: the session's stands for it. A group with members of the consumer protocol takes no classic
+member (KIP-848's migration while members run is not there): when it is empty it becomes a classic
+group, with its committed offsets.
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.engine.consumer_groups import give_name_to_classic
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.coordinating import GroupWait, answer_of
 from josefine_broker.engine.groups.values import Join, JoinAnswer, Protocol
@@ -22,6 +25,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.JoinGroupRequest) -> obje
     """Answered when the join phase is over."""
     check_group_id(request.group_id)
     coordinator_of(ctx, request.group_id)
+    give_name_to_classic(ctx, request.group_id)
     unanswered = JoinAnswer(error=ErrorCode.not_coordinator, member_id=request.member_id)
     wait = GroupWait(ctx, _response, unanswered)
     now_ms = ctx.clock.monotonic_ms()

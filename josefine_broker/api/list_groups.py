@@ -1,15 +1,13 @@
 """ListGroups (key 16): the groups that this broker coordinates.
 
-A client asks every broker. By state since version 4 (KIP-518), by type since 5 (KIP-848): all are
-classic. While a partition of `__consumer_offsets` is being read the answer is an error: a list
+A client asks every broker. By state since version 4 (KIP-518), by type since 5 (KIP-848): classic
+or consumer. While a partition of `__consumer_offsets` is being read the answer is an error: a list
 without its groups would look complete.
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.wire.entities import list_groups as e
-
-TYPE = "classic"
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.ListGroupsRequest) -> e.ListGroupsResponse:
@@ -18,18 +16,17 @@ def handle(ctx: Context, info: RequestInfo, request: e.ListGroupsRequest) -> e.L
         raise KafkaError(ErrorCode.coordinator_load_in_progress)
     states = {state.lower() for state in request.states_filter}
     types = {each.lower() for each in request.types_filter}
-    if types and TYPE not in types:
-        return e.ListGroupsResponse(groups=())
     return e.ListGroupsResponse(
         groups=tuple(
             e.ListedGroup(
                 group_id=view.group_id,
                 protocol_type=view.protocol_type,
                 group_state=view.state.value,
-                group_type=TYPE,
+                group_type=view.group_type,
             )
             for view in ctx.clients.groups.coordinator.views()
-            if not states or view.state.value.lower() in states
+            if (not states or view.state.value.lower() in states)
+            and (not types or view.group_type in types)
         )
     )
 

@@ -3,9 +3,10 @@
 A member commits in its generation; who names none (-1: simple consumers, admins) may while the
 group has no members. One batch per request: of the offsets that may be stored all are, or none;
 errors are per partition. Topic ids since v10 (KIP-848). A generation of a group that is not there
-is GROUP_ID_NOT_FOUND since v9 (KIP-848), ILLEGAL_GENERATION before. Versions 2 to 4 may say how
-long the offsets are kept, which counts from the level of josefine.version on at which every broker
-reads such records.
+is GROUP_ID_NOT_FOUND since v9 (KIP-848), ILLEGAL_GENERATION before. A member of the consumer
+protocol commits in its epoch, by v9 or later: in another it is told STALE_MEMBER_EPOCH. Versions 2
+to 4 may say how long the offsets are kept, which counts from the level of josefine.version on at
+which every broker reads such records.
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
@@ -66,6 +67,10 @@ def _check_member(ctx: Context, info: RequestInfo, request: e.OffsetCommitReques
         ctx.clock.monotonic_ms(),
     )
     is_old = info.header.api_version < GROUP_NOT_FOUND_SINCE
+    is_consumer = ctx.clients.groups.coordinator.consumers.get(request.group_id) is not None
+    if is_consumer and is_old and request.generation_id_or_member_epoch >= 0:
+        message = "members of the consumer protocol commit by OffsetCommit 9 or later"
+        raise KafkaError(ErrorCode.unsupported_version, message)
     if code is ErrorCode.group_id_not_found and is_old:
         code = ErrorCode.illegal_generation
     if code is not ErrorCode.none:

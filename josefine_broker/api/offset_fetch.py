@@ -1,7 +1,8 @@
 """OffsetFetch (key 9): what groups have committed; several since v8 (KIP-709), ids since v10.
 
 No offset is -1 without an error; null topics stand for all the group has committed. Who asks for
-stable offsets is told UNSTABLE_OFFSET_COMMIT while an open transaction may change one (KIP-447).
+stable offsets is told UNSTABLE_OFFSET_COMMIT while an open transaction may change one (KIP-447). A
+member of a consumer group says its epoch since v9 (KIP-848).
 """
 
 from collections.abc import Iterable
@@ -37,6 +38,7 @@ def _group(
     ctx: Context, group: e.OffsetFetchRequestGroup, *, require_stable: bool
 ) -> e.OffsetFetchResponseGroup:
     coordinator_of(ctx, group.group_id)
+    _check_member(ctx, group)
     committed = ctx.clients.groups.coordinator.offsets.committed(group.group_id)
     topics = []
     if group.topics is None:
@@ -54,6 +56,19 @@ def _group(
                     _topic(ctx, group.group_id, known, topic.topic_id, indexes, require_stable)
                 )
     return e.OffsetFetchResponseGroup(group_id=group.group_id, topics=tuple(topics))
+
+
+def _check_member(ctx: Context, group: e.OffsetFetchRequestGroup) -> None:
+    """Raises KafkaError where a member of a consumer group asks that is none, or in another epoch:
+    what it is told would not be its to go on from."""
+    if group.member_id is None and group.member_epoch < 0:
+        return
+    consumers = ctx.clients.groups.coordinator.consumers
+    found = consumers.get(group.group_id)
+    if found is not None:
+        code = consumers.may_commit(found, group.member_id or "", None, group.member_epoch)
+        if code is not ErrorCode.none:
+            raise KafkaError(code)
 
 
 def _topic(

@@ -3,22 +3,29 @@
 The hot path: control per request, data per batch, nothing per record. Since v13 topics come by id
 (KIP-516); zstd needs v7 (KIP-110). Each partition has its own error. acks=all is answered when
 every in-sync replica has the batches. Who does not lead names the leader (KIP-951, since v10).
+The first batch of a transaction waits until its coordinator was asked (KIP-890).
 acks=0 has no answer: an error ends the connection, which makes the client look for the leader.
 """
 
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
 from uuid import UUID
 
 from josefine_broker.api.shared.hints import leader_of, node_endpoints
-from josefine_broker.api.shared.transactions import check_transactions
+from josefine_broker.api.shared.transactions import abortable, adds_partitions, check_transactions
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
+from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata.image import INTERNAL_TOPICS
 from josefine_broker.engine.parked import Hangup
 from josefine_broker.engine.partition.partition import ACKS_ALL
+from josefine_broker.engine.partition.questions import Claim
 from josefine_broker.engine.replicas.batches import append_batch
 from josefine_broker.engine.replicas.committing import Appended, answer_when_committed
-from josefine_broker.records.batch import HEADER_BYTES, parse_header
+from josefine_broker.engine.verifying import go_on_when_verified, must_verify_batch
+from josefine_broker.records.batch import HEADER_BYTES, BatchHeader, parse_header
 from josefine_broker.wire.produce import (
     ProducePartition,
     ProducePartitionResponse,
@@ -35,8 +42,20 @@ MAGIC_AT = 16
 ATTRIBUTES_AT = 22
 """Low byte of the attributes in a batch: its low three bits are the compression codec."""
 
+AS_PRODUCED = {
+    ErrorCode.producer_fenced: ErrorCode.invalid_producer_epoch,
+    ErrorCode.concurrent_transactions: ErrorCode.not_enough_replicas,
+    ErrorCode.coordinator_not_available: ErrorCode.not_enough_replicas,
+    ErrorCode.coordinator_load_in_progress: ErrorCode.not_enough_replicas,
+    ErrorCode.not_coordinator: ErrorCode.not_enough_replicas,
+    ErrorCode.unknown_topic_or_partition: ErrorCode.not_enough_replicas,
+}
+"""What a coordinator says of a transaction, as producers are told it (as Kafka does): after the
+last of them every client writes again."""
+
 _new = tuple.__new__  # a NamedTuple's own constructor costs three times as much
 _NO_ERROR = ProducePartitionResponse(0)[5:]
+_UNDECIDED = ProducePartitionResponse(0, ErrorCode.request_timed_out.value)
 
 
 def handle(ctx: Context, info: RequestInfo, request: ProduceRequest) -> object:
@@ -49,9 +68,10 @@ def handle(ctx: Context, info: RequestInfo, request: ProduceRequest) -> object:
         check_transactions(ctx)
     now_ms = ctx.clock.now_ms()
     append = _append if info.header.api_version >= ZSTD_SINCE_VERSION else _append_of_old_client
-    topics = []
+    topics: list[ProduceTopicResponse] = []
     waiting: list[Appended] = []
     """Appended with acks=all, not yet on every replica in sync."""
+    held: list[_Held] = []
     for name, topic_id, partitions in request.topics:
         topic = name if topic_id is None else ctx.topic_name(name, topic_id)
         results: list[ProducePartitionResponse] = []
@@ -60,19 +80,22 @@ def handle(ctx: Context, info: RequestInfo, request: ProduceRequest) -> object:
                 _note_early(ctx, topic_id, part)
                 answer = _refuse(ctx, part.index, ErrorCode.unknown_topic_id)
             else:
-                answer = append(ctx, topic, part, acks, now_ms, results, waiting, in_transaction)
+                at = len(results)
+                if (
+                    in_transaction
+                    and (found := _unverified(ctx, topic, part, adds=adds_partitions(info)))
+                    is not None
+                ):
+                    held.append(_Held(*found, results, at))
+                    answer = _UNDECIDED
+                else:
+                    answer = append(
+                        ctx, topic, part, acks, now_ms, results, at, waiting, in_transaction
+                    )
             results.append(answer)
         topics.append(_new(ProduceTopicResponse, (name, topic_id, results)))
-    if not acks:
-        return None if _first_error(topics) is None else Hangup("refused, and acks=0 has no answer")
-    if waiting:
-        return answer_when_committed(
-            ctx, waiting, request.timeout_ms, lambda: _answer(ctx, info, topics)
-        )
-    response = _answer(ctx, info, topics)
-    if not ctx.cluster.is_heard and _first_error(topics) == ErrorCode.not_leader_or_follower:
-        return Hangup("whoever leads now, this broker has not heard of it", response)
-    return response
+    finish = partial(_finish, ctx, info, request, topics, waiting)
+    return finish() if not held else _when_verified(ctx, info, request, held, waiting, finish)
 
 
 def refuse(request: ProduceRequest, error: KafkaError) -> ProduceResponse | None:
@@ -95,6 +118,95 @@ def refuse(request: ProduceRequest, error: KafkaError) -> ProduceResponse | None
     )
 
 
+def _finish(
+    ctx: Context,
+    info: RequestInfo,
+    request: ProduceRequest,
+    topics: list[ProduceTopicResponse],
+    waiting: list[Appended],
+) -> object:
+    """Every partition has its answer, or a promise of one."""
+    if not request.acks:
+        return None if _first_error(topics) is None else Hangup("refused, and acks=0 has no answer")
+    if waiting:
+        return answer_when_committed(
+            ctx, waiting, request.timeout_ms, lambda: _answer(ctx, info, topics)
+        )
+    response = _answer(ctx, info, topics)
+    if not ctx.cluster.is_heard and _first_error(topics) == ErrorCode.not_leader_or_follower:
+        return Hangup("whoever leads now, this broker has not heard of it", response)
+    return response
+
+
+class _Held(NamedTuple):
+    """A batch that waits until its transaction is verified, and where its answer belongs."""
+
+    tp: TopicPartition
+    hosted: HostedPartition
+    header: BatchHeader
+    records: memoryview
+    results: list[ProducePartitionResponse]
+    at: int
+
+
+def _unverified(
+    ctx: Context, topic: str, part: ProducePartition, *, adds: bool
+) -> tuple[TopicPartition, HostedPartition, BatchHeader, memoryview] | None:
+    """The batch and where it belongs, if the coordinator is to be asked before it is written."""
+    index, records = part
+    hosted = ctx.hosted.partitions.get((topic, index))
+    if hosted is None or not records or len(records) < HEADER_BYTES or topic in INTERNAL_TOPICS:
+        return None
+    tp, header = TopicPartition(topic, index), parse_header(records)
+    return (
+        (tp, hosted, header, records)
+        if must_verify_batch(ctx, tp, hosted, header, adds=adds)
+        else None
+    )
+
+
+def _when_verified(
+    ctx: Context,
+    info: RequestInfo,
+    request: ProduceRequest,
+    held: list[_Held],
+    waiting: list[Appended],
+    finish: Callable[[], object],
+) -> object:
+    assert request.transactional_id is not None
+    first = held[0].header
+    producer = first.producer_id, first.producer_epoch
+    claim = Claim(request.transactional_id, *producer, adds_partitions(info))
+
+    def told(each: _Held, code: ErrorCode) -> None:
+        topic, index = each.tp
+        if code is ErrorCode.none:
+            part = ProducePartition(index, each.records)
+            now_ms, acks = ctx.clock.now_ms(), request.acks
+            each.results[each.at] = _append(
+                ctx, topic, part, acks, now_ms, each.results, each.at, waiting, True
+            )
+            return
+        told_as = abortable(info, AS_PRODUCED.get(code, code))
+        if told_as is ErrorCode.not_enough_replicas:
+            each.hosted.partition.refusals.note(each.header, told_as)
+        each.results[each.at] = _refuse(
+            ctx, index, told_as, f"the transaction's coordinator says {code.name}"
+        )
+
+    wanted = []
+    for each in held:
+        if (
+            each.header.producer_id == claim.producer_id
+            and each.header.producer_epoch == claim.epoch
+        ):
+            wanted.append((each.tp, each.hosted, partial(told, each)))
+        else:
+            told(each, ErrorCode.invalid_producer_id_mapping)
+    answer = go_on_when_verified(ctx, claim, wanted, request.timeout_ms, finish)
+    return answer if request.acks else None
+
+
 def _first_error(topics: list[ProduceTopicResponse]) -> int | None:
     return next((part[1] for _, _, parts in topics for part in parts if part[1]), None)
 
@@ -114,10 +226,11 @@ def _append(
     acks: int,
     now_ms: int,
     results: list[ProducePartitionResponse],
+    at: int,
     waiting: list[Appended],
     in_transaction: bool,
 ) -> ProducePartitionResponse:
-    """The answer, at its place in `results`; with acks=all perhaps only a promise of one."""
+    """The answer, for its place in `results`; with acks=all perhaps only a promise of one."""
     index, records = part
     if topic in INTERNAL_TOPICS:
         return _refuse(ctx, index, ErrorCode.invalid_topic_exception, "the broker's own topic")
@@ -134,7 +247,7 @@ def _append(
     except CorruptData as error:
         return _refuse(ctx, index, ErrorCode.corrupt_message, str(error))
     if acks == ACKS_ALL and not hosted.partition.is_alone:
-        waiting.append(_promise(ctx, tp, hosted, records, base_offset, results))
+        waiting.append(_promise(ctx, tp, hosted, records, base_offset, results, at))
     numbers = (index, 0, base_offset, append_time_ms, hosted.log.log_start_offset)
     return _new(ProducePartitionResponse, numbers + _NO_ERROR)
 
@@ -162,9 +275,9 @@ def _promise(
     records: memoryview,
     base_offset: int,
     results: list[ProducePartitionResponse],
+    at: int,
 ) -> Appended:
     """An answer that holds once the batch (or the one it repeats) is on every in-sync replica."""
-    at = len(results)
 
     def settle(error: KafkaError | None) -> None:
         if error is not None:
@@ -181,6 +294,7 @@ def _append_of_old_client(
     acks: int,
     now_ms: int,
     results: list[ProducePartitionResponse],
+    at: int,
     waiting: list[Appended],
     in_transaction: bool,
 ) -> ProducePartitionResponse:
@@ -196,7 +310,7 @@ def _append_of_old_client(
     if records and len(records) > ATTRIBUTES_AT and records[ATTRIBUTES_AT] & 7 == ZSTD:
         code = ErrorCode.unsupported_compression_type
         return _refuse(ctx, part.index, code, "zstd needs Produce v7")
-    return _append(ctx, topic, part, acks, now_ms, results, waiting, in_transaction)
+    return _append(ctx, topic, part, acks, now_ms, results, at, waiting, in_transaction)
 
 
 def _refuse(

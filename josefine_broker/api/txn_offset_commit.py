@@ -2,23 +2,41 @@
 
 They are written to the group's partition of `__consumer_offsets` as a batch of the transaction, and
 count when its marker says so. Who is of the group says its generation since version 3, and one of
-an older generation is fenced (KIP-447). Of the offsets that may be stored all are, or none.
+an older generation is fenced (KIP-447). Of the offsets that may be stored all are, or none. The
+transaction's coordinator is asked before the first of them are written (KIP-890).
 """
 
+from collections.abc import Callable
+
+from josefine_broker.api.shared.transactions import abortable, adds_partitions
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import ProducerEpoch, ProducerId, TopicPartition
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.groups.offsets import CommittedOffset
 from josefine_broker.engine.groups.values import Identity
 from josefine_broker.engine.offsets_topic import coordinator_of, store_pending_offsets
+from josefine_broker.engine.partition.questions import Claim
+from josefine_broker.engine.verifying import go_on_when_verified, must_verify
 from josefine_broker.wire.entities import txn_offset_commit as e
 
 _Codes = dict[TopicPartition, ErrorCode]
 
 CODES = {
     ErrorCode.group_id_not_found: ErrorCode.illegal_generation,
+    ErrorCode.stale_member_epoch: ErrorCode.illegal_generation,
 }
 """What a group's coordinator says that this request has no word for."""
+
+AS_COMMITTED = {
+    ErrorCode.producer_fenced: ErrorCode.invalid_producer_epoch,
+    ErrorCode.concurrent_transactions: ErrorCode.coordinator_load_in_progress,
+    ErrorCode.coordinator_not_available: ErrorCode.coordinator_load_in_progress,
+    ErrorCode.not_coordinator: ErrorCode.coordinator_load_in_progress,
+    ErrorCode.not_enough_replicas: ErrorCode.coordinator_load_in_progress,
+    ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_load_in_progress,
+}
+"""What the transaction's coordinator says, as who commits is told it: the group's would be looked
+for anew after the other codes, and it is this broker."""
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.TxnOffsetCommitRequest) -> object:
@@ -39,13 +57,42 @@ def handle(ctx: Context, info: RequestInfo, request: e.TxnOffsetCommitRequest) -
     if not offsets:
         return _answer(request, codes, ErrorCode.none)
     producer = ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)
-    return store_pending_offsets(
-        ctx,
-        request.group_id,
-        producer,
-        offsets,
-        lambda error: _answer(request, codes, ErrorCode.none if error is None else error.code),
-    )
+
+    def store() -> object:
+        return store_pending_offsets(
+            ctx,
+            request.group_id,
+            producer,
+            offsets,
+            lambda error: _answer(request, codes, ErrorCode.none if error is None else error.code),
+        )
+
+    tp, hosted = coordinator_of(ctx, request.group_id)
+    if not must_verify(ctx, tp, hosted, producer, adds=adds_partitions(info)):
+        return store()
+    return _when_verified(ctx, info, request, store)
+
+
+def _when_verified(
+    ctx: Context, info: RequestInfo, request: e.TxnOffsetCommitRequest, store: Callable[[], object]
+) -> object:
+    """Ask the transaction's coordinator first."""
+    tp, hosted = coordinator_of(ctx, request.group_id)
+    producer = ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)
+    claim = Claim(request.transactional_id, *producer, adds_partitions(info))
+    stored: list[object] = []
+
+    def told(code: ErrorCode) -> None:
+        try:
+            if code is not ErrorCode.none:
+                told_as = abortable(info, AS_COMMITTED.get(code, code))
+                raise KafkaError(told_as, f"the transaction's coordinator says {code.name}")
+            stored.append(store())
+        except KafkaError as error:
+            stored.append(refuse(request, error))
+
+    timeout_ms = ctx.settings.offsets.timeout_ms
+    return go_on_when_verified(ctx, claim, [(tp, hosted, told)], timeout_ms, stored.pop)
 
 
 def refuse(request: e.TxnOffsetCommitRequest, error: KafkaError) -> e.TxnOffsetCommitResponse:

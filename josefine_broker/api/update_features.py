@@ -20,13 +20,13 @@ def handle(ctx: Context, info: RequestInfo, request: e.UpdateFeaturesRequest) ->
     """Finalize every level asked for."""
     deadline_ms = ctx.clock.monotonic_ms() + request.timeout_ms
     times = Counter(each.feature for each in request.feature_updates)
-    levels = []
+    levels: list[FeatureLevel] = []
     for wanted in request.feature_updates:
         if times[wanted.feature] > 1:
             raise KafkaError(
                 ErrorCode.invalid_request, f"'{wanted.feature}' is named more than once"
             )
-        levels.append(_level(ctx, wanted))
+        levels.append(_level(ctx, wanted, levels))
     changed = tuple(each for each in levels if each.level != each.previous)
     if request.validate_only or not changed:
         return _done(request)
@@ -52,13 +52,15 @@ def refuse(request: e.UpdateFeaturesRequest, error: KafkaError) -> e.UpdateFeatu
     )
 
 
-def _level(ctx: Context, wanted: e.FeatureUpdateKey) -> FeatureLevel:
+def _level(ctx: Context, wanted: e.FeatureUpdateKey, before: list[FeatureLevel]) -> FeatureLevel:
+    """`before`: what the same request wants besides."""
     name, level = wanted.feature, wanted.max_version_level
     previous = ctx.image.features.get(name, 0)
     if wanted.upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         raise _bad(f"'{name}': no upgrades of type {wanted.upgrade_type}")
     change = FeatureLevel(name, previous, level)
-    check_level(ctx.image.brokers.values(), change)
+    features = dict(ctx.image.features) | {each.name: each.level for each in before}
+    check_level(ctx.image.brokers.values(), change, features)
     if level < previous and wanted.upgrade_type == UPGRADE:
         raise _bad(f"'{name}' is at {previous}: going down to {level} must be asked for as such")
     if level > previous and wanted.upgrade_type != UPGRADE:

@@ -50,7 +50,7 @@ def _write(ctx: Context, marker: e.WritableTxnMarker, settled: object) -> Parked
     ]
     producer = ProducerId(marker.producer_id), ProducerEpoch(marker.producer_epoch)
     ended = Marker(marker.transaction_result, marker.coordinator_epoch)
-    waiting = write_markers(ctx, producer, ended, tps, settled)
+    waiting = write_markers(ctx, producer, ended, tps, settled, marker.transaction_version)
     return waiting if isinstance(waiting, Parked) else None
 
 

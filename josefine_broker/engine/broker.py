@@ -434,6 +434,7 @@ class Broker:
         self.hearing.enrolment = Enrolment(
             self.ctx,
             registration,
+            started=event.started,
             heartbeat_ms=config.heartbeat_ms,
             proposal_timeout_ms=config.proposal_timeout_ms,
             session_timeout_ms=config.session_timeout_ms,

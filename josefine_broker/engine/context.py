@@ -23,6 +23,7 @@ from josefine_broker.engine.metadata.topic_config import TopicSettings
 from josefine_broker.engine.parked import Parked, ParkedRequests
 from josefine_broker.engine.partition.fetch_session import FetchSessions, Rng
 from josefine_broker.engine.partition.producer_ids import ProducerIds
+from josefine_broker.engine.partition.questions import Questions
 from josefine_broker.engine.partition.replica_fetch import FetchLimits, ReplicaFetchers
 from josefine_broker.engine.ports import LogsPort, Ports, QuorumPort, RaftPort
 from josefine_broker.engine.transactions.coordinator import TransactionCoordinator
@@ -164,6 +165,7 @@ class ClientState:
     sessions: FetchSessions
     groups: Groups
     transactions: Transactions
+    questions: Questions = field(default_factory=Questions)
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
 
 

@@ -13,9 +13,10 @@ from typing import Any
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.rounds import PER_STEP
 from josefine_broker.engine.awaiting import AwaitEach, Promise
+from josefine_broker.engine.consumer_groups import lose
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.groups.records import encode_key, encode_value
-from josefine_broker.engine.groups.values import JoinAnswer, Store, SyncAnswer
+from josefine_broker.engine.groups.values import JoinAnswer, Lost, Store, SyncAnswer
 from josefine_broker.engine.offsets_topic import append_deletion, append_records
 from josefine_broker.engine.parked import Parked, PartitionKey
 from josefine_broker.engine.replicas.committing import answer_when_committed
@@ -87,6 +88,8 @@ def do_groups_work(ctx: Context) -> None:
             for effect in effects:
                 if isinstance(effect, Store):
                     _store(ctx, effect)
+                elif isinstance(effect, Lost):
+                    lose(ctx, effect)
                 else:
                     assert isinstance(effect.ticket, GroupWait)
                     effect.ticket.answer(effect.answer)

@@ -85,6 +85,8 @@ class Enrol:
     """This process is ready to be registered."""
 
     registration: RegisterBroker
+    started: tuple[str, ...] = ()
+    """Earlier incarnations on the same disk that may have been registered and never knew."""
 
 
 @dataclass(frozen=True, slots=True)

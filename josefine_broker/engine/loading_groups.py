@@ -13,6 +13,8 @@ from josefine_broker.base.ids import ProducerId, TopicPartition
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.coordinating import do_groups_work
 from josefine_broker.engine.coordinator_log import Entry
+from josefine_broker.engine.groups.consumer.records import changes, is_consumer_key
+from josefine_broker.engine.groups.consumer.replay import ConsumerReplay
 from josefine_broker.engine.groups.offsets import (
     GroupOffsets,
     coordinator_partition,
@@ -53,6 +55,7 @@ class _GroupReader:
     def begin(self) -> None:
         self._offsets = GroupOffsets()
         self._stored: dict[str, StoredGroup] = {}
+        self._consumers = ConsumerReplay()
 
     def take(self, header: BatchHeader, batch: memoryview) -> None:
         if header.is_control:
@@ -69,7 +72,9 @@ class _GroupReader:
     def _replay(
         self, key: bytes | None, value: bytes | None, producer_id: ProducerId | None
     ) -> None:
-        if key is None or not is_group_key(key):
+        if key is not None and is_consumer_key(key):
+            self._consumers.take(key, value)
+        elif key is None or not is_group_key(key):
             self._offsets.replay(key, value, producer_id)
         elif value is None:
             self._stored.pop(decode_key(key), None)
@@ -77,7 +82,12 @@ class _GroupReader:
             self._stored[decode_key(key)] = decode_value(value)
 
     def finish(self) -> None:
-        _loaded(self._ctx, self._tp, self._hosted, self._offsets, self._stored)
+        groups = self._ctx.clients.groups
+        del groups.loading[self._tp]
+        groups.coordinator.offsets.adopt(self._offsets)
+        now_ms = self._ctx.clock.monotonic_ms()
+        groups.coordinator.load(self._stored, now_ms, self._consumers.groups())
+        _loaded(self._ctx, self._tp, self._hosted, self._offsets)
 
 
 def begin_loading(ctx: Context, tp: TopicPartition, hosted: HostedPartition) -> None:
@@ -114,13 +124,8 @@ def _loaded(
     tp: TopicPartition,
     hosted: HostedPartition,
     offsets: GroupOffsets,
-    stored: dict[str, StoredGroup],
 ) -> None:
     """The partition is read: its groups are served."""
-    groups = ctx.clients.groups
-    del groups.loading[tp]
-    groups.coordinator.offsets.adopt(offsets)
-    groups.coordinator.load(stored, ctx.clock.monotonic_ms())
     shorten_offsets_log(ctx, tp, hosted, OFFSETS_BYTES_MAX)
     forget_missing_topics(ctx, offsets.group_ids)
     do_groups_work(ctx)
@@ -166,6 +171,9 @@ def _truth(ctx: Context, tp: TopicPartition) -> dict[str, list[Entry]]:
         if coordinator_partition(group_id, count) == tp.partition:
             value = encode_group_value(record, stamped_ms)
             found[group_id] = [(encode_group_key(group_id), value)]
+    for group_id in coordinator.consumers.group_ids:
+        if coordinator_partition(group_id, count) == tp.partition:
+            found[group_id] = changes(None, coordinator.consumers.get(group_id))
     for group_id in coordinator.offsets.group_ids:
         if coordinator_partition(group_id, count) == tp.partition:
             found.setdefault(group_id, []).extend(

@@ -17,6 +17,7 @@ from josefine_broker.engine.metadata.image import OFFSETS_TOPIC
 from josefine_broker.engine.offsets_topic import take_in_when_committed
 from josefine_broker.engine.replicas.batches import append_marker
 from josefine_broker.engine.replicas.committing import Appended
+from josefine_broker.engine.transactions.values import VERSION_1, VERSION_2
 from josefine_broker.records.control import Marker
 
 TIMEOUT_MS = 10_000
@@ -37,8 +38,10 @@ def write_markers(
     marker: Marker,
     tps: Iterable[TopicPartition],
     build: Callable[[Codes], object],
+    version: int = VERSION_1,
 ) -> object:
-    """`build` gets what became of each partition: now, or later by the token that is returned."""
+    """`version`: of the transaction's protocol. `build` gets what became of each partition: now, or
+    later by the token that is returned."""
     codes: dict[TopicPartition, ErrorCode] = {}
     waiting = []
     now_ms = ctx.clock.now_ms()
@@ -46,7 +49,9 @@ def write_markers(
         try:
             hosted = ctx.hosted_partition(tp.topic, tp.partition)
             hosted.partition.check_serves()
-            end_offset = append_marker(ctx, tp, hosted, producer, marker, now_ms)
+            end_offset = append_marker(
+                ctx, tp, hosted, producer, marker, now_ms, raises_epoch=version >= VERSION_2
+            )
         except KafkaError as error:
             codes[tp] = error.code
             continue

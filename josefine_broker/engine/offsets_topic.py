@@ -18,6 +18,8 @@ from josefine_broker.engine.coordinator_log import (
     append_entries,
     led_partition,
 )
+from josefine_broker.engine.groups.consumer.records import changes
+from josefine_broker.engine.groups.consumer.states import ConsumerGroupEvent
 from josefine_broker.engine.groups.offsets import CommittedOffset, encode_key, encode_value
 from josefine_broker.engine.groups.records import encode_key as encode_group_key
 from josefine_broker.engine.hosted import HostedPartition
@@ -131,6 +133,14 @@ def store_offsets(
     return answer_when_committed(ctx, [appended], timeout_ms, lambda: build(outcome[0]))
 
 
+def _gone(ctx: Context, group_id: str) -> list[Entry]:
+    """What says that a group without members is gone, of either protocol."""
+    consumer = ctx.clients.groups.coordinator.consumers.get(group_id)
+    if consumer is not None:
+        return changes(consumer.moved(ConsumerGroupEvent.REMOVED), None)
+    return [(encode_group_key(group_id), None)]
+
+
 def append_deletion(
     ctx: Context,
     group_id: str,
@@ -155,7 +165,7 @@ def append_deletion(
     for batch in batches:
         entries: list[Entry] = [(encode_key(group_id, tp), None) for tp in batch]
         if and_group and batch is batches[-1]:
-            entries.append((encode_group_key(group_id), None))
+            entries += _gone(ctx, group_id)
 
         def take_in(batch: Sequence[TopicPartition] = tuple(batch)) -> None:
             for tp in batch:

@@ -73,6 +73,7 @@ class ParkedRequests:
 
     __slots__ = (
         "_deadlines", "_for_brokers", "_for_follower", "_for_partition", "_sequence", "_waiting",
+        "follower_news",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -85,6 +86,9 @@ class ParkedRequests:
         self._deadlines: list[tuple[int, int, Parked]] = []
         self._waiting: set[Parked] = set()
         self._sequence = 0
+        self.follower_news = 0
+        """How often there was some for a follower, whether its fetch was waiting or not: one that
+        is being read must not miss it."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -125,6 +129,7 @@ class ParkedRequests:
 
     def wake_follower(self, broker_id: int, now_ms: int) -> None:
         """Some partition has news for this follower: its waiting fetch looks again."""
+        self.follower_news += 1
         waiting = self._for_follower.get(broker_id)
         if waiting:
             self._look(waiting, None, now_ms)

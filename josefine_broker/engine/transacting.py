@@ -20,6 +20,8 @@ from josefine_broker.engine.loading import Loading, read_anew
 from josefine_broker.engine.marking import write_markers
 from josefine_broker.engine.metadata.image import TRANSACTIONS_TOPIC
 from josefine_broker.engine.transactions.records import (
+    PLAIN_VERSION,
+    TAGGED_VERSION,
     decode_key,
     decode_value,
     encode_key,
@@ -28,6 +30,7 @@ from josefine_broker.engine.transactions.records import (
 from josefine_broker.engine.transactions.values import (
     Answer,
     Mark,
+    Now,
     Store,
     TransactionAnswer,
     TransactionRecord,
@@ -73,6 +76,11 @@ class TransactionWait(Promise):
         self.keep(lambda: self._translate(answer))
 
 
+def now_of(ctx: Context) -> Now:
+    """As the coordinator takes it."""
+    return Now(ctx.clock.now_ms(), ctx.clock.monotonic_ms())
+
+
 def transaction_partition(
     ctx: Context, transactional_id: str
 ) -> tuple[TopicPartition, HostedPartition]:
@@ -113,13 +121,13 @@ def do_transactions_work(ctx: Context) -> None:
 
 def tick_transactions(ctx: Context) -> None:
     """Periodic: what is overdue, or failed, is taken up again."""
-    ctx.clients.transactions.coordinator.tick(ctx.clock.now_ms())
+    ctx.clients.transactions.coordinator.tick(now_of(ctx))
     do_transactions_work(ctx)
 
 
 def expire_transactions(ctx: Context) -> Iterator[object]:
     """Periodic, in steps: forget the transactional ids that nobody uses any more."""
-    for at, _ in enumerate(ctx.clients.transactions.coordinator.expire(ctx.clock.now_ms()), 1):
+    for at, _ in enumerate(ctx.clients.transactions.coordinator.expire(now_of(ctx)), 1):
         if at % PER_STEP == 0:
             do_transactions_work(ctx)
             yield None
@@ -136,9 +144,11 @@ def _store(ctx: Context, effect: Store) -> None:
     def settle(error: KafkaError | None) -> None:
         code = ErrorCode.none if error is None else error.code
         coordinator = ctx.clients.transactions.coordinator
-        coordinator.stored(transactional_id, write_id, code, ctx.clock.now_ms())
+        coordinator.stored(transactional_id, write_id, code, now_of(ctx))
 
-    entry = encode_key(transactional_id), None if record is None else encode_value(record)
+    version = TAGGED_VERSION if ctx.image.tags_transactions else PLAIN_VERSION
+    value = None if record is None else encode_value(record, version)
+    entry = encode_key(transactional_id), value
     try:
         tp, hosted = transaction_partition(ctx, transactional_id)
         appended = append_entries(ctx, tp, hosted, [entry], ctx.clock.now_ms(), settle)
@@ -164,7 +174,7 @@ def _mark(ctx: Context, effect: Mark) -> None:
     def tell(partitions: set[TopicPartition], *, is_written: bool) -> None:
         if partitions:
             coordinator.marked(
-                transactional_id, mark_id, partitions, ctx.clock.now_ms(), is_written=is_written
+                transactional_id, mark_id, partitions, now_of(ctx), is_written=is_written
             )
 
     try:
@@ -175,7 +185,7 @@ def _mark(ctx: Context, effect: Mark) -> None:
     marker = Marker(effect.is_commit, hosted.partition.leader_epoch)
     gone: set[TopicPartition] = set()
     by_leader: dict[int, set[TopicPartition]] = {}
-    for tp in effect.partitions:
+    for tp in sorted(effect.partitions):
         entry = ctx.image.partition(tp.topic, tp.partition)
         if entry is None:
             gone.add(tp)
@@ -203,7 +213,7 @@ def _ask_for_markers(
 ) -> None:
     """`told` comes now or later, once."""
     if leader == ctx.broker_id:
-        write_markers(ctx, effect.producer, marker, sorted(tps), told)
+        write_markers(ctx, effect.producer, marker, sorted(tps), told, effect.version)
         return
     ask = ctx.ports.forward
     if leader < 0 or ask is None:
@@ -237,6 +247,7 @@ def _request(effect: Mark, marker: Marker, tps: set[TopicPartition]) -> e.WriteT
                     for name, indexes in topics.items()
                 ),
                 coordinator_epoch=marker.coordinator_epoch,
+                transaction_version=effect.version,
             ),
         )
     )
@@ -271,7 +282,7 @@ class _TransactionReader:
     def finish(self) -> None:
         transactions = self._ctx.clients.transactions
         del transactions.loading[self._tp]
-        transactions.coordinator.load(self._stored, self._ctx.clock.now_ms())
+        transactions.coordinator.load(self._stored, now_of(self._ctx))
         do_transactions_work(self._ctx)
 
 

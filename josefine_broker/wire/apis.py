@@ -39,6 +39,7 @@ LEAVE_GROUP = 13
 SYNC_GROUP = 14
 DESCRIBE_GROUPS = 15
 LIST_GROUPS = 16
+SASL_HANDSHAKE = 17
 API_VERSIONS = 18
 CREATE_TOPICS = 19
 DELETE_TOPICS = 20
@@ -53,6 +54,7 @@ TXN_OFFSET_COMMIT = 28
 DESCRIBE_CONFIGS = 32
 ALTER_CONFIGS = 33
 DESCRIBE_LOG_DIRS = 35
+SASL_AUTHENTICATE = 36
 CREATE_PARTITIONS = 37
 DELETE_GROUPS = 42
 ELECT_LEADERS = 43
@@ -63,7 +65,12 @@ OFFSET_DELETE = 47
 DESCRIBE_QUORUM = 55
 UPDATE_FEATURES = 57
 DESCRIBE_CLUSTER = 60
+DESCRIBE_PRODUCERS = 61
 UNREGISTER_BROKER = 64
+DESCRIBE_TRANSACTIONS = 65
+LIST_TRANSACTIONS = 66
+CONSUMER_GROUP_HEARTBEAT = 68
+CONSUMER_GROUP_DESCRIBE = 69
 DESCRIBE_TOPIC_PARTITIONS = 75
 REMOVE_RAFT_VOTER = 81
 
@@ -96,6 +103,9 @@ _ROWS = (
             e.describe_groups.DescribeGroupsRequest, e.describe_groups.DescribeGroupsResponse),
     ApiSpec(LIST_GROUPS, "ListGroups", 0, 5, 3,
             e.list_groups.ListGroupsRequest, e.list_groups.ListGroupsResponse),
+    ApiSpec(SASL_HANDSHAKE, "SaslHandshake", 1, 1, 2,
+            e.sasl_handshake.SaslHandshakeRequest, e.sasl_handshake.SaslHandshakeResponse,
+            "behind version 0 tokens come without requests around them (KIP-152)"),
     ApiSpec(API_VERSIONS, "ApiVersions", 0, 4, 3,
             e.api_versions.ApiVersionsRequest, e.api_versions.ApiVersionsResponse),
     ApiSpec(CREATE_TOPICS, "CreateTopics", 2, 7, 5,
@@ -110,25 +120,20 @@ _ROWS = (
     ApiSpec(OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", 2, 4, 4,
             e.offset_for_leader_epoch.OffsetForLeaderEpochRequest,
             e.offset_for_leader_epoch.OffsetForLeaderEpochResponse),
-    ApiSpec(ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", 0, 3, 3,
+    ApiSpec(ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", 0, 5, 3,
             e.add_partitions_to_txn.AddPartitionsToTxnRequest,
-            e.add_partitions_to_txn.AddPartitionsToTxnResponse,
-            "4 and 5 are what brokers ask each other to verify a transaction (KIP-890)"),
-    ApiSpec(ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", 0, 3, 3,
+            e.add_partitions_to_txn.AddPartitionsToTxnResponse),
+    ApiSpec(ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", 0, 4, 3,
             e.add_offsets_to_txn.AddOffsetsToTxnRequest,
-            e.add_offsets_to_txn.AddOffsetsToTxnResponse,
-            "4 is for transactions of version 2 (KIP-890), which are not served yet"),
-    ApiSpec(END_TXN, "EndTxn", 0, 4, 3,
-            e.end_txn.EndTxnRequest, e.end_txn.EndTxnResponse,
-            "5 is for transactions of version 2 (KIP-890), which are not served yet"),
-    ApiSpec(WRITE_TXN_MARKERS, "WriteTxnMarkers", 1, 1, 1,
+            e.add_offsets_to_txn.AddOffsetsToTxnResponse),
+    ApiSpec(END_TXN, "EndTxn", 0, 5, 3,
+            e.end_txn.EndTxnRequest, e.end_txn.EndTxnResponse),
+    ApiSpec(WRITE_TXN_MARKERS, "WriteTxnMarkers", 1, 2, 1,
             e.write_txn_markers.WriteTxnMarkersRequest,
-            e.write_txn_markers.WriteTxnMarkersResponse,
-            "2 is for transactions of version 2 (KIP-890), which are not served yet"),
-    ApiSpec(TXN_OFFSET_COMMIT, "TxnOffsetCommit", 0, 4, 3,
+            e.write_txn_markers.WriteTxnMarkersResponse),
+    ApiSpec(TXN_OFFSET_COMMIT, "TxnOffsetCommit", 0, 5, 3,
             e.txn_offset_commit.TxnOffsetCommitRequest,
-            e.txn_offset_commit.TxnOffsetCommitResponse,
-            "5 is for transactions of version 2 (KIP-890), which are not served yet"),
+            e.txn_offset_commit.TxnOffsetCommitResponse),
     ApiSpec(DESCRIBE_CONFIGS, "DescribeConfigs", 1, 4, 4,
             e.describe_configs.DescribeConfigsRequest, e.describe_configs.DescribeConfigsResponse),
     ApiSpec(ALTER_CONFIGS, "AlterConfigs", 0, 2, 2,
@@ -136,6 +141,9 @@ _ROWS = (
     ApiSpec(DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 5, 2,
             e.describe_log_dirs.DescribeLogDirsRequest,
             e.describe_log_dirs.DescribeLogDirsResponse),
+    ApiSpec(SASL_AUTHENTICATE, "SaslAuthenticate", 0, 2, 2,
+            e.sasl_authenticate.SaslAuthenticateRequest,
+            e.sasl_authenticate.SaslAuthenticateResponse),
     ApiSpec(CREATE_PARTITIONS, "CreatePartitions", 0, 3, 2,
             e.create_partitions.CreatePartitionsRequest,
             e.create_partitions.CreatePartitionsResponse),
@@ -161,9 +169,26 @@ _ROWS = (
             "0 knows downgrades but not which kind (KIP-584); no client that runs today sends it"),
     ApiSpec(DESCRIBE_CLUSTER, "DescribeCluster", 0, 2, 0,
             e.describe_cluster.DescribeClusterRequest, e.describe_cluster.DescribeClusterResponse),
+    ApiSpec(DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0, 0,
+            e.describe_producers.DescribeProducersRequest,
+            e.describe_producers.DescribeProducersResponse),
     ApiSpec(UNREGISTER_BROKER, "UnregisterBroker", 0, 0, 0,
             e.unregister_broker.UnregisterBrokerRequest,
             e.unregister_broker.UnregisterBrokerResponse),
+    ApiSpec(DESCRIBE_TRANSACTIONS, "DescribeTransactions", 0, 0, 0,
+            e.describe_transactions.DescribeTransactionsRequest,
+            e.describe_transactions.DescribeTransactionsResponse),
+    ApiSpec(LIST_TRANSACTIONS, "ListTransactions", 0, 1, 0,
+            e.list_transactions.ListTransactionsRequest,
+            e.list_transactions.ListTransactionsResponse,
+            "2 filters by a client's regular expression (KIP-1152), of a kind that takes no more "
+            "than its input's time; Python has none, and a pattern could hold the broker up"),
+    ApiSpec(CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", 0, 1, 0,
+            e.consumer_group_heartbeat.ConsumerGroupHeartbeatRequest,
+            e.consumer_group_heartbeat.ConsumerGroupHeartbeatResponse),
+    ApiSpec(CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", 0, 1, 0,
+            e.consumer_group_describe.ConsumerGroupDescribeRequest,
+            e.consumer_group_describe.ConsumerGroupDescribeResponse),
     ApiSpec(DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", 0, 0, 0,
             e.describe_topic_partitions.DescribeTopicPartitionsRequest,
             e.describe_topic_partitions.DescribeTopicPartitionsResponse),

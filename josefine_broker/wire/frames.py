@@ -15,6 +15,7 @@ from struct import Struct
 
 from josefine_broker.base.errors import CorruptData
 from josefine_broker.base.limits import FRAME_BYTES_MAX
+from josefine_broker.base.security import TLS_RECORD
 
 CHUNK_BYTES = 128 * 1024
 """Room of a connection that sends small frames; many frames share a chunk."""
@@ -30,6 +31,8 @@ GROWTH_MAX = 4
 
 POOL_BYTES_MAX = 64 * 1024 * 1024
 """Chunks kept for use again by all connections that share a pool."""
+
+TLS_HINT = " (the other side speaks TLS, this one does not)"
 
 _LENGTH = Struct(">i")
 _PREFIX = _LENGTH.size
@@ -122,7 +125,10 @@ class FrameBuffer:
         while end - start >= _PREFIX:
             length = _LENGTH.unpack_from(view, start)[0]
             if not 0 <= length <= self._frame_bytes_max:
-                raise FrameError(f"frame of {length} bytes; the limit is {self._frame_bytes_max}")
+                hint = TLS_HINT if TLS_RECORD.match(view[start:end]) else ""
+                raise FrameError(
+                    f"frame of {length} bytes; the limit is {self._frame_bytes_max}{hint}"
+                )
             frame_end = start + _PREFIX + length
             if frame_end > end:
                 break
@@ -132,6 +138,10 @@ class FrameBuffer:
                 self._largest = length
         self._start = start
         return frames
+
+    def allow(self, frame_bytes_max: int) -> None:
+        """Another limit from the next frame on."""
+        self._frame_bytes_max = frame_bytes_max
 
     @property
     def pending_bytes(self) -> int:

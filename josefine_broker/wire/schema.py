@@ -30,6 +30,7 @@ _FIXED: dict[str, tuple[Reader, Writer, Any]] = {
     "error_code": (p.read_error_code, p.write_int16, 0),
     "timedelta_i32": (p.read_int32, p.write_int32, 0),
     "timedelta_i64": (p.read_int64, p.write_int64, 0),
+    "datetime_i64": (p.read_int64, p.write_int64, 0),
 }
 
 # (flexible, nullable)
@@ -82,9 +83,10 @@ def _require_defaults(shape: type, carried: set[str]) -> None:
 
 
 def our_name(field: Any) -> str:
-    """Our name of a field of kio's: durations say their unit."""
+    """Our name of a field of kio's: durations and times say their unit."""
     kafka_type = field.metadata.get("kafka_type", "")
-    return f"{field.name}_ms" if kafka_type.startswith("timedelta") else str(field.name)
+    in_ms = kafka_type.startswith(("timedelta", "datetime"))
+    return f"{field.name}_ms" if in_ms else str(field.name)
 
 
 def _parse_hint(hint: Any) -> tuple[bool, bool, type | None]:

@@ -170,18 +170,81 @@ def _leave_group_response_down(entity: e.leave_group.LeaveGroupResponse) -> Any:
     )
 
 
+def _add_partitions_to_txn_request_up(raw: Any) -> Any:
+    """One transaction until 3, many since 4 (KIP-890)."""
+    topics = tuple(
+        e.add_partitions_to_txn.AddPartitionsToTxnTopic(
+            name=topic.name, partitions=topic.partitions
+        )
+        for topic in raw.v3_and_below_topics
+    )
+    transaction = e.add_partitions_to_txn.AddPartitionsToTxnTransaction(
+        transactional_id=raw.v3_and_below_transactional_id,
+        producer_id=raw.v3_and_below_producer_id,
+        producer_epoch=raw.v3_and_below_producer_epoch,
+        topics=topics,
+    )
+    return e.add_partitions_to_txn.AddPartitionsToTxnRequest(transactions=(transaction,))
+
+
+def _add_partitions_to_txn_request_down(
+    entity: e.add_partitions_to_txn.AddPartitionsToTxnRequest,
+) -> Any:
+    (transaction,) = entity.transactions
+    return SimpleNamespace(
+        v3_and_below_transactional_id=transaction.transactional_id,
+        v3_and_below_producer_id=transaction.producer_id,
+        v3_and_below_producer_epoch=transaction.producer_epoch,
+        v3_and_below_topics=transaction.topics,
+    )
+
+
+def _add_partitions_to_txn_response_up(raw: Any) -> Any:
+    shapes = e.add_partitions_to_txn
+    topics = tuple(
+        shapes.AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=tuple(
+                shapes.AddPartitionsToTxnPartitionResult(**vars(part))
+                for part in topic.results_by_partition
+            ),
+        )
+        for topic in raw.results_by_topic_v3_and_below
+    )
+    result = shapes.AddPartitionsToTxnResult(transactional_id="", topic_results=topics)
+    return shapes.AddPartitionsToTxnResponse(
+        throttle_time_ms=raw.throttle_time_ms, results_by_transaction=(result,)
+    )
+
+
+def _add_partitions_to_txn_response_down(
+    entity: e.add_partitions_to_txn.AddPartitionsToTxnResponse,
+) -> Any:
+    (result,) = entity.results_by_transaction
+    return SimpleNamespace(
+        throttle_time_ms=entity.throttle_time_ms,
+        results_by_topic_v3_and_below=result.topic_results,
+    )
+
+
 REQUEST_SHIMS: dict[int, Shim] = {
     apis.METADATA: Shim(0, _metadata_request_up, _metadata_request_down),
     apis.FIND_COORDINATOR: Shim(3, _find_coordinator_request_up, _find_coordinator_request_down),
     apis.OFFSET_FETCH: Shim(7, _offset_fetch_request_up, _offset_fetch_request_down),
     apis.LEAVE_GROUP: Shim(2, _leave_group_request_up, _leave_group_request_down),
     apis.DELETE_TOPICS: Shim(5, _delete_topics_request_up, _delete_topics_request_down),
+    apis.ADD_PARTITIONS_TO_TXN: Shim(
+        3, _add_partitions_to_txn_request_up, _add_partitions_to_txn_request_down
+    ),
 }
 
 RESPONSE_SHIMS: dict[int, Shim] = {
     apis.FIND_COORDINATOR: Shim(3, _find_coordinator_response_up, _find_coordinator_response_down),
     apis.OFFSET_FETCH: Shim(7, _offset_fetch_response_up, _offset_fetch_response_down),
     apis.LEAVE_GROUP: Shim(2, _leave_group_response_up, _leave_group_response_down),
+    apis.ADD_PARTITIONS_TO_TXN: Shim(
+        3, _add_partitions_to_txn_response_up, _add_partitions_to_txn_response_down
+    ),
 }
 
 

@@ -10,6 +10,15 @@ FENCED_SINCE = {22: 4, 24: 2, 25: 2, 26: 2}
 """By key: the version since which a client knows PRODUCER_FENCED (KIP-588)."""
 
 
+ABORTABLE_SINCE = {0: 11, 24: 5, 28: 4}
+"""By key: the version since which a client knows TRANSACTION_ABORTABLE (KIP-890)."""
+
+
+ADDS_SINCE = {0: 12, 28: 5}
+"""By key: the version since which who is written to tells the transaction's coordinator, not the
+producer (KIP-890)."""
+
+
 def producer_of(producer_id: int, epoch: int) -> Producer:
     """As the coordinator has it."""
     return Producer(ProducerId(producer_id), ProducerEpoch(epoch))
@@ -22,6 +31,22 @@ def told_to(info: RequestInfo, code: ErrorCode) -> ErrorCode:
     if code is ErrorCode.producer_fenced and is_old:
         return ErrorCode.invalid_producer_epoch
     return code
+
+
+def adds_partitions(info: RequestInfo) -> bool:
+    """Whether what is written by this request joins the transaction by that."""
+    version: int = info.header.api_version
+    return version >= ADDS_SINCE[info.header.api_key]
+
+
+def abortable(info: RequestInfo, code: ErrorCode) -> ErrorCode:
+    """The error as this version of the request is told it: INVALID_TXN_STATE to who does not know
+    that a transaction can be given up."""
+    header = info.header
+    is_old = header.api_version < ABORTABLE_SINCE[header.api_key]
+    return (
+        ErrorCode.invalid_txn_state if code is ErrorCode.transaction_abortable and is_old else code
+    )
 
 
 def check_transactions(ctx: Context) -> None:

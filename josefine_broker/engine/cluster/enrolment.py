@@ -7,7 +7,7 @@ must stop. Nothing here waits: the owner calls `step` at `wake_at_ms` and after 
 image, sends the heartbeat it returns to the controller, and hands in the answer.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from enum import Enum
 
@@ -86,14 +86,17 @@ class Enrolment:
         ctx: Context,
         registration: RegisterBroker,
         *,
+        started: Collection[str] = (),
         heartbeat_ms: int,
         proposal_timeout_ms: int,
         session_timeout_ms: int = 9_000,
         on_settled: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_settled` hears that what was proposed came to its end: `step` is due."""
+        """`started`: see events.Enrol. `on_settled` hears that what was proposed came to its end:
+        `step` is due."""
         self._ctx = ctx
         self.registration = registration
+        self._started = started
         self._heartbeat_ms = heartbeat_ms
         self._proposal_timeout_ms = proposal_timeout_ms
         self._session_timeout_ms = session_timeout_ms
@@ -215,12 +218,20 @@ class Enrolment:
             self.registration,
             logs=self.registration.logs if ctx.image.keeps_doubts else None,
             known_epoch=-1 if known is None else known.epoch,
+            previous_epoch=self._previous_epoch(known),
         )
         try:
             self._proposal = submit_change(ctx, change, deadline_ms)
         except KafkaError:
             return
         answer_when_settled(ctx, [self._proposal], deadline_ms, self._settled)
+
+    def _previous_epoch(self, known: BrokerEntry | None) -> int:
+        """That of the last process which wrote to this disk; it may have been registered in vain
+        since, as one that was killed before it knew."""
+        previous = self.registration.previous_epoch
+        is_ours = previous >= 0 and known is not None and known.incarnation in self._started
+        return known.epoch if is_ours and known is not None else previous
 
     def _settled(self) -> None:
         """Registered (and the image shows it), refused, or in doubt: `step` looks again."""

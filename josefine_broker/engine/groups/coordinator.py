@@ -5,14 +5,17 @@ The host calls an input, then does what `take_effects` says, in order; a `Store`
 broker; which groups are its own is the host's business (`load`, `unload`).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import count
-from typing import NamedTuple
+from types import MappingProxyType
 
-from josefine_broker.base.errors import ErrorCode
+from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.groups import joining, rebalancing, retention, syncing
+from josefine_broker.engine.groups.consumer.consumers import ConsumerGroups
+from josefine_broker.engine.groups.consumer.states import ConsumerGroupState
+from josefine_broker.engine.groups.consumer.values import ConsumerGroup
 from josefine_broker.engine.groups.group import Group, GroupCounts
 from josefine_broker.engine.groups.offsets import GroupOffsets
 from josefine_broker.engine.groups.records import NO_TIMESTAMP_MS, StoredGroup
@@ -27,34 +30,37 @@ from josefine_broker.engine.groups.values import (
     Identity,
     Join,
     JoinAnswer,
-    Member,
+    Lost,
     Sync,
     SyncAnswer,
     Ticket,
 )
+from josefine_broker.engine.groups.views import (
+    TEXT,
+    GroupView,
+    restored,
+    view_of_classic,
+    view_of_consumer,
+    view_of_text,
+)
 from josefine_broker.engine.partition.fetch_session import Rng
-
-
-class GroupView(NamedTuple):
-    """A group as admins see it."""
-
-    group_id: str
-    state: GroupState
-    protocol_type: str
-    protocol_name: str | None
-    members: tuple[Member, ...]
 
 
 class GroupCoordinator:
     """Mutable: the groups, their committed offsets, and what is to be done."""
 
     __slots__ = (
-        "_armed", "_effects", "_groups", "_wakes", "_write_ids", "counts", "offsets", "settings",
+        "_armed", "_effects", "_groups", "_wakes", "_write_ids", "consumers", "counts", "offsets",
+        "settings",
     )  # fmt: skip
 
     def __init__(self, settings: GroupSettings | None = None) -> None:
         self.settings = settings or GroupSettings()
         self.offsets = GroupOffsets()
+        self.consumers = ConsumerGroups(
+            self.settings.consumer_session_timeout_ms, self.settings.size_max
+        )
+        """The groups of the consumer protocol; a name is theirs or `_groups`', never both's."""
         self.counts = GroupCounts()
         self._groups: dict[str, Group] = {}
         self._effects: list[Effect] = []
@@ -65,7 +71,7 @@ class GroupCoordinator:
 
     def __len__(self) -> int:
         """Groups, those of simple consumers too."""
-        return len({*self._groups, *self.offsets.group_ids})
+        return len({*self._groups, *self.offsets.group_ids, *self.consumers.group_ids})
 
     # Requests of members.
 
@@ -76,6 +82,8 @@ class GroupCoordinator:
         group = self._groups.get(group_id)
         if not settings.session_timeout_min_ms <= timeout_ms <= settings.session_timeout_max_ms:
             code = ErrorCode.invalid_session_timeout
+        elif self.offsets.holders(group_id):
+            code = ErrorCode.inconsistent_group_protocol
         elif group is None and request.member_id != NO_MEMBER:
             code = ErrorCode.unknown_member_id
         else:
@@ -116,8 +124,13 @@ class GroupCoordinator:
     def may_commit(
         self, group_id: str, identity: Identity, generation: int, now_ms: int
     ) -> ErrorCode:
-        """Whether offsets may be committed by who says that. GROUP_ID_NOT_FOUND: a generation of a
-        group that is not there."""
+        """Whether offsets may be committed by who says that; `generation` is a member's epoch in a
+        consumer group. GROUP_ID_NOT_FOUND: a generation of a group that is not there."""
+        consumer = self.consumers.get(group_id)
+        if consumer is not None:
+            return self.consumers.may_commit(consumer, *identity, generation)
+        if self.offsets.holders(group_id):
+            return ErrorCode.unknown_member_id
         group = self._find(group_id)
         if group is None:
             return ErrorCode.none if generation < 0 else ErrorCode.group_id_not_found
@@ -128,34 +141,54 @@ class GroupCoordinator:
     @property
     def group_ids(self) -> list[str]:
         """Every group, those of simple consumers too, by name."""
-        return sorted({*self._groups, *self.offsets.group_ids})
+        return sorted({*self._groups, *self.offsets.group_ids, *self.consumers.group_ids})
 
     def views(self) -> list[GroupView]:
         """Every group, by name."""
         return [view for each in self.group_ids if (view := self.view(each)) is not None]
 
     def view(self, group_id: str) -> GroupView | None:
+        consumer = self.consumers.get(group_id)
+        if consumer is not None:
+            return view_of_consumer(consumer)
+        holders = self.offsets.holders(group_id)
+        if holders:
+            return view_of_text(group_id, holders)
         group = self._find(group_id)
+        return None if group is None else view_of_classic(group)
+
+    def may_hold(self, group_id: str) -> bool:
+        """Whether subscriptions of the text protocol may hold partitions in that group: no member
+        of another protocol is in it."""
+        view = self.view(group_id)
+        return view is None or view.group_type == TEXT or not view.size
+
+    def may_give_name(self, group_id: str) -> bool:
+        """Whether a classic group of that name gives it to a consumer group, with a deletion in the
+        log; False: there is none. Raises KafkaError(inconsistent_group_protocol): it has members,
+        or will have in a moment, or is the text protocol's."""
+        if self.offsets.holders(group_id):
+            message = f"group {group_id} has subscriptions of the text protocol"
+            raise KafkaError(ErrorCode.inconsistent_group_protocol, message)
+        group = self._groups.get(group_id)
         if group is None:
-            return None
-        return GroupView(
-            group_id,
-            group.state,
-            group.protocol_type,
-            group.protocol_name,
-            tuple(group.members.values()),
-        )
+            return False
+        if group.state is not GroupState.EMPTY or group.reserved:
+            message = f"group {group_id} has members of the classic protocol"
+            raise KafkaError(ErrorCode.inconsistent_group_protocol, message)
+        return True
 
     def may_delete(self, group_id: str) -> ErrorCode:
         """Whether a group may be deleted with its offsets: only one without members."""
-        group = self._find(group_id)
-        if group is None:
+        view = self.view(group_id)
+        if view is None:
             return ErrorCode.group_id_not_found
-        is_empty = group.state is GroupState.EMPTY
+        is_empty = view.state in (GroupState.EMPTY, ConsumerGroupState.EMPTY)
         return ErrorCode.none if is_empty else ErrorCode.non_empty_group
 
     def delete(self, group_id: str) -> None:
         """It is deleted in the log. Its offsets go when that is committed, by `offsets.store`."""
+        self.consumers.drop(group_id)
         group = self._groups.get(group_id)
         if group is not None:
             self._drop(group, ErrorCode.unknown_member_id)
@@ -163,6 +196,8 @@ class GroupCoordinator:
     def may_delete_offsets(self, group_id: str) -> ErrorCode:
         """Whether single offsets may be deleted: of consumers also while they run, but for the
         topics that they read (`is_subscribed`)."""
+        if self.consumers.get(group_id) is not None:
+            return ErrorCode.none
         group = self._find(group_id)
         if group is None:
             return ErrorCode.group_id_not_found
@@ -172,6 +207,8 @@ class GroupCoordinator:
 
     def is_subscribed(self, group_id: str, topic: str) -> bool:
         """Whether a member reads it; also where what a member reads is not to be understood."""
+        if self.consumers.get(group_id) is not None:
+            return self.consumers.reads(group_id, topic)
         group = self._groups.get(group_id)
         if group is None or not group.members:
             return False
@@ -182,14 +219,22 @@ class GroupCoordinator:
 
     def expired(self, group_id: str, wall_ms: int) -> list[TopicPartition]:
         """The offsets of a group that nobody needs any more."""
+        committed = self.offsets.committed(group_id)
+        if self.consumers.get(group_id) is not None:
+            kept_ms = self.settings.offsets_retention_ms
+            old = retention.old(committed, kept_ms, wall_ms)
+            return [tp for tp in old if not self.consumers.reads(group_id, tp.topic)]
         group = self._find(group_id)
         if group is None:
             return []
-        committed = self.offsets.committed(group_id)
         return retention.expired(group, committed, self.settings.offsets_retention_ms, wall_ms)
 
     def is_forgotten(self, group_id: str, expired: Sequence[TopicPartition]) -> bool:
         """Whether nothing holds a group once those offsets are gone: it goes too."""
+        consumer = self.consumers.get(group_id)
+        if consumer is not None:
+            is_all = len(expired) == len(self.offsets.committed(group_id))
+            return is_all and consumer.state is ConsumerGroupState.EMPTY
         group = self._groups.get(group_id)
         if group is None or group.reserved or group.writes:
             return False
@@ -198,10 +243,16 @@ class GroupCoordinator:
 
     # The log.
 
-    def load(self, stored: Mapping[str, StoredGroup], now_ms: int) -> None:
+    def load(
+        self,
+        stored: Mapping[str, StoredGroup],
+        now_ms: int,
+        consumers: Mapping[str, ConsumerGroup] = MappingProxyType({}),
+    ) -> None:
         """These groups are coordinated here now; members have a session to be heard."""
+        self.consumers.load(consumers, now_ms)
         for group_id, each in stored.items():
-            group = self._groups[group_id] = _restored(group_id, self._write_ids, self.counts, each)
+            group = self._groups[group_id] = restored(group_id, self._write_ids, self.counts, each)
             for member in group.members.values():
                 group.heard(member, now_ms)
             if len(group.members) > self.settings.size_max:  # it was lowered: the last are out
@@ -212,6 +263,7 @@ class GroupCoordinator:
         """Other brokers coordinate these groups now: who waits is sent to look for them."""
         for group_id in [each for each in self._groups if is_gone(each)]:
             self._drop(self._groups[group_id], ErrorCode.not_coordinator)
+        self.consumers.unload(is_gone)
         self.offsets.forget(is_gone)
 
     def records(self) -> Iterable[tuple[str, GroupRecord, int]]:
@@ -235,9 +287,13 @@ class GroupCoordinator:
     def wake_at_ms(self) -> int | None:
         while self._wakes and self._armed.get(self._wakes[0][1]) != self._wakes[0][0]:
             heappop(self._wakes)
-        return self._wakes[0][0] if self._wakes else None
+        times = [self._wakes[0][0]] if self._wakes else []
+        consumers_ms = self.consumers.wake_at_ms()
+        return min([*times, *([] if consumers_ms is None else [consumers_ms])], default=None)
 
     def tick(self, now_ms: int) -> None:
+        for consumer, gone in self.consumers.late(now_ms):
+            self._effects.append(Lost(consumer.group_id, tuple(gone)))
         while self._wakes and self._wakes[0][0] <= now_ms:
             at_ms, group_id = heappop(self._wakes)
             if self._armed.get(group_id) != at_ms:
@@ -281,20 +337,3 @@ class GroupCoordinator:
         if group is None and self.offsets.committed(group_id):
             return Group(group_id, self._write_ids, self.counts)
         return group
-
-
-def _restored(
-    group_id: str, write_ids: Iterator[int], counts: GroupCounts, stored: StoredGroup
-) -> Group:
-    record, stamped_ms = stored
-    state = GroupState.STABLE if record.members else GroupState.EMPTY
-    group = Group(group_id, write_ids, counts, state)
-    group.generation = record.generation
-    group.protocol_type = record.protocol_type
-    group.protocol_name = record.protocol_name
-    group.leader_id = record.leader_id
-    for member in record.members:
-        group.put(member)
-    if not record.members and stamped_ms != NO_TIMESTAMP_MS:
-        group.empty_since_ms = stamped_ms
-    return group

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from josefine_broker.base.errors import CorruptData
 from josefine_broker.base.ids import ProducerId, TopicPartition
+from josefine_broker.engine.groups.text_groups import holder_in
 
 KEY_VERSION = 1
 VALUE_VERSION = 3
@@ -43,10 +44,12 @@ class CommittedOffset(NamedTuple):
 class GroupOffsets:
     """The committed offsets of all groups this broker coordinates."""
 
-    __slots__ = ("_groups", "_pending")
+    __slots__ = ("_groups", "_holders", "_pending")
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        self._holders: dict[str, dict[TopicPartition, str]] = {}
+        """Of groups of the text protocol: the subscription that holds a partition."""
         self._pending: dict[ProducerId, dict[tuple[str, TopicPartition], CommittedOffset]] = {}
         """Of open transactions, in the order in which they were written."""
 
@@ -57,8 +60,13 @@ class GroupOffsets:
     def committed(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
         return self._groups.get(group_id, {})
 
+    def holders(self, group_id: str) -> Mapping[TopicPartition, str]:
+        """The subscriptions of the text protocol; empty: the group is none of that type."""
+        return self._holders.get(group_id, {})
+
     def store(self, group_id: str, tp: TopicPartition, committed: CommittedOffset | None) -> None:
         """What a record of the offsets topic says; None deletes."""
+        self._note_holder(group_id, tp, "" if committed is None else holder_in(committed.metadata))
         if committed is not None:
             self._groups.setdefault(group_id, {})[tp] = committed
             return
@@ -67,6 +75,14 @@ class GroupOffsets:
             offsets.pop(tp, None)
             if not offsets:
                 del self._groups[group_id]
+
+    def _note_holder(self, group_id: str, tp: TopicPartition, holder: str) -> None:
+        if holder:
+            self._holders.setdefault(group_id, {})[tp] = holder
+        elif (held := self._holders.get(group_id)) is not None:
+            held.pop(tp, None)
+            if not held:
+                del self._holders[group_id]
 
     def store_pending(
         self,
@@ -99,6 +115,7 @@ class GroupOffsets:
     def adopt(self, loaded: "GroupOffsets") -> None:
         """These groups are coordinated here now, with what their log says."""
         self._groups.update(loaded._groups)
+        self._holders.update(loaded._holders)
         for producer_id, pending in loaded._pending.items():
             self._pending.setdefault(producer_id, {}).update(pending)
 
@@ -106,6 +123,7 @@ class GroupOffsets:
         """Another broker coordinates these groups now."""
         for group_id in [each for each in self._groups if is_gone(each)]:
             del self._groups[group_id]
+            self._holders.pop(group_id, None)
         for producer_id in tuple(self._pending):
             self.settle(producer_id, is_gone, is_commit=False)
 

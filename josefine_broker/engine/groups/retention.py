@@ -44,10 +44,21 @@ def expired(
     if read is None:
         return []
     since_ms = -1 if group.empty_since_ms is None else group.empty_since_ms
+    return [tp for tp in old(committed, retention_ms, wall_ms, since_ms) if tp.topic not in read]
+
+
+def old(
+    committed: Mapping[TopicPartition, CommittedOffset],
+    retention_ms: int,
+    wall_ms: int,
+    since_ms: int = -1,
+) -> list[TopicPartition]:
+    """What was committed so long ago, and not needed since `since_ms`. A consumer group's time
+    counts from each commit alone, as in Kafka: its record does not say since when it is empty."""
 
     def is_old(each: CommittedOffset) -> bool:
         if each.expire_ms != NO_EXPIRY_MS:
             return wall_ms >= each.expire_ms
         return wall_ms - max(each.commit_time_ms, since_ms) >= retention_ms
 
-    return [tp for tp, each in committed.items() if tp.topic not in read and is_old(each)]
+    return [tp for tp, each in committed.items() if is_old(each)]

@@ -45,6 +45,9 @@ class GroupSettings:
     session_timeout_max_ms: int = 1_800_000
     size_max: int = NO_SIZE_LIMIT
     """Members of a group."""
+    consumer_session_timeout_ms: int = 45_000
+    """Of members of the consumer protocol, who are told both (KIP-848)."""
+    consumer_heartbeat_interval_ms: int = 5_000
     offsets_retention_ms: int = 7 * 24 * 3_600_000
     """How long committed offsets stay when their group has become empty, or reads them no more."""
 
@@ -149,6 +152,13 @@ class GroupRecord:
     members: tuple[Member, ...] = ()
 
 
+class Lost(NamedTuple):
+    """Effect: write that these members of a group of the consumer protocol are gone."""
+
+    group_id: str
+    member_ids: tuple[str, ...]
+
+
 class Answer(NamedTuple):
     """Effect: a request that waited, or might have, is answered."""
 
@@ -164,4 +174,4 @@ class Store(NamedTuple):
     record: GroupRecord
 
 
-Effect = Answer | Store
+Effect = Answer | Store | Lost

@@ -101,7 +101,7 @@ def _set_features(image: MetadataImage, levels: tuple[FeatureLevel, ...], at: At
             raise KafkaError(
                 ErrorCode.invalid_update_version, f"'{name}' is at {known} by now, not {previous}"
             )
-        check_level(image.brokers.values(), wanted)
+        check_level(image.brokers.values(), wanted, features)
         features[name] = level
     features = {name: level for name, level in features.items() if level}
     raised = replace(image, features=features, features_epoch=at.height)

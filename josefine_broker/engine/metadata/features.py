@@ -30,9 +30,17 @@ The levels so far:
    committed offset may say itself when it expires, in a record that brokers of before do not read.
 
 4. Transactions: brokers of before know no markers, and would show read_committed what was aborted.
+5. Leaders ask the coordinator before a transaction's first batch is let in (KIP-890): brokers of
+   before cannot be asked. Records of transactions with tagged fields are read.
 
-The records of groups with members need no level: brokers of before pass over their keys, and serve
-no member, so until all are new a group may find a coordinator that does not know it.
+The records of classic groups with members need no level: brokers of before pass over their keys,
+and serve no member, so until all are new a group may find a coordinator that does not know it.
+Those of the consumer protocol wait for Kafka's own feature, `group.version` 1: a new cluster begins
+with it, one of before is told by UpdateFeatures. It may go down again: then no such member is
+served.
+
+`transaction.version` has its own levels, Kafka's: clients go by it, and an operator may lower it.
+Its records are what level 5 reads.
 
 A broker without this discipline finds a block it does not understand and stops (`apply_block`):
 skipping it would fork the image.
@@ -42,11 +50,21 @@ from collections.abc import Iterable, Mapping
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.metadata.changes import FeatureLevel
+from josefine_broker.engine.metadata.image import (
+    GROUP_VERSION,
+    TRANSACTION_VERSION,
+    VERIFYING_LEVEL,
+    BrokerEntry,
+    FeatureRange,
+)
 from josefine_broker.engine.metadata.image import JOSEFINE_VERSION as JOSEFINE_VERSION
-from josefine_broker.engine.metadata.image import BrokerEntry, FeatureRange
 
-SUPPORTED: tuple[FeatureRange, ...] = (FeatureRange(JOSEFINE_VERSION, 1, 4),)
-"""What this code understands."""
+SUPPORTED: tuple[FeatureRange, ...] = (
+    FeatureRange(JOSEFINE_VERSION, 1, 5),
+    FeatureRange(GROUP_VERSION, 0, 1),
+    FeatureRange(TRANSACTION_VERSION, 1, 2),
+)
+"""What this code understands. A new cluster begins with the newest of each."""
 
 
 def raft_format(features: Mapping[str, int]) -> int:
@@ -59,9 +77,21 @@ def understands(features: Iterable[FeatureRange], name: str, level: int) -> bool
     return any(each.name == name and each.min_level <= level <= each.max_level for each in features)
 
 
-def check_level(brokers: Iterable[BrokerEntry], wanted: FeatureLevel) -> None:
-    """Raises KafkaError(invalid_update_version): whoever cannot follow is named."""
+NEEDS = {TRANSACTION_VERSION: (JOSEFINE_VERSION, VERIFYING_LEVEL)}
+"""What another feature has to be at, before this one is finalized (KIP-1022)."""
+
+
+def check_level(
+    brokers: Iterable[BrokerEntry], wanted: FeatureLevel, features: Mapping[str, int]
+) -> None:
+    """Raises KafkaError(invalid_update_version): whoever cannot follow is named. `features`: what
+    is finalized then."""
     name, previous, level = wanted
+    needed, least = NEEDS.get(name, ("", 0))
+    if level > 0 and features.get(needed, 0) < least:
+        raise KafkaError(
+            ErrorCode.invalid_update_version, f"'{name}' {level} needs '{needed}' {least} first"
+        )
     if level < 0:
         raise KafkaError(ErrorCode.invalid_update_version, f"'{name}' cannot be at level {level}")
     if name == JOSEFINE_VERSION and level < previous:

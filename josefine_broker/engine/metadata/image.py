@@ -25,9 +25,15 @@ JOSEFINE_VERSION = "josefine.version"
 COMPLETENESS_LEVEL = 2
 """From here on registrations speak of each log; below, of the whole broker."""
 CLEANING_LEVEL = 3
-TRANSACTIONS_LEVEL = 4
 """From here on brokers clean the logs of compacted topics, and read offsets that expire by
 themselves."""
+TRANSACTIONS_LEVEL = 4
+VERIFYING_LEVEL = 5
+"""From here on leaders ask a transaction's coordinator before they let its first batch in."""
+
+TRANSACTION_VERSION = "transaction.version"
+"""Kafka's name; clients go by it (KIP-890). 1: records of transactions have tagged fields. 2: every
+end raises its producer's epoch, and leaders add partitions."""
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
@@ -36,6 +42,9 @@ INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 CLEANUP_POLICY = "cleanup.policy"
 WAS_COMPACTED = "was.compacted"
 """Set by `apply` on a topic that is not compacted any more, for good: its offsets have holes."""
+
+GROUP_VERSION = "group.version"
+"""Kafka's feature (KIP-848): from level 1 on every broker keeps groups of the consumer protocol."""
 
 NO_LEADER = -1
 
@@ -196,6 +205,23 @@ class MetadataImage:
     def serves_transactions(self) -> bool:
         """Whether every broker knows markers, and what read_committed may see."""
         return self.features.get(JOSEFINE_VERSION, 0) >= TRANSACTIONS_LEVEL
+
+    @property
+    def verifies_transactions(self) -> bool:
+        """Whether every broker answers a leader that asks whether a transaction has its partition
+        (KIP-890)."""
+        return self.features.get(JOSEFINE_VERSION, 0) >= VERIFYING_LEVEL
+
+    @property
+    def serves_consumer_groups(self) -> bool:
+        """Whether every broker knows the records of such groups: one of before would serve without
+        them, and drop them where it shortens its log."""
+        return self.features.get(GROUP_VERSION, 0) >= 1
+
+    @property
+    def tags_transactions(self) -> bool:
+        """Whether every broker reads records of transactions with tagged fields."""
+        return self.features.get(TRANSACTION_VERSION, 0) >= 1
 
     def is_live(self, broker_id: int) -> bool:
         """Registered, heard by the controller, not about to stop."""

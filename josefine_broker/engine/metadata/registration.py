@@ -3,7 +3,9 @@
 Rules: a registration ends every leadership of the incarnation before, so that no leader epoch is
 ever shared by two processes, of which the first may have written what the second has lost; nobody
 joins who does not understand what the cluster is at. And a doubt about a replica's log, which a
-registration brings, stays until that replica was seen to have caught up, or leads (`apply.py`).
+registration brings, stays until that replica was seen to have caught up, or leads (`apply.py`); one
+about a whole broker until the controller has cleared it: that its next process lost nothing more
+takes neither back.
 """
 
 from dataclasses import replace
@@ -39,13 +41,14 @@ def register(image: MetadataImage, change: RegisterBroker, at: At) -> MetadataIm
     _check_features(image, change)
     claims = _claims(image, change, known)
     is_clean_disk = known is None or (change.clean and change.previous_epoch == known.epoch)
+    was_unclean = known is not None and known.unclean
     broker = BrokerEntry(
         broker_id=broker_id,
         endpoints=change.endpoints,
         rack=change.rack,
         epoch=at.height,
         incarnation=change.incarnation,
-        unclean=claims is None and not is_clean_disk,
+        unclean=was_unclean or (claims is None and not is_clean_disk),
         raft=change.raft,
         admin=change.admin,
         features=change.features,

@@ -236,12 +236,19 @@ class Partition:
             )
 
     def check_marker(
-        self, producer_id: ProducerId, epoch: ProducerEpoch, coordinator_epoch: int
+        self,
+        producer_id: ProducerId,
+        epoch: ProducerEpoch,
+        coordinator_epoch: int,
+        *,
+        raises_epoch: bool = False,
     ) -> None:
         """Judge a marker that a coordinator wants written. Raises KafkaError; then nothing may be
         appended."""
         self._check_takes(ACKS_ALL)
-        self.producers.check_marker(producer_id, epoch, coordinator_epoch)
+        self.producers.check_marker(
+            producer_id, epoch, coordinator_epoch, raises_epoch=raises_epoch
+        )
 
     def readable_end(self, replica_id: int, log_end_offset: int) -> int:
         """The offset (exclusive) up to which this reader may see records."""
@@ -388,7 +395,8 @@ class Partition:
     def wanted_isr(
         self, log_end_offset: int, now_ms: int, lag_time_max_ms: int
     ) -> tuple[int, ...] | None:
-        """The ISR this leader should propose now; None when there is nothing to propose."""
+        """The ISR this leader should propose now; None when there is nothing to propose. Who was
+        about to join and is behind is waited for no longer: the high watermark may move."""
         followers = self.followers
         if followers is None:
             return None

@@ -93,6 +93,12 @@ class ProducerState:
     def entry(self, producer_id: ProducerId) -> ProducerEntry | None:
         return self._entries.get(producer_id)
 
+    def is_in_transaction(self, producer_id: ProducerId, epoch: ProducerEpoch) -> bool:
+        """Whether a transaction of the producer is open here, under that epoch."""
+        entry = self._entries.get(producer_id)
+        is_current = entry is not None and entry.epoch == epoch
+        return is_current and self.transactions.open_of(producer_id) is not None
+
     def last_batches(self) -> dict[ProducerId, int]:
         """The base offset of each producer's last batch: what a later replay must find."""
         return {
@@ -153,10 +159,16 @@ class ProducerState:
             )
 
     def check_marker(
-        self, producer_id: ProducerId, epoch: ProducerEpoch, coordinator_epoch: int
+        self,
+        producer_id: ProducerId,
+        epoch: ProducerEpoch,
+        coordinator_epoch: int,
+        *,
+        raises_epoch: bool = False,
     ) -> None:
-        """Judge a marker that a coordinator wants written. Raises
-        KafkaError(invalid_producer_epoch | transaction_coordinator_fenced)."""
+        """Judge a marker that a coordinator wants written. `raises_epoch`: its transaction was of
+        the epoch before; the one that is open under the marker's own is the next (KIP-1228).
+        Raises KafkaError(invalid_producer_epoch | transaction_coordinator_fenced)."""
         entry = self._entries.get(producer_id)
         if entry is None:
             return
@@ -164,6 +176,11 @@ class ProducerState:
             raise KafkaError(
                 ErrorCode.invalid_producer_epoch,
                 f"producer {producer_id} has epoch {entry.epoch}, the marker is of epoch {epoch}",
+            )
+        if raises_epoch and self.is_in_transaction(producer_id, epoch):
+            raise KafkaError(
+                ErrorCode.invalid_producer_epoch,
+                f"producer {producer_id} is in the next transaction, of epoch {epoch}",
             )
         if coordinator_epoch < entry.coordinator_epoch:
             raise KafkaError(

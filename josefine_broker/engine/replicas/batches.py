@@ -95,13 +95,15 @@ def append_marker(
     producer: tuple[ProducerId, ProducerEpoch],
     marker: Marker,
     now_ms: int,
+    *,
+    raises_epoch: bool = False,
 ) -> int:
     """Store how a transaction of `producer` ended; the offset behind it. Raises KafkaError; then
-    nothing was stored."""
+    nothing was stored. `raises_epoch`: that transaction was of an earlier epoch."""
     if ctx.storage.is_full:
         raise KafkaError(ErrorCode.kafka_storage_error, ctx.storage.trouble)
     partition, log = hosted.partition, hosted.log
-    partition.check_marker(*producer, marker.coordinator_epoch)
+    partition.check_marker(*producer, marker.coordinator_epoch, raises_epoch=raises_epoch)
     batch = memoryview(build_marker(*producer, marker, now_ms))
     base_offset = log.log_end_offset
     stamp(batch, 0, base_offset, partition.leader_epoch)

@@ -151,13 +151,17 @@ def submit_isr_changes(ctx: Context) -> None:
         return
     now_ms = ctx.clock.monotonic_ms()
     due, isr.due = isr.due, {}
-    items = []
+    items, moved = [], []
     for tp in due:
         hosted = ctx.hosted.partitions.get(tp)
         if hosted is not None:
+            before = hosted.partition.high_watermark
             item = _item(ctx, hosted, tp[1], now_ms)
             if item is not None:
                 items.append(item)
+            if hosted.partition.high_watermark != before:
+                moved.append(tp)
+    wake_all(ctx, moved)
     if not items:
         return
     change = AlterIsr(broker_id=ctx.broker_id, broker_epoch=broker_epoch, items=tuple(items))

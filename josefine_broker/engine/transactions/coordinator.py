@@ -11,6 +11,10 @@ Rules:
 - a change counts when it is stored; one that could not be stored changes nothing here;
 - what is prepared is decided for good: markers are asked for again until each is written, by the
   next coordinator too;
+- how long a transaction is open is told by the monotonic clock: the other may be set; who loads it
+  begins with what is left by the time of day, and with its whole timeout at most;
+- who goes on behind an end of version 2 waits until it is completed, and so do leaders that add
+  partitions at once: bounded, and by the ticket's deadline;
 - a producer of an older epoch is fenced; a transaction that outlasts its timeout, or whose id
   another producer takes, is aborted under the next epoch, so that its producer writes nothing more.
 """
@@ -21,21 +25,39 @@ from typing import NamedTuple
 
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.base.ids import ProducerEpoch, TopicPartition
+from josefine_broker.engine.transactions.ending import completed, ended, judge_end
 from josefine_broker.engine.transactions.states import (
     IDLE,
     PREPARED,
     TransactionEvent,
     TransactionState,
 )
+from josefine_broker.engine.transactions.transaction import (
+    Joining,
+    Pending,
+    Transaction,
+    check_identity,
+    check_producer,
+    has,
+    is_adding,
+    is_first,
+    is_new,
+    is_of,
+    next_producer,
+)
 from josefine_broker.engine.transactions.values import (
+    EPOCH_LAST,
     EPOCH_MAX,
-    NO_EPOCH,
+    NO_PRODUCER_ID,
     NOBODY,
+    VERSION_1,
+    VERSION_2,
     Answer,
     Effect,
     Init,
     Mark,
     NewId,
+    Now,
     Producer,
     Store,
     Ticket,
@@ -46,6 +68,8 @@ from josefine_broker.engine.transactions.values import (
 
 RETRY_MS = 1_000
 """Between two attempts to store what nobody asks again for."""
+WAITING_MAX = 1_000
+"""Leaders that may wait to add their partitions to one transaction."""
 
 
 class TransactionView(NamedTuple):
@@ -53,35 +77,8 @@ class TransactionView(NamedTuple):
 
     transactional_id: str
     record: TransactionRecord
-
-
-class _Pending(NamedTuple):
-    """A change on its way to the log."""
-
-    write_id: int
-    record: TransactionRecord | None
-    before: Producer
-    ticket: Ticket | None
-    answer: TransactionAnswer
-
-
-class _Transaction:
-    """One transactional id. Mutable."""
-
-    __slots__ = ("asked", "last", "pending", "record", "retry_ms", "unmarked")
-
-    def __init__(self, record: TransactionRecord) -> None:
-        self.record = record
-        self.last = NOBODY
-        """Who had the id before, as far as this coordinator saw it."""
-        self.pending: _Pending | None = None
-        self.unmarked: frozenset[TopicPartition] = (
-            record.partitions if record.state in PREPARED else frozenset()
-        )
-        """Partitions whose marker is still to be written,"""
-        self.asked: dict[TopicPartition, int] = {}
-        """and by which `Mark` it is asked for now."""
-        self.retry_ms = 0
+    unended: frozenset[TopicPartition]
+    """Partitions in its open transaction; of a prepared one those that lack their marker."""
 
 
 class TransactionCoordinator:
@@ -91,7 +88,7 @@ class TransactionCoordinator:
 
     def __init__(self, settings: TransactionSettings | None = None) -> None:
         self.settings = settings or TransactionSettings()
-        self._transactions: dict[str, _Transaction] = {}
+        self._transactions: dict[str, Transaction] = {}
         self._busy: dict[str, None] = {}
         """Those that are open or prepared: time may have something to do with them."""
         self._effects: list[Effect] = []
@@ -103,7 +100,7 @@ class TransactionCoordinator:
     # Requests of producers. Each is answered by an effect, now or later.
 
     def init(
-        self, transactional_id: str, request: Init, ticket: Ticket, wall_ms: int, new_id: NewId
+        self, transactional_id: str, request: Init, ticket: Ticket, now: Now, new_id: NewId
     ) -> None:
         """A producer takes the id, or takes it over."""
         if not 0 < request.timeout_ms <= self.settings.timeout_max_ms:
@@ -111,36 +108,41 @@ class TransactionCoordinator:
             return
         found = self._transactions.get(transactional_id)
         if found is None:
+            first_id = new_id()
+            assert first_id is not None, "one is at hand"
             record = TransactionRecord(
-                producer=Producer(new_id(), ProducerEpoch(0)),
+                producer=Producer(first_id, ProducerEpoch(0)),
                 timeout_ms=request.timeout_ms,
                 state=TransactionState.EMPTY,
-                updated_ms=wall_ms,
+                updated_ms=now.wall_ms,
             )
-            found = self._transactions[transactional_id] = _Transaction(record)
+            found = self._transactions[transactional_id] = Transaction(record)
             answer = TransactionAnswer(producer=record.producer)
             self._store(transactional_id, found, record, ticket, answer)
             return
         if found.pending is not None:
             self._refuse(ticket, ErrorCode.concurrent_transactions)
-        elif not _is_of(found, request.claimed):
+        elif not is_of(found, request.claimed):
             self._refuse(ticket, ErrorCode.producer_fenced)
         elif found.record.state is TransactionState.ONGOING:
-            self._abort(transactional_id, found, wall_ms)
+            self._abort(transactional_id, found, now)
             self._refuse(ticket, ErrorCode.concurrent_transactions)
         elif found.record.state in PREPARED:
             self._refuse(ticket, ErrorCode.concurrent_transactions)
         else:
-            producer = _next_producer(found, request.claimed, new_id)
+            producer = next_producer(found, request.claimed, new_id)
             if producer is None:
                 self._refuse(ticket, ErrorCode.producer_fenced)
                 return
+            current_id = found.record.producer.producer_id
+            keeps_id = producer.producer_id == current_id
             record = found.record.moved(
                 TransactionEvent.INIT,
                 producer=producer,
+                previous_id=found.record.previous_id if keeps_id else current_id,
                 timeout_ms=request.timeout_ms,
                 partitions=frozenset(),
-                updated_ms=wall_ms,
+                updated_ms=now.wall_ms,
                 started_ms=-1,
             )
             answer = TransactionAnswer(producer=producer)
@@ -152,16 +154,20 @@ class TransactionCoordinator:
         producer: Producer,
         partitions: Collection[TopicPartition],
         ticket: Ticket,
-        wall_ms: int,
+        now: Now,
+        version: int = VERSION_1,
     ) -> None:
         """The producer is about to write there; the first of them begins a transaction."""
-        found = self._of(transactional_id, producer, ticket)
+        found = self._of(transactional_id, producer, ticket, waits=version == VERSION_2)
         if found is None:
             return
         record = found.record
-        if record.state in PREPARED:
+        is_busy = found.pending is not None or record.state in PREPARED
+        if is_busy and version == VERSION_2 and len(found.waiting) < WAITING_MAX:
+            found.waiting.append(Joining(producer, partitions, ticket))
+        elif is_busy:
             self._refuse(ticket, ErrorCode.concurrent_transactions)
-        elif not partitions or _has(record, partitions):
+        elif not partitions or has(record, partitions):
             self._effects.append(Answer(ticket, TransactionAnswer()))
         else:
             is_open = record.state is TransactionState.ONGOING
@@ -169,17 +175,35 @@ class TransactionCoordinator:
             after = record.moved(
                 TransactionEvent.ADD,
                 partitions=joined | frozenset(partitions),
-                updated_ms=wall_ms,
-                started_ms=record.started_ms if is_open else wall_ms,
+                version=version,
+                updated_ms=now.wall_ms,
+                started_ms=record.started_ms if is_open else now.wall_ms,
             )
             self._store(transactional_id, found, after, ticket, TransactionAnswer())
+
+    def verify(
+        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Of each whether it is in the producer's open transaction: none if so, else
+        TRANSACTION_ABORTABLE (KIP-890). What is on its way to the log is waited for: an end is as
+        good as decided."""
+        found = self._transactions.get(transactional_id)
+        code = check_identity(found, producer)
+        if found is None or code is not ErrorCode.none:
+            return dict.fromkeys(partitions, code)
+        if found.record.state in PREPARED or not (found.pending is None or is_adding(found)):
+            return dict.fromkeys(partitions, ErrorCode.concurrent_transactions)
+        codes = {True: ErrorCode.none, False: ErrorCode.transaction_abortable}
+        if found.pending is not None:  # what is being added is not there yet
+            codes[False] = ErrorCode.concurrent_transactions
+        return {each: codes[has(found.record, (each,))] for each in partitions}
 
     def end(
         self,
         transactional_id: str,
         producer: Producer,
         ticket: Ticket,
-        wall_ms: int,
+        now: Now,
         *,
         is_commit: bool,
     ) -> None:
@@ -190,10 +214,46 @@ class TransactionCoordinator:
         record = found.record
         if record.state is TransactionState.ONGOING:
             event = TransactionEvent.COMMIT if is_commit else TransactionEvent.ABORT
-            after = record.moved(event, updated_ms=wall_ms)
+            after = record.moved(event, updated_ms=now.wall_ms)
             self._store(transactional_id, found, after, ticket, TransactionAnswer())
         else:
             self._refuse(ticket, _END_AGAIN.get((record.state, is_commit), _NOT_OPEN))
+
+    def end_and_go_on(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        ticket: Ticket,
+        now: Now,
+        new_id: NewId,
+        *,
+        is_commit: bool,
+    ) -> None:
+        """An end of version 2: the answer names the producer's next epoch, perhaps of another
+        id."""
+        found = self._transactions.get(transactional_id)
+        if found is None or is_new(found):
+            self._refuse(ticket, ErrorCode.invalid_producer_id_mapping)
+            return
+        if found.pending is not None:
+            self._refuse(ticket, ErrorCode.concurrent_transactions)
+            return
+        record = found.record
+        verdict = judge_end(record, producer, is_commit=is_commit)
+        if verdict is ErrorCode.none:
+            self._effects.append(Answer(ticket, TransactionAnswer(producer=record.producer)))
+            return
+        if isinstance(verdict, ErrorCode):
+            self._refuse(ticket, verdict)
+            return
+        next_id = new_id() if record.producer.epoch >= EPOCH_LAST else NO_PRODUCER_ID
+        if next_id is None:
+            self._refuse(ticket, ErrorCode.concurrent_transactions)
+            return
+        after = ended(record, verdict, next_id, now.wall_ms)
+        self._store(
+            transactional_id, found, after, ticket, TransactionAnswer(producer=after.successor)
+        )
 
     # Admins.
 
@@ -203,31 +263,36 @@ class TransactionCoordinator:
 
     def view(self, transactional_id: str) -> TransactionView | None:
         found = self._transactions.get(transactional_id)
-        if found is None or _is_new(found):
+        if found is None or is_new(found):
             return None
-        return TransactionView(transactional_id, found.record)
+        is_prepared = found.record.state in PREPARED
+        unended = found.unmarked if is_prepared else found.record.partitions
+        return TransactionView(transactional_id, found.record, unended)
 
     # What became of the effects.
 
-    def stored(self, transactional_id: str, write_id: int, error: ErrorCode, wall_ms: int) -> None:
+    def stored(self, transactional_id: str, write_id: int, error: ErrorCode, now: Now) -> None:
         """What became of a `Store`."""
         found = self._transactions.get(transactional_id)
         if found is None or found.pending is None or found.pending.write_id != write_id:
             return  # the leadership went meanwhile
-        pending, is_new = found.pending, _is_new(found)
+        pending, was_new = found.pending, is_new(found)
         found.pending = None
         if error is not ErrorCode.none:
-            found.retry_ms = wall_ms + RETRY_MS
-            if is_new:
+            found.retry_ms = now.monotonic_ms + RETRY_MS
+            if was_new:
                 self._forget(transactional_id)
             if pending.ticket is not None:
                 self._refuse(pending.ticket, error)
+            self._resume(transactional_id, found, now)
             return
         if pending.record is None:
             self._forget(transactional_id)
             return
         if pending.record.producer != pending.before:
             found.last = pending.before
+        if found.record.state is not TransactionState.ONGOING:
+            found.due_ms = now.monotonic_ms + pending.record.timeout_ms
         found.record = pending.record
         found.retry_ms = 0
         if pending.ticket is not None:
@@ -235,18 +300,19 @@ class TransactionCoordinator:
         if found.record.state in PREPARED:
             found.unmarked = found.record.partitions
             found.asked.clear()
-            self._mark(transactional_id, found, wall_ms)
+            self._mark(transactional_id, found, now)
         if found.record.state in IDLE:
             self._busy.pop(transactional_id, None)
         else:
             self._busy[transactional_id] = None
+        self._resume(transactional_id, found, now)
 
     def marked(
         self,
         transactional_id: str,
         mark_id: int,
         partitions: Collection[TopicPartition],
-        wall_ms: int,
+        now: Now,
         *,
         is_written: bool,
     ) -> None:
@@ -259,18 +325,19 @@ class TransactionCoordinator:
             del found.asked[each]
         if is_written and ours:
             found.unmarked -= ours
-            self._complete(transactional_id, found, wall_ms)
+            self._complete(transactional_id, found, now)
 
     # The log.
 
-    def load(self, stored: Mapping[str, TransactionRecord], wall_ms: int) -> None:
+    def load(self, stored: Mapping[str, TransactionRecord], now: Now) -> None:
         """These ids are coordinated here now; what was decided is completed."""
         for transactional_id, record in stored.items():
-            found = self._transactions[transactional_id] = _Transaction(record)
+            due_ms = now.monotonic_ms + record.left_ms(now.wall_ms)
+            found = self._transactions[transactional_id] = Transaction(record, due_ms)
             if record.state not in IDLE:
                 self._busy[transactional_id] = None
             if record.state in PREPARED:
-                self._mark(transactional_id, found, wall_ms)
+                self._mark(transactional_id, found, now)
 
     def unload(self, is_gone: Callable[[str], bool]) -> None:
         """Other brokers coordinate these ids now: who waits is sent to look for them."""
@@ -278,26 +345,26 @@ class TransactionCoordinator:
             pending = self._transactions[transactional_id].pending
             if pending is not None and pending.ticket is not None:
                 self._refuse(pending.ticket, ErrorCode.not_coordinator)
-            self._forget(transactional_id)
+            self._forget(transactional_id, ErrorCode.not_coordinator)
 
     # Time, and what is to be done.
 
-    def tick(self, wall_ms: int) -> None:
+    def tick(self, now: Now) -> None:
         """Abort what is overdue; ask again for markers and stores that failed."""
         for transactional_id in tuple(self._busy):
             found = self._transactions[transactional_id]
-            if found.pending is not None or wall_ms < found.retry_ms:
+            if found.pending is not None or now.monotonic_ms < found.retry_ms:
                 continue
-            if found.record.is_overdue(wall_ms):
-                self._abort(transactional_id, found, wall_ms)
+            if found.is_overdue(now):
+                self._abort(transactional_id, found, now)
             elif found.record.state in PREPARED:
-                self._mark(transactional_id, found, wall_ms)
+                self._mark(transactional_id, found, now)
 
-    def expire(self, wall_ms: int) -> Iterator[None]:
+    def expire(self, now: Now) -> Iterator[None]:
         """In steps: forget the ids that nobody used for long."""
         for transactional_id in tuple(self._transactions):
             found = self._transactions.get(transactional_id)
-            if found is not None and self._is_old(found, wall_ms):
+            if found is not None and self._is_old(found, now):
                 found.record.moved(TransactionEvent.EXPIRE)
                 self._store(transactional_id, found, None, None, TransactionAnswer())
             yield None
@@ -308,21 +375,22 @@ class TransactionCoordinator:
 
     # Within.
 
-    def _is_old(self, found: _Transaction, wall_ms: int) -> bool:
+    def _is_old(self, found: Transaction, now: Now) -> bool:
         record = found.record
         is_idle = record.state in IDLE and found.pending is None
-        return is_idle and wall_ms - record.updated_ms > self.settings.id_expiration_ms
+        return is_idle and now.wall_ms - record.updated_ms > self.settings.id_expiration_ms
 
-    def _abort(self, transactional_id: str, found: _Transaction, wall_ms: int) -> None:
+    def _abort(self, transactional_id: str, found: Transaction, now: Now) -> None:
         """For nobody who asked: its producer is fenced by it."""
         producer = found.record.producer
-        epoch = ProducerEpoch(min(producer.epoch + 1, EPOCH_MAX))
+        step = 2 if found.record.version == VERSION_2 else 1
+        epoch = ProducerEpoch(min(producer.epoch + step, EPOCH_MAX))
         after = found.record.moved(
-            TransactionEvent.ABORT, producer=producer._replace(epoch=epoch), updated_ms=wall_ms
+            TransactionEvent.ABORT, producer=producer._replace(epoch=epoch), updated_ms=now.wall_ms
         )
         self._store(transactional_id, found, after, None, TransactionAnswer())
 
-    def _mark(self, transactional_id: str, found: _Transaction, wall_ms: int) -> None:
+    def _mark(self, transactional_id: str, found: Transaction, now: Now) -> None:
         """Ask for the markers that nobody is asked for now."""
         record = found.record
         missing = found.unmarked - found.asked.keys()
@@ -331,37 +399,45 @@ class TransactionCoordinator:
             found.asked.update(dict.fromkeys(missing, mark_id))
             is_commit = record.state is TransactionState.PREPARE_COMMIT
             self._effects.append(
-                Mark(transactional_id, mark_id, record.producer, is_commit, missing)
+                Mark(transactional_id, mark_id, record.producer, is_commit, missing, record.version)
             )
-        self._complete(transactional_id, found, wall_ms)
+        self._complete(transactional_id, found, now)
 
-    def _complete(self, transactional_id: str, found: _Transaction, wall_ms: int) -> None:
+    def _complete(self, transactional_id: str, found: Transaction, now: Now) -> None:
         """Every marker is written: so it is over."""
         if found.unmarked or found.pending is not None or found.record.state not in PREPARED:
             return
-        after = found.record.moved(
-            TransactionEvent.MARKED, partitions=frozenset(), updated_ms=wall_ms
-        )
+        after = completed(found.record, now.wall_ms)
         self._store(transactional_id, found, after, None, TransactionAnswer())
+
+    def _resume(self, transactional_id: str, found: Transaction, now: Now) -> None:
+        """Nothing is on its way, perhaps: who waits is served, or waits on."""
+        if found.pending is None and found.record.state not in PREPARED:
+            waiting, found.waiting = found.waiting, []
+            for producer, partitions, ticket in waiting:
+                self.add(transactional_id, producer, partitions, ticket, now, VERSION_2)
 
     def _store(
         self,
         transactional_id: str,
-        found: _Transaction,
+        found: Transaction,
         record: TransactionRecord | None,
         ticket: Ticket | None,
         answer: TransactionAnswer,
     ) -> None:
         assert found.pending is None, "a change is on its way"
         write_id = next(self._ids)
-        before = NOBODY if _is_first(record, found) else found.record.producer
-        found.pending = _Pending(write_id, record, before, ticket, answer)
+        before = NOBODY if is_first(record, found) else found.record.producer
+        found.pending = Pending(write_id, record, before, ticket, answer)
         self._effects.append(Store(transactional_id, write_id, record))
 
-    def _of(self, transactional_id: str, producer: Producer, ticket: Ticket) -> _Transaction | None:
-        """The transaction of this producer; None: it has none, and the ticket is told why."""
+    def _of(
+        self, transactional_id: str, producer: Producer, ticket: Ticket, *, waits: bool = False
+    ) -> Transaction | None:
+        """The transaction of this producer; None: it has none, and the ticket is told why. `waits`:
+        though something of it is on its way."""
         found = self._transactions.get(transactional_id)
-        code = _check_producer(found, producer)
+        code = (check_identity if waits else check_producer)(found, producer)
         if code is ErrorCode.none:
             return found
         self._refuse(ticket, code)
@@ -370,8 +446,12 @@ class TransactionCoordinator:
     def _refuse(self, ticket: Ticket, code: ErrorCode) -> None:
         self._effects.append(Answer(ticket, TransactionAnswer(code)))
 
-    def _forget(self, transactional_id: str) -> None:
-        del self._transactions[transactional_id]
+    def _forget(
+        self, transactional_id: str, code: ErrorCode = ErrorCode.invalid_producer_id_mapping
+    ) -> None:
+        """Who waits for it is told `code`."""
+        for each in self._transactions.pop(transactional_id).waiting:
+            self._refuse(each.ticket, code)
         self._busy.pop(transactional_id, None)
 
 
@@ -383,46 +463,3 @@ _END_AGAIN: dict[tuple[TransactionState, bool], ErrorCode] = {
     (TransactionState.COMPLETE_ABORT, False): ErrorCode.none,
 }
 """What an end is told when none is open: asked again for the same end, it is under way, or done."""
-
-
-def _has(record: TransactionRecord, partitions: Collection[TopicPartition]) -> bool:
-    """Whether its open transaction has them already."""
-    return record.state is TransactionState.ONGOING and record.partitions.issuperset(partitions)
-
-
-def _is_first(record: TransactionRecord | None, found: _Transaction) -> bool:
-    return record is found.record
-
-
-def _is_new(found: _Transaction) -> bool:
-    """Whether its very first record is on its way."""
-    return found.pending is not None and found.pending.before == NOBODY
-
-
-def _check_producer(found: _Transaction | None, producer: Producer) -> ErrorCode:
-    if found is None or _is_new(found):
-        return ErrorCode.invalid_producer_id_mapping
-    if found.record.producer.producer_id != producer.producer_id:
-        return ErrorCode.invalid_producer_id_mapping
-    if found.record.producer.epoch != producer.epoch:
-        return ErrorCode.producer_fenced
-    return ErrorCode.none if found.pending is None else ErrorCode.concurrent_transactions
-
-
-def _is_of(found: _Transaction, claimed: Producer) -> bool:
-    """Whether who claims to be that producer may have the id, as far as its id says."""
-    if claimed == NOBODY:
-        return True
-    return claimed.producer_id in (found.record.producer.producer_id, found.last.producer_id)
-
-
-def _next_producer(found: _Transaction, claimed: Producer, new_id: NewId) -> Producer | None:
-    """Who has the id from now on; None: who asks is fenced."""
-    current = found.record.producer
-    if claimed != NOBODY and claimed != current:
-        # It asks again: its last answer was lost, and nobody came between.
-        is_retry = found.last.epoch != NO_EPOCH and claimed == found.last
-        return current if is_retry else None
-    if current.epoch + 1 >= EPOCH_MAX:
-        return Producer(new_id(), ProducerEpoch(0))
-    return current._replace(epoch=ProducerEpoch(current.epoch + 1))

@@ -1,32 +1,52 @@
 """A transactional id's record in `__transaction_state`: Kafka's TransactionLogKey v0 and
-TransactionLogValue v0.
+TransactionLogValue, version 0, or 1 once `transaction.version` is finalized.
 
 Rules: Kafka's tools read what is written here; a null value forgets the id. Versions of the value
 that are not known are refused: what a later broker decided must not be forgotten.
 """
 
+from struct import Struct
+
 from josefine_broker.base.errors import CorruptData
 from josefine_broker.base.ids import ProducerEpoch, ProducerId, TopicPartition
 from josefine_broker.engine.transactions.states import TransactionState
-from josefine_broker.engine.transactions.values import Producer, TransactionRecord
+from josefine_broker.engine.transactions.values import (
+    NO_PRODUCER_ID,
+    VERSION_1,
+    Producer,
+    TransactionRecord,
+)
 from josefine_broker.wire.primitives import (
     MALFORMED,
+    read_compact_string,
     read_count,
     read_int8,
     read_int16,
     read_int32,
     read_int64,
+    read_nullable_compact_count,
     read_string,
+    read_tag,
+    read_varint,
+    skip_tags,
+    write_compact_count,
+    write_compact_string,
     write_count,
     write_int8,
     write_int16,
     write_int32,
     write_int64,
     write_string,
+    write_varint,
 )
 
 KEY_VERSION = 0
-VALUE_VERSION = 0
+PLAIN_VERSION = 0
+TAGGED_VERSION = 1
+"""With tagged fields (KIP-890): brokers of before do not read it."""
+PREVIOUS_ID_TAG, NEXT_ID_TAG, CLIENT_VERSION_TAG = 0, 1, 2
+_INT16, _INT64 = Struct(">h"), Struct(">q")
+_TAGS = {PREVIOUS_ID_TAG: _INT64, NEXT_ID_TAG: _INT64, CLIENT_VERSION_TAG: _INT16}
 
 STATUS: dict[TransactionState, int] = {
     TransactionState.EMPTY: 0,
@@ -58,30 +78,54 @@ def decode_key(key: bytes) -> str | None:
         raise CorruptData(f"transaction key {key!r}: {error}") from error
 
 
-def encode_value(record: TransactionRecord) -> bytes:
-    """TransactionLogValue v0."""
+def encode_value(record: TransactionRecord, version: int = PLAIN_VERSION) -> bytes:
+    """TransactionLogValue of that version; what version 0 has no field for is left out."""
+    is_flexible = version >= TAGGED_VERSION
     topics: dict[str, list[int]] = {}
     for tp in sorted(record.partitions):
         topics.setdefault(tp.topic, []).append(tp.partition)
+    text, length = (
+        (write_compact_string, write_compact_count) if is_flexible else (write_string, write_count)
+    )
     out = bytearray()
-    write_int16(out, VALUE_VERSION)
+    write_int16(out, version)
     write_int64(out, record.producer.producer_id)
     write_int16(out, record.producer.epoch)
     write_int32(out, record.timeout_ms)
     write_int8(out, STATUS[record.state])
-    write_count(out, len(topics))
+    length(out, len(topics))
     for topic, indexes in topics.items():
-        write_string(out, topic)
-        write_count(out, len(indexes))
+        text(out, topic)
+        length(out, len(indexes))
         for index in indexes:
             write_int32(out, index)
+        if is_flexible:
+            write_varint(out, 0)
     write_int64(out, record.updated_ms)
     write_int64(out, record.started_ms)
+    if is_flexible:
+        _write_tags(out, record)
     return bytes(out)
 
 
+def _write_tags(out: bytearray, record: TransactionRecord) -> None:
+    """Those that are not their default, by number (KIP-482)."""
+    tags: list[tuple[int, Struct, int]] = []
+    if record.previous_id != NO_PRODUCER_ID:
+        tags.append((PREVIOUS_ID_TAG, _INT64, record.previous_id))
+    if record.next_id != NO_PRODUCER_ID:
+        tags.append((NEXT_ID_TAG, _INT64, record.next_id))
+    if record.version:
+        tags.append((CLIENT_VERSION_TAG, _INT16, record.version))
+    write_varint(out, len(tags))
+    for tag, packed, value in tags:
+        write_varint(out, tag)
+        write_varint(out, packed.size)
+        out += packed.pack(value)
+
+
 def decode_value(value: bytes) -> TransactionRecord:
-    """Of a TransactionLogValue v0. Raises CorruptData."""
+    """Of a TransactionLogValue v0 or v1. Raises CorruptData."""
     try:
         return _decode_value(value)
     except MALFORMED as error:
@@ -90,7 +134,7 @@ def decode_value(value: bytes) -> TransactionRecord:
 
 def _decode_value(value: bytes) -> TransactionRecord:
     version, pos = read_int16(value, 0)
-    if version != VALUE_VERSION:
+    if version not in (PLAIN_VERSION, TAGGED_VERSION):
         raise CorruptData(f"transaction value of version {version}")
     producer_id, pos = read_int64(value, pos)
     epoch, pos = read_int16(value, pos)
@@ -98,21 +142,51 @@ def _decode_value(value: bytes) -> TransactionRecord:
     status, pos = read_int8(value, pos)
     if status not in _STATES:
         raise CorruptData(f"a transaction of status {status}")
-    count, pos = read_count(value, pos)
-    partitions = set()
-    for _ in range(max(count, 0)):
-        topic, pos = read_string(value, pos)
-        index_count, pos = read_count(value, pos)
-        for _ in range(index_count):
-            index, pos = read_int32(value, pos)
-            partitions.add(TopicPartition(topic, index))
+    partitions, pos = _read_partitions(value, pos, is_flexible=version == TAGGED_VERSION)
     updated_ms, pos = read_int64(value, pos)
     started_ms, pos = read_int64(value, pos)
+    tags = _read_tags(value, pos) if version == TAGGED_VERSION else {}
     return TransactionRecord(
         producer=Producer(ProducerId(producer_id), ProducerEpoch(epoch)),
         timeout_ms=timeout_ms,
         state=_STATES[status],
-        partitions=frozenset(partitions),
+        partitions=partitions,
         updated_ms=updated_ms,
         started_ms=started_ms,
+        previous_id=ProducerId(tags.get(PREVIOUS_ID_TAG, NO_PRODUCER_ID)),
+        next_id=ProducerId(tags.get(NEXT_ID_TAG, NO_PRODUCER_ID)),
+        version=tags.get(CLIENT_VERSION_TAG, VERSION_1),
     )
+
+
+def _read_partitions(
+    value: bytes, pos: int, *, is_flexible: bool
+) -> tuple[frozenset[TopicPartition], int]:
+    length = read_nullable_compact_count if is_flexible else read_count
+    text = read_compact_string if is_flexible else read_string
+    count, pos = length(value, pos)
+    partitions = set()
+    for _ in range(count or 0):
+        topic, pos = text(value, pos)
+        index_count, pos = length(value, pos)
+        for _ in range(index_count or 0):
+            index, pos = read_int32(value, pos)
+            partitions.add(TopicPartition(topic, index))
+        if is_flexible:
+            pos = skip_tags(value, pos)
+    return frozenset(partitions), pos
+
+
+def _read_tags(value: bytes, pos: int) -> dict[int, int]:
+    """Those that are known here; the others are passed over (KIP-482)."""
+    tags = {}
+    count, pos = read_varint(value, pos)
+    for _ in range(count):
+        tag, size, pos = read_tag(value, pos)
+        packed = _TAGS.get(tag)
+        if packed is not None:
+            if size != packed.size:
+                raise CorruptData(f"tag {tag} of a transaction value has {size} bytes")
+            tags[tag] = packed.unpack_from(value, pos)[0]
+        pos += size
+    return tags

@@ -2,7 +2,8 @@
 
 Rules: nothing moves but by the table; a pair that is not listed is a broken invariant. States and
 names are Kafka's: clients are told the names, and the log keeps the numbers. What is prepared is
-decided for good: from there the only way is to complete it.
+decided for good: from there the only way is to complete it. Only producers of version 2 abort what
+was not begun (`ending.py`).
 """
 
 from enum import Enum
@@ -36,6 +37,7 @@ class TransactionEvent(Enum):
 TRANSITIONS: dict[tuple[TransactionState, TransactionEvent], TransactionState] = {
     (TransactionState.EMPTY, TransactionEvent.INIT): TransactionState.EMPTY,
     (TransactionState.EMPTY, TransactionEvent.ADD): TransactionState.ONGOING,
+    (TransactionState.EMPTY, TransactionEvent.ABORT): TransactionState.PREPARE_ABORT,
     (TransactionState.EMPTY, TransactionEvent.EXPIRE): TransactionState.DEAD,
     (TransactionState.ONGOING, TransactionEvent.ADD): TransactionState.ONGOING,
     (TransactionState.ONGOING, TransactionEvent.COMMIT): TransactionState.PREPARE_COMMIT,
@@ -44,9 +46,11 @@ TRANSITIONS: dict[tuple[TransactionState, TransactionEvent], TransactionState] =
     (TransactionState.PREPARE_ABORT, TransactionEvent.MARKED): TransactionState.COMPLETE_ABORT,
     (TransactionState.COMPLETE_COMMIT, TransactionEvent.INIT): TransactionState.EMPTY,
     (TransactionState.COMPLETE_COMMIT, TransactionEvent.ADD): TransactionState.ONGOING,
+    (TransactionState.COMPLETE_COMMIT, TransactionEvent.ABORT): TransactionState.PREPARE_ABORT,
     (TransactionState.COMPLETE_COMMIT, TransactionEvent.EXPIRE): TransactionState.DEAD,
     (TransactionState.COMPLETE_ABORT, TransactionEvent.INIT): TransactionState.EMPTY,
     (TransactionState.COMPLETE_ABORT, TransactionEvent.ADD): TransactionState.ONGOING,
+    (TransactionState.COMPLETE_ABORT, TransactionEvent.ABORT): TransactionState.PREPARE_ABORT,
     (TransactionState.COMPLETE_ABORT, TransactionEvent.EXPIRE): TransactionState.DEAD,
 }
 

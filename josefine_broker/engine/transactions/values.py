@@ -23,7 +23,14 @@ NO_PRODUCER_ID = ProducerId(-1)
 NO_EPOCH = ProducerEpoch(-1)
 NO_TIME_MS = -1
 EPOCH_MAX = 2**15 - 1
-"""Reached by fencing alone: a producer that asks for an epoch so large gets a new id (KIP-360)."""
+"""Reached by fencing alone."""
+EPOCH_LAST = EPOCH_MAX - 2
+"""The largest that a producer is given: then it gets a new id (KIP-360, KIP-890). The two above are
+for the marker that fences it, which skips one so that it does not look like its own."""
+
+VERSION_1, VERSION_2 = 0, 2
+"""Of the protocol that a producer speaks: it adds partitions itself and keeps its epoch, or leaders
+add them and every end raises it (KIP-890). The numbers are those of `transaction.version`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +44,14 @@ class TransactionSettings:
     """A producer cannot ask for a longer transaction (transaction.max.timeout.ms)."""
     id_expiration_ms: int = 7 * 24 * 3_600_000
     """A transactional id that nobody used for so long is forgotten."""
+
+
+class Now(NamedTuple):
+    """What is stored has the time of day, which may be set at any moment; how long something lasts
+    is told by the other clock, which this process alone can read."""
+
+    wall_ms: int
+    monotonic_ms: int
 
 
 class Producer(NamedTuple):
@@ -60,15 +75,28 @@ class TransactionRecord:
     updated_ms: int
     started_ms: int = NO_TIME_MS
     """When the transaction began that is open, or was last."""
+    previous_id: ProducerId = NO_PRODUCER_ID
+    """Its producer's before the epochs of that were used up."""
+    next_id: ProducerId = NO_PRODUCER_ID
+    """The producer's from the moment on when every marker is written; none: it keeps its id."""
+    version: int = VERSION_1
+    """That its producer spoke last."""
+
+    @property
+    def successor(self) -> Producer:
+        """Who goes on when the transaction is completed."""
+        if self.next_id == NO_PRODUCER_ID:
+            return self.producer
+        return Producer(self.next_id, ProducerEpoch(0))
 
     def moved(self, event: TransactionEvent, **changes: object) -> "TransactionRecord":
         """This record after `event`. Raises Fatal where the table does not list it."""
         return replace(self, state=next_state(self.state, event), **changes)  # type: ignore[arg-type]
 
-    def is_overdue(self, wall_ms: int) -> bool:
-        """Whether its transaction is open for longer than its producer allowed."""
-        is_open = self.state is TransactionState.ONGOING
-        return is_open and wall_ms - self.started_ms > self.timeout_ms
+    def left_ms(self, wall_ms: int) -> int:
+        """How long its open transaction may last yet: no longer than its producer allowed, whatever
+        the clock says."""
+        return min(max(self.started_ms + self.timeout_ms - wall_ms, 0), self.timeout_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +109,7 @@ class Init:
 
 
 class TransactionAnswer(NamedTuple):
-    """What a request is told; the producer for an InitProducerId."""
+    """What a request is told; the producer for an InitProducerId, and an end of version 2."""
 
     error: ErrorCode = ErrorCode.none
     producer: Producer = NOBODY
@@ -111,8 +139,9 @@ class Mark(NamedTuple):
     producer: Producer
     is_commit: bool
     partitions: frozenset[TopicPartition]
+    version: int = VERSION_1
 
 
 Effect = Answer | Store | Mark
-NewId = Callable[[], ProducerId]
-"""An id that nobody had before."""
+NewId = Callable[[], ProducerId | None]
+"""An id that nobody had before; None: there is none at hand now."""

@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn (key 25) in the one shape that handlers see: version 3."""
+"""AddOffsetsToTxn (key 25) in the one shape that handlers see: version 4."""
 
 from dataclasses import dataclass
 

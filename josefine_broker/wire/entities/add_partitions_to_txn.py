@@ -1,4 +1,5 @@
-"""AddPartitionsToTxn (key 24) in the one shape that handlers see: version 3."""
+"""AddPartitionsToTxn (key 24) in the one shape that handlers see: version 5. Until 3 there is one
+transaction, its producer's; since 4 there are many, and a broker may only ask (KIP-890)."""
 
 from dataclasses import dataclass
 
@@ -14,13 +15,22 @@ class AddPartitionsToTxnTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AddPartitionsToTxnRequest:
-    """A producer is about to write to these partitions in its transaction."""
+class AddPartitionsToTxnTransaction:
+    """A producer is about to write to these partitions in its transaction; with `verify_only` the
+    question is whether it may, and nothing joins."""
 
-    v3_and_below_transactional_id: str
-    v3_and_below_producer_id: int
-    v3_and_below_producer_epoch: int
-    v3_and_below_topics: tuple[AddPartitionsToTxnTopic, ...]
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    verify_only: bool = False
+    topics: tuple[AddPartitionsToTxnTopic, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddPartitionsToTxnRequest:
+    """One transaction from a producer, many from a broker."""
+
+    transactions: tuple[AddPartitionsToTxnTransaction, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +50,17 @@ class AddPartitionsToTxnTopicResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AddPartitionsToTxnResult:
+    """Partitions of one transaction."""
+
+    transactional_id: str
+    topic_results: tuple[AddPartitionsToTxnTopicResult, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AddPartitionsToTxnResponse:
-    """One answer per partition."""
+    """One answer per partition; the code of the whole exists since version 4."""
 
     throttle_time_ms: int = 0
-    results_by_topic_v3_and_below: tuple[AddPartitionsToTxnTopicResult, ...]
+    error_code: ErrorCode = ErrorCode.none
+    results_by_transaction: tuple[AddPartitionsToTxnResult, ...]

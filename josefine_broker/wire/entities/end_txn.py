@@ -1,4 +1,4 @@
-"""EndTxn (key 26) in the one shape that handlers see: version 4."""
+"""EndTxn (key 26) in the one shape that handlers see: version 5."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,9 @@ class EndTxnRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTxnResponse:
-    """Whether that is decided."""
+    """Whether that is decided; since version 5 who the producer is from now on (KIP-890)."""
 
     throttle_time_ms: int = 0
     error_code: ErrorCode = ErrorCode.none
+    producer_id: int = -1
+    producer_epoch: int = -1

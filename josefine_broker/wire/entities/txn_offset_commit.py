@@ -1,4 +1,4 @@
-"""TxnOffsetCommit (key 28) in the one shape that handlers see: version 4."""
+"""TxnOffsetCommit (key 28) in the one shape that handlers see: version 5."""
 
 from dataclasses import dataclass
 

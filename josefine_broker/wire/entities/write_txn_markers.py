@@ -1,4 +1,4 @@
-"""WriteTxnMarkers (key 27) in the one shape that handlers see: version 1."""
+"""WriteTxnMarkers (key 27) in the one shape that handlers see: version 2."""
 
 from dataclasses import dataclass
 
@@ -22,6 +22,7 @@ class WritableTxnMarker:
     transaction_result: bool
     topics: tuple[WritableTxnMarkerTopic, ...]
     coordinator_epoch: int
+    transaction_version: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -248,9 +248,15 @@ class Replicas:
         self.propose(CreateTopic(name=name, topic_id=topic_id, replicas=replicas, config=pairs))
         return topic_id
 
-    def lead(self, leader: int, isr: tuple[int, ...] | None = None, index: int = 0) -> None:
+    def lead(
+        self,
+        leader: int,
+        isr: tuple[int, ...] | None = None,
+        index: int = 0,
+        topic_name: str = "orders",
+    ) -> None:
         """The controller elects this one."""
-        topic = self.image.topics["orders"]
+        topic = self.image.topics[topic_name]
         old = topic.partitions[index]
         new = PartitionState.of(topic.topic_id, index, old, old)._replace(
             leader=leader, leader_epoch=old.leader_epoch + 1, isr=old.isr if isr is None else isr

@@ -280,5 +280,14 @@ def test_features_are_told_to_every_client() -> None:
     ]
     assert [
         (f.name, f.min_version_level, f.max_version_level) for f in answer.finalized_features
-    ] == [(each.name, each.max_level, each.max_level) for each in SUPPORTED]
+    ] == sorted((each.name, each.max_level, each.max_level) for each in SUPPORTED)
     assert answer.finalized_features_epoch == 1, "the block that set them"
+
+
+def test_features_that_may_be_at_0_are_not_told_to_who_does_not_expect_it() -> None:
+    """KIP-1022: Java clients before 4.0 fail on such a range; they ask in version 3."""
+    answer = World().ask(18, api_versions.ApiVersionsRequest(), version=3)
+
+    assert [each.name for each in answer.supported_features] == [
+        each.name for each in SUPPORTED if each.min_level
+    ]

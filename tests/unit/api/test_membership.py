@@ -12,7 +12,12 @@ from josefine_broker.api.shared.forwarding import FORWARDED_CLIENT_ID
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.engine.metadata.changes import CreateTopic, RegisterBroker
 from josefine_broker.engine.metadata.features import JOSEFINE_VERSION
-from josefine_broker.engine.metadata.image import Address, FeatureRange
+from josefine_broker.engine.metadata.image import (
+    TRANSACTION_VERSION,
+    VERIFYING_LEVEL,
+    Address,
+    FeatureRange,
+)
 from josefine_broker.engine.parked import Parked
 from josefine_broker.engine.ports import QuorumMember, QuorumView
 from josefine_broker.wire.entities import (
@@ -289,6 +294,34 @@ def test_level_that_is_there_already_and_a_check_only_propose_nothing() -> None:
     assert update(world, 1).error_code == ErrorCode.none
     assert update(world, 2, validate_only=True).error_code == ErrorCode.none
     assert len(world.raft.committed) == before
+
+
+def test_transactions_of_version_2_wait_for_the_level_that_verifies_them() -> None:
+    """KIP-1022: and both may be raised by one request; the version may be lowered again."""
+    known = (
+        FeatureRange(JOSEFINE_VERSION, 1, VERIFYING_LEVEL),
+        FeatureRange(TRANSACTION_VERSION, 1, 2),
+    )
+    world = World()
+    image = world.ctx.image
+    world.ctx.image = replace(
+        image,
+        brokers={key: replace(each, features=known) for key, each in image.brokers.items()},
+        features={JOSEFINE_VERSION: VERIFYING_LEVEL - 1},
+    )
+    refused = update(world, 2, name=TRANSACTION_VERSION)
+    assert refused.error_code == BAD_LEVEL
+    assert refused.error_message == "'transaction.version' 2 needs 'josefine.version' 5 first"
+
+    keys = [
+        update_features.FeatureUpdateKey(feature=name, max_version_level=wanted)
+        for name, wanted in ((JOSEFINE_VERSION, VERIFYING_LEVEL), (TRANSACTION_VERSION, 2))
+    ]
+    both = update_features.UpdateFeaturesRequest(feature_updates=tuple(keys))
+    assert world.ask(57, both).error_code == ErrorCode.none
+    assert world.ctx.image.tags_transactions
+    assert update(world, 0, SAFE_DOWNGRADE, TRANSACTION_VERSION).error_code == ErrorCode.none
+    assert not world.ctx.image.tags_transactions
 
 
 def test_feature_nobody_knows_is_refused() -> None:

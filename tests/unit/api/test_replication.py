@@ -11,6 +11,7 @@ from josefine_broker.engine.metadata.changes import DeleteTopic
 from josefine_broker.engine.metadata.image import OFFSETS_TOPIC
 from josefine_broker.engine.parked import Hangup, Parked
 from josefine_broker.engine.partition.replica_fetch import FetchLimits
+from josefine_broker.engine.replicas.leading import submit_isr_changes
 from josefine_broker.records.builder import Record, build_batch
 from josefine_broker.wire import entities as e
 from josefine_broker.wire.produce import ProducePartitionResponse
@@ -211,6 +212,23 @@ def test_acks_all_is_answered_when_every_replica_in_sync_has_the_records(
     answer = result_of(waiting)
     assert (answer.error_code, answer.base_offset) == (0, 0)
     assert cluster.records(3) == [(0, 0, b"a"), (1, 0, b"b"), (2, 0, b"c")]
+
+
+def test_producer_is_answered_when_who_was_about_to_join_fell_behind(cluster: Replicas) -> None:
+    """Its proposal was held up by another partition's."""
+    cluster.lead(1, isr=(1, 2))
+    cluster.ctx[1].hosted.isr.is_open = True
+    cluster.run()
+    waiting = cluster.produce(1, b"a", timeout_ms=60_000)
+    cluster.receive(next(each for each in cluster.waiting if each.follower is cluster.ctx[2]))
+    cluster.send(2, 1)
+    cluster.advance(1_001)
+    assert not waiting.done
+
+    cluster.ctx[1].hosted.isr.is_open = False
+    submit_isr_changes(cluster.ctx[1])
+
+    assert error_of(waiting) == 0
 
 
 def test_leader_out_of_reach_hangs_up_on_producers_so_that_they_look_for_another(

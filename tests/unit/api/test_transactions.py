@@ -3,137 +3,20 @@ coordinators and leaders that go (KIP-98, KIP-447)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
-
 import pytest
 
 from josefine_broker.base.errors import ErrorCode
-from josefine_broker.engine.context import Context
+from josefine_broker.engine.loading_groups import shorten_offsets_log
 from josefine_broker.engine.metadata.image import (
-    JOSEFINE_VERSION,
     OFFSETS_TOPIC,
-    TRANSACTIONS_LEVEL,
-    TRANSACTIONS_TOPIC,
 )
-from josefine_broker.engine.parked import Parked
+from josefine_broker.engine.offsets_topic import coordinator_of
 from josefine_broker.engine.transacting import expire_transactions, tick_transactions
 from josefine_broker.engine.transactions.states import TransactionState
 from josefine_broker.wire import apis
 from josefine_broker.wire import entities as e
-from josefine_broker.wire.produce import ProducePartition, ProduceRequest, ProduceTopic
-from tests.unit.api.replicas import Replicas
-from tests.unit.api.world import World, batch_of
-
-TXN, GROUP = "t", "g"
-TIMEOUT_MS = 60_000
-Ask = Callable[[int, Any], Any]
-
-
-class Client:
-    """A transactional producer without a mind of its own; `ask` reaches the right broker."""
-
-    def __init__(self, ask: Ask, transactional_id: str = TXN) -> None:
-        self._ask = ask
-        self.transactional_id = transactional_id
-        self.producer_id, self.epoch = -1, -1
-        self.sequence = 0
-
-    def ask(self, key: int, request: Any) -> Any:
-        answer = self._ask(key, request)
-        return answer.response if isinstance(answer, Parked) and answer.done else answer
-
-    def init(self, timeout_ms: int = TIMEOUT_MS) -> ErrorCode:
-        request = e.init_producer_id.InitProducerIdRequest(
-            transactional_id=self.transactional_id, transaction_timeout_ms=timeout_ms
-        )
-        answer = self.ask(apis.INIT_PRODUCER_ID, request)
-        if answer.error_code is ErrorCode.none:
-            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
-            self.sequence = 0
-        code: ErrorCode = answer.error_code
-        return code
-
-    def add(self, topic: str = "orders", partition: int = 0) -> ErrorCode:
-        request = e.add_partitions_to_txn.AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self.transactional_id,
-            v3_and_below_producer_id=self.producer_id,
-            v3_and_below_producer_epoch=self.epoch,
-            v3_and_below_topics=(
-                e.add_partitions_to_txn.AddPartitionsToTxnTopic(
-                    name=topic, partitions=(partition,)
-                ),
-            ),
-        )
-        answer = self.ask(apis.ADD_PARTITIONS_TO_TXN, request)
-        (found,) = answer.results_by_topic_v3_and_below[0].results_by_partition
-        code: ErrorCode = found.partition_error_code
-        return code
-
-    def produce(self, value: bytes = b"v") -> Any:
-        batch = batch_of(
-            value,
-            transactional=True,
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch,
-            base_sequence=self.sequence,
-        )
-        self.sequence += 1
-        part = ProducePartition(0, memoryview(bytearray(batch)))
-        topics = (ProduceTopic("orders", None, (part,)),)
-        answer = self.ask(apis.PRODUCE, ProduceRequest(self.transactional_id, -1, 1_000, topics))
-        return answer.topics[0].partitions[0].error_code
-
-    def end(self, *, is_commit: bool = True) -> ErrorCode:
-        request = e.end_txn.EndTxnRequest(
-            transactional_id=self.transactional_id,
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch,
-            committed=is_commit,
-        )
-        code: ErrorCode = self.ask(apis.END_TXN, request).error_code
-        return code
-
-    def add_offsets(self) -> ErrorCode:
-        request = e.add_offsets_to_txn.AddOffsetsToTxnRequest(
-            transactional_id=self.transactional_id,
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch,
-            group_id=GROUP,
-        )
-        code: ErrorCode = self.ask(apis.ADD_OFFSETS_TO_TXN, request).error_code
-        return code
-
-    def commit_offset(self, offset: int, **member: Any) -> ErrorCode:
-        part = e.txn_offset_commit.TxnOffsetCommitRequestPartition(
-            partition_index=0, committed_offset=offset
-        )
-        request = e.txn_offset_commit.TxnOffsetCommitRequest(
-            transactional_id=self.transactional_id,
-            group_id=GROUP,
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch,
-            topics=(
-                e.txn_offset_commit.TxnOffsetCommitRequestTopic(name="orders", partitions=(part,)),
-            ),
-            **member,
-        )
-        answer = self.ask(apis.TXN_OFFSET_COMMIT, request)
-        code: ErrorCode = answer.topics[0].partitions[0].error_code
-        return code
-
-    def committed(self, *, stable: bool = False) -> Any:
-        topic = e.offset_fetch.OffsetFetchRequestTopics(name="orders", partition_indexes=(0,))
-        group = e.offset_fetch.OffsetFetchRequestGroup(group_id=GROUP, topics=(topic,))
-        request = e.offset_fetch.OffsetFetchRequest(groups=(group,), require_stable=stable)
-        (part,) = self.ask(apis.OFFSET_FETCH, request).groups[0].topics[0].partitions
-        return part.error_code if part.error_code else part.committed_offset
-
-
-def find(ask: Ask, key: str, key_type: int) -> None:
-    request = e.find_coordinator.FindCoordinatorRequest(key_type=key_type, coordinator_keys=(key,))
-    ask(apis.FIND_COORDINATOR, request)
+from tests.unit.api.transaction_clients import GROUP, TIMEOUT_MS, TXN, Client, Cluster, find, stable
+from tests.unit.api.world import World
 
 
 @pytest.fixture
@@ -150,10 +33,6 @@ def client(world: World) -> Client:
     found = Client(world.ask)
     assert found.init() is ErrorCode.none
     return found
-
-
-def stable(ctx: Context) -> int:
-    return ctx.hosted.partitions["orders", 0].partition.last_stable_offset
 
 
 def test_transaction_is_hidden_until_it_is_committed(world: World, client: Client) -> None:
@@ -272,68 +151,6 @@ def test_ids_that_nobody_uses_are_forgotten(world: World, client: Client) -> Non
     assert world.ctx.clients.transactions.coordinator.views() == []
 
 
-class Cluster:
-    """Three brokers that ask each other; words to `deaf` brokers are lost."""
-
-    def __init__(self) -> None:
-        self.replicas = Replicas()
-        self.deaf: set[int] = set()
-        self.replicas.create("orders")
-        self.replicas.create(TRANSACTIONS_TOPIC, replicas=((2, 1, 3),))
-        self.replicas.create(OFFSETS_TOPIC, replicas=((3, 1, 2),))
-        self.connect()
-
-    def connect(self) -> None:
-        features = {JOSEFINE_VERSION: TRANSACTIONS_LEVEL}
-        for ctx in self.replicas.ctx.values():
-            ctx.ports.forward = self._forward
-            ctx.image = replace(ctx.image, features=features)
-
-    def _forward(
-        self, broker_id: int, key: int, request: Any, deadline_ms: int, on_answer: Any
-    ) -> None:
-        if broker_id in self.deaf or broker_id not in self.replicas.ctx:
-            on_answer(None)
-            return
-        answer = self.replicas.ask(broker_id, key, request)
-        if isinstance(answer, Parked):
-            answer.on_done = lambda done: on_answer(done.response)
-        else:
-            on_answer(answer)
-
-    def ask(self, key: int, request: Any) -> Any:
-        """Whom it concerns; the answer once everything has moved."""
-        topic = {
-            apis.PRODUCE: "orders",
-            apis.OFFSET_FETCH: OFFSETS_TOPIC,
-            apis.TXN_OFFSET_COMMIT: OFFSETS_TOPIC,
-        }.get(key, TRANSACTIONS_TOPIC)
-        leader = self.replicas.image.topics[topic].partitions[0].leader
-        answer = self.replicas.ask(leader, key, request)
-        self.run()
-        if isinstance(answer, Parked):
-            assert answer.done, "nobody answers"
-            return answer.response
-        return answer
-
-    def run(self) -> None:
-        for _ in range(4):
-            self.replicas.run()
-            for ctx in self.replicas.ctx.values():
-                tick_transactions(ctx)
-            self.replicas.advance(500)
-        self.replicas.run()
-
-    def coordinator(self) -> int:
-        return self.replicas.image.topics[TRANSACTIONS_TOPIC].partitions[0].leader
-
-    def state(self) -> TransactionState:
-        ctx = self.replicas.ctx[self.coordinator()]
-        view = ctx.clients.transactions.coordinator.view(TXN)
-        assert view is not None
-        return view.record.state
-
-
 @pytest.fixture
 def cluster() -> Cluster:
     return Cluster()
@@ -435,3 +252,44 @@ def test_marker_of_a_deposed_coordinator_is_refused(cluster: Cluster) -> None:
 
     (part,) = answer.markers[0].topics[0].partitions
     assert part.error_code is ErrorCode.transaction_coordinator_fenced
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_pending_offsets_of_a_former_coordinator_of_the_group_are_not_there_when_it_is_one_again(
+    cluster: Cluster, is_commit: bool
+) -> None:
+    """Their transaction ended while another broker coordinated the group."""
+    client = Client(cluster.ask)
+    client.init()
+    client.add_offsets()
+    assert client.commit_offset(7) is ErrorCode.none
+    assert client.committed(stable=True) is ErrorCode.unstable_offset_commit
+    cluster.replicas.lead(1, topic_name=OFFSETS_TOPIC)
+    cluster.run()
+    client.end(is_commit=is_commit)
+    cluster.run()
+
+    cluster.replicas.lead(3, topic_name=OFFSETS_TOPIC)
+    cluster.run()
+
+    assert client.committed(stable=True) == (7 if is_commit else -1)
+
+
+def test_offsets_log_is_not_shortened_while_a_transaction_is_open(
+    world: World, client: Client
+) -> None:
+    """What is pending is nowhere else."""
+    client.add_offsets()
+    client.commit_offset(7)
+    tp, hosted = coordinator_of(world.ctx, GROUP)
+
+    shorten_offsets_log(world.ctx, tp, hosted, 0)
+
+    assert hosted.log.log_start_offset == 0
+    world = world.restart()
+    client._ask = world.ask
+    assert client.end() is ErrorCode.none
+    assert client.committed(stable=True) == 7
+    tp, hosted = coordinator_of(world.ctx, GROUP)
+    shorten_offsets_log(world.ctx, tp, hosted, 0)
+    assert hosted.log.log_start_offset > 0

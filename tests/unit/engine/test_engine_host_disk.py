@@ -132,6 +132,7 @@ def test_the_event_loop_runs_while_the_disk_is_slow(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with running(tmp_path) as one:
+            await _until_nothing_is_written(one)
             released = [threading.Event(), threading.Event()]
             left, sync = iter(released), one.store.sync
             one.store.sync = lambda: (next(left).wait(SOON), sync())[1]
@@ -150,6 +151,11 @@ def test_the_event_loop_runs_while_the_disk_is_slow(tmp_path: Path) -> None:
             assert await second is Result.COMMITTED
 
     asyncio.run(main())
+
+
+async def _until_nothing_is_written(one: Hosted) -> None:
+    """A start ends when its last block is applied, perhaps before that is synced."""
+    await wait_until_async(lambda: one.broker.quorum.in_hand is None, SOON, "a disk at rest")
 
 
 async def _turn_while_waiting(slow: asyncio.Future[Result]) -> None:
@@ -174,6 +180,7 @@ def test_stop_finishes_the_write_under_way_and_leaves_nothing_running(tmp_path: 
 
     async def main() -> None:
         one = await Hosted(tmp_path).start()
+        await _until_nothing_is_written(one)
         synced, written = threading.Event(), threading.Event()
         append, sync = one.store.append, one.store.sync
         one.store.sync = lambda: (synced.wait(SOON), sync())[1]

@@ -9,7 +9,7 @@ import pytest
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.cluster.enrolment import RETRY_MS, DismissedError, Enrolment, Place
 from josefine_broker.engine.controller.controller import Heartbeat, HeartbeatAnswer
-from josefine_broker.engine.metadata.change_codec import encode_change
+from josefine_broker.engine.metadata.change_codec import decode_change, encode_change
 from josefine_broker.engine.metadata.changes import RegisterBroker, UnregisterBroker
 from josefine_broker.engine.metadata.features import SUPPORTED
 from josefine_broker.engine.metadata.image import Endpoint
@@ -79,6 +79,39 @@ def test_registration_overtaken_by_an_earlier_process_s_is_proposed_anew() -> No
 
     assert joining.place is Place.FENCED
     assert world.ctx.image.brokers[1].incarnation == "new"
+
+
+@pytest.mark.parametrize(
+    ("registered", "previous_epoch", "says"),
+    [
+        ("mine, killed before it knew", 1, "the epoch of that one"),
+        ("of another disk", 1, "what the disk says"),
+        ("mine, killed before it knew", -1, "what the disk says"),  # its machine went down since
+    ],
+)
+def test_process_that_was_registered_in_vain_casts_no_doubt_on_its_disk(
+    registered: str, previous_epoch: int, says: str
+) -> None:
+    """Else a broker that dies again and again at its start is no longer believed to have what it
+    has (simulated cluster, seed 7000003)."""
+    world = World()
+    world.apply(encode_change(replace(REGISTER, incarnation=registered), ELSEWHERE))
+    epoch = world.ctx.image.brokers[1].epoch
+    world.raft.at_once = False
+    this = replace(REGISTER, previous_epoch=previous_epoch)
+    joining = Enrolment(
+        world.ctx,
+        this,
+        started=("another", "mine, killed before it knew"),
+        heartbeat_ms=HEARTBEAT_MS,
+        proposal_timeout_ms=1_000,
+    )
+
+    joining.step()
+
+    (proposed,) = world.raft.waiting
+    expected = {"the epoch of that one": epoch, "what the disk says": previous_epoch}[says]
+    assert decode_change(proposed)[0].previous_epoch == expected
 
 
 def test_who_joins_proposes_nothing_itself() -> None:

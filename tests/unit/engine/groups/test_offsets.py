@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from josefine_broker.base.errors import CorruptData
-from josefine_broker.base.ids import TopicPartition
+from josefine_broker.base.ids import ProducerId, TopicPartition
 from josefine_broker.engine.groups.offsets import (
     CommittedOffset,
     GroupOffsets,
@@ -15,6 +15,7 @@ from josefine_broker.engine.groups.offsets import (
     encode_key,
     encode_value,
 )
+from josefine_broker.engine.groups.text_groups import marked
 
 TP = TopicPartition("orders", 3)
 times = st.integers(0, 2**50)
@@ -125,3 +126,30 @@ def test_damaged_bytes_are_corrupt_or_read(data: bytes) -> None:
             decode(data)
         except CorruptData:
             continue
+
+
+def test_holders_of_the_text_protocol_are_known_also_of_a_log_and_a_transaction() -> None:
+    tps = [TopicPartition("t", each) for each in range(3)]
+
+    def held(id_: str) -> CommittedOffset:
+        return CommittedOffset(7, -1, marked(id_), 1)
+
+    loaded = GroupOffsets()
+    for tp, id_ in zip(tps, ("a", "b", ""), strict=True):
+        loaded.replay(encode_key("g", tp), encode_value(held(id_)))
+    offsets = GroupOffsets()
+    offsets.adopt(loaded)
+    assert offsets.holders("g") == {tps[0]: "a", tps[1]: "b"}
+
+    offsets.store("g", tps[0], held(""))
+    offsets.store("g", tps[2], held("c"))
+    offsets.store_pending(ProducerId(5), "g", tps[1], CommittedOffset(8, -1, "", 1))
+    offsets.settle(ProducerId(5), lambda group: True, is_commit=True)
+    assert offsets.holders("g") == {tps[2]: "c"}
+    assert offsets.holders("another") == {}
+
+    offsets.store("g", tps[2], None)
+    assert offsets.holders("g") == {}
+    offsets.store("g", tps[2], held("d"))
+    offsets.forget(lambda group: True)
+    assert offsets.holders("g") == {}

@@ -105,6 +105,16 @@ def test_registration_is_unclean_without_the_mark_of_the_incarnation_before(
     assert image.brokers[1].unclean is unclean
 
 
+def test_broker_in_doubt_stays_so_when_its_next_process_lost_nothing_more() -> None:
+    """Killed before the controller had cleared it; what the loss of power took is still gone
+    (simulated cluster, seed 7000126)."""
+    image = after(image_of(), register(1, "doubted", previous_epoch=-1), height=77)
+
+    image = after(image, register(1, "killed", previous_epoch=77), height=78)
+
+    assert image.brokers[1].unclean
+
+
 def test_registration_is_refused_when_another_process_registered_since_it_was_proposed() -> None:
     """The last word of a dead process must not dismiss the one that runs (simulated cluster)."""
     image = after(image_of(), register(1, "second", known_epoch=10), height=77)

@@ -16,9 +16,12 @@ from josefine_broker.engine.transactions.states import PREPARED, TransactionStat
 from josefine_broker.engine.transactions.values import (
     EPOCH_MAX,
     NOBODY,
+    VERSION_1,
+    VERSION_2,
     Answer,
     Init,
     Mark,
+    Now,
     Producer,
     Store,
     TransactionAnswer,
@@ -38,6 +41,8 @@ class Desk:
     def __init__(self) -> None:
         self.coordinator = TransactionCoordinator()
         self.now_ms = 1_000
+        self.set_ms = 0
+        """How far its wall clock was set since."""
         self.next_id = 100
         self.log: list[tuple[str, TransactionRecord | None]] = []
         self.stores: list[Store] = []
@@ -45,6 +50,10 @@ class Desk:
         self.answers: dict[object, TransactionAnswer] = {}
         self.tickets = 0
         self.holds_stores = self.holds_marks = False
+
+    @property
+    def now(self) -> Now:
+        return Now(self.now_ms + self.set_ms, self.now_ms)
 
     def settle(self) -> None:
         """Do what is wanted, until nothing is."""
@@ -66,11 +75,11 @@ class Desk:
         self.stores.remove(store)
         if is_written:
             self.log.append((store.transactional_id, store.record))
-        self.coordinator.stored(store.transactional_id, store.write_id, error, self.now_ms)
+        self.coordinator.stored(store.transactional_id, store.write_id, error, self.now)
 
     def marked(self, mark: Mark, *, is_written: bool = True) -> None:
         self.coordinator.marked(
-            mark.transactional_id, mark.mark_id, mark.partitions, self.now_ms, is_written=is_written
+            mark.transactional_id, mark.mark_id, mark.partitions, self.now, is_written=is_written
         )
 
     def _ticket(self) -> int:
@@ -86,18 +95,30 @@ class Desk:
     ) -> TransactionAnswer:
         ticket = self._ticket()
         request = Init(timeout_ms=timeout_ms, claimed=claimed)
-        self.coordinator.init(id_, request, ticket, self.now_ms, self.new_id)
+        self.coordinator.init(id_, request, ticket, self.now, self.new_id)
         return self._told(ticket)
 
-    def add(self, producer: Producer, *tps: TopicPartition, id_: str = "t") -> ErrorCode:
+    def add(
+        self, producer: Producer, *tps: TopicPartition, id_: str = "t", version: int = VERSION_1
+    ) -> ErrorCode:
         ticket = self._ticket()
-        self.coordinator.add(id_, producer, tps, ticket, self.now_ms)
+        self.coordinator.add(id_, producer, tps, ticket, self.now, version)
         return self._told(ticket).error
 
     def end(self, producer: Producer, *, is_commit: bool = True, id_: str = "t") -> ErrorCode:
         ticket = self._ticket()
-        self.coordinator.end(id_, producer, ticket, self.now_ms, is_commit=is_commit)
+        self.coordinator.end(id_, producer, ticket, self.now, is_commit=is_commit)
         return self._told(ticket).error
+
+    def end_and_go_on(
+        self, producer: Producer, *, is_commit: bool = True, id_: str = "t"
+    ) -> TransactionAnswer:
+        """An end of version 2."""
+        ticket = self._ticket()
+        self.coordinator.end_and_go_on(
+            id_, producer, ticket, self.now, self.new_id, is_commit=is_commit
+        )
+        return self._told(ticket)
 
     def _told(self, ticket: int) -> TransactionAnswer:
         self.settle()
@@ -119,12 +140,12 @@ class Desk:
                 stored.pop(id_, None)
             else:
                 stored[id_] = record
-        self.coordinator.load(stored, self.now_ms)
+        self.coordinator.load(stored, self.now)
         self.settle()
 
     def tick(self, ms: int = RETRY_MS) -> None:
         self.now_ms += ms
-        self.coordinator.tick(self.now_ms)
+        self.coordinator.tick(self.now)
         self.settle()
 
 
@@ -196,7 +217,7 @@ def test_epochs_that_are_used_up_give_a_new_id(desk: Desk) -> None:
     record = TransactionRecord(
         producer=last, timeout_ms=1, state=TransactionState.EMPTY, updated_ms=0
     )
-    desk.coordinator.load({"t": record}, desk.now_ms)
+    desk.coordinator.load({"t": record}, desk.now)
 
     assert desk.init().producer == Producer(ProducerId(101), ProducerEpoch(0))
     assert desk.add(last, A) is ErrorCode.invalid_producer_id_mapping
@@ -212,6 +233,64 @@ def test_transaction_that_is_overdue_is_aborted_and_its_producer_fenced(desk: De
 
     assert desk.state() is TransactionState.COMPLETE_ABORT
     assert desk.end(producer) is FENCED
+
+
+HOUR_MS = 3_600_000
+
+
+@pytest.mark.parametrize("set_ms", [-HOUR_MS, HOUR_MS])
+def test_transaction_lasts_as_long_as_it_may_wherever_the_wall_clock_is_set_to(
+    desk: Desk, set_ms: int
+) -> None:
+    producer = desk.init(timeout_ms=5_000).producer
+    desk.add(producer, A)
+    desk.set_ms = set_ms
+
+    desk.tick(5_000)
+    assert desk.state() is TransactionState.ONGOING
+    desk.tick(1)
+
+    assert desk.state() is TransactionState.COMPLETE_ABORT
+
+
+def test_transaction_of_a_former_coordinator_lasts_for_what_is_left_of_its_time(
+    desk: Desk,
+) -> None:
+    desk.add(desk.init(timeout_ms=5_000).producer, A)
+    desk.tick(3_000)
+    desk.fail_over()
+
+    desk.tick(2_000)
+    assert desk.state() is TransactionState.ONGOING
+    desk.tick(1)
+
+    assert desk.state() is TransactionState.COMPLETE_ABORT
+
+
+def test_transaction_of_a_former_coordinator_whose_clock_was_ahead_lasts_its_whole_time_at_most(
+    desk: Desk,
+) -> None:
+    desk.add(desk.init(timeout_ms=5_000).producer, A)
+    desk.set_ms = -HOUR_MS
+    desk.fail_over()
+
+    desk.tick(5_001)
+
+    assert desk.state() is TransactionState.COMPLETE_ABORT
+
+
+def test_what_failed_is_tried_again_though_the_wall_clock_was_set_back(desk: Desk) -> None:
+    desk.add(desk.init(timeout_ms=5_000).producer, A)
+    desk.holds_stores = True
+    desk.tick(5_001)
+    desk.set_ms = HOUR_MS
+    desk.stored(desk.stores[0], ErrorCode.coordinator_not_available, is_written=False)
+    desk.set_ms = -HOUR_MS
+    desk.holds_stores = False
+
+    desk.tick()
+
+    assert desk.state() is TransactionState.COMPLETE_ABORT
 
 
 def test_timeout_while_the_commit_is_on_its_way_changes_nothing(desk: Desk) -> None:
@@ -257,8 +336,8 @@ def test_markers_are_asked_for_until_each_is_written(desk: Desk) -> None:
     desk.holds_marks = True
     desk.end(producer)
     (first,) = desk.marks
-    desk.coordinator.marked("t", first.mark_id, [A], desk.now_ms, is_written=True)
-    desk.coordinator.marked("t", first.mark_id, [B], desk.now_ms, is_written=False)
+    desk.coordinator.marked("t", first.mark_id, [A], desk.now, is_written=True)
+    desk.coordinator.marked("t", first.mark_id, [B], desk.now, is_written=False)
 
     desk.tick()
 
@@ -322,7 +401,7 @@ def test_ids_that_nobody_uses_are_forgotten(desk: Desk) -> None:
     desk.add(desk.init(id_="open").producer, A, id_="open")
     desk.now_ms += desk.coordinator.settings.id_expiration_ms + 1
 
-    list(desk.coordinator.expire(desk.now_ms))
+    list(desk.coordinator.expire(desk.now))
     desk.settle()
 
     assert [each.transactional_id for each in desk.coordinator.views()] == ["open"]
@@ -348,9 +427,12 @@ def test_any_life_keeps_what_was_decided(seed: int) -> None:
             desk.init()
             inits.append(desk.tickets)
         elif action == 1:
-            desk.add(producer, rng.choice((A, B)))
-        elif action == 2:
+            desk.add(producer, rng.choice((A, B)), version=rng.choice((VERSION_1, VERSION_2)))
+        elif action == 2 and rng.random() < 0.5:
             desk.end(producer, is_commit=rng.random() < 0.5)
+        elif action == 2:
+            desk.end_and_go_on(producer, is_commit=rng.random() < 0.5)
+            inits.append(desk.tickets)
         elif action == 3 and desk.stores:
             if rng.random() < 0.7:
                 desk.stored(desk.stores[0])

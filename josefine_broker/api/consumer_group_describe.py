@@ -1,0 +1,99 @@
+"""ConsumerGroupDescribe (key 69, KIP-848): what groups of the consumer protocol are doing, and who
+has, and is to have, what.
+
+A group that is not there, or is a classic one, is GROUP_ID_NOT_FOUND: DescribeGroups has those.
+What is told is what the coordinator decided, perhaps a moment before the last of it is committed.
+"""
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.groups.consumer.assignors import preferred
+from josefine_broker.engine.groups.consumer.values import (
+    ConsumerGroup,
+    ConsumerMember,
+    Parts,
+    by_topic,
+)
+from josefine_broker.engine.offsets_topic import check_group_id, coordinator_of
+from josefine_broker.wire.entities import consumer_group_describe as e
+
+ALL_GROUP_OPERATIONS = 328
+"""Bit field of KIP-430: read, describe and delete, since nothing is forbidden to anybody yet."""
+NOT_ASKED = -2147483648
+CONSUMER_MEMBER = 1
+
+
+def handle(
+    ctx: Context, info: RequestInfo, request: e.ConsumerGroupDescribeRequest
+) -> e.ConsumerGroupDescribeResponse:
+    """Errors are per group."""
+    groups = []
+    for group_id in request.group_ids:
+        try:
+            groups.append(_described(ctx, group_id, request.include_authorized_operations))
+        except KafkaError as error:
+            groups.append(_failed(group_id, error))
+    return e.ConsumerGroupDescribeResponse(groups=tuple(groups))
+
+
+def refuse(
+    request: e.ConsumerGroupDescribeRequest, error: KafkaError
+) -> e.ConsumerGroupDescribeResponse:
+    """The answer when the whole request is refused."""
+    return e.ConsumerGroupDescribeResponse(
+        groups=tuple(_failed(group_id, error) for group_id in request.group_ids)
+    )
+
+
+def _described(ctx: Context, group_id: str, with_operations: bool) -> e.DescribedGroup:
+    check_group_id(group_id)
+    coordinator_of(ctx, group_id)
+    coordinator = ctx.clients.groups.coordinator
+    group = coordinator.consumers.get(group_id)
+    if group is None:
+        is_there = coordinator.view(group_id) is not None
+        what = "is not a consumer group" if is_there else "not found"
+        raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} {what}.")
+    return e.DescribedGroup(
+        group_id=group_id,
+        group_state=group.state.value,
+        group_epoch=group.epoch,
+        assignment_epoch=group.target_epoch,
+        assignor_name=preferred(group.members),
+        members=tuple(_member(ctx, group, each) for each in group.members.values()),
+        authorized_operations=ALL_GROUP_OPERATIONS if with_operations else NOT_ASKED,
+    )
+
+
+def _member(ctx: Context, group: ConsumerGroup, member: ConsumerMember) -> e.Member:
+    return e.Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=tuple(sorted(member.topics)),
+        subscribed_topic_regex=member.regex,
+        assignment=_assignment(ctx, member.assigned),
+        target_assignment=_assignment(ctx, group.target_of(member.member_id)),
+        member_type=CONSUMER_MEMBER,
+    )
+
+
+def _assignment(ctx: Context, parts: Parts) -> e.Assignment:
+    """Of the topics that are there."""
+    names = ctx.image.topic_names
+    return e.Assignment(
+        topic_partitions=tuple(
+            e.TopicPartitions(topic_id=topic_id, topic_name=names[topic_id], partitions=indexes)
+            for topic_id, indexes in by_topic(parts)
+            if topic_id in names
+        )
+    )
+
+
+def _failed(group_id: str, error: KafkaError) -> e.DescribedGroup:
+    return e.DescribedGroup(
+        error_code=error.code, error_message=error.message or None, group_id=group_id
+    )

@@ -1,0 +1,109 @@
+"""Hosts the groups of the consumer protocol (`engine/groups/consumer/`): writes what they become to
+`__consumer_offsets`, and answers when that is committed.
+
+Rules: what lies between a group and the next is one batch, and the group is the next one once the
+batch is in the log of the partition's leader: the log and the groups say the same, whatever becomes
+of both. Who is answered is told nothing that is not on every in-sync replica, also of what others
+caused before. A name is a classic group's or a consumer group's: it changes sides while nobody is
+in it, and its committed offsets stay.
+"""
+
+from collections.abc import Callable
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.engine.context import Context
+from josefine_broker.engine.coordinator_log import Entry, coordinators
+from josefine_broker.engine.groups.consumer.consumers import lost
+from josefine_broker.engine.groups.consumer.records import changes
+from josefine_broker.engine.groups.consumer.states import ConsumerGroupEvent, ConsumerGroupState
+from josefine_broker.engine.groups.consumer.values import (
+    JOINING_EPOCH,
+    Beat,
+    BeatAnswer,
+)
+from josefine_broker.engine.groups.records import encode_key as encode_classic_key
+from josefine_broker.engine.groups.values import Lost
+from josefine_broker.engine.offsets_topic import append_records, coordinator_of
+from josefine_broker.engine.replicas.committing import Appended, answer_when_committed
+
+
+def heartbeat(
+    ctx: Context,
+    group_id: str,
+    beat: Beat,
+    build: Callable[[BeatAnswer], object],
+    fail: Callable[[KafkaError], object],
+) -> object:
+    """One heartbeat: its answer, or the token that is answered when it is committed, by `build` or
+    `fail`. Raises KafkaError when it is refused, or nothing could be written."""
+    coordinator = ctx.clients.groups.coordinator
+    consumers = coordinator.consumers
+    frees_name = False
+    before = consumers.get(group_id)
+    if before is None and beat.epoch == JOINING_EPOCH:
+        frees_name = coordinator.may_give_name(group_id)
+    topics = ctx.image.topics
+    after, answer = consumers.beat(group_id, beat, topics)
+    entries = changes(before, after)
+    if frees_name:
+        entries.insert(0, (encode_classic_key(group_id), None))
+    if entries:
+        _write(ctx, group_id, entries)
+        if frees_name:
+            coordinator.delete(group_id)
+        consumers.keep(after, ctx.clock.monotonic_ms())
+        coordinator.counts.rebalances += before is None or before.epoch != after.epoch
+    consumers.beaten(group_id, answer.member_id, topics, ctx.clock.monotonic_ms())
+    outcome: list[KafkaError | None] = []
+
+    def settle(error: KafkaError | None) -> None:
+        outcome.append(error and coordinators(error))
+
+    def told() -> object:
+        (error,) = outcome
+        return build(answer) if error is None else fail(error)
+
+    tp, hosted = coordinator_of(ctx, group_id)
+    written = Appended(ctx, tp, hosted, consumers.end_offset(group_id), settle)
+    return answer_when_committed(ctx, [written], ctx.settings.offsets.timeout_ms, told)
+
+
+def _write(ctx: Context, group_id: str, entries: list[Entry]) -> None:
+    """Raises KafkaError when nothing was written."""
+    try:
+        appended = append_records(ctx, group_id, entries, ctx.clock.now_ms(), lambda error: None)
+    except KafkaError as error:
+        if error.code is ErrorCode.invalid_commit_offset_size:
+            # As Kafka: it is the group that is too large.
+            raise KafkaError(ErrorCode.unknown_server_error, error.message) from error
+        raise
+    ctx.clients.groups.coordinator.consumers.wrote(group_id, appended.end_offset)
+
+
+def lose(ctx: Context, effect: Lost) -> None:
+    """Write that members are gone. Raises nothing: what cannot be written now is tried again."""
+    consumers = ctx.clients.groups.coordinator.consumers
+    before = consumers.get(effect.group_id)
+    if before is None:
+        return
+    after = lost(before, effect.member_ids)
+    try:
+        _write(ctx, effect.group_id, changes(before, after))
+    except KafkaError:
+        return
+    ctx.clients.groups.coordinator.counts.members_lost += len(effect.member_ids)
+    consumers.keep(after, ctx.clock.monotonic_ms())
+
+
+def give_name_to_classic(ctx: Context, group_id: str) -> None:
+    """A classic member joins: an empty consumer group of the name ends. Raises KafkaError:
+    INCONSISTENT_GROUP_PROTOCOL where it has members, or nothing was written."""
+    consumers = ctx.clients.groups.coordinator.consumers
+    group = consumers.get(group_id)
+    if group is None:
+        return
+    if group.state is not ConsumerGroupState.EMPTY:
+        message = f"group {group_id} has members of the consumer protocol (group.protocol=consumer)"
+        raise KafkaError(ErrorCode.inconsistent_group_protocol, message)
+    _write(ctx, group_id, changes(group.moved(ConsumerGroupEvent.REMOVED), None))
+    consumers.drop(group_id)

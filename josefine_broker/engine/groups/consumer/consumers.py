@@ -1,0 +1,204 @@
+"""The groups of the consumer protocol that a broker coordinates, and until when each member is
+heard.
+
+The host asks what a request makes of a group (`beat`), writes what the log is to be told, and hands
+the group back (`keep`) once that is in its log: so a group is never ahead of the log, and what the
+log refused has not happened. Answers wait until it is committed. Time is monotonic milliseconds.
+
+Rules: a session begins anew with each heartbeat that is not refused, and with a new coordinator; so
+does the time that a member has to give partitions up when it is told which.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from heapq import heappop, heappush
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.engine.groups.consumer.heartbeats import check, heartbeat
+from josefine_broker.engine.groups.consumer.leaving import without
+from josefine_broker.engine.groups.consumer.patterns import compiled
+from josefine_broker.engine.groups.consumer.states import ConsumerGroupState, ConsumerMemberState
+from josefine_broker.engine.groups.consumer.subscriptions import Topics
+from josefine_broker.engine.groups.consumer.values import (
+    JOINING_EPOCH,
+    Beat,
+    BeatAnswer,
+    ConsumerGroup,
+    Settings,
+)
+
+Place = tuple[str, str]
+"""Group id, member id."""
+AGAIN_MS = 1_000
+"""What could not be written is tried again then."""
+
+
+class ConsumerGroups:
+    """Mutable: the groups, by id, and the deadlines of their members."""
+
+    __slots__ = (
+        "_armed", "_due", "_ends", "_groups", "_revoked_by", "_seen", "_sessions",
+        "session_timeout_ms", "size_max",
+    )  # fmt: skip
+
+    def __init__(self, session_timeout_ms: int, size_max: int) -> None:
+        self.session_timeout_ms = session_timeout_ms
+        self.size_max = size_max
+        self._groups: dict[str, ConsumerGroup] = {}
+        self._ends: dict[str, int] = {}
+        """Where the last batch of a group ends in its partition's log."""
+        self._sessions: dict[Place, int] = {}
+        self._revoked_by: dict[Place, int] = {}
+        """Until when a member is to have given up what it was told to."""
+        self._seen: dict[str, Topics] = {}
+        """The topics as they were at a group's last heartbeat."""
+        self._due: list[tuple[int, Place]] = []
+        """When a member may be late: one true entry each (`_armed`), the rest stale."""
+        self._armed: dict[Place, int] = {}
+
+    @property
+    def group_ids(self) -> list[str]:
+        return sorted(self._groups)
+
+    def get(self, group_id: str) -> ConsumerGroup | None:
+        return self._groups.get(group_id)
+
+    # Requests of members.
+
+    def beat(self, group_id: str, beat: Beat, topics: Topics) -> tuple[ConsumerGroup, BeatAnswer]:
+        """What a heartbeat would make of its group, and its answer. Raises KafkaError as
+        `heartbeat`; UNKNOWN_MEMBER_ID also where there is no such group: its member begins anew
+        (Kafka says GROUP_ID_NOT_FOUND, at which clients give up)."""
+        check(beat)
+        group = self._groups.get(group_id)
+        if group is None:
+            if beat.epoch != JOINING_EPOCH:
+                raise KafkaError(ErrorCode.unknown_member_id, f"there is no group {group_id}")
+            group = ConsumerGroup(group_id=group_id)
+        is_news = self._seen.get(group_id) is not topics
+        settings = Settings(size_max=self.size_max)
+        return heartbeat(group, beat, topics, settings, is_news=is_news)
+
+    def beaten(self, group_id: str, member_id: str, topics: Topics, now_ms: int) -> None:
+        """That heartbeat counts: its group is kept, its member heard."""
+        group = self._groups[group_id]
+        self._seen[group_id] = topics
+        if member_id in group.members:
+            self._arm(self._sessions, (group_id, member_id), now_ms + self.session_timeout_ms)
+
+    def may_commit(
+        self, group: ConsumerGroup, member_id: str, instance_id: str | None, epoch: int
+    ) -> ErrorCode:
+        """Whether offsets may be committed, or asked for, by who says that. A group without members
+        takes them from anybody who claims no epoch: from admin clients."""
+        if epoch < 0 and group.state is ConsumerGroupState.EMPTY:
+            return ErrorCode.none
+        member = group.members.get(member_id)
+        if member is None or (instance_id is not None and member.instance_id != instance_id):
+            return ErrorCode.unknown_member_id
+        return ErrorCode.none if epoch == member.epoch else ErrorCode.stale_member_epoch
+
+    def reads(self, group_id: str, topic: str) -> bool:
+        """Whether a member of the group reads the topic."""
+        group = self._groups.get(group_id)
+        return group is not None and any(
+            topic in each.topics or (each.regex and compiled(each.regex).matches(topic))
+            for each in group.members.values()
+        )
+
+    # What the log has.
+
+    def wrote(self, group_id: str, end_offset: int) -> None:
+        """A batch of the group is in the log: it counts when that much is committed."""
+        self._ends[group_id] = end_offset
+
+    def end_offset(self, group_id: str) -> int:
+        """How much has to be committed for all that the group is; 0: it was read from there."""
+        return self._ends.get(group_id, 0)
+
+    def keep(self, group: ConsumerGroup, now_ms: int) -> None:
+        """The log has what makes the group this."""
+        group_id = group.group_id
+        before = self._groups.get(group_id)
+        self._groups[group_id] = group
+        for member_id in () if before is None else before.members:
+            if member_id not in group.members:
+                self._forget((group_id, member_id))
+        for member_id, member in group.members.items():
+            known = None if before is None else before.members.get(member_id)
+            if known is member:
+                continue
+            place = group_id, member_id
+            if known is None:
+                self._arm(self._sessions, place, now_ms + self.session_timeout_ms)
+            if member.state is not ConsumerMemberState.UNREVOKED_PARTITIONS:
+                self._revoked_by.pop(place, None)
+            elif known is None or known.revoking != member.revoking:
+                self._arm(self._revoked_by, place, now_ms + member.rebalance_timeout_ms)
+
+    def drop(self, group_id: str) -> None:
+        """The log has that it is gone, or another broker coordinates it."""
+        group = self._groups.pop(group_id, None)
+        self._seen.pop(group_id, None)
+        self._ends.pop(group_id, None)
+        for member_id in () if group is None else group.members:
+            self._forget((group_id, member_id))
+
+    def load(self, groups: Mapping[str, ConsumerGroup], now_ms: int) -> None:
+        """These groups are coordinated here now."""
+        for group in groups.values():
+            self.drop(group.group_id)
+            self.keep(group, now_ms)
+
+    def unload(self, is_gone: Callable[[str], bool]) -> None:
+        """Other brokers coordinate these groups now."""
+        for group_id in [each for each in self._groups if is_gone(each)]:
+            self.drop(group_id)
+
+    # Time.
+
+    def wake_at_ms(self) -> int | None:
+        while self._due and self._armed.get(self._due[0][1]) != self._due[0][0]:
+            heappop(self._due)
+        return self._due[0][0] if self._due else None
+
+    def late(self, now_ms: int) -> list[tuple[ConsumerGroup, list[str]]]:
+        """Each group with the members that are lost by now: not heard for a session, or they did
+        not give up in time what they were to. Told again a while later if they are still there."""
+        found: dict[str, list[str]] = {}
+        while (at_ms := self.wake_at_ms()) is not None and at_ms <= now_ms:
+            _, place = heappop(self._due)
+            del self._armed[place]
+            deadline_ms = self._deadline_ms(place)
+            if deadline_ms is None:
+                continue
+            if deadline_ms > now_ms:
+                self._wake(place, deadline_ms)
+                continue
+            self._wake(place, now_ms + AGAIN_MS)
+            found.setdefault(place[0], []).append(place[1])
+        return [(self._groups[group_id], lost) for group_id, lost in found.items()]
+
+    def _deadline_ms(self, place: Place) -> int | None:
+        tables = self._sessions, self._revoked_by
+        return min((each[place] for each in tables if place in each), default=None)
+
+    def _arm(self, table: dict[Place, int], place: Place, at_ms: int) -> None:
+        """A deadline that only moves later costs nothing: the member is looked at too early once in
+        a while."""
+        table[place] = at_ms
+        self._wake(place, at_ms)
+
+    def _wake(self, place: Place, at_ms: int) -> None:
+        armed_ms = self._armed.get(place)
+        if armed_ms is None or at_ms < armed_ms:
+            self._armed[place] = at_ms
+            heappush(self._due, (at_ms, place))
+
+    def _forget(self, place: Place) -> None:
+        for table in (self._sessions, self._revoked_by, self._armed):
+            table.pop(place, None)
+
+
+def lost(group: ConsumerGroup, member_ids: Iterable[str]) -> ConsumerGroup:
+    """The group without members that were lost."""
+    return without(group, set(member_ids))

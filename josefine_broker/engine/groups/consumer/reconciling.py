@@ -1,0 +1,46 @@
+"""A member on its way from what it has to what the target gives it: KIP-848's reconciliation.
+
+Rules: what a member is to lose it is told first, and nobody gets it before that member said that it
+does not have it any more, left, or was lost; until then it stays in its epoch. Then it comes to the
+target's epoch with all that is free, and gets the rest when others released it.
+"""
+
+from josefine_broker.engine.groups.consumer.states import ConsumerMemberEvent, ConsumerMemberState
+from josefine_broker.engine.groups.consumer.values import (
+    NO_PARTS,
+    ConsumerGroup,
+    ConsumerMember,
+    Parts,
+)
+
+
+def reconciled(group: ConsumerGroup, member: ConsumerMember, owned: Parts | None) -> ConsumerMember:
+    """The member one step further, the same object where there is none to go. `owned` is what it
+    says that it has; None: it does not say."""
+    if member.epoch == group.target_epoch and member.state is ConsumerMemberState.STABLE:
+        return member
+    if member.state is ConsumerMemberState.UNREVOKED_PARTITIONS and _has_any(
+        owned, member.revoking
+    ):
+        return member
+    after = _towards_target(group, member, owned)
+    return member if after == member else after
+
+
+def _towards_target(
+    group: ConsumerGroup, member: ConsumerMember, owned: Parts | None
+) -> ConsumerMember:
+    target = group.target_of(member.member_id)
+    keeps = member.assigned & target
+    loses = member.assigned - target
+    if loses and _has_any(owned, loses):
+        return member.moved(ConsumerMemberEvent.MUST_GIVE_UP, member.epoch, keeps, loses)
+    wants = target - keeps
+    free = wants - group.held_by_others(member.member_id) if wants else NO_PARTS
+    event = ConsumerMemberEvent.HAS_ALL if free == wants else ConsumerMemberEvent.MUST_WAIT
+    return member.moved(event, group.target_epoch, keeps | free, NO_PARTS)
+
+
+def _has_any(owned: Parts | None, parts: Parts) -> bool:
+    """Who does not say what it has has all that it had."""
+    return owned is None or not owned.isdisjoint(parts)

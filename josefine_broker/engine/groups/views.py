@@ -1,0 +1,75 @@
+"""Groups of all protocols as admins see them, and a classic group as its record has it."""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.engine.groups.consumer.states import ConsumerGroupState
+from josefine_broker.engine.groups.consumer.values import ConsumerGroup
+from josefine_broker.engine.groups.group import Group, GroupCounts
+from josefine_broker.engine.groups.records import NO_TIMESTAMP_MS, StoredGroup
+from josefine_broker.engine.groups.states import GroupState
+from josefine_broker.engine.groups.values import CONSUMER_PROTOCOL_TYPE, Member
+
+CLASSIC, CONSUMER, TEXT = "classic", "consumer", "text"
+"""Types of groups: KIP-848's, and that of the text protocol."""
+NO_HOLDERS: Mapping[TopicPartition, str] = MappingProxyType({})
+
+
+class GroupView(NamedTuple):
+    """A group as admins see it."""
+
+    group_id: str
+    state: GroupState | ConsumerGroupState
+    protocol_type: str
+    protocol_name: str | None
+    members: tuple[Member, ...]
+    """Of a classic group."""
+    size: int
+    """Members."""
+    group_type: str = CLASSIC
+    holders: Mapping[TopicPartition, str] = NO_HOLDERS
+    """Of a group of the text protocol."""
+
+
+def view_of_classic(group: Group) -> GroupView:
+    """One that was never anything else is empty."""
+    return GroupView(
+        group.group_id,
+        group.state,
+        group.protocol_type,
+        group.protocol_name,
+        tuple(group.members.values()),
+        len(group.members),
+    )
+
+
+def view_of_consumer(group: ConsumerGroup) -> GroupView:
+    """Its members are told by ConsumerGroupDescribe."""
+    size = len(group.members)
+    return GroupView(group.group_id, group.state, CONSUMER_PROTOCOL_TYPE, None, (), size, CONSUMER)
+
+
+def view_of_text(group_id: str, holders: Mapping[TopicPartition, str]) -> GroupView:
+    """Its members are its subscriptions, each of one partition."""
+    state = GroupState.STABLE
+    return GroupView(group_id, state, TEXT, None, (), len(holders), TEXT, dict(holders))
+
+
+def restored(
+    group_id: str, write_ids: Iterator[int], counts: GroupCounts, stored: StoredGroup
+) -> Group:
+    """As the log had it."""
+    record, stamped_ms = stored
+    state = GroupState.STABLE if record.members else GroupState.EMPTY
+    group = Group(group_id, write_ids, counts, state)
+    group.generation = record.generation
+    group.protocol_type = record.protocol_type
+    group.protocol_name = record.protocol_name
+    group.leader_id = record.leader_id
+    for member in record.members:
+        group.put(member)
+    if not record.members and stamped_ms != NO_TIMESTAMP_MS:
+        group.empty_since_ms = stamped_ms
+    return group

@@ -1,0 +1,1 @@
+"""Who clients are: decided without I/O."""

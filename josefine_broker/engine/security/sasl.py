@@ -1,0 +1,206 @@
+"""A client's authentication on one connection (KIP-43, KIP-152): PLAIN (RFC 4616) and SCRAM, as one
+state machine. Sans-I/O: nonces are arguments, users are a value.
+
+Who is refused learns neither whether the user exists nor which part was wrong.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from enum import Enum
+from typing import NamedTuple
+
+from josefine_broker.base.errors import ErrorCode, Fatal
+from josefine_broker.base.scram import (
+    HASHES,
+    ClientFirst,
+    Credential,
+    ScramError,
+    credential,
+    parse_client_first,
+    server_final,
+    server_first,
+)
+
+PLAIN = "PLAIN"
+MECHANISMS = (PLAIN, *HASHES)
+TOKEN_BYTES_MAX = 4_096
+REFUSED = "authentication failed: wrong user or password"
+"""The same for whatever was wrong."""
+
+
+class SaslState(Enum):
+    """How far a client has come."""
+
+    NEW = "new"  # it has not said by which mechanism
+    CHOSEN = "chosen"  # its first token is awaited
+    CHALLENGED = "challenged"  # SCRAM: it was told salt and nonce, its proof is awaited
+    KNOWN = "known"  # it is who it says
+    REFUSED = "refused"  # it was wrong; the connection is to end
+
+
+class SaslEvent(Enum):
+    """What moves it."""
+
+    MECHANISM_TAKEN = "mechanism taken"
+    CHALLENGE_SENT = "challenge sent"
+    PROVED = "proved"
+    FAILED = "failed"  # a wrong secret, a token that is none, a request out of order
+
+
+TRANSITIONS: dict[tuple[SaslState, SaslEvent], SaslState] = {
+    (SaslState.NEW, SaslEvent.MECHANISM_TAKEN): SaslState.CHOSEN,
+    (SaslState.CHOSEN, SaslEvent.CHALLENGE_SENT): SaslState.CHALLENGED,
+    (SaslState.CHOSEN, SaslEvent.PROVED): SaslState.KNOWN,  # PLAIN has one token
+    (SaslState.CHALLENGED, SaslEvent.PROVED): SaslState.KNOWN,
+    (SaslState.NEW, SaslEvent.FAILED): SaslState.REFUSED,
+    (SaslState.CHOSEN, SaslEvent.FAILED): SaslState.REFUSED,
+    (SaslState.CHALLENGED, SaslEvent.FAILED): SaslState.REFUSED,
+}
+
+
+class Users:
+    """Names and passwords, with what SCRAM needs of them. A value but for its memory: a credential
+    is made when it is first asked for, which takes milliseconds."""
+
+    __slots__ = ("_credentials", "_iterations", "_passwords", "_salting")
+
+    def __init__(self, passwords: Mapping[str, str], salting: bytes, iterations: int) -> None:
+        """`salting` is random and secret: salts are made of it, also those of users that there are
+        not, so that nobody can tell them apart."""
+        self._passwords = dict(passwords)
+        self._salting = salting
+        self._iterations = iterations
+        self._credentials: dict[tuple[str, str], Credential] = {}
+
+    def __repr__(self) -> str:
+        return f"Users({len(self._passwords)})"
+
+    def has(self, user: str, password: str) -> bool:
+        """Whether that is the password."""
+        known = self._passwords.get(user)
+        same = hmac.compare_digest((known or "").encode(), password.encode())
+        return same and known is not None
+
+    def credential(self, mechanism: str, user: str) -> Credential:
+        """Of a user that there is not it is one that no proof fits."""
+        made = self._credentials.get((mechanism, user))
+        if made is not None:
+            return made
+        salt = hmac.digest(self._salting, f"{mechanism}\0{user}".encode(), "sha256")
+        password = self._passwords.get(user)
+        if password is None:
+            size = HASHES[mechanism]
+            nothing = hmac.digest(self._salting, salt, size)
+            return Credential(
+                salt=salt, iterations=self._iterations, stored_key=nothing, server_key=nothing
+            )
+        made = credential(mechanism, password, salt, self._iterations)
+        self._credentials[(mechanism, user)] = made
+        return made
+
+
+class Answer(NamedTuple):
+    """To one token."""
+
+    token: bytes = b""
+    error: ErrorCode = ErrorCode.none
+    reason: str = ""
+
+
+class Sasl:
+    """One connection's. `user` counts once `state` is KNOWN."""
+
+    __slots__ = (
+        "_challenge",
+        "_credential",
+        "_first",
+        "_mechanism",
+        "_mechanisms",
+        "state",
+        "user",
+    )
+
+    def __init__(self, mechanisms: tuple[str, ...]) -> None:
+        self.state = SaslState.NEW
+        self.user = ""
+        self._mechanisms = mechanisms
+        self._mechanism = ""
+        self._challenge = ""
+        self._first: ClientFirst | None = None
+        self._credential: Credential | None = None
+
+    def choose(self, mechanism: str) -> ErrorCode:
+        """SaslHandshake."""
+        if self.state is not SaslState.NEW:
+            self._fail()
+            return ErrorCode.illegal_sasl_state
+        if mechanism not in self._mechanisms:
+            self._fail()
+            return ErrorCode.unsupported_sasl_mechanism
+        self._mechanism = mechanism
+        self._step(SaslEvent.MECHANISM_TAKEN)
+        return ErrorCode.none
+
+    def authenticate(self, token: bytes, users: Users, nonce: str) -> Answer:
+        """SaslAuthenticate; `nonce` is random, printable, without comma, and used once."""
+        if self.state not in (SaslState.CHOSEN, SaslState.CHALLENGED):
+            self._fail()
+            return Answer(error=ErrorCode.illegal_sasl_state, reason="no token is awaited")
+        if len(token) > TOKEN_BYTES_MAX:
+            return self._refused("a token that is too long")
+        try:
+            if self._mechanism == PLAIN:
+                return self._plain(token, users)
+            if self.state is SaslState.CHOSEN:
+                return self._challenged(token, users, nonce)
+            return self._proved(token)
+        except ScramError as error:
+            return self._refused(str(error))
+
+    def _plain(self, token: bytes, users: Users) -> Answer:
+        parts = token.split(b"\0")
+        if len(parts) != 3:
+            return self._refused("no token of PLAIN")
+        try:
+            authorized, user, password = (part.decode() for part in parts)
+        except UnicodeDecodeError:
+            return self._refused("no UTF-8")
+        if not users.has(user, password) or authorized not in ("", user):
+            return self._refused("wrong user or password")
+        self.user = user
+        self._step(SaslEvent.PROVED)
+        return Answer()
+
+    def _challenged(self, token: bytes, users: Users, nonce: str) -> Answer:
+        first = parse_client_first(token)
+        known = users.credential(self._mechanism, first.user)
+        self._first, self._credential = first, known
+        self._challenge = server_first(first.nonce + nonce, known.salt, known.iterations)
+        self._step(SaslEvent.CHALLENGE_SENT)
+        return Answer(self._challenge.encode())
+
+    def _proved(self, token: bytes) -> Answer:
+        assert self._first is not None
+        assert self._credential is not None
+        answer = server_final(
+            self._mechanism, self._credential, self._first, self._challenge, token
+        )
+        self.user = self._first.user
+        self._step(SaslEvent.PROVED)
+        return Answer(answer.encode())
+
+    def _refused(self, reason: str) -> Answer:
+        """`reason` is for our log alone."""
+        self._fail()
+        return Answer(error=ErrorCode.sasl_authentication_failed, reason=reason)
+
+    def _fail(self) -> None:
+        self._step(SaslEvent.FAILED)
+
+    def _step(self, event: SaslEvent) -> None:
+        after = TRANSITIONS.get((self.state, event))
+        if after is None:
+            raise Fatal(f"SASL {self.state.value}: unlisted event {event.value}")
+        self.state = after

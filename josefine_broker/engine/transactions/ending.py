@@ -1,0 +1,126 @@
+"""How an end of version 2 is judged, by one table: it raises its producer's epoch, so that every
+transaction has one of its own (KIP-890).
+
+Rules: an end of the epoch before is one that is asked again: told what it was told, and nothing is
+ended twice; who has used up its epochs goes on under a new producer id; a transaction in which
+nothing was written can be aborted, for what was sent and given up may come yet. What is decided
+here is stored, or not, by the coordinator.
+"""
+
+from enum import Enum
+
+from josefine_broker.base.errors import ErrorCode
+from josefine_broker.base.ids import ProducerEpoch, ProducerId
+from josefine_broker.engine.transactions.states import (
+    PREPARED,
+    TransactionEvent,
+    TransactionState,
+)
+from josefine_broker.engine.transactions.values import (
+    EPOCH_LAST,
+    NO_PRODUCER_ID,
+    VERSION_2,
+    Producer,
+    TransactionRecord,
+)
+
+
+class End(Enum):
+    """What a producer asks for, by its epoch."""
+
+    COMMIT = "commit"  # of its transaction now
+    ABORT = "abort"  # of its transaction now
+    COMMIT_AGAIN = "commit again"  # of the transaction before: it knows no answer
+    ABORT_AGAIN = "abort again"  # of the transaction before: it knows no answer
+
+
+DONE = ErrorCode.none
+"""It was told this before, and is told it again."""
+_WAIT = ErrorCode.concurrent_transactions
+_WRONG = ErrorCode.invalid_txn_state
+_FENCED = ErrorCode.producer_fenced
+
+ENDS: dict[tuple[TransactionState, End], TransactionEvent | ErrorCode] = {
+    (TransactionState.EMPTY, End.COMMIT): _WRONG,
+    (TransactionState.EMPTY, End.ABORT): TransactionEvent.ABORT,
+    (TransactionState.EMPTY, End.COMMIT_AGAIN): _FENCED,
+    (TransactionState.EMPTY, End.ABORT_AGAIN): _FENCED,
+    (TransactionState.ONGOING, End.COMMIT): TransactionEvent.COMMIT,
+    (TransactionState.ONGOING, End.ABORT): TransactionEvent.ABORT,
+    (TransactionState.ONGOING, End.COMMIT_AGAIN): _FENCED,
+    (TransactionState.ONGOING, End.ABORT_AGAIN): _FENCED,
+    (TransactionState.PREPARE_COMMIT, End.COMMIT): _WAIT,
+    (TransactionState.PREPARE_COMMIT, End.ABORT): _WAIT,
+    (TransactionState.PREPARE_COMMIT, End.COMMIT_AGAIN): _WAIT,
+    (TransactionState.PREPARE_COMMIT, End.ABORT_AGAIN): _WAIT,
+    (TransactionState.PREPARE_ABORT, End.COMMIT): _WAIT,
+    (TransactionState.PREPARE_ABORT, End.ABORT): _WAIT,
+    (TransactionState.PREPARE_ABORT, End.COMMIT_AGAIN): _WAIT,
+    (TransactionState.PREPARE_ABORT, End.ABORT_AGAIN): _WAIT,
+    (TransactionState.COMPLETE_COMMIT, End.COMMIT): _WRONG,
+    (TransactionState.COMPLETE_COMMIT, End.ABORT): TransactionEvent.ABORT,
+    (TransactionState.COMPLETE_COMMIT, End.COMMIT_AGAIN): DONE,
+    (TransactionState.COMPLETE_COMMIT, End.ABORT_AGAIN): _WRONG,
+    (TransactionState.COMPLETE_ABORT, End.COMMIT): _WRONG,
+    (TransactionState.COMPLETE_ABORT, End.ABORT): TransactionEvent.ABORT,
+    (TransactionState.COMPLETE_ABORT, End.COMMIT_AGAIN): _WRONG,
+    (TransactionState.COMPLETE_ABORT, End.ABORT_AGAIN): DONE,
+}
+"""What an end does, or is told; one that comes late, in the producer's next transaction, is
+fenced."""
+
+
+def judge_end(
+    record: TransactionRecord, producer: Producer, *, is_commit: bool
+) -> TransactionEvent | ErrorCode:
+    """What moves the transaction; or the answer, `DONE` among them."""
+    if producer in (record.producer, record.successor):
+        asked = End.COMMIT if is_commit else End.ABORT
+    elif was_before(record, producer):
+        asked = End.COMMIT_AGAIN if is_commit else End.ABORT_AGAIN
+    elif producer.producer_id != record.producer.producer_id:
+        return ErrorCode.invalid_producer_id_mapping
+    else:
+        return _FENCED
+    return ENDS[record.state, asked]
+
+
+def was_before(record: TransactionRecord, producer: Producer) -> bool:
+    """Whether this was the producer until the epoch, or the id, moved on."""
+    current = record.producer
+    if producer.producer_id == current.producer_id:
+        return producer.epoch + 1 == current.epoch
+    was_its_id = record.previous_id not in (NO_PRODUCER_ID, current.producer_id)
+    return was_its_id and producer == (record.previous_id, EPOCH_LAST) and current.epoch == 0
+
+
+def ended(
+    record: TransactionRecord, event: TransactionEvent, next_id: ProducerId, wall_ms: int
+) -> TransactionRecord:
+    """The record as it is decided: its markers are of the next epoch, and fence this one.
+    `next_id`: the producer goes on under it, for its epochs are used up."""
+    producer = record.producer
+    is_open = record.state is TransactionState.ONGOING
+    return record.moved(
+        event,
+        producer=producer._replace(epoch=ProducerEpoch(producer.epoch + 1)),
+        next_id=next_id,
+        version=VERSION_2,
+        partitions=record.partitions if is_open else frozenset(),
+        updated_ms=wall_ms,
+        started_ms=record.started_ms if is_open else wall_ms,
+    )
+
+
+def completed(record: TransactionRecord, wall_ms: int) -> TransactionRecord:
+    """The record once every marker is written."""
+    assert record.state in PREPARED
+    rotates = record.next_id != NO_PRODUCER_ID
+    return record.moved(
+        TransactionEvent.MARKED,
+        producer=record.successor,
+        previous_id=record.producer.producer_id if rotates else record.previous_id,
+        next_id=NO_PRODUCER_ID,
+        partitions=frozenset(),
+        updated_ms=wall_ms,
+    )

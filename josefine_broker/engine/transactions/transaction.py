@@ -1,0 +1,138 @@
+"""One transactional id as its coordinator has it, and what may be asked of it.
+
+Rules: it has one change on its way at a time; who waits for that, waits in order. Nothing here
+stores or answers: that is the coordinator's.
+"""
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from josefine_broker.base.errors import ErrorCode
+from josefine_broker.base.ids import ProducerEpoch, TopicPartition
+from josefine_broker.engine.transactions.ending import was_before
+from josefine_broker.engine.transactions.states import PREPARED, TransactionState
+from josefine_broker.engine.transactions.values import (
+    EPOCH_LAST,
+    NO_EPOCH,
+    NOBODY,
+    NewId,
+    Now,
+    Producer,
+    Ticket,
+    TransactionAnswer,
+    TransactionRecord,
+)
+
+
+class Pending(NamedTuple):
+    """A change on its way to the log."""
+
+    write_id: int
+    record: TransactionRecord | None
+    before: Producer
+    ticket: Ticket | None
+    answer: TransactionAnswer
+
+
+class Joining(NamedTuple):
+    """Partitions that are added when nothing is on its way any more."""
+
+    producer: Producer
+    partitions: Collection[TopicPartition]
+    ticket: Ticket
+
+
+class Transaction:
+    """One transactional id. Mutable."""
+
+    __slots__ = ("asked", "due_ms", "last", "pending", "record", "retry_ms", "unmarked", "waiting")
+
+    def __init__(self, record: TransactionRecord, due_ms: int = 0) -> None:
+        self.record = record
+        self.due_ms = due_ms
+        """Until then it may be open, by the monotonic clock."""
+        self.last = NOBODY
+        """Who had the id before, as far as this coordinator saw it."""
+        self.pending: Pending | None = None
+        self.unmarked: frozenset[TopicPartition] = (
+            record.partitions if record.state in PREPARED else frozenset()
+        )
+        """Partitions whose marker is still to be written,"""
+        self.asked: dict[TopicPartition, int] = {}
+        """and by which `Mark` it is asked for now."""
+        self.retry_ms = 0
+        self.waiting: list[Joining] = []
+
+    def is_overdue(self, now: Now) -> bool:
+        """Whether it is open for longer than its producer allowed."""
+        return self.record.state is TransactionState.ONGOING and now.monotonic_ms > self.due_ms
+
+
+def has(record: TransactionRecord, partitions: Collection[TopicPartition]) -> bool:
+    """Whether its open transaction has them already."""
+    return record.state is TransactionState.ONGOING and record.partitions.issuperset(partitions)
+
+
+def is_first(record: TransactionRecord | None, found: Transaction) -> bool:
+    """Whether it is the record that the id began with."""
+    return record is found.record
+
+
+def is_new(found: Transaction) -> bool:
+    """Whether its very first record is on its way."""
+    return found.pending is not None and found.pending.before == NOBODY
+
+
+def is_adding(found: Transaction) -> bool:
+    """Whether what is on its way leaves the transaction open."""
+    after = None if found.pending is None else found.pending.record
+    return after is not None and after.state is TransactionState.ONGOING
+
+
+def check_identity(found: Transaction | None, producer: Producer) -> ErrorCode:
+    """Whether the id is this producer's now, or once its transaction is completed."""
+    if found is None or is_new(found):
+        return ErrorCode.invalid_producer_id_mapping
+    if producer == found.record.successor:
+        return ErrorCode.none
+    if found.record.producer.producer_id != producer.producer_id:
+        return ErrorCode.invalid_producer_id_mapping
+    if found.record.producer.epoch != producer.epoch:
+        return ErrorCode.producer_fenced
+    return ErrorCode.none
+
+
+def check_producer(found: Transaction | None, producer: Producer) -> ErrorCode:
+    """The same of who wants something changed: nothing is on its way."""
+    code = check_identity(found, producer)
+    if found is None or code is not ErrorCode.none or found.pending is None:
+        return code
+    return ErrorCode.concurrent_transactions
+
+
+def is_of(found: Transaction, claimed: Producer) -> bool:
+    """Whether who claims to be that producer may have the id, as far as its id says."""
+    if claimed == NOBODY:
+        return True
+    record = found.record
+    known = (
+        record.producer.producer_id,
+        found.last.producer_id,
+        record.next_id,
+        record.previous_id,
+    )
+    return claimed.producer_id in known
+
+
+def next_producer(found: Transaction, claimed: Producer, new_id: NewId) -> Producer | None:
+    """Who has the id from now on; None: who asks is fenced."""
+    current = found.record.producer
+    if claimed != NOBODY and claimed != current:
+        # It asks again: its last answer was lost, and nobody came between.
+        is_retry = found.last.epoch != NO_EPOCH and claimed == found.last
+        rotated = claimed.producer_id != current.producer_id and was_before(found.record, claimed)
+        return current if is_retry or rotated else None
+    if current.epoch >= EPOCH_LAST:
+        next_id = new_id()
+        return None if next_id is None else Producer(next_id, ProducerEpoch(0))
+    return current._replace(epoch=ProducerEpoch(current.epoch + 1))

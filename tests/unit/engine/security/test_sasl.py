@@ -1,0 +1,124 @@
+"""Authentication of one connection: who comes in, who does not, and what they are told."""
+
+from __future__ import annotations
+
+import pytest
+
+from josefine_broker.base.errors import ErrorCode
+from josefine_broker.base.scram import client_final, client_first
+from josefine_broker.engine.security.sasl import (
+    MECHANISMS,
+    TOKEN_BYTES_MAX,
+    TRANSITIONS,
+    Sasl,
+    SaslEvent,
+    SaslState,
+    Users,
+)
+
+USERS = Users({"alice": "secret", "bob": "other"}, b"salting", 4096)
+FAILED = ErrorCode.sasl_authentication_failed
+
+
+def chosen(mechanism: str) -> Sasl:
+    sasl = Sasl(MECHANISMS)
+    assert sasl.choose(mechanism) is ErrorCode.none
+    return sasl
+
+
+def plain(token: bytes) -> Sasl:
+    sasl = chosen("PLAIN")
+    answer = sasl.authenticate(token, USERS, "nonce")
+    assert (answer.error is ErrorCode.none) is (sasl.state is SaslState.KNOWN)
+    return sasl
+
+
+def scram(user: str, password: str, mechanism: str = "SCRAM-SHA-256") -> tuple[Sasl, bool]:
+    """The machine behind both messages, and whether it proved that it knows the password."""
+    sasl = chosen(mechanism)
+    first = client_first(user, "cnonce")
+    challenge = sasl.authenticate(first.encode(), USERS, "snonce")
+    assert challenge.error is ErrorCode.none
+    final, awaited = client_final(mechanism, password, first, challenge.token)
+    answer = sasl.authenticate(final.encode(), USERS, "unused")
+    return sasl, answer.token.decode() == awaited
+
+
+def test_right_password_comes_in_under_its_name() -> None:
+    assert plain(b"\0alice\0secret").user == "alice"
+    assert plain(b"alice\0alice\0secret").state is SaslState.KNOWN
+    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+        sasl, is_proved = scram("alice", "secret", mechanism)
+        assert (sasl.state, sasl.user, is_proved) == (SaslState.KNOWN, "alice", True)
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        b"\0alice\0other",
+        b"\0bob\0secret",
+        b"\0carol\0",
+        b"\0\0",
+        b"bob\0alice\0secret",
+        b"alice\0secret",
+        b"\0alice\0secret\0",
+        b"",
+        b"\0alice\0\xff",
+        b"\0alice\0secre",
+    ],
+)
+def test_anything_else_of_plain_is_refused(token: bytes) -> None:
+    sasl = plain(token)
+
+    assert (sasl.state, sasl.user) == (SaslState.REFUSED, "")
+
+
+@pytest.mark.parametrize(("user", "password"), [("alice", "other"), ("carol", "x"), ("carol", "")])
+def test_wrong_proof_of_scram_is_refused_and_proves_nothing_back(user: str, password: str) -> None:
+    sasl, is_proved = scram(user, password)
+
+    assert (sasl.state, is_proved, sasl.user) == (SaslState.REFUSED, False, "")
+
+
+def test_user_that_there_is_not_is_challenged_like_any_other_and_always_alike() -> None:
+    def challenge(user: str, users: Users) -> bytes:
+        said = client_first(user, "c").encode()
+        return chosen("SCRAM-SHA-256").authenticate(said, users, "s").token
+
+    assert challenge("carol", USERS) == challenge("carol", USERS)
+    assert len(challenge("carol", USERS)) == len(challenge("alice", USERS))
+    other = Users({"alice": "secret"}, b"another", 4096)
+    assert challenge("carol", USERS) != challenge("carol", other)
+
+
+def test_mechanism_that_is_not_served_ends_it() -> None:
+    sasl = Sasl(("SCRAM-SHA-512",))
+
+    assert sasl.choose("PLAIN") is ErrorCode.unsupported_sasl_mechanism
+    assert sasl.state is SaslState.REFUSED
+
+
+def test_requests_out_of_order_end_it() -> None:
+    early, twice = Sasl(MECHANISMS), chosen("PLAIN")
+
+    assert early.authenticate(b"\0alice\0secret", USERS, "n").error is ErrorCode.illegal_sasl_state
+    assert twice.choose("PLAIN") is ErrorCode.illegal_sasl_state
+    assert {early.state, twice.state} == {SaslState.REFUSED}
+
+
+def test_token_that_is_too_long_is_not_looked_at() -> None:
+    sasl = chosen("PLAIN")
+
+    answer = sasl.authenticate(b"\0alice\0secret".ljust(TOKEN_BYTES_MAX + 1, b"x"), USERS, "n")
+
+    assert (answer.error, answer.reason) == (FAILED, "a token that is too long")
+
+
+def test_nobody_leaves_a_refusal_and_nobody_is_known_but_by_proof() -> None:
+    assert not [state for state, _ in TRANSITIONS if state is SaslState.REFUSED]
+    ways = [event for (_, event), after in TRANSITIONS.items() if after is SaslState.KNOWN]
+    assert set(ways) == {SaslEvent.PROVED}
+
+
+def test_no_secret_is_in_a_repr() -> None:
+    assert repr(USERS) == "Users(2)"
