@@ -90,6 +90,8 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
         session_timeout_min_ms=group.min_session_timeout_ms,
         session_timeout_max_ms=group.max_session_timeout_ms,
         size_max=group.max_size or NO_SIZE_LIMIT,
+        consumer_session_timeout_ms=group.consumer_session_timeout_ms,
+        consumer_heartbeat_interval_ms=group.consumer_heartbeat_interval_ms,
         offsets_retention_ms=config.offsets.retention_ms,
     )
 

@@ -17,6 +17,7 @@ from typing import Any
 from pydantic import ValidationError, model_validator
 
 from josefine_broker.base.addresses import HostPort
+from josefine_broker.base.security import SecurityProtocol
 from josefine_broker.config_sections import (
     TEXT_LISTENER,
     AdminSection,
@@ -29,13 +30,14 @@ from josefine_broker.config_sections import (
     OffsetsSection,
     RaftSection,
     ReplicationSection,
-    Section,
     TextSection,
     TopicDefaultsSection,
 )
+from josefine_broker.config_security import SaslSection, TlsSection, protocol_of
 from josefine_broker.config_source import ConfigError, KeyPath, Source, read_source
 from josefine_broker.config_values import (
     Listener,
+    Section,
     Voter,
     overlap,
 )
@@ -50,6 +52,8 @@ class BrokerConfig(Section):
 
     broker: IdentitySection = IdentitySection()
     network: NetworkSection = NetworkSection()
+    tls: TlsSection = TlsSection()
+    sasl: SaslSection = SaslSection()
     topic_defaults: TopicDefaultsSection = TopicDefaultsSection()
     log: LogSection = LogSection()
     raft: RaftSection = RaftSection()
@@ -83,6 +87,34 @@ class BrokerConfig(Section):
         if inter_broker is not None and inter_broker not in bound:
             raise ValueError(
                 f"broker.inter_broker_listener {inter_broker!r} is not in broker.listeners"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _protections_are_there(self) -> BrokerConfig:
+        named = {each.name for each in self.broker.listeners}
+        for each in self.broker.listener_security_protocol_map:
+            if each.name not in named:
+                raise ValueError(
+                    f"broker.listener_security_protocol_map names {each.name!r}, which is not in"
+                    " broker.listeners"
+                )
+        for listener in self.broker.listeners:
+            protocol = protocol_of(listener, self.broker.listener_security_protocol_map)
+            if protocol.is_tls and self.tls.certificate is None:
+                raise ValueError(
+                    f"broker.listeners {listener} speaks {protocol.value}, which needs"
+                    " tls.certificate"
+                )
+            if protocol.is_sasl and self.sasl.users is None:
+                raise ValueError(
+                    f"broker.listeners {listener} speaks {protocol.value}, which needs sasl.users"
+                )
+        among_others = len(self.raft.voters) > 1 or bool(self.raft.seeds)
+        if among_others and self.protocol_of(self.inter_broker_listener).is_sasl:
+            raise ValueError(
+                f"broker.inter_broker_listener {self.inter_broker_listener!r} speaks SASL, and"
+                " brokers have no password: name a listener that speaks SSL or PLAINTEXT"
             )
         return self
 
@@ -130,6 +162,11 @@ class BrokerConfig(Section):
     @property
     def inter_broker_listener(self) -> str:
         return self.broker.inter_broker_listener or self.broker.listeners[0].name
+
+    def protocol_of(self, listener: str) -> SecurityProtocol:
+        """What the listener of that name speaks."""
+        named = next(each for each in self.broker.listeners if each.name == listener)
+        return protocol_of(named, self.broker.listener_security_protocol_map)
 
 
 def key_paths() -> list[str]:

@@ -7,10 +7,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from josefine_broker.base.addresses import HostPort
 from josefine_broker.base.limits import FRAME_BYTES_MAX, PARTITIONS_PER_BROKER_MAX
+from josefine_broker.config_security import ProtocolMap
 from josefine_broker.config_values import (
     Address,
     Addresses,
@@ -22,6 +23,7 @@ from josefine_broker.config_values import (
     Listeners,
     NodeId,
     Ratio,
+    Section,
     TimeoutMs,
     Voters,
 )
@@ -34,12 +36,6 @@ TEXT_LISTENER = "TEXT"
 
 DISK_FREE_BYTES_MIN = 64 * 1024 * 1024
 """Default of `broker.disk_free_bytes_min`: room for the metadata and indexes to be written."""
-
-
-class Section(BaseModel):
-    """A group of keys: immutable, and no key that is not declared here."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
 
 class IdentitySection(Section):
@@ -60,6 +56,12 @@ class IdentitySection(Section):
         description="What Metadata tells clients to dial, per listener name; a name left out"
         " advertises its bound address. A client is answered with the address of the listener it"
         " came through.",
+    )
+    listener_security_protocol_map: ProtocolMap = Field(
+        default=(),
+        description="What each listener speaks, as NAME:PROTOCOL: PLAINTEXT, SSL,"
+        " SASL_PLAINTEXT or SASL_SSL. A name left out that is one of these speaks it, any other"
+        " speaks PLAINTEXT.",
     )
     inter_broker_listener: str | None = Field(
         default=None,
@@ -344,6 +346,14 @@ class GroupSection(Section):
     max_size: Count | None = Field(
         default=None, description="Members of one group; null: no limit."
     )
+    consumer_session_timeout_ms: TimeoutMs = Field(
+        default=45_000,
+        description="How long a member of the consumer protocol (group.protocol=consumer) may not"
+        " be heard; there the broker says so, and not its client.",
+    )
+    consumer_heartbeat_interval_ms: TimeoutMs = Field(
+        default=5_000, description="How often such a member is told to be heard."
+    )
 
     @model_validator(mode="after")
     def _session_timeouts_in_order(self) -> GroupSection:
@@ -351,6 +361,11 @@ class GroupSection(Section):
             raise ValueError(
                 "min_session_timeout_ms must not be above max_session_timeout_ms, got "
                 f"{self.min_session_timeout_ms} and {self.max_session_timeout_ms}"
+            )
+        if self.consumer_heartbeat_interval_ms >= self.consumer_session_timeout_ms:
+            raise ValueError(
+                "consumer_heartbeat_interval_ms must be below consumer_session_timeout_ms, got "
+                f"{self.consumer_heartbeat_interval_ms} and {self.consumer_session_timeout_ms}"
             )
         return self
 

@@ -8,19 +8,13 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import BeforeValidator, Field, PlainSerializer
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from josefine_broker.base.addresses import HostPort, parse_host_port
 from josefine_broker.base.durations import FORMS, duration_ms
 
 TIMEOUT_MS_MIN = 5
 """A timeout below this is a unit mistake (seconds for milliseconds), not a wish."""
-
-NOT_SERVED = frozenset(
-    ("SSL", "TLS", "MTLS", "SASL", "GSSAPI", "KERBEROS", "SCRAM", "OAUTHBEARER", "HTTP", "HTTPS")
-)
-"""Protocols that the name of a listener may promise. Every listener is plaintext: a client that
-asked for encryption must not be served without it."""
 
 _LISTENER_NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_-]*$")
 
@@ -74,11 +68,6 @@ def parse_listener(value: object) -> Listener:
     name, _, address = value.partition("://")
     if not _LISTENER_NAME.match(name):
         raise ValueError(f"listener name {name!r} in {value!r} must be letters, digits, _ and -")
-    promised = NOT_SERVED.intersection(re.split("[_-]", name.upper()))
-    if promised:
-        raise ValueError(
-            f"{value!r} asks for {min(promised)}, which is not served: every listener is plaintext"
-        )
     host, port = parse_host_port(address)
     return Listener(name, host, port)
 
@@ -97,7 +86,7 @@ def parse_voter(value: object) -> Voter:
 
 
 def _parse_listeners(value: object) -> tuple[Listener, ...]:
-    listeners = tuple(parse_listener(item) for item in _items(value, "NAME://host:port"))
+    listeners = tuple(parse_listener(item) for item in items(value, "NAME://host:port"))
     names = [listener.name for listener in listeners]
     for name in names:
         if names.count(name) > 1:
@@ -106,7 +95,7 @@ def _parse_listeners(value: object) -> tuple[Listener, ...]:
 
 
 def _parse_voters(value: object) -> tuple[Voter, ...]:
-    voters = tuple(parse_voter(item) for item in _items(value, "id@host:port"))
+    voters = tuple(parse_voter(item) for item in items(value, "id@host:port"))
     ids = [voter.id for voter in voters]
     for id_ in ids:
         if ids.count(id_) > 1:
@@ -120,10 +109,10 @@ def _parse_voters(value: object) -> tuple[Voter, ...]:
 
 
 def _parse_addresses(value: object) -> tuple[HostPort, ...]:
-    return tuple(parse_host_port(item) for item in _items(value, "host:port"))
+    return tuple(parse_host_port(item) for item in items(value, "host:port"))
 
 
-def _items(value: object, what: str) -> list[object]:
+def items(value: object, what: str) -> list[object]:
     """The items of a list; a text is the environment's form: comma-separated, as in Kafka."""
     if isinstance(value, str):
         return [part.strip() for part in value.split(",") if part.strip()]
@@ -182,3 +171,9 @@ Ratio = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(strict=True, ge=1)]
 Bytes = Annotated[int, Field(strict=True, ge=1, json_schema_extra=unit("bytes"))]
 Flag = Annotated[bool, Field(strict=True)]
+
+
+class Section(BaseModel):
+    """A group of keys: immutable, and no key that is not declared here."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)

@@ -14,12 +14,14 @@ from contextlib import suppress
 import uvloop
 
 from josefine_broker.base.errors import CorruptData, Fatal
+from josefine_broker.base.tls_files import TlsError
 from josefine_broker.config import BrokerConfig
 from josefine_broker.engine.cluster.enrolment import DismissedError
 from josefine_broker.engine.limits.descriptors import Shares, divide
 from josefine_broker.host.disk.data_dir import DataDirError
 from josefine_broker.host.events import configure_logging
 from josefine_broker.host.net.server import BindError
+from josefine_broker.host.net.users import UsersError
 from josefine_broker.node import Node
 
 log = logging.getLogger(__name__)
@@ -63,7 +65,10 @@ async def _serve(config: BrokerConfig, descriptors: Shares) -> None:
     loop = asyncio.get_running_loop()
     for number in STOP_SIGNALS:
         loop.add_signal_handler(number, stop.set)
-    node = Node(config, descriptors, on_fatal=stop.set)
+    try:
+        node = Node(config, descriptors, on_fatal=stop.set)
+    except (TlsError, UsersError) as error:
+        raise CannotRunError(str(error)) from error
     try:
         is_serving = await _start(node, stop)
     except (BindError, DataDirError, DismissedError) as error:

@@ -83,6 +83,7 @@ from josefine_broker.observe import (
 from josefine_broker.observe_cluster import chain_view, cluster_view
 from josefine_broker.observe_groups import register_group_metrics
 from josefine_broker.routes import routes
+from josefine_broker.securing import Securing
 from josefine_broker.storage_watch import FailedLogs, look_at_storage, room_bytes
 from josefine_broker.text.front import new_front
 from josefine_broker.text.session import Session
@@ -111,7 +112,7 @@ class Node:
         self, config: BrokerConfig, descriptors: Shares, on_fatal: Callable[[], None]
     ) -> None:
         """`descriptors` is what each kind of use may have open; `on_fatal` is called when the
-        broker must be stopped: `fatal` then says why."""
+        broker must be stopped: `fatal` then says why. Raises TlsError, UsersError."""
         self.config = config
         self.descriptors = descriptors
         self.fatal: BaseException | None = None
@@ -125,6 +126,7 @@ class Node:
         self._engine: EngineHost | None = None
         self._identity: Identity | None = None
         self._stops_cleanly = False
+        self._securing = Securing(config, os.environ)
         self._epoch = -1
         """The broker epoch that a clean stop leaves behind."""
 
@@ -144,7 +146,8 @@ class Node:
             text_bound = self._bind(TEXT_LISTENER, text.host, text.port)
         clients = (*bound, *([] if text_bound is None else [text_bound]))
         raft_bound = self._bind("raft", *self.config.raft.listener)
-        for warning in named_but_loopback((*clients, raft_bound), self.config):
+        doubts = self._securing.warnings(self._clock.now_ms())
+        for warning in (*named_but_loopback((*clients, raft_bound), self.config), *doubts):
             say(f"warning: {warning}")
         admin = self.config.admin.address
         admin_bound = None if admin is None else self._bind("admin", *admin)
@@ -178,7 +181,9 @@ class Node:
             logs=claims,
             previous_epoch=manager.previous_epoch,
         )
-        await engine.enrol(register, say, lambda: manager.mark_running(ctx.broker_epoch))
+        marks = manager.marks
+        marks.starting(incarnation)
+        await engine.enrol(register, say, lambda: marks.running(ctx.broker_epoch), marks.started)
         _say_recovered(manager, say)
         for (topic, index), unopened in ctx.hosted.unopened.items():
             say(f"offline: {topic}-{index}: {unopened.reason}")
@@ -298,9 +303,12 @@ class Node:
             ctx.settings.replica_fetch,
             self.config.inter_broker_listener,
             self._failed,
+            self._securing.to_peers,
         )
         self._undo.push_async_callback(replicator.stop)
-        forwarder = Forwarder(replicator.address_of, FORWARDED_CLIENT_ID, self._clock)
+        forwarder = Forwarder(
+            replicator.address_of, FORWARDED_CLIENT_ID, self._clock, self._securing.to_peers
+        )
         self._undo.push_async_callback(forwarder.stop)
         ctx.ports.forward = forwarder.ask
         return replicator
@@ -331,7 +339,7 @@ class Node:
     async def _serve(self, server: Server, bound: Sequence[Bound]) -> None:
         self._server = server
         self._undo.push_async_callback(server.stop, 0)
-        await server.start(bound)
+        await server.start(bound, self._securing.by_listener, self._securing.authentication)
 
     async def _serve_text(
         self, server: Server, bound: Bound, ctx: Context, ticker: Ticker, replicator: Replicator
@@ -375,6 +383,7 @@ class Node:
                 lambda: expire_transactions(ctx),
             ),
             Duty("idle connections", idle_ms, self._close_idle),
+            Duty("TLS files", self.config.tls.reload_check_ms, self._securing.reload_changed),
         )
 
     def _close_idle(self) -> None:
@@ -395,6 +404,7 @@ class Node:
         register_cleaner_metrics(self._metrics, cleaner)
         register_cluster_metrics(self._metrics, engine, replicator.lag)
         register_group_metrics(self._metrics, ctx)
+        self._securing.register_metrics(self._metrics)
         if bound is None:
             return
         admin = AdminServer(

@@ -14,6 +14,7 @@ from functools import partial
 from itertools import islice
 
 from josefine_broker.engine.context import Context
+from josefine_broker.engine.groups.consumer.states import ConsumerGroupState
 from josefine_broker.engine.groups.states import GroupState
 from josefine_broker.host.metrics import Metrics, Sample
 
@@ -61,8 +62,9 @@ def _omitted(read: Series, ctx: Context, series_max: int) -> int:
 
 
 def _by_state(ctx: Context) -> list[Sample]:
-    states = Counter(view.state for view in ctx.clients.groups.coordinator.views())
-    return [({"state": state.value}, float(states[state])) for state in GroupState]
+    states = Counter(view.state.value for view in ctx.clients.groups.coordinator.views())
+    names = dict.fromkeys(each.value for each in (*GroupState, *ConsumerGroupState))
+    return [({"state": name}, float(states[name])) for name in names]
 
 
 def _members(ctx: Context) -> Iterator[Sample]:
@@ -70,7 +72,7 @@ def _members(ctx: Context) -> Iterator[Sample]:
     for group_id in coordinator.group_ids:
         view = coordinator.view(group_id)
         if view is not None:
-            yield {"group": group_id}, float(len(view.members))
+            yield {"group": group_id}, float(view.size)
 
 
 def _committed(ctx: Context) -> Iterator[Sample]:

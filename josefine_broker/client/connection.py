@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, Fatal, KafkaError
+from josefine_broker.client.sasl import Login
 from josefine_broker.wire import apis, codec
 from josefine_broker.wire import entities as e
 
@@ -26,7 +27,8 @@ class ConnectionState(Enum):
 
     OPENED = "opened"  # connected, nothing said yet
     NEGOTIATING = "negotiating"  # ApiVersions is on its way
-    READY = "ready"  # versions are known
+    AUTHENTICATING = "authenticating"  # versions are known; the broker asks who we are
+    READY = "ready"  # everything may be asked
     CLOSED = "closed"  # nothing more will be sent or believed
 
 
@@ -36,6 +38,8 @@ class Event(Enum):
     HELLO_SENT = "hello sent"  # ApiVersions went out, in the newest version not yet refused
     VERSIONS_REFUSED = "versions refused"  # the broker does not know that version of ApiVersions
     VERSIONS_KNOWN = "versions known"  # it said what it serves
+    LOGIN_BEGUN = "login begun"  # it said what it serves, and we are to authenticate
+    LOGGED_IN = "logged in"  # the broker knows who we are, and we that it is the broker
     LOST = "lost"  # the socket closed or failed, or what came was no answer
 
 
@@ -44,6 +48,9 @@ TRANSITIONS: dict[tuple[ConnectionState, Event], ConnectionState] = {
     # An old broker answers an ApiVersions version it does not know with error 35 in body v0.
     (ConnectionState.NEGOTIATING, Event.VERSIONS_REFUSED): ConnectionState.OPENED,
     (ConnectionState.NEGOTIATING, Event.VERSIONS_KNOWN): ConnectionState.READY,
+    (ConnectionState.NEGOTIATING, Event.LOGIN_BEGUN): ConnectionState.AUTHENTICATING,
+    (ConnectionState.AUTHENTICATING, Event.LOGGED_IN): ConnectionState.READY,
+    (ConnectionState.AUTHENTICATING, Event.LOST): ConnectionState.CLOSED,
     (ConnectionState.OPENED, Event.LOST): ConnectionState.CLOSED,
     (ConnectionState.NEGOTIATING, Event.LOST): ConnectionState.CLOSED,
     (ConnectionState.READY, Event.LOST): ConnectionState.CLOSED,
@@ -54,9 +61,19 @@ TRANSITIONS: dict[tuple[ConnectionState, Event], ConnectionState] = {
 class Connection:
     """The client's side of one connection. Not thread-safe: its shell owns it."""
 
-    __slots__ = ("_client_id", "_hello_version", "_in_flight", "_next_id", "state", "versions")
+    __slots__ = (
+        "_client_id",
+        "_hello_version",
+        "_in_flight",
+        "_login",
+        "_next_id",
+        "state",
+        "versions",
+    )
 
-    def __init__(self, client_id: str) -> None:
+    def __init__(self, client_id: str, login: Login | None = None) -> None:
+        """`login`: where the broker's listener wants to know who we are."""
+        self._login = login
         self.state = ConnectionState.OPENED
         self.versions: dict[int, int] = {}
         """API key → the version this connection uses; empty until READY."""
@@ -66,7 +83,11 @@ class Connection:
         self._next_id = 0
 
     def hello(self) -> Buffers:
-        """The ApiVersions request to send now (again after a refusal)."""
+        """The request to send now: ApiVersions (again after a refusal), then those of the login."""
+        if self.state is ConnectionState.AUTHENTICATING:
+            assert self._login is not None
+            api_key, asked = self._login.request()
+            return self._encode(api_key, self.version_of(api_key), asked, True)
         self._step(Event.HELLO_SENT)
         request = e.api_versions.ApiVersionsRequest(
             client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION
@@ -74,8 +95,15 @@ class Connection:
         return self._encode(apis.API_VERSIONS, self._hello_version, request, True)
 
     def hear_hello(self, frame: memoryview) -> bool:
-        """Take the answer to `hello`. False: refused, say `hello` again (in version 0)."""
+        """Take the answer to `hello`. False: say `hello` again. Raises KafkaError for a login that
+        was refused."""
         response = self._decode(frame)
+        if self.state is ConnectionState.AUTHENTICATING:
+            assert self._login is not None
+            if not self._login.hear(response):
+                return False
+            self._step(Event.LOGGED_IN)
+            return True
         if response.error_code is ErrorCode.unsupported_version and self._hello_version > 0:
             self._hello_version = 0
             self._step(Event.VERSIONS_REFUSED)
@@ -83,6 +111,9 @@ class Connection:
         if response.error_code is not ErrorCode.none:
             raise KafkaError(response.error_code, "the broker refused to tell its API versions")
         self.versions = common_versions(response.api_keys)
+        if self._login is not None:
+            self._step(Event.LOGIN_BEGUN)
+            return False
         self._step(Event.VERSIONS_KNOWN)
         return True
 

@@ -6,7 +6,7 @@ decide on (offset out of range) are in the result. Fetches carry no session (KIP
 with few partitions gains nothing from one.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,8 @@ from josefine_broker.client.effects import Call, Exchange, Operation, Unanswered
 from josefine_broker.client.operations import by_topic, partition_error, refresh, route
 from josefine_broker.client.retry import Action, action_for
 from josefine_broker.client.session import Session
-from josefine_broker.records.batch import NO_LEADER_EPOCH, iter_batches
+from josefine_broker.records.batch import NO_LEADER_EPOCH, iter_batches, verify
+from josefine_broker.records.reader import Record, read_records
 from josefine_broker.wire import apis
 from josefine_broker.wire import fetch as wire
 
@@ -165,6 +166,22 @@ def _fetched(part: wire.FetchPartitionResponse, code: ErrorCode) -> FetchedParti
         error_code=code,
         aborted=tuple(part.aborted_transactions or ()),
     )
+
+
+def records_between(records: memoryview, begin: int, end: int | None) -> Iterator[Record]:
+    """The records of whole batches from `begin` to `end` (exclusive; None: all), CRCs verified.
+
+    Batches may begin before; control batches are no records. Raises CorruptData.
+    """
+    for pos, header in iter_batches(records):
+        if header.is_control:
+            continue
+        verify(records, pos, header)
+        for record in read_records(records[pos : pos + header.size_bytes]):
+            if end is not None and record.offset >= end:
+                return
+            if record.offset >= begin:
+                yield record
 
 
 class Positions:

@@ -10,13 +10,15 @@ from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.cluster import topic_name
 from josefine_broker.client.consumer_protocol import CONSUMER, decode_assignment
-from josefine_broker.client.effects import Call, Operation
+from josefine_broker.client.effects import Operation
 from josefine_broker.client.groups import NO_OFFSET, ask_coordinator
-from josefine_broker.client.operations import ask_until, refresh
-from josefine_broker.client.session import Session
+from josefine_broker.client.operations import ask_each_broker, refresh
+from josefine_broker.client.session import Attempts, Session
 from josefine_broker.wire import apis
 from josefine_broker.wire import entities as e
 
+TEXT = "text"
+"""The protocol of groups that are the text protocol's, and their type."""
 DEAD = "Dead"
 EMPTY = "Empty"
 
@@ -53,6 +55,8 @@ class GroupDescription:
     assignor: str
     coordinator: int
     members: tuple[GroupMember, ...]
+    epoch: int | None = None
+    """Of a group of the consumer protocol; None: it is a classic group."""
 
     @property
     def is_active(self) -> bool:
@@ -65,22 +69,21 @@ def list_groups(
 ) -> Operation[list[GroupListing]]:
     """The groups of all brokers by name, only those in one of `states` if any are given."""
     attempts = session.start(now_ms, deadline_ms, "list groups")
-    cluster, _ = yield from refresh(session, attempts, ())
     request = e.list_groups.ListGroupsRequest(states_filter=tuple(states))
-    found = []
-    for node in sorted(cluster.brokers):
-        call = Call(node=node, api_key=apis.LIST_GROUPS, request=request)
-        response, _ = yield from ask_until(attempts, call, _list_error)
-        found += [
-            GroupListing(
-                group=each.group_id,
-                state=each.group_state,
-                protocol_type=each.protocol_type,
-                group_type=each.group_type,
-                coordinator=node,
-            )
-            for each in response.groups
-        ]
+    responses = yield from ask_each_broker(
+        session, attempts, apis.LIST_GROUPS, request, _list_error
+    )
+    found = [
+        GroupListing(
+            group=each.group_id,
+            state=each.group_state,
+            protocol_type=each.protocol_type,
+            group_type=each.group_type,
+            coordinator=node,
+        )
+        for node, response in responses
+        for each in response.groups
+    ]
     return sorted(found, key=lambda each: each.group)
 
 
@@ -92,8 +95,18 @@ def _list_error(response: e.list_groups.ListGroupsResponse) -> KafkaError | None
 def describe_group(
     session: Session, group: str, now_ms: int, deadline_ms: int
 ) -> Operation[GroupDescription]:
-    """What the group's coordinator says of it; one that is not there is DEAD."""
+    """What its coordinator says of a group of either protocol; one that is not there is DEAD."""
     attempts = session.start(now_ms, deadline_ms, f"group '{group}'")
+    classic = yield from _describe_classic(session, attempts, group)
+    if classic.state != DEAD:
+        return classic
+    found = yield from _describe_consumers(session, attempts, group)
+    return found or classic
+
+
+def _describe_classic(
+    session: Session, attempts: Attempts, group: str
+) -> Operation[GroupDescription]:
     response = yield from ask_coordinator(
         session,
         attempts,
@@ -123,8 +136,57 @@ def describe_group(
     )
 
 
+def _describe_consumers(
+    session: Session, attempts: Attempts, group: str
+) -> Operation[GroupDescription | None]:
+    """A group of the consumer protocol (KIP-848); None: there is none, or its broker knows none."""
+    request = e.consumer_group_describe.ConsumerGroupDescribeRequest(group_ids=(group,))
+    try:
+        response = yield from ask_coordinator(
+            session,
+            attempts,
+            group,
+            apis.CONSUMER_GROUP_DESCRIBE,
+            request,
+            lambda r: _group_error(group, r.groups[0].error_code, ErrorCode.group_id_not_found),
+        )
+    except KafkaError as error:
+        if error.code is ErrorCode.unsupported_version:
+            return None
+        raise
+    described = response.groups[0]
+    if described.error_code is not ErrorCode.none:
+        return None
+    return GroupDescription(
+        group=group,
+        state=described.group_state,
+        protocol_type=CONSUMER,
+        assignor=described.assignor_name,
+        coordinator=session.coordinators[group],
+        members=tuple(
+            GroupMember(
+                member_id=each.member_id,
+                instance_id=each.instance_id,
+                client_id=each.client_id,
+                host=each.client_host.removeprefix("/"),
+                assigned=tuple(
+                    TopicPartition(topic.topic_name, index)
+                    for topic in each.assignment.topic_partitions
+                    for index in topic.partitions
+                ),
+            )
+            for each in described.members
+        ),
+        epoch=described.group_epoch,
+    )
+
+
 def _assigned(protocol_type: str, assignment: bytes) -> tuple[TopicPartition, ...]:
-    """Members that are no consumers have assignments of another kind."""
+    """Members that are no consumers have assignments of another kind; of a subscription of the text
+    protocol it is the name of its partition."""
+    if protocol_type == TEXT:
+        topic, _, index = assignment.decode(errors="replace").rpartition("-")
+        return (TopicPartition(topic, int(index)),) if index.isdigit() else ()
     if protocol_type != CONSUMER:
         return ()
     try:

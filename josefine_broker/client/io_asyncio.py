@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from types import TracebackType
 from typing import TypeVar
+from uuid import UUID
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
@@ -24,10 +25,12 @@ from josefine_broker.client.effects import Effect, Exchange, Operation, Pause, R
 from josefine_broker.client.fetch import FetchedPartition, FetchOptions
 from josefine_broker.client.groups import ProducerIdentity
 from josefine_broker.client.io_asyncio_protocol import ProtocolConnection
-from josefine_broker.client.io_blocking_socket import failure
+from josefine_broker.client.io_blocking_socket import LOGIN_REFUSED, failure
+from josefine_broker.client.io_tls import secured
 from josefine_broker.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, ListedOffset
 from josefine_broker.client.operations import Outcome
 from josefine_broker.client.produce import Batch
+from josefine_broker.client.security import PLAINTEXT, Security
 from josefine_broker.client.session import DEFAULT_POLICY, Policy, Session
 
 __all__ = ["EARLIEST", "LATEST", "MAX_TIMESTAMP", "AsyncClient", "NewTopic", "Policy"]
@@ -45,10 +48,13 @@ class AsyncClient:
         client_id: str = "josefine",
         policy: Policy = DEFAULT_POLICY,
         rng: Random | None = None,
+        security: Security = PLAINTEXT,
     ) -> None:
-        """Opens nothing yet. Raises ValueError for a bootstrap that is no list of host:port."""
+        """Opens nothing yet, but the files of `security`. Raises ValueError for a bootstrap that is
+        no list of host:port, and for files that do not serve."""
         self._session = Session(parse_bootstrap(bootstrap), policy, rng or Random())
         self._client_id = client_id
+        self._secured = secured(security)
         self._connections: dict[Address, ProtocolConnection] = {}
         self._connecting: dict[Address, asyncio.Lock] = {}
         self._is_closed = False
@@ -77,6 +83,16 @@ class AsyncClient:
         """Brokers and topics (None: all). A topic that does not exist carries its error."""
         return await self._run(
             lambda t, d: operations.metadata(self._session, topics, t, d), timeout_ms
+        )
+
+    def topic_id(self, topic: str) -> UUID | None:
+        """As the metadata told it last (KIP-516); None where they did not."""
+        return self._session.cluster.topic_id(topic)
+
+    async def partition_count(self, topic: str, *, timeout_ms: int | None = None) -> int:
+        """Partitions of a topic. Raises KafkaError(unknown_topic_or_partition)."""
+        return await self._run(
+            lambda t, d: operations.partition_count(self._session, topic, t, d), timeout_ms
         )
 
     async def list_offsets(
@@ -251,6 +267,8 @@ class AsyncClient:
                 try:
                     return await self._open(address, deadline_ms)
                 except (KafkaError, CorruptData, OSError) as error:
+                    if isinstance(error, KafkaError) and error.code in LOGIN_REFUSED:
+                        raise
                     reasons.append(f"{address} ({failure(error)})")
         raise KafkaError(
             ErrorCode.network_exception, f"cannot reach a broker at {', '.join(reasons)}"
@@ -260,7 +278,7 @@ class AsyncClient:
         connect_ms = monotonic_ms() + self._session.policy.connect_timeout_ms
         left_s = max(0, min(deadline_ms, connect_ms) - monotonic_ms()) / 1000
         async with asyncio.timeout(left_s):
-            connection = await ProtocolConnection.open(address, self._client_id)
+            connection = await ProtocolConnection.open(address, self._client_id, self._secured)
         if self._is_closed:
             connection.close()
             raise KafkaError(ErrorCode.network_exception, "the client is closed")

@@ -11,27 +11,41 @@ from typing import Any, cast
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_broker.client.cluster import Address
 from josefine_broker.client.connection import Connection, ConnectionState
-from josefine_broker.client.io_blocking_socket import RESPONSE_BYTES_MAX
-from josefine_broker.wire.frames import FrameBuffer
+from josefine_broker.client.io_blocking_socket import (
+    LOGIN_REFUSED,
+    NO_BROKER,
+    RESPONSE_BYTES_MAX,
+    SPEAKS_TLS,
+)
+from josefine_broker.client.io_tls import UNSECURED, Secured
+from josefine_broker.client.sasl import Login
+from josefine_broker.wire.frames import TLS_HINT, FrameBuffer
 
 
 class ProtocolConnection(asyncio.BufferedProtocol):
     """Used by one event loop; made by `open`."""
 
-    def __init__(self, address: Address, client_id: str) -> None:
+    def __init__(self, address: Address, client_id: str, login: Login | None = None) -> None:
         self.address = address
-        self._core = Connection(client_id)
+        self._core = Connection(client_id, login)
         self._frames = FrameBuffer(RESPONSE_BYTES_MAX)
         self._answers: deque[asyncio.Future[Any]] = deque()
         self._transport: asyncio.Transport | None = None
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @classmethod
-    async def open(cls, address: Address, client_id: str) -> "ProtocolConnection":
-        """Connect and agree on versions. Raises KafkaError or OSError; cancellable."""
+    async def open(
+        cls, address: Address, client_id: str, secured: Secured = UNSECURED
+    ) -> "ProtocolConnection":
+        """Connect, shake hands where there is TLS, and agree on versions. Raises KafkaError or
+        OSError; cancellable."""
         loop = asyncio.get_running_loop()
         _, self = await loop.create_connection(
-            lambda: cls(address, client_id), address.host, address.port
+            lambda: cls(address, client_id, secured.login()),
+            address.host,
+            address.port,
+            ssl=secured.tls,
+            server_hostname=None if secured.tls is None else address.host,
         )
         try:
             await self._ready
@@ -72,13 +86,16 @@ class ProtocolConnection(asyncio.BufferedProtocol):
             for frame in self._frames.buffer_updated(nbytes):
                 self._hear(frame)
         except (CorruptData, KafkaError) as error:
+            if isinstance(error, KafkaError) and error.code in LOGIN_REFUSED:
+                self._end(error)
+                return
             self._end(self._lost(f"a broken answer: {error}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end(self._lost(str(exc) if exc else "closed by the broker"))
 
     def _hear(self, frame: memoryview) -> None:
-        if self._core.state is ConnectionState.NEGOTIATING:
+        if self._core.state in (ConnectionState.NEGOTIATING, ConnectionState.AUTHENTICATING):
             if self._core.hear_hello(frame):
                 if not self._ready.done():
                     self._ready.set_result(None)
@@ -92,7 +109,9 @@ class ProtocolConnection(asyncio.BufferedProtocol):
 
     def _lost(self, reason: str) -> KafkaError:
         if not self._ready.done():
-            return KafkaError(ErrorCode.network_exception, "what answers there is no Kafka broker")
+            return KafkaError(
+                ErrorCode.network_exception, SPEAKS_TLS if TLS_HINT in reason else NO_BROKER
+            )
         return KafkaError(
             ErrorCode.network_exception, f"lost the connection to {self.address} ({reason})"
         )

@@ -23,7 +23,8 @@ from josefine_broker.client.cluster import Address, ClusterMetadata, parse_boots
 from josefine_broker.client.effects import Effect, Exchange, Operation, Pause, Resumed, Unanswered
 from josefine_broker.client.fetch import FetchedPartition, FetchOptions
 from josefine_broker.client.groups import ProducerIdentity
-from josefine_broker.client.io_blocking_socket import SocketConnection, failure
+from josefine_broker.client.io_blocking_socket import LOGIN_REFUSED, SocketConnection, failure
+from josefine_broker.client.io_tls import secured
 from josefine_broker.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, ListedOffset
 from josefine_broker.client.operations import Outcome
 from josefine_broker.client.produce import Batch
@@ -34,6 +35,7 @@ from josefine_broker.client.producing import (
     Delivered,
     Headers,
 )
+from josefine_broker.client.security import PLAINTEXT, Security
 from josefine_broker.client.session import DEFAULT_POLICY, Policy, Session
 from josefine_broker.client.watching import Doing, Watch, unwatched
 
@@ -63,10 +65,13 @@ class BlockingClient:
         policy: Policy = DEFAULT_POLICY,
         rng: Random | None = None,
         watch: Watch = unwatched,
+        security: Security = PLAINTEXT,
     ) -> None:
-        """Opens nothing yet. Raises ValueError for a bootstrap that is no list of host:port."""
+        """Opens nothing yet, but the files of `security`. Raises ValueError for a bootstrap that is
+        no list of host:port, and for files that do not serve."""
         self._session = Session(parse_bootstrap(bootstrap), policy, rng or Random())
         self._client_id = client_id
+        self._secured = secured(security)
         self._connections: dict[Address, SocketConnection] = {}
         self._doing = Doing(self._session, monotonic_ms)
         self._watch = watch
@@ -374,9 +379,11 @@ class BlockingClient:
             connect_ms = monotonic_ms() + self._session.policy.connect_timeout_ms
             try:
                 connection = SocketConnection.open(
-                    address, self._client_id, min(deadline_ms, connect_ms)
+                    address, self._client_id, min(deadline_ms, connect_ms), self._secured
                 )
             except (KafkaError, OSError) as error:
+                if isinstance(error, KafkaError) and error.code in LOGIN_REFUSED:
+                    raise  # nobody else will let us in, and guessers wait ever longer
                 reasons.append(f"{address} ({failure(error)})")
                 continue
             self._connections[address] = connection

@@ -7,20 +7,36 @@ network ended it, request_timed_out when the deadline did. The owner closes it a
 import errno
 import os
 import socket
+import ssl
 import time
 from collections.abc import Sequence
 from typing import Any
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
+from josefine_broker.base.security import TLS_RECORD
+from josefine_broker.base.tls_files import reason_of
 from josefine_broker.client.buffers import BufferPool
 from josefine_broker.client.cluster import Address
 from josefine_broker.client.connection import Connection
+from josefine_broker.client.io_tls import UNSECURED, Secured
 
-RESPONSE_BYTES_MAX = 512 * 1024 * 1024
-"""A larger length prefix is no Kafka answer (an HTTP server's first bytes claim 1.2 GB)."""
+RESPONSE_BYTES_MAX = 320 * 1024 * 1024
+"""A larger length prefix is no Kafka answer (TLS' first bytes claim 335 MB, HTTP's 1.2 GB)."""
+
+NO_BROKER = "what answers there is no Kafka broker, or one that wants TLS (security.protocol)"
+HUNG_UP = "hung up on, perhaps a listener without TLS"
+SPEAKS_TLS = "what answers there speaks TLS: set security.protocol"
 
 SEND_JOIN_BYTES_MAX = 64 * 1024
 """Smaller requests are copied together: one system call costs more than the copy."""
+
+LOGIN_REFUSED = frozenset(
+    {
+        ErrorCode.sasl_authentication_failed,
+        ErrorCode.unsupported_sasl_mechanism,
+        ErrorCode.illegal_sasl_state,
+    }
+)
 
 RECEIVE_BUFFER_BYTES = 1024 * 1024
 
@@ -37,14 +53,24 @@ class SocketConnection:
         self._buffers = BufferPool()
 
     @classmethod
-    def open(cls, address: Address, client_id: str, deadline_ms: int) -> "SocketConnection":
-        """Connect and agree on versions. Raises KafkaError or OSError."""
+    def open(
+        cls,
+        address: Address,
+        client_id: str,
+        deadline_ms: int,
+        secured: Secured = UNSECURED,
+    ) -> "SocketConnection":
+        """Connect, shake hands where there is TLS, agree on versions, log in. Raises KafkaError or
+        OSError."""
         timeout_s = _left_s(deadline_ms)
         sock = socket.create_connection((address.host, address.port), timeout_s)
-        self = cls(address, sock, Connection(client_id))
+        self = cls(address, sock, Connection(client_id, secured.login()))
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if secured.tls is not None:
+                sock.settimeout(_left_s(deadline_ms))
+                self._socket = secured.tls.wrap_socket(sock, server_hostname=address.host)
             while True:
                 self._write(self._core.hello(), deadline_ms)
                 if self._core.hear_hello(self._read_frame(deadline_ms)):
@@ -52,7 +78,8 @@ class SocketConnection:
         except (CorruptData, EOFError) as error:
             self.close()
             raise KafkaError(
-                ErrorCode.network_exception, "what answers there is no Kafka broker"
+                ErrorCode.network_exception,
+                SPEAKS_TLS if str(error) == SPEAKS_TLS else NO_BROKER,
             ) from error
         except BaseException:
             self.close()
@@ -81,7 +108,8 @@ class SocketConnection:
     def close(self) -> None:
         """From any thread: a receive in progress ends."""
         try:
-            self._socket.shutdown(socket.SHUT_RDWR)
+            # Not the TLS socket's own: it would pull its state from under a receive.
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
         except OSError as error:
             if error.errno not in (errno.ENOTCONN, errno.EBADF):
                 raise
@@ -108,7 +136,9 @@ class SocketConnection:
         self._read_into(prefix, deadline_ms)
         size = int.from_bytes(prefix, "big", signed=True)
         if not 4 <= size <= RESPONSE_BYTES_MAX:
-            raise CorruptData(f"a frame of {size} bytes")
+            raise CorruptData(
+                SPEAKS_TLS if TLS_RECORD.match(prefix) else f"a frame of {size} bytes"
+            )
         frame = self._buffers.take(size)
         self._read_into(frame, deadline_ms)
         return frame
@@ -117,7 +147,10 @@ class SocketConnection:
         read, size = 0, len(view)
         while read < size:
             self._socket.settimeout(_left_s(deadline_ms))
-            received = self._socket.recv_into(view[read:])
+            try:
+                received = self._socket.recv_into(view[read:])
+            except ValueError as error:  # a TLS socket that another thread closed meanwhile
+                raise EOFError("closed here") from error
             if received == 0:
                 raise EOFError("closed by the broker")
             read += received
@@ -129,6 +162,10 @@ def failure(error: BaseException) -> str:
         return error.message or error.code.name.replace("_", " ")
     if isinstance(error, TimeoutError):
         return "no answer in time"
+    if isinstance(error, ConnectionResetError | ConnectionAbortedError) and not error.errno:
+        return HUNG_UP
+    if isinstance(error, ssl.SSLError):
+        return reason_of(error)
     if isinstance(error, socket.gaierror):
         return "no such host"
     if isinstance(error, OSError) and error.errno:

@@ -94,6 +94,23 @@ def ask_until(
         yield attempts.after(error, now_ms)
 
 
+def ask_each_broker(
+    session: Session,
+    attempts: Attempts,
+    api_key: int,
+    request: Any,
+    check: Callable[[Any], KafkaError | None],
+) -> Operation[list[tuple[int, Any]]]:
+    """(broker, its response) of every broker there is now, as `ask_until` has it."""
+    cluster, _ = yield from refresh(session, attempts, ())
+    found = []
+    for node in sorted(cluster.brokers):
+        call = Call(node=node, api_key=api_key, request=request)
+        response, _ = yield from ask_until(attempts, call, check)
+        found.append((node, response))
+    return found
+
+
 def refresh(
     session: Session, attempts: Attempts, topics: Iterable[str] | None, *, create: bool = False
 ) -> Operation[tuple[ClusterMetadata, int]]:

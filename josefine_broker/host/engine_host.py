@@ -181,16 +181,20 @@ class EngineHost:
             await self.transport.start(bound)
 
     async def enrol(
-        self, registration: RegisterBroker, say: Say, registered: Callable[[], None]
+        self,
+        registration: RegisterBroker,
+        say: Say,
+        registered: Callable[[], None],
+        started: tuple[str, ...] = (),
     ) -> None:
         """Register this process and wait until the controller has unfenced it; `registered` is
-        called as soon as the image shows it, fenced or not.
+        called as soon as the image shows it, fenced or not. `started`: see events.Enrol.
 
         Raises DismissedError, Fatal for what else ended it, and what `registered` raises.
         """
         self._say = say
         try:
-            self._step(e.Enrol(registration))
+            self._step(e.Enrol(registration, started))
             await self._until_placed((Place.FENCED, Place.SERVING), say)
             registered()
             await self._until_placed((Place.SERVING,), say)

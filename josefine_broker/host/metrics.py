@@ -56,8 +56,10 @@ class ConnectionStats:
     __slots__ = (
         "bytes_in",
         "bytes_out",
+        "closed_authentication",
         "closed_idle",
         "closed_malformed",
+        "closed_tls",
         "closed_unsupported",
         "gave_way",
         "handler_failures",
@@ -70,8 +72,10 @@ class ConnectionStats:
         self.bytes_in = 0
         self.bytes_out = 0
         self.opened = 0
+        self.closed_authentication = 0
         self.closed_idle = 0
         self.closed_malformed = 0
+        self.closed_tls = 0
         self.closed_unsupported = 0
         self.handler_failures = 0
         self.refused_full = 0

@@ -51,7 +51,7 @@ COMMANDS: Mapping[str, Command] = {
             one(subscribing.subscribe),
             is_for_reply=True,
         ),
-        Command("CONS", "CONS topic subscription-id offset", 3, one(consume), is_for_reply=True),
+        Command("CONS", "CONS topic subscription-id from [to]", 4, one(consume), is_for_reply=True),
         Command("UNSUBS", "UNSUBS topic subscription-id", 2, one(subscribing.unsubscribe)),
         Command("DISC", "DISC", 0, one(subscribing.disconnect)),
         Command(

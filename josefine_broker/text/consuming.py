@@ -1,9 +1,13 @@
-"""CONS topic subscription-id offset: the records of the subscription's partition from there on,
-read through Fetch on the broker that leads it, as far as replicas have confirmed them.
+"""CONS topic subscription-id from [to]: the records of the subscription's partition between two
+places, each an offset or a time, read through Fetch on the broker that leads it, as far as replicas
+have confirmed them.
 
-Rules: a reply holds a bounded number of records and bytes, at least one record if there is one, and
-says whether there is more; an offset past the end is an empty reply, one that is gone begins where
-the partition does now.
+Rules: the second place is exclusive; without it the reading ends where the partition did when it
+was asked, so a reply holds what was acknowledged before: a new leader that does not know yet how
+far that is, is asked again. A reply holds a bounded number of records and bytes, at least one
+record if there is one, and says whether there is more; an offset past the end is an empty reply,
+one that is gone begins where the partition does now; a time stands for the first record of that
+time or a later one, else for the end.
 """
 
 from collections.abc import Iterator
@@ -12,6 +16,7 @@ from typing import Any, NamedTuple
 
 from josefine_broker.base.errors import CorruptData, ErrorCode
 from josefine_broker.base.ids import LeaderEpoch
+from josefine_broker.base.moments import moment_ms
 from josefine_broker.engine.metadata.image import NO_LEADER
 from josefine_broker.records.batch import iter_batches
 from josefine_broker.records.builder import Record
@@ -34,7 +39,8 @@ RECORD_OVERHEAD_BYTES = 64
 """Of a record's JSON beside its texts."""
 
 OFFSET_MAX = 2**63 - 1
-EARLIEST = -2
+EARLIEST, LATEST = -2, -1
+NOT_FOUND = -1
 NO_EPOCH = LeaderEpoch(-1)
 LATER = frozenset(
     {
@@ -59,6 +65,18 @@ class Place(NamedTuple):
     @property
     def name(self) -> str:
         return f"{shown(self.topic)}-{self.partition}"
+
+
+class Offset(NamedTuple):
+    """A place that is given by number."""
+
+    offset: int
+
+
+class Moment(NamedTuple):
+    """A place that is given by time."""
+
+    timestamp_ms: int
 
 
 @dataclass(slots=True)
@@ -86,12 +104,8 @@ def consume(front: Front, _client: Client, fields: list[str]) -> Work[str]:
     """The reply. Raises TextError."""
     if len(fields) < 3 or not all(fields[:3]):
         return error("subscriptionId and offset value are a required field")
-    topic, text, offset_text = fields
-    if not (offset_text.isascii() and offset_text.isdigit() and len(offset_text) < 20):
-        return error(f"the offset must be a whole number of 0 or more, not '{shown(offset_text)}'")
-    offset = int(offset_text)
-    if offset > OFFSET_MAX:
-        return error(f"the offset must not be more than {OFFSET_MAX}")
+    topic, text, *places = fields
+    begin, *behind = [_parse_place(each) for each in places]
     count = partition_count(front.ctx, topic)
     id_ = parse_id(text)
     if id_ is None or id_.partition >= count:
@@ -99,39 +113,74 @@ def consume(front: Front, _client: Client, fields: list[str]) -> Work[str]:
     place = Place(topic, id_.partition, deadline_of(front))
     if front.settings.is_strict and _leader(front, place) != front.ctx.broker_id:
         return NOT_THE_LEADER
+    offset = yield from _resolved(front, place, begin)
+    end = (yield from _resolved(front, place, behind[0])) if behind else OFFSET_MAX
+    if end < offset:
+        return error(f"the end, offset {end}, lies before the beginning, offset {offset}")
     refusal = yield from keep(front, topic, text, offset)
     if refusal:
         return refusal
-    page = yield from read(front, place, offset)
+    latest = yield from _listed(front, place, LATEST)
+    page = yield from read(front, place, offset, min(end, latest))
     return ok([shown_record(each) for each in page.records], is_more=page.is_more)
 
 
-def read(front: Front, place: Place, offset: int) -> Work[Page]:
-    """What one reply may hold. Raises TextError."""
+def _parse_place(text: str) -> Offset | Moment:
+    """Raises TextError."""
+    if text.isascii() and text.isdigit() and len(text) < 20:
+        offset = int(text)
+        if offset > OFFSET_MAX:
+            raise TextError(error(f"the offset must not be more than {OFFSET_MAX}"))
+        return Offset(offset)
+    timestamp_ms = moment_ms(text)
+    if timestamp_ms is None or timestamp_ms < 0:
+        forms = "a whole number of 0 or more, or a time like 2013-01-01T05:00:00Z"
+        raise TextError(error(f"the offset must be {forms}, not '{shown(text)}'"))
+    return Moment(timestamp_ms)
+
+
+def _resolved(front: Front, place: Place, where: Offset | Moment) -> Work[int]:
+    """The offset of a place. Raises TextError."""
+    if isinstance(where, Offset):
+        return where.offset
+    offset = yield from _listed(front, place, where.timestamp_ms)
+    if offset == NOT_FOUND:
+        offset = yield from _listed(front, place, LATEST)
+    return offset
+
+
+def read(front: Front, place: Place, offset: int, end: int) -> Work[Page]:
+    """What one reply may hold of the records before `end`. Raises TextError."""
     records: list[Record] = []
     room = Room(front.settings.reply_records_max, front.settings.reply_bytes_max)
-    while True:
+    while offset < end:
         part = yield from _fetch(front, place, offset)
         if part is None:
-            start = yield from _log_start(front, place)
+            start = yield from _listed(front, place, EARLIEST)
             if start <= offset:
                 return Page(records, is_more=False)
             offset = start
             continue
-        end_offset, is_full = take_records(part, offset, records, room)
-        is_end = end_offset >= part.high_watermark
-        if is_full or is_end or end_offset <= offset:
-            return Page(records, is_more=is_full or not is_end)
-        offset = end_offset  # a fetch ends where a segment does
+        end_offset, is_full = take_records(part, offset, end, records, room)
+        is_end = end_offset >= end
+        is_stuck = end_offset == offset and not (yield from pause(front, place.deadline_ms))
+        if is_full or is_end or is_stuck:
+            return Page(records, is_more=not is_end)
+        offset = end_offset  # a fetch ends where a segment does, or where a new leader knows of
+    return Page(records, is_more=False)
 
 
-def take_records(part: Any, offset: int, records: list[Record], room: Room) -> tuple[int, bool]:
-    """Add the records from `offset` on; where they end, and whether one found no room. Raises
+def take_records(
+    part: Any, offset: int, end: int, records: list[Record], room: Room
+) -> tuple[int, bool]:
+    """Add the records from `offset` to `end`; where they end, and whether one found no room. Raises
     TextError."""
     end_offset = offset
     try:
         for record, after in _records(part, offset):
             if record is not None:
+                if record.offset >= end:
+                    return end, False
                 if not room.take(_size(record)) and records:
                     return end_offset, True
                 records.append(record)
@@ -177,14 +226,15 @@ def _fetch(front: Front, place: Place, offset: int) -> Work[Any]:
     return None if found.error_code == ErrorCode.offset_out_of_range else found
 
 
-def _log_start(front: Front, place: Place) -> Work[int]:
-    """Raises TextError."""
-    part = lo.ListOffsetsPartition(partition_index=place.partition, timestamp=EARLIEST)
+def _listed(front: Front, place: Place, timestamp_ms: int) -> Work[int]:
+    """The offset of a time, or of one of Kafka's two; NOT_FOUND: it is past every record. Raises
+    TextError."""
+    part = lo.ListOffsetsPartition(partition_index=place.partition, timestamp=timestamp_ms)
     topic = lo.ListOffsetsTopic(name=place.topic, partitions=(part,))
     request = lo.ListOffsetsRequest(replica_id=-1, topics=(topic,))
     answer = yield from _ask_leader(front, place, apis.LIST_OFFSETS, lambda: request)
-    start: int = answer.topics[0].partitions[0].offset
-    return start
+    offset: int = answer.topics[0].partitions[0].offset
+    return offset
 
 
 def _ask_leader(front: Front, place: Place, api_key: int, request: Any) -> Work[Any]:

@@ -2,6 +2,7 @@
 
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.engine.context import Context
+from josefine_broker.engine.metadata.image import INTERNAL_TOPICS
 from josefine_broker.text.asking import Work, ask, deadline_of
 from josefine_broker.text.errors import NOT_THE_LEADER, TextError, error, shown
 from josefine_broker.text.front import Client, Front
@@ -26,6 +27,8 @@ def create(front: Front, _client: Client, fields: list[str]) -> Work[str]:
     ctx = front.ctx
     if front.settings.is_strict and ctx.cluster.controller_id != ctx.broker_id:
         return NOT_THE_LEADER
+    if name in INTERNAL_TOPICS:
+        return error(f"'{name}' is the broker's own topic")
     if name in ctx.image.topics:
         return _compare(ctx, name, count)
     wish = e.CreatableTopic(

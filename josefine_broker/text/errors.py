@@ -5,6 +5,8 @@ class TextError(Exception):
     """The line cannot be served. The message is one line, as the client reads it."""
 
 
+GONE = "Error, there is no "
+"""Begins what is said of a subscription, or its topic, that is not there."""
 NOT_THE_LEADER = "This is not the leader"
 """The original's words, of a broker that does not pass commands on."""
 

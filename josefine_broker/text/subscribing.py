@@ -1,47 +1,28 @@
 """SUBS, UNSUBS, DISC, and the sign of life in CONS: decided by the group's coordinator alone.
 
-Rules: a broker that does not coordinate the group says the same to the one that does, in a line
-that begins with `@`; who gets such a line and does not coordinate the group either passes it on to
-nobody. A grant is told once every in-sync replica has it.
+Rules: a grant is told once every in-sync replica has it.
 """
 
 import json
-from collections.abc import Callable
 
-from josefine_broker.api.shared.topics import submit_offsets_topic
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
-from josefine_broker.engine.groups.offsets import CommittedOffset, coordinator_partition
-from josefine_broker.engine.groups.values import NO_GENERATION, Identity
-from josefine_broker.engine.metadata.image import NO_LEADER, OFFSETS_TOPIC
+from josefine_broker.engine.groups.offsets import CommittedOffset
+from josefine_broker.engine.groups.text_groups import holder_in
 from josefine_broker.engine.offsets_topic import coordinator_of, store_offsets
 from josefine_broker.engine.parked import Parked
-from josefine_broker.engine.proposing import answer_when_settled
-from josefine_broker.text.asking import Work, deadline_of, finish, pause, say
+from josefine_broker.text.asking import Work
+from josefine_broker.text.coordinated import coordinated, here
 from josefine_broker.text.creating import DONE, partition_count, whole_number
-from josefine_broker.text.errors import NOT_THE_LEADER, TextError, error, shown
-from josefine_broker.text.front import TEXT_LISTENER, Client, Front
+from josefine_broker.text.errors import GONE, TextError, error, shown
+from josefine_broker.text.front import Client, Front
 from josefine_broker.text.messages import ok
-from josefine_broker.text.subscriptions import SubscriptionId, held, holder_in, parse_id
+from josefine_broker.text.subscriptions import SubscriptionId, held, parse_id
 
 NONE_FREE = "Failed to create subscription. All partitions are already assigned"
-GONE = "Error, there is no "
-"""Begins what is said of a subscription, or its topic, that is not there."""
 NO_NUMBER = "error converting partition string from user input"
 GROUP_CHARS_MAX = 249
 GROUP_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
-
-LATER = frozenset(
-    {
-        ErrorCode.not_coordinator,
-        ErrorCode.coordinator_not_available,
-        ErrorCode.coordinator_load_in_progress,
-    }
-)
-"""Of a coordinator that moves, or whose replicas are away."""
-
-Decide = Callable[[], Work[str]]
-"""What the coordinator does, here. Raises KafkaError."""
 
 
 def subscribe(front: Front, client: Client, fields: list[str]) -> Work[str]:
@@ -51,8 +32,8 @@ def subscribe(front: Front, client: Client, fields: list[str]) -> Work[str]:
     if room < 1:
         return error(f"this connection holds {len(client.held)} subscriptions, which is the limit")
     line = f"@SUBS {topic} {group} {min(wanted, room)}"
-    reply = yield from _coordinated(
-        front, group, line, lambda: _grant(front, topic, group, min(wanted, room))
+    reply = yield from coordinated(
+        front, topic, group, line, lambda: _grant(front, topic, group, min(wanted, room))
     )
     if reply.startswith("{"):
         client.held.update(dict.fromkeys(json.loads(reply)["Data"], topic))
@@ -64,8 +45,8 @@ def unsubscribe(front: Front, client: Client, fields: list[str]) -> Work[str]:
     topic, text, id_ = _parse_id(front, fields)
     line = f"@UNSUBS {topic} {text}"
     try:
-        reply = yield from _coordinated(
-            front, id_.group_id, line, lambda: _release(front, topic, text)
+        reply = yield from coordinated(
+            front, topic, id_.group_id, line, lambda: _release(front, topic, text)
         )
     except TextError as refusal:
         reply = str(refusal)
@@ -92,8 +73,8 @@ def keep(front: Front, topic: str, text: str, offset: int) -> Work[str]:
     TextError."""
     _, _, id_ = _parse_id(front, [topic, text])
     line = f"@KEEP {topic} {text} {offset}"
-    reply = yield from _coordinated(
-        front, id_.group_id, line, lambda: _keep(front, topic, text, offset), may_ask=True
+    reply = yield from coordinated(
+        front, topic, id_.group_id, line, lambda: _keep(front, topic, text, offset), may_ask=True
     )
     return "" if reply == DONE else reply
 
@@ -104,13 +85,13 @@ def keep(front: Front, topic: str, text: str, offset: int) -> Work[str]:
 def subscribe_here(front: Front, _client: Client, fields: list[str]) -> Work[str]:
     """@SUBS. Raises TextError."""
     topic, group, wanted = _parse_subscribe(front, fields)
-    return (yield from _here(lambda: _grant(front, topic, group, wanted)))
+    return (yield from here(lambda: _grant(front, topic, group, wanted)))
 
 
 def unsubscribe_here(front: Front, _client: Client, fields: list[str]) -> Work[str]:
     """@UNSUBS. Raises TextError."""
     topic, text, _ = _parse_id(front, fields)
-    return (yield from _here(lambda: _release(front, topic, text)))
+    return (yield from here(lambda: _release(front, topic, text)))
 
 
 def keep_here(front: Front, _client: Client, fields: list[str]) -> Work[str]:
@@ -119,64 +100,7 @@ def keep_here(front: Front, _client: Client, fields: list[str]) -> Work[str]:
     if len(fields) < 3 or not fields[2].isascii() or not fields[2].isdigit():
         return error("@KEEP takes a topic, a subscription and an offset")
     offset = int(fields[2][:19])
-    return (yield from _here(lambda: _keep(front, topic, text, offset)))
-
-
-def _here(decide: Decide) -> Work[str]:
-    try:
-        return (yield from decide())
-    except KafkaError as refusal:
-        return NOT_THE_LEADER if refusal.code in LATER else _refused(refusal)
-
-
-# Who decides.
-
-
-def _coordinated(
-    front: Front, group: str, line: str, decide: Decide, *, may_ask: bool = False
-) -> Work[str]:
-    """The coordinator's reply, wherever it is; with `may_ask` of a strict broker too."""
-    ctx, deadline_ms = front.ctx, deadline_of(front)
-    why = "it has no leader"
-    while True:
-        leader = yield from _coordinator(front, group, deadline_ms)
-        if front.settings.is_strict and not may_ask and leader != ctx.broker_id:
-            return NOT_THE_LEADER
-        if leader == ctx.broker_id:
-            try:
-                return (yield from decide())
-            except KafkaError as refusal:
-                if refusal.code not in LATER:
-                    return _refused(refusal)
-                why = refusal.message or why
-        elif leader != NO_LEADER:
-            broker = ctx.image.brokers.get(leader)
-            if broker is None or broker.endpoint(TEXT_LISTENER) is None:
-                return error(f"broker {leader} coordinates group {group} and has no text listener")
-            reply = yield from say(front, leader, line, deadline_ms)
-            if reply is None:
-                return error(f"broker {leader}, which coordinates group {group}, did not answer")
-            if reply != NOT_THE_LEADER:
-                return reply
-            why = "it is moving"
-        if not (yield from pause(front, deadline_ms)):
-            return error(f"the coordinator of group {group} did not take it in time: {why}")
-
-
-def _coordinator(front: Front, group: str, deadline_ms: int) -> Work[int]:
-    """The broker that keeps the group's offsets; NO_LEADER: nobody now. Makes their topic."""
-    ctx = front.ctx
-    if OFFSETS_TOPIC not in ctx.image.topics:
-        try:
-            proposals = submit_offsets_topic(ctx, deadline_ms)
-        except KafkaError:
-            return NO_LEADER
-        yield from finish(answer_when_settled(ctx, proposals, deadline_ms, lambda: None))
-    topic = ctx.image.topics.get(OFFSETS_TOPIC)
-    if topic is None:
-        return NO_LEADER
-    entry = ctx.image.partition(OFFSETS_TOPIC, coordinator_partition(group, len(topic.partitions)))
-    return NO_LEADER if entry is None else entry.leader
+    return (yield from here(lambda: _keep(front, topic, text, offset)))
 
 
 # What is decided.
@@ -204,7 +128,7 @@ def _grant(front: Front, topic: str, group: str, wanted: int) -> Work[str]:
 
 def _release(front: Front, topic: str, text: str) -> Work[str]:
     """Raises KafkaError, TextError."""
-    tp, id_, committed = _held(front, topic, text)
+    tp, id_, committed = _held(front, topic, text, may_be_late=True)
     released = held(committed, "", front.ctx.clock.now_ms(), committed.offset)
     yield from _store(front, id_.group_id, [(tp, released)])
     front.subscriptions.heard_ms.pop(text, None)
@@ -222,7 +146,7 @@ def _keep(front: Front, topic: str, text: str, offset: int) -> Work[str]:
 
 
 def _held(
-    front: Front, topic: str, text: str
+    front: Front, topic: str, text: str, *, may_be_late: bool = False
 ) -> tuple[TopicPartition, SubscriptionId, CommittedOffset]:
     """What this coordinator knows of a subscription. Raises KafkaError, TextError."""
     id_ = parse_id(text)
@@ -234,8 +158,9 @@ def _held(
             raise KafkaError(ErrorCode.coordinator_not_available, busy)
         committed = front.ctx.clients.groups.coordinator.offsets.committed(id_.group_id).get(tp)
         now_ms = front.ctx.clock.now_ms()
-        if committed is not None and holder_in(committed) == text:
-            if front.subscriptions.is_free(id_.group_id, tp, committed, now_ms):
+        if committed is not None and holder_in(committed.metadata) == text:
+            is_late = front.subscriptions.is_free(id_.group_id, tp, committed, now_ms)
+            if is_late and not may_be_late:
                 raise TextError(f"{GONE}subscription '{shown(text)}' any more: it timed out")
             return tp, id_, committed
     raise TextError(f"{GONE}subscription '{shown(text)}' of topic '{shown(topic)}'")
@@ -268,19 +193,13 @@ def _store(
 
 def _check_simple(front: Front, group: str) -> None:
     """Offsets of a group with members are its members'. Raises KafkaError."""
-    ctx, nobody = front.ctx, Identity("", None)
-    now_ms = ctx.clock.monotonic_ms()
-    code = ctx.clients.groups.coordinator.may_commit(group, nobody, NO_GENERATION, now_ms)
-    if code is not ErrorCode.none:
-        raise KafkaError(code, f"group '{group}' has members, who are Kafka clients: use another")
+    if not front.ctx.clients.groups.coordinator.may_hold(group):
+        why = f"group '{group}' has members, who are Kafka clients: use another"
+        raise KafkaError(ErrorCode.inconsistent_group_protocol, why)
 
 
 def _unknown() -> KafkaError:
     return KafkaError(ErrorCode.unknown_server_error, "nobody knows whether it was committed")
-
-
-def _refused(refusal: KafkaError) -> str:
-    return error(refusal.message or refusal.code.name.replace("_", " "))
 
 
 def _nonce(front: Front) -> str:

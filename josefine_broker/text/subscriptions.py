@@ -12,9 +12,7 @@ from typing import NamedTuple
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.groups.offsets import CommittedOffset
-
-MARK = "josefine-text:"
-"""Begins the metadata of a committed offset that is a subscription's."""
+from josefine_broker.engine.groups.text_groups import holder_in, marked
 
 HEARD_MAX = 10_000
 """Subscriptions whose last sign of life is remembered in memory; more are looked through."""
@@ -46,17 +44,10 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 9
 
 
-def holder_in(committed: CommittedOffset | None) -> str:
-    """The id of the subscription that a committed offset is; empty: it is none."""
-    if committed is None or not committed.metadata.startswith(MARK):
-        return ""
-    return committed.metadata.removeprefix(MARK)
-
-
 def held(before: CommittedOffset | None, id_: str, now_ms: int, offset: int) -> CommittedOffset:
     """What is committed for a partition that `id_` holds from now on; empty: nobody does."""
     epoch = -1 if before is None else before.leader_epoch
-    return CommittedOffset(offset, epoch, f"{MARK}{id_}" if id_ else "", now_ms)
+    return CommittedOffset(offset, epoch, marked(id_), now_ms)
 
 
 @dataclass(slots=True)
@@ -76,7 +67,7 @@ class Subscriptions:
         """Whether nobody who was heard of lately holds that partition."""
         if (group_id, tp) in self.writing:
             return False
-        id_ = holder_in(committed)
+        id_ = "" if committed is None else holder_in(committed.metadata)
         if not id_ or committed is None:
             return True
         last_ms = max(committed.commit_time_ms, self.heard_ms.get(id_, 0), self.started_ms)

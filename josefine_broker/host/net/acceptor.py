@@ -11,6 +11,9 @@ import errno
 import logging
 import socket
 from collections.abc import Callable
+from contextlib import suppress
+
+from josefine_broker.host.net.tls import SHUTDOWN_SECONDS, Tls
 
 log = logging.getLogger(__name__)
 
@@ -32,8 +35,11 @@ class Acceptor:
         make: Callable[[], asyncio.BaseProtocol],
         *,
         open_max: int | None = None,
+        tls: Tls | None = None,
+        on_handshake_failed: Callable[[str, OSError], None] | None = None,
     ) -> None:
-        """`make` gives each connection its protocol. Past `open_max` the oldest one gives way."""
+        """`make` gives each connection its protocol. Past `open_max` the oldest one gives way. With
+        `tls` it gets it behind a handshake; one that failed is told, with the client's address."""
         self.pauses = 0
         """So often there was no descriptor left."""
         self._name = name
@@ -42,6 +48,10 @@ class Acceptor:
         self._retry: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_open = False
+        self._tls = tls
+        self._on_handshake_failed = on_handshake_failed
+        self._handshakes: dict[socket.socket, None] = {}
+        """Under way, the oldest first."""
         self._open_max = open_max
         self._open: dict[asyncio.BaseTransport, None] = {}
         """The oldest first; kept where there is a limit."""
@@ -86,6 +96,9 @@ class Acceptor:
         self._go_on()
 
     async def _connect(self, connection: socket.socket) -> None:
+        if self._tls is not None:
+            await self._shake_hands(connection, self._tls)
+            return
         try:
             loop = asyncio.get_running_loop()
             transport, _ = await loop.connect_accepted_socket(self._make, connection)
@@ -94,6 +107,29 @@ class Acceptor:
             return
         if self._open_max is not None:
             self._keep(transport, self._open_max)
+
+    async def _shake_hands(self, connection: socket.socket, tls: Tls) -> None:
+        """No other connection waits for this one's peer."""
+        peer = _peer_of(connection)
+        self._handshakes[connection] = None
+        if len(self._handshakes) > tls.settings.handshakes_max:
+            oldest = next(iter(self._handshakes))
+            del self._handshakes[oldest]
+            _hang_up(oldest)  # its transport finds the end of the stream, and cleans up
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                self._make,
+                connection,
+                ssl=tls.contexts.serving,
+                ssl_handshake_timeout=tls.settings.handshake_timeout_ms / 1_000,
+                ssl_shutdown_timeout=SHUTDOWN_SECONDS,
+            )
+        except OSError as error:
+            connection.close()
+            if self._on_handshake_failed is not None:
+                self._on_handshake_failed(peer, error)
+        finally:
+            self._handshakes.pop(connection, None)
 
     def _keep(self, transport: asyncio.Transport, open_max: int) -> None:
         self._open[transport] = None
@@ -122,3 +158,16 @@ class Acceptor:
         self._retry = None
         asyncio.get_running_loop().add_reader(self._socket, self._accept_some)
         log.info("connections accepted again", extra={"listener": self._name})
+
+
+def _peer_of(connection: socket.socket) -> str:
+    try:
+        host, port, *_ = connection.getpeername()
+    except OSError:  # gone already
+        return "unknown"
+    return f"{host}:{port}"
+
+
+def _hang_up(connection: socket.socket) -> None:
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)

@@ -29,6 +29,7 @@ from josefine_broker.host.net.dispatch import (
     Peer,
     Waiting,
 )
+from josefine_broker.host.net.sasl_gate import FRAME_BYTES_MAX, Authentication, Gate
 from josefine_broker.host.rationed import Rationed
 from josefine_broker.wire.frames import ChunkPool, FrameBuffer
 
@@ -39,6 +40,8 @@ CLOSED_LINES = 10
 SEND_BUFFERS_MAX = 64
 """Answers of one read are sent together, but not more buffers than this are held back: large
 fetch answers must reach the transport, whose bound then stops the serving."""
+TLS_JOIN_BYTES_MAX = 16 * 1024
+"""Of smaller answers one TLS record is made, not one per buffer: that is what a record holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,12 +81,15 @@ class Connection(asyncio.BufferedProtocol):
     """State of one connection. Mutated on the event loop only."""
 
     __slots__ = (
+        "_authentication",
         "_backlog",
         "_busy",
         "_closed",
         "_draining",
         "_frames",
+        "_gate",
         "_host",
+        "_joins",
         "_listener",
         "_on_close",
         "_on_open",
@@ -91,6 +97,7 @@ class Connection(asyncio.BufferedProtocol):
         "_peer",
         "_pending",
         "_reading_paused",
+        "_timer",
         "_transport",
         "_write_paused",
         "idle_since_ms",
@@ -104,8 +111,13 @@ class Connection(asyncio.BufferedProtocol):
         listener: str,
         on_open: Callable[[Connection], bool],
         on_close: Callable[[Connection], None],
+        authentication: Authentication | None = None,
     ) -> None:
-        """`on_open` may refuse the connection by returning False."""
+        """`on_open` may refuse the connection by returning False. With `authentication` nothing
+        else is served before it."""
+        self._authentication = authentication
+        self._gate: Gate | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._host = host
         self._listener = listener
         self._on_open = on_open
@@ -134,6 +146,9 @@ class Connection(asyncio.BufferedProtocol):
             self._closed = True
             self._transport.abort()
             return
+        if self._authentication is not None:
+            self._begin_authentication(self._authentication)
+        self._joins = transport.get_extra_info("sslcontext") is not None
         self._transport.set_write_buffer_limits(high=self._host.limits.write_buffer_bytes)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -156,6 +171,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
         for slot in self._pending:
             if isinstance(slot, Waiting):
                 slot.parked.on_done = None
@@ -240,7 +257,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _serve(self, frame: memoryview) -> None:
         try:
-            answer = self._host.dispatcher.serve(frame, self._peer)
+            if self._gate is None:
+                answer = self._host.dispatcher.serve(frame, self._peer)
+            else:
+                answer = self._serve_stranger(frame, self._gate)
         except DisconnectError as error:
             self._close_because(str(error))
             return
@@ -259,6 +279,41 @@ class Connection(asyncio.BufferedProtocol):
             self._pending.append(answer)
         else:
             self._put(answer)
+
+    # Authentication, where the listener wants it.
+
+    def _begin_authentication(self, authentication: Authentication) -> None:
+        self._gate = Gate(self._peer, self._host.dispatcher, authentication)
+        self._frames.allow(FRAME_BYTES_MAX)
+        self._timer = asyncio.get_running_loop().call_later(
+            authentication.timeout_ms / 1_000, self._refuse_stranger, LastBuffers()
+        )
+
+    def _serve_stranger(self, frame: memoryview, gate: Gate) -> Buffers | Waiting | None:
+        answer = gate.serve(frame)
+        assert self._timer is not None
+        assert self._authentication is not None
+        if isinstance(answer, LastBuffers):
+            # A guesser waits for each answer, and nothing more is read meanwhile.
+            self._draining = True
+            self._timer.cancel()
+            self._timer = asyncio.get_running_loop().call_later(
+                self._authentication.failure_delay_ms / 1_000, self._refuse_stranger, answer
+            )
+            return None
+        if gate.is_passed:
+            self._timer.cancel()
+            self._peer, self._gate = gate.peer, None
+            self._frames.allow(self._host.limits.frame_bytes_max)
+        return answer
+
+    def _refuse_stranger(self, answer: LastBuffers) -> None:
+        if self._closed:
+            return
+        self._host.stats.closed_authentication += 1
+        if not answer:
+            answer.reason = "not authenticated in time"
+        self._put(answer)
 
     def _put(self, buffers: Buffers) -> None:
         """It is this answer's turn."""
@@ -305,7 +360,10 @@ class Connection(asyncio.BufferedProtocol):
         if not out or self._closed:
             return
         self._out = []
-        self._host.stats.bytes_out += sum(map(len, out))
+        size = sum(map(len, out))
+        self._host.stats.bytes_out += size
+        if self._joins and size <= TLS_JOIN_BYTES_MAX:
+            out = [b"".join(out)]
         self._transport.writelines(out)
 
     def _close_because(self, reason: str) -> None:

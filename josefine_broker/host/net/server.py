@@ -12,15 +12,18 @@ import errno
 import logging
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
+from josefine_broker.base.tls_files import reason_of
 from josefine_broker.engine.limits.room import Room
 from josefine_broker.host.net.acceptor import Acceptor
 from josefine_broker.host.net.connection import Connection, Host
+from josefine_broker.host.net.sasl_gate import Authentication
 from josefine_broker.host.net.text_connection import TextConnection, TextHost
+from josefine_broker.host.net.tls import Tls
 from josefine_broker.host.rationed import Rationed
 
 log = logging.getLogger(__name__)
@@ -96,6 +99,7 @@ class Server:
             log, "idle connection closed for a newcomer", time.monotonic, logging.INFO
         )
         self._log_idle = Rationed(log, "idle connection closed", time.monotonic, logging.INFO)
+        self._log_tls = Rationed(log, "TLS handshake failed", time.monotonic, logging.WARNING)
 
     @property
     def connection_count(self) -> int:
@@ -105,23 +109,43 @@ class Server:
     def is_listening(self) -> bool:
         return bool(self._listeners) and all(each.is_open for each in self._listeners)
 
-    async def start(self, bound: Iterable[Bound]) -> None:
-        """Begin to accept. Raises BindError when another process listens on the same port."""
+    async def start(
+        self,
+        bound: Iterable[Bound],
+        tls: Mapping[str, Tls] | None = None,
+        authentication: Mapping[str, Authentication] | None = None,
+    ) -> None:
+        """Begin to accept, with TLS on the listeners that are named in `tls`, and with SASL on
+        those in `authentication`. Raises BindError when another process listens on the same port.
+        """
         for each in bound:
-            make = partial(Connection, self._host, each.name, self._opened, self._closed)
-            self._accept(each, make)
+            known_by = (authentication or {}).get(each.name)
+            make = partial(Connection, self._host, each.name, self._opened, self._closed, known_by)
+            self._accept(each, make, (tls or {}).get(each.name))
 
     async def start_text(self, bound: Bound, host: TextHost) -> None:
         """The same for the listener of the text protocol."""
         self._accept(bound, partial(TextConnection, host, bound.name, self._opened, self._closed))
 
-    def _accept(self, bound: Bound, make: Callable[[], asyncio.BaseProtocol]) -> None:
-        acceptor = Acceptor(bound.name, bound.socket, make)
+    def _accept(
+        self, bound: Bound, make: Callable[[], asyncio.BaseProtocol], tls: Tls | None = None
+    ) -> None:
+        acceptor = Acceptor(
+            bound.name,
+            bound.socket,
+            make,
+            tls=tls,
+            on_handshake_failed=partial(self._handshake_failed, bound.name),
+        )
         try:
             acceptor.start()
         except OSError as error:
             raise _bind_error(bound.name, bound.host, bound.port, error) from None
         self._listeners.append(acceptor)
+
+    def _handshake_failed(self, listener: str, client: str, error: OSError) -> None:
+        self._host.stats.closed_tls += 1
+        self._log_tls.tell(client=client, listener=listener, reason=reason_of(error))
 
     @property
     def accept_pauses(self) -> int:

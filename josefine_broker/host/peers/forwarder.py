@@ -15,6 +15,7 @@ from josefine_broker.base.errors import KafkaError
 from josefine_broker.base.ports import Clock
 from josefine_broker.client.cluster import Address
 from josefine_broker.client.io_asyncio_protocol import ProtocolConnection
+from josefine_broker.client.io_tls import UNSECURED, Secured
 
 IDLE_MAX = 4
 """Connections to one broker that are kept without a request."""
@@ -24,9 +25,14 @@ class Forwarder:
     """Implements `engine.ports.ForwardPort`. `stop` ends what is on its way."""
 
     def __init__(
-        self, address_of: Callable[[int], Address | None], client_id: str, clock: Clock
+        self,
+        address_of: Callable[[int], Address | None],
+        client_id: str,
+        clock: Clock,
+        secured: Callable[[], Secured] = lambda: UNSECURED,
     ) -> None:
-        """`address_of`: where brokers dial a broker, if that is known."""
+        """`address_of`: where brokers dial a broker, if that is known; `secured`: how."""
+        self._secured = secured
         self._address_of = address_of
         self._client_id = client_id
         self._clock = clock
@@ -59,7 +65,9 @@ class Forwarder:
             async with asyncio.timeout(left_ms / 1_000):
                 connection = self._take_idle(address)
                 if connection is None:
-                    connection = await ProtocolConnection.open(address, self._client_id)
+                    connection = await ProtocolConnection.open(
+                        address, self._client_id, self._secured()
+                    )
                 is_answered = False
                 try:
                     answer = connection.send(api_key, request)

@@ -19,6 +19,7 @@ from josefine_broker.base.errors import ErrorCode, Fatal, KafkaError
 from josefine_broker.base.ports import Clock
 from josefine_broker.client.cluster import Address
 from josefine_broker.client.io_asyncio_protocol import ProtocolConnection
+from josefine_broker.client.io_tls import UNSECURED, Secured
 from josefine_broker.engine.metadata.image import MetadataImage
 from josefine_broker.engine.partition.replica_fetch import (
     FetchLimits,
@@ -86,8 +87,11 @@ class Replicator:
         config: FetchLimits,
         inter_broker_listener: str,
         on_fatal: Callable[[BaseException], None] | None = None,
+        secured: Callable[[], Secured] = lambda: UNSECURED,
     ) -> None:
-        """`on_fatal` hears of a broken invariant; without it, the event loop does."""
+        """`on_fatal` hears of a broken invariant; without it, the event loop does. `secured` tells
+        how the listener that brokers use is dialled."""
+        self.secured = secured
         self.ctx = ctx
         self.hear = hear
         self.clock = clock
@@ -232,7 +236,8 @@ class _Link:
             raise KafkaError(ErrorCode.network_exception, f"broker {leader_id} has no address")
         client_id = f"replica-{self._owner.ctx.broker_id}"
         self._connection = await asyncio.wait_for(
-            ProtocolConnection.open(address, client_id), CONNECT_TIMEOUT_MS / 1_000
+            ProtocolConnection.open(address, client_id, self._owner.secured()),
+            CONNECT_TIMEOUT_MS / 1_000,
         )
 
     def _dialled(self, task: asyncio.Task[None]) -> None:

@@ -166,26 +166,81 @@ def test_voters_that_share_an_address_are_named(tmp_path: Path) -> None:
     assert "voters 1 and 3 have the same address a:9093" in refusal(tmp_path, text)
 
 
-@pytest.mark.parametrize("key", ["listeners", "advertised_listeners"])
 @pytest.mark.parametrize(
     ("listener", "promise"),
     [
-        ("SSL://a:1", "SSL"),
-        ("ssl://a:1", "SSL"),
-        ("SASL_PLAINTEXT://a:1", "SASL"),
-        ("SASL_SSL://a:1", "SASL"),
+        ("SASL-OUT://a:1", "SASL"),
         ("TLS-EXTERNAL://a:1", "TLS"),
         ("http://a:1", "HTTP"),
     ],
 )
-def test_listener_that_promises_what_is_not_served_is_refused(
-    tmp_path: Path, key: str, listener: str, promise: str
+def test_listener_that_promises_what_it_does_not_speak_is_refused(
+    tmp_path: Path, listener: str, promise: str
 ) -> None:
     """It was served in plaintext."""
-    message = refusal(tmp_path, f"broker:\n  {key}: ['{listener}']\n")
+    message = refusal(tmp_path, f"broker:\n  listeners: ['{listener}']\n")
 
-    assert f"broker.yaml:2: broker.{key}: '{listener}' asks for {promise}," in message
-    assert "every listener is plaintext" in message
+    assert f"broker.yaml:2: broker.listeners '{listener}' asks for {promise}:" in message
+    assert "broker.listener_security_protocol_map" in message
+
+
+SPEAKING = """\
+broker:
+  listeners: ['PLAINTEXT://a:1', 'SSL://a:2', 'OUT-TLS://a:3', 'inside://a:4']
+  listener_security_protocol_map: ['OUT-TLS:SSL']
+tls:
+  certificate: broker.pem
+"""
+
+
+def test_listener_speaks_what_the_map_says_else_what_its_name_is_else_plaintext(
+    tmp_path: Path,
+) -> None:
+    config = load_config(written(tmp_path, SPEAKING), {})
+
+    spoken = {each.name: config.protocol_of(each.name).value for each in config.broker.listeners}
+    assert spoken == {
+        "PLAINTEXT": "PLAINTEXT",
+        "SSL": "SSL",
+        "OUT-TLS": "SSL",
+        "inside": "PLAINTEXT",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("broker: {listeners: ['SSL://a:1']}", "speaks SSL, which needs tls.certificate"),
+        ("broker: {listener_security_protocol_map: ['X:SSL']}", "'X', which is not in broker.list"),
+        ("broker: {listener_security_protocol_map: ['P:TLS']}", "'TLS' in 'P:TLS' is none of"),
+        ("broker: {listener_security_protocol_map: ['P']}", "must be NAME:PROTOCOL, got 'P'"),
+        ("broker: {listener_security_protocol_map: ['P:SSL', 'P:SSL']}", "'P' is named twice"),
+        ("broker: {listeners: ['SASL_PLAINTEXT://a:1']}", "which needs sasl.users"),
+        (
+            "broker: {listeners: ['SASL_PLAINTEXT://a:1']}\nsasl: {users: u}\n"
+            "raft: {listener: '127.0.0.1:9', seeds: ['b:9']}",
+            "brokers have no password: name a listener that speaks SSL or PLAINTEXT",
+        ),
+        ("sasl: {mechanisms: [GSSAPI]}", "sasl.mechanisms"),
+        ("sasl: {mechanisms: []}", "sasl.mechanisms"),
+        ("sasl: {iterations: 1000}", "sasl.iterations"),
+        ("tls: {client_auth: required}", "client_auth needs ca"),
+        ("tls: {client_auth: perhaps}", "tls.client_auth"),
+        ("tls: {version_min: '1.1'}", "tls.version_min"),
+    ],
+)
+def test_security_that_does_not_fit_is_one_sentence(tmp_path: Path, text: str, words: str) -> None:
+    assert words in refusal(tmp_path, text)
+
+
+@pytest.mark.parametrize("secret", ["hunter2", "4711"])
+def test_secret_in_the_place_of_its_place_is_refused_and_not_repeated(
+    tmp_path: Path, secret: str
+) -> None:
+    message = refusal(tmp_path, f"tls:\n  key_password: {secret}\n")
+
+    assert "broker.yaml:2: tls.key_password: must be file:PATH or env:NAME" in message
+    assert secret not in message
 
 
 def test_listener_names_that_promise_nothing_are_names() -> None:

@@ -1,0 +1,69 @@
+"""The security protocols that a listener has, under Kafka's names; where a secret is kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import Enum
+from typing import NamedTuple
+
+
+class SecurityProtocol(Enum):
+    """How the two ends of a connection are protected and known to each other."""
+
+    PLAINTEXT = "PLAINTEXT"  # neither encrypted nor authenticated
+    SSL = "SSL"  # TLS; the client is known if it shows a certificate
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"  # the client is authenticated, everyone on the way can read
+    SASL_SSL = "SASL_SSL"  # TLS, and the client is authenticated in it
+
+    @property
+    def is_tls(self) -> bool:
+        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+
+    @property
+    def is_sasl(self) -> bool:
+        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+
+
+TLS_RECORD = re.compile(rb"[\x14-\x18]\x03[\x00-\x04]")
+"""The first bytes of anything that a TLS peer says (RFC 8446, section 5.1). As the length of a
+Kafka frame they would be 335 MB or more."""
+
+
+class SecretPlace(NamedTuple):
+    """Where a secret is: its text is in no configuration, so nothing can print it."""
+
+    kind: str
+    """`file` or `env`."""
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.name}"
+
+    def read(self, env: Mapping[str, str]) -> str:
+        """The secret, of a file without the end of its last line. Raises ValueError, a sentence
+        without the secret."""
+        if self.kind == "env":
+            if self.name not in env:
+                raise ValueError(f"{self}: no such variable in the environment")
+            return env[self.name]
+        try:
+            with open(self.name, encoding="utf-8") as file:
+                return file.read().removesuffix("\n")
+        except OSError as error:
+            raise ValueError(f"{self}: {(error.strerror or str(error)).lower()}") from None
+        except UnicodeDecodeError:
+            raise ValueError(f"{self}: is not UTF-8") from None
+
+
+def parse_secret_place(value: object) -> SecretPlace:
+    """`file:PATH` or `env:NAME`; the ValueError does not repeat what may be a secret."""
+    if isinstance(value, SecretPlace):
+        return value
+    found = re.fullmatch(r"(file|env):(.+)", value) if isinstance(value, str) else None
+    if found is None:
+        raise ValueError(
+            "must be file:PATH or env:NAME, where the secret is, not the secret (got a value that"
+            " is neither)"
+        )
+    return SecretPlace(found[1], found[2])

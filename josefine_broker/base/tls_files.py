@@ -1,0 +1,121 @@
+"""Certificates and keys from files into a TLS context, with one sentence for what is wrong.
+
+A broker's listeners and our client read them alike; the sentences name the setting, in the words of
+whoever set it, and the file, never what is in it.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from os import PathLike
+from pathlib import Path
+from typing import NamedTuple
+
+from josefine_broker.base.certificates import first_of_pem, valid_until_s
+
+
+class TlsError(ValueError):
+    """TLS cannot be had with these settings or files; the message is one sentence for the user."""
+
+
+class OwnNames(NamedTuple):
+    """What the three settings are called."""
+
+    certificate: str
+    key: str
+    password: str
+
+
+def load_own(
+    context: ssl.SSLContext,
+    certificate: PathLike[str],
+    key: PathLike[str] | None,
+    password: Callable[[], str] | None,
+    names: OwnNames,
+) -> int:
+    """Take a certificate (with those between it and its CA behind it) and its key into `context`;
+    until when it is valid, in Unix seconds. Without `key` it is in the same file. Raises TlsError.
+    """
+    try:
+        until_s = valid_until_s(first_of_pem(_text_of(certificate, names.certificate)))
+    except TlsError:
+        raise
+    except ValueError as error:
+        raise TlsError(f"{names.certificate}: {certificate} {error}") from None
+    holder, said = (key, names.key) if key is not None else (certificate, names.certificate)
+    if "PRIVATE KEY-----" not in _text_of(holder, said):
+        hint = "" if key is not None else f"; name its file in {names.key}"
+        raise TlsError(f"{said}: {holder} holds no private key in PEM{hint}")
+    asked: list[str] = []
+
+    def tell_password() -> str:
+        """Without it OpenSSL would ask on the terminal."""
+        asked.append("")
+        return password() if password is not None else ""
+
+    try:
+        context.load_cert_chain(certificate, holder, tell_password)
+    except (ssl.SSLError, OSError) as error:
+        reason = getattr(error, "reason", None) or str(error)
+        if reason == "KEY_VALUES_MISMATCH":
+            sentence = f"{said}: {holder} is not the key of the certificate in {certificate}"
+        elif asked and password is None:
+            sentence = (
+                f"{said}: {holder} is encrypted; say where its password is in {names.password}"
+            )
+        elif asked:
+            sentence = f"{names.password}: is not the password of {holder}"
+        else:
+            sentence = f"{said}: {holder} cannot be used: {reason.lower().replace('_', ' ')}"
+        raise TlsError(sentence) from None
+    return until_s
+
+
+def load_ca(context: ssl.SSLContext, path: PathLike[str], name: str) -> None:
+    """Trust the certificates of a file, or of a directory as `openssl rehash` makes it."""
+    if Path(path).is_dir():
+        context.load_verify_locations(capath=path)
+        return
+    try:
+        first_of_pem(_text_of(path, name))
+        context.load_verify_locations(cafile=path)
+    except TlsError:
+        raise
+    except ssl.SSLError as error:
+        raise TlsError(f"{name}: {path} cannot be used: {error.reason or error}") from None
+    except ValueError as error:
+        raise TlsError(f"{name}: {path} {error}") from None
+
+
+def reason_of(error: BaseException) -> str:
+    """What a failed handshake says, in a few plain words."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"certificate refused: {error.verify_message.rstrip('.')}"
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return _WORDS.get(error.reason, error.reason.lower().replace("_", " "))
+    if isinstance(error, TimeoutError):
+        return "no TLS handshake in time"
+    return str(error).lower() or type(error).__name__
+
+
+_WORDS = {
+    "WRONG_VERSION_NUMBER": "what came is no TLS (plaintext?)",
+    "HTTP_REQUEST": "what came is no TLS but HTTP",
+    "HTTPS_PROXY_REQUEST": "what came is no TLS but HTTP",
+    "UNEXPECTED_EOF_WHILE_READING": "hung up on, perhaps a listener without TLS",
+    "UNSUPPORTED_PROTOCOL": "no common TLS version",
+    "NO_SHARED_CIPHER": "no common cipher",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client showed no certificate",
+    "TLSV1_ALERT_UNKNOWN_CA": "the other side does not know our CA",
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "the broker wants a client certificate",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "the other side refused our certificate",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "the other side says that our certificate expired",
+}
+
+
+def _text_of(path: PathLike[str], name: str) -> str:
+    try:
+        return Path(path).read_text("utf-8", errors="replace")
+    except OSError as error:
+        raise TlsError(f"{name}: {path}: {(error.strerror or str(error)).lower()}") from None

@@ -1,0 +1,72 @@
+"""Who a client says it is: the tokens of PLAIN and SCRAM, without the socket."""
+
+from typing import Any
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.scram import ScramError, client_final, client_first
+from josefine_broker.client.security import Security
+from josefine_broker.wire import apis
+from josefine_broker.wire import entities as e
+
+PLAIN = "PLAIN"
+
+
+class Login:
+    """One connection's authentication: `request`, then `hear` its answer, until it says True."""
+
+    __slots__ = ("_awaited", "_first", "_security", "_token")
+
+    def __init__(self, security: Security, nonce: str) -> None:
+        """`nonce` is random, printable, without comma, and used once."""
+        self._security = security
+        self._first = client_first(security.username, nonce)
+        self._token: bytes | None = None
+        """None: the mechanism has not been named yet."""
+        self._awaited: str | None = None
+        """What the broker has to say last, to prove that it knows us too."""
+
+    def request(self) -> tuple[int, Any]:
+        """API key and request to send now."""
+        if self._token is None:
+            mechanism = self._security.mechanism
+            return apis.SASL_HANDSHAKE, e.sasl_handshake.SaslHandshakeRequest(mechanism=mechanism)
+        return apis.SASL_AUTHENTICATE, e.sasl_authenticate.SaslAuthenticateRequest(
+            auth_bytes=self._token
+        )
+
+    def hear(self, response: Any) -> bool:
+        """Whether that was the end. Raises KafkaError for a refusal."""
+        security = self._security
+        if self._token is None:
+            if response.error_code is not ErrorCode.none:
+                served = ", ".join(response.mechanisms) or "none"
+                raise KafkaError(
+                    response.error_code,
+                    f"the broker does not take sasl.mechanism={security.mechanism}"
+                    f" (it takes {served})",
+                )
+            self._token = self._first.encode()
+            if security.mechanism == PLAIN:
+                self._token = f"\0{security.username}\0{security.password}".encode()
+            return False
+        if response.error_code is not ErrorCode.none:
+            raise KafkaError(
+                response.error_code,
+                f"user {security.username!r}: {response.error_message or 'authentication failed'}",
+            )
+        if security.mechanism == PLAIN:
+            return True
+        if self._awaited is not None:
+            if bytes(response.auth_bytes).decode(errors="replace") != self._awaited:
+                raise KafkaError(
+                    ErrorCode.sasl_authentication_failed, "the broker does not know our password"
+                )
+            return True
+        try:
+            final, self._awaited = client_final(
+                security.mechanism, security.password, self._first, response.auth_bytes
+            )
+        except ScramError as error:
+            raise KafkaError(ErrorCode.sasl_authentication_failed, str(error)) from None
+        self._token = final.encode()
+        return False

@@ -1,0 +1,160 @@
+"""A configuration's security: which listener speaks which protocol, where a secret is, and the
+sections `tls` and `sasl`.
+
+A listener's name that promises a protection gets it, or its broker does not start: a client that
+asked for encryption must not be served without it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
+
+from josefine_broker.base.security import SecretPlace, SecurityProtocol, parse_secret_place
+from josefine_broker.config_values import Count, Listener, Section, TimeoutMs, items
+
+PROMISES = frozenset(
+    ("SSL", "TLS", "MTLS", "SASL", "GSSAPI", "KERBEROS", "SCRAM", "OAUTHBEARER", "HTTP", "HTTPS")
+)
+"""Protections that the name of a listener may promise."""
+
+SERVED = tuple(SecurityProtocol)
+
+
+class NamedProtocol(NamedTuple):
+    """What the listener of that name speaks."""
+
+    name: str
+    protocol: SecurityProtocol
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.protocol.value}"
+
+
+def parse_named_protocol(value: object) -> NamedProtocol:
+    """`NAME:PROTOCOL`; ValueError names what is wrong."""
+    if isinstance(value, NamedProtocol):
+        return value
+    name, colon, protocol = value.partition(":") if isinstance(value, str) else ("", "", "")
+    served = [each.value for each in SERVED]
+    if not name or not colon:
+        raise ValueError(f"must be NAME:PROTOCOL, got {value!r}")
+    if protocol not in served:
+        raise ValueError(f"protocol {protocol!r} in {value!r} is none of {', '.join(served)}")
+    return NamedProtocol(name, SecurityProtocol(protocol))
+
+
+def _parse_map(value: object) -> tuple[NamedProtocol, ...]:
+    found = tuple(parse_named_protocol(item) for item in items(value, "NAME:PROTOCOL"))
+    names = [each.name for each in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"listener {name!r} is named twice")
+    return found
+
+
+def protocol_of(listener: Listener, named: Sequence[NamedProtocol]) -> SecurityProtocol:
+    """What a listener speaks: what the map says, else what its name is, else PLAINTEXT. ValueError
+    for a name that promises something else."""
+    for each in named:
+        if each.name == listener.name:
+            return each.protocol
+    for protocol in SERVED:
+        if protocol.value == listener.name.upper():
+            return protocol
+    promised = PROMISES.intersection(re.split("[_-]", listener.name.upper()))
+    if promised:
+        raise ValueError(
+            f"broker.listeners '{listener}' asks for {min(promised)}: say what it speaks"
+            f" ({', '.join(each.value for each in SERVED)}) in"
+            " broker.listener_security_protocol_map"
+        )
+    return SecurityProtocol.PLAINTEXT
+
+
+ProtocolMap = Annotated[
+    tuple[NamedProtocol, ...],
+    BeforeValidator(_parse_map),
+    PlainSerializer(lambda named: [str(each) for each in named], return_type=list[str]),
+]
+Secret = Annotated[
+    SecretPlace,
+    BeforeValidator(parse_secret_place),
+    PlainSerializer(str, return_type=str),
+]
+Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+ClientAuth = Literal["none", "requested", "required"]
+TlsVersion = Literal["1.2", "1.3"]
+
+
+class TlsSection(Section):
+    """TLS of the listeners that speak SSL; files are PEM, and are read again when they change."""
+
+    certificate: Path | None = Field(
+        default=None,
+        description="This broker's certificate, with those between it and its CA behind it. Needed"
+        " where a listener speaks SSL.",
+    )
+    key: Path | None = Field(
+        default=None, description="Its private key; null: in the certificate's file."
+    )
+    key_password: Secret | None = Field(
+        default=None,
+        description="Where the key's password is, as file:PATH or env:NAME; null: it has none.",
+    )
+    ca: Path | None = Field(
+        default=None,
+        description="Certificates of the authorities whose clients (client_auth) and brokers"
+        " (inter_broker_listener) are believed; a file, or a directory of `openssl rehash`.",
+    )
+    client_auth: ClientAuth = Field(
+        default="none",
+        description="Whether clients show a certificate: none, requested or required.",
+    )
+    version_min: TlsVersion = Field(
+        default="1.2", description="Oldest version of TLS that is spoken: '1.2' or '1.3'."
+    )
+    handshake_timeout_ms: TimeoutMs = Field(
+        default=10_000, description="Time that a client has for its handshake."
+    )
+    handshakes_max: Annotated[Count, Field(le=1_024)] = Field(
+        default=128,
+        description="Handshakes under way on a listener; past that the oldest gives way.",
+    )
+    reload_check_ms: TimeoutMs = Field(
+        default=10_000, description="Time between two looks whether the files have changed."
+    )
+
+    @model_validator(mode="after")
+    def _client_certificates_can_be_judged(self) -> TlsSection:
+        if self.client_auth != "none" and self.ca is None:
+            raise ValueError(f"client_auth needs ca, got {self.client_auth} without it")
+        return self
+
+
+class SaslSection(Section):
+    """Authentication on the listeners that speak SASL_PLAINTEXT or SASL_SSL."""
+
+    users: Path | None = Field(
+        default=None,
+        description="Who may come in, as name=password a line; nobody else may read the file. It is"
+        " read again when it changes. Needed where a listener speaks SASL.",
+    )
+    mechanisms: Annotated[tuple[Mechanism, ...], Field(min_length=1)] = Field(
+        default=("SCRAM-SHA-256", "SCRAM-SHA-512"),
+        description="How clients may prove who they are: SCRAM-SHA-256, SCRAM-SHA-512, and PLAIN,"
+        " which sends the password itself.",
+    )
+    iterations: Annotated[Count, Field(ge=4_096, le=16_384)] = Field(
+        default=4_096, description="Of SCRAM: what a guess costs whoever has seen a proof."
+    )
+    timeout_ms: TimeoutMs = Field(
+        default=10_000, description="Time that a client has to authenticate."
+    )
+    failure_delay_ms: TimeoutMs = Field(
+        default=1_000, description="How late a client is told that it was refused."
+    )

@@ -1,0 +1,110 @@
+"""What a connection may say before it is authenticated: ApiVersions, SaslHandshake and
+SaslAuthenticate, in small frames and before a deadline (which the connection keeps).
+
+Decided in engine/security/sasl.py; here requests become its tokens and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
+from josefine_broker.engine.security.sasl import REFUSED, Sasl, SaslState, Users
+from josefine_broker.host.net.dispatch import (
+    Buffers,
+    DisconnectError,
+    Dispatcher,
+    LastBuffers,
+    Peer,
+    Waiting,
+)
+from josefine_broker.wire.apis import API_VERSIONS, APIS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from josefine_broker.wire.codec import (
+    RequestHeader,
+    decode_request,
+    encode_response,
+    parse_request_header,
+)
+from josefine_broker.wire.entities import sasl_authenticate, sasl_handshake
+
+FRAME_BYTES_MAX = 16 * 1024
+"""Of a client that is not known yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Authentication:
+    """What all connections of the listeners with SASL share."""
+
+    mechanisms: tuple[str, ...]
+    users: Callable[[], Users]
+    new_nonce: Callable[[], str]
+    timeout_ms: int
+    failure_delay_ms: int
+
+
+class Gate:
+    """One connection's. It is passed when `peer` has a name."""
+
+    __slots__ = ("_authentication", "_dispatcher", "_sasl", "peer")
+
+    def __init__(self, peer: Peer, dispatcher: Dispatcher, authentication: Authentication) -> None:
+        self.peer = peer
+        self._dispatcher = dispatcher
+        self._authentication = authentication
+        self._sasl = Sasl(authentication.mechanisms)
+
+    @property
+    def is_passed(self) -> bool:
+        return self._sasl.state is SaslState.KNOWN
+
+    def serve(self, frame: memoryview) -> Buffers | Waiting | None:
+        """`LastBuffers` for who is refused. Raises DisconnectError."""
+        try:
+            header = parse_request_header(frame)
+            if header.api_key == API_VERSIONS:
+                return self._dispatcher.serve(frame, self.peer)
+            row = APIS.get(header.api_key)
+            if row is None or header.api_key not in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
+                raise DisconnectError("a request before authentication")
+            if not row.min_version <= header.api_version <= row.max_version:
+                raise DisconnectError(f"{row.name} version {header.api_version} is not served")
+            body = decode_request(header, frame)
+        except (CorruptData, KafkaError) as error:
+            raise DisconnectError(f"malformed request: {error}") from error
+        if header.api_key == SASL_HANDSHAKE:
+            return self._choose(header, body)
+        return self._authenticate(header, body)
+
+    def _choose(self, header: RequestHeader, body: sasl_handshake.SaslHandshakeRequest) -> Buffers:
+        error = self._sasl.choose(body.mechanism)
+        answer = sasl_handshake.SaslHandshakeResponse(
+            error_code=error, mechanisms=self._authentication.mechanisms
+        )
+        return self._encoded(header, answer, error, "a mechanism that is not served")
+
+    def _authenticate(
+        self, header: RequestHeader, body: sasl_authenticate.SaslAuthenticateRequest
+    ) -> Buffers:
+        authentication = self._authentication
+        given = self._sasl.authenticate(
+            bytes(body.auth_bytes), authentication.users(), authentication.new_nonce()
+        )
+        if self.is_passed:
+            self.peer = replace(self.peer, principal=f"User:{self._sasl.user}")
+        answer = sasl_authenticate.SaslAuthenticateResponse(
+            error_code=given.error,
+            error_message=None if given.error is ErrorCode.none else REFUSED,
+            auth_bytes=given.token,
+        )
+        return self._encoded(header, answer, given.error, given.reason)
+
+    def _encoded(
+        self, header: RequestHeader, answer: object, error: ErrorCode, reason: str
+    ) -> Buffers:
+        buffers = encode_response(header.api_key, header.api_version, header.correlation_id, answer)
+        if error is ErrorCode.none:
+            return buffers
+        last = LastBuffers(buffers)
+        last.reason = f"authentication failed: {reason}"
+        return last

@@ -1,0 +1,84 @@
+"""The file of users: `name=password` a line, for the listeners with SASL. Read again when it
+changes; one that cannot be used leaves the users as they were, and is told: file and line, never
+what stands there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from pathlib import Path
+
+from josefine_broker.engine.security.sasl import Users
+
+log = logging.getLogger(__name__)
+
+
+class UsersError(ValueError):
+    """The file cannot be used; the message is one sentence for the user."""
+
+
+class UsersFile:
+    """Used on the event loop only."""
+
+    def __init__(self, path: Path, salting: bytes, iterations: int) -> None:
+        """`salting` is random. Raises UsersError."""
+        self._path = path
+        self._salting = salting
+        self._iterations = iterations
+        self._seen = self._look()
+        self.users = self._load()
+
+    def reload_changed(self) -> None:
+        """A duty of the ticker."""
+        seen = self._look()
+        if seen == self._seen:
+            return
+        self._seen = seen
+        try:
+            self.users = self._load()
+        except UsersError as error:
+            log.warning("users changed and cannot be used", extra={"reason": str(error)})
+            return
+        log.info("users read again", extra={"file": str(self._path)})
+
+    def _look(self) -> tuple[int, int, int] | None:
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return None
+        return (found.st_mtime_ns, found.st_size, found.st_ino)
+
+    def _load(self) -> Users:
+        try:
+            mode = os.stat(self._path).st_mode
+            text = self._path.read_text("utf-8")
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise UsersError(f"sasl.users: {self._path}: {reason}") from None
+        except UnicodeDecodeError:
+            raise UsersError(f"sasl.users: {self._path} is not UTF-8") from None
+        if mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise UsersError(f"sasl.users: {self._path} is open to others: chmod 600 it")
+        try:
+            return Users(parse_users(text), self._salting, self._iterations)
+        except ValueError as error:
+            raise UsersError(f"sasl.users: {self._path}: {error}") from None
+
+
+def parse_users(text: str) -> dict[str, str]:
+    """Name → password; empty lines and those that begin with # are passed over. Raises ValueError
+    with the line's number alone."""
+    users: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        name, equals, password = line.partition("=")
+        name = name.strip()
+        if not equals or not name or not password:
+            raise ValueError(f"line {number} is not name=password")
+        if name in users:
+            raise ValueError(f"line {number} names a user again")
+        users[name] = password
+    return users

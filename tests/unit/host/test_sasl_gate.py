@@ -1,0 +1,183 @@
+"""A connection to a listener with SASL, from its first byte: what is served before it is known."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from josefine_broker.base.errors import ErrorCode
+from josefine_broker.engine.security.sasl import MECHANISMS, Users
+from josefine_broker.host.net.sasl_gate import FRAME_BYTES_MAX, Authentication
+from josefine_broker.host.net.server import bind
+from josefine_broker.wire import apis, codec
+from josefine_broker.wire import entities as e
+from tests.unit.host.serving import GROUPS, Client, Serving, groups_answer, until
+
+TIMEOUT_S = 20.0
+USERS = Users({"alice": "secret"}, b"salting", 4096)
+
+
+@asynccontextmanager
+async def serving(**changes: int) -> AsyncIterator[tuple[Serving, list[str]]]:
+    """A broker whose one listener wants SASL, and who has asked it something."""
+    seen: list[str] = []
+
+    def handle(_header: object, peer: Any, _body: object) -> object:
+        seen.append(peer.principal)
+        return groups_answer("served")
+
+    served = Serving({GROUPS: handle})
+    bound = bind("SASL", "127.0.0.1", 0)
+    authentication = Authentication(
+        mechanisms=MECHANISMS,
+        users=lambda: USERS,
+        new_nonce=lambda: "nonce",
+        timeout_ms=changes.get("timeout_ms", 10_000),
+        failure_delay_ms=changes.get("failure_delay_ms", 5),
+    )
+    await served.server.start([bound], None, {"SASL": authentication})
+    served.port = bound.port
+    try:
+        yield served, seen
+    finally:
+        await served.server.stop(5)
+
+
+class Asking:
+    """A client that says frames and hears answers."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    async def ask(self, key: int, request: object) -> Any:
+        version = apis.APIS[key].max_version
+        self.client.writer.write(b"".join(codec.encode_request(key, version, 7, "c", request)))
+        answer = await asyncio.wait_for(self.client.frame(), TIMEOUT_S)
+        return codec.decode_response(key, version, answer)[1]
+
+    async def handshake(self, mechanism: str = "PLAIN") -> Any:
+        request = e.sasl_handshake.SaslHandshakeRequest(mechanism=mechanism)
+        return await self.ask(apis.SASL_HANDSHAKE, request)
+
+    async def token(self, token: bytes) -> Any:
+        request = e.sasl_authenticate.SaslAuthenticateRequest(auth_bytes=token)
+        return await self.ask(apis.SASL_AUTHENTICATE, request)
+
+    async def is_hung_up_on(self) -> bool:
+        return await asyncio.wait_for(self.client.closed(), TIMEOUT_S)
+
+
+def test_requests_carry_the_name_once_it_is_proved() -> None:
+    async def scenario() -> None:
+        async with serving() as (served, seen):
+            asking = Asking(await served.connect())
+
+            assert (await asking.handshake()).error_code is ErrorCode.none
+            assert (await asking.token(b"\0alice\0secret")).error_code is ErrorCode.none
+            asking.client.ask(1)
+            await asyncio.wait_for(asking.client.answer(), TIMEOUT_S)
+
+            assert seen == ["User:alice"]
+
+    asyncio.run(scenario())
+
+
+def test_request_before_authentication_is_not_served() -> None:
+    async def scenario() -> None:
+        async with serving() as (served, seen):
+            for is_begun in (False, True):
+                asking = Asking(await served.connect())
+                if is_begun:
+                    await asking.handshake()
+                asking.client.ask(1)
+
+                assert await asking.is_hung_up_on()
+            assert seen == []
+
+    asyncio.run(scenario())
+
+
+def test_refused_one_is_told_late_and_hung_up_on_and_what_it_sent_behind_is_not_served() -> None:
+    async def scenario() -> None:
+        async with serving(failure_delay_ms=200) as (served, seen):
+            asking = Asking(await served.connect())
+            await asking.handshake()
+            began = asyncio.get_running_loop().time()
+            token = e.sasl_authenticate.SaslAuthenticateRequest(auth_bytes=b"\0alice\0guess")
+            frames = codec.encode_request(apis.SASL_AUTHENTICATE, 2, 7, "c", token)
+            asking.client.writer.write(b"".join(frames))
+            asking.client.ask(8)
+
+            answer = await asyncio.wait_for(asking.client.frame(), TIMEOUT_S)
+
+            refused = codec.decode_response(apis.SASL_AUTHENTICATE, 2, answer)[1]
+            assert refused.error_code is ErrorCode.sasl_authentication_failed
+            assert refused.error_message == "authentication failed: wrong user or password"
+            assert asyncio.get_running_loop().time() - began > 0.19
+            assert await asking.is_hung_up_on()
+            assert seen == []
+            assert served.metrics.connections.closed_authentication == 1
+
+    asyncio.run(scenario())
+
+
+def test_mechanism_that_is_not_served_is_answered_with_those_that_are() -> None:
+    async def scenario() -> None:
+        async with serving() as (served, _):
+            asking = Asking(await served.connect())
+
+            answer = await asking.handshake("GSSAPI")
+
+            assert answer.error_code is ErrorCode.unsupported_sasl_mechanism
+            assert answer.mechanisms == MECHANISMS
+            assert await asking.is_hung_up_on()
+
+    asyncio.run(scenario())
+
+
+def test_stranger_has_a_deadline() -> None:
+    async def scenario() -> None:
+        async with serving(timeout_ms=100) as (served, _):
+            silent, begun = Asking(await served.connect()), Asking(await served.connect())
+            await begun.handshake()
+
+            assert await silent.is_hung_up_on()
+            assert await begun.is_hung_up_on()
+            await until(
+                lambda: served.metrics.connections.closed_authentication == 2, "both are counted"
+            )
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("size", [FRAME_BYTES_MAX + 1, 2**31 - 1])
+def test_large_frame_of_a_stranger_is_not_read(size: int) -> None:
+    async def scenario() -> None:
+        async with serving() as (served, _):
+            asking = Asking(await served.connect())
+            asking.client.writer.write(struct.pack(">i", size) + b"\x00\x24\x00\x02")
+
+            assert await asking.is_hung_up_on()
+            assert served.metrics.connections.closed_malformed == 1
+
+    asyncio.run(scenario())
+
+
+def test_large_frame_is_read_once_the_client_is_known() -> None:
+    async def scenario() -> None:
+        async with serving() as (served, seen):
+            asking = Asking(await served.connect())
+            await asking.handshake()
+            await asking.token(b"\0alice\0secret")
+
+            asking.client.ask(1, "x" * (FRAME_BYTES_MAX + 1))
+            await asyncio.wait_for(asking.client.answer(), TIMEOUT_S)
+
+            assert seen == ["User:alice"]
+
+    asyncio.run(scenario())
