@@ -169,6 +169,26 @@ def test_messages_go_on_when_their_leader_is_killed() -> None:
     assert other.say("SUBS t g").startswith("Failed to create subscription")
 
 
+def test_a_new_leader_shows_what_was_acknowledged_though_it_does_not_know_how_far_that_is() -> None:
+    """KIP-207. Its high watermark is its predecessor's of a while ago."""
+    cluster = Cluster()
+    cluster.create("t", replicas=((2, 1, 3),))
+    client = cluster.client(1)
+    (id_,) = client.data("SUBS t g")
+    assert client.say(f"PUBS t {message('known')}") == "Done"
+    cluster.run()
+    publisher = cluster.client(2).session
+    publisher.receive(f"PUBS t {message('told')}\n".encode())
+    while publisher.waiting is None or not publisher.waiting.done:
+        publisher.step()
+        cluster.step()
+
+    cluster.kill(2)
+
+    read = [each["Body"] for each in client.data(f"CONS t {id_} 0")]
+    assert read == ["known", "told"]
+
+
 def test_leader_that_does_not_answer_leaves_it_open_and_nothing_is_sent_twice() -> None:
     cluster = Cluster(timeout_ms=500)
     cluster.create("t", replicas=((2, 1, 3),))
@@ -190,6 +210,22 @@ def test_coordinator_that_cannot_be_asked_is_named() -> None:
 
     cluster.ctx[1].image = replace(cluster.ctx[1].image, brokers={})
     assert client.say("SUBS t g") == "Error, broker 2 coordinates group g and has no text listener"
+
+
+def test_coordinator_that_lags_behind_is_asked_again() -> None:
+    """It has not heard of the topic that this broker has just said is there."""
+    cluster = Cluster(timeout_ms=500)
+    cluster.create(OFFSETS_TOPIC, replicas=((2, 1, 3),))
+    cluster.held.add(2)
+    cluster.create("t")
+    client = cluster.client(1)
+
+    assert client.say("SUBS t g") == (
+        "Error, the coordinator of group g did not take it in time: it does not know topic 't' yet"
+    )
+    cluster.held.clear()
+    cluster.deliver()
+    assert client.say("SUBS t g").startswith('{"Ok":true')
 
 
 def test_two_at_once_never_hold_the_same_partition() -> None:

@@ -2,173 +2,45 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
 from josefine_broker.engine.metadata.changes import CreateTopic
 from josefine_broker.text.commands import COMMANDS
+from tests.support.text_scenarios import SCENARIOS, play, read
 from tests.unit.api.world import World, batch_of, values_in
-from tests.unit.text.client import README_MESSAGE, TextClient, client_of, front_of, message
-
-ALREADY = "Failed to create subscription. All partitions are already assigned"
-BAD_COUNT = "Please try again with correct Partition number"
-COMMANDS_ARE = "CRTP, CRTTP, PUBS, SUBS, CONS, UNSUBS, DISC"
-NO_GROUP = "Error, topic and consumer_group is a required field"
-NO_OFFSET = "Error, subscriptionId and offset value are a required field"
-
-TABLE: list[tuple[str, str]] = [
-    # CRTP
-    ("CRTP a", "Done"),
-    ("CRTP a 1", "Done"),
-    ("CRTTP b 3", "Done"),
-    ("crttp b 3", "Done"),
-    ("CRTP b", "Error, topic 'b' is there already, with 3 partitions and not 1"),
-    ("CRTP", "Error, topic name is required field"),
-    ('CRTP ""', "Error, topic name is required field"),
-    ("CRTP c abc", BAD_COUNT),
-    ("CRTP c 0", BAD_COUNT),
-    ("CRTP c -1", BAD_COUNT),
-    ("CRTP c 1.5", BAD_COUNT),
-    ("CRTP c ٣", BAD_COUNT),
-    ("CRTP c 99999999999", BAD_COUNT),
-    ("CRTP c ", BAD_COUNT),
-    ("PUBS c {}", "Error, there is no topic 'c'"),  # nothing was created
-    ("CRTP c 30000", "Error, a topic has 1 to 10000 partitions, not 30000"),
-    (
-        'CRTP "a b"',
-        "Error, a topic name is 1 to 249 of a-z A-Z 0-9 . _ -, not 'a b'",
-    ),
-    ("CRTP a,b", "Error, a topic name is 1 to 249 of a-z A-Z 0-9 . _ -, not 'a,b'"),
-    ("CRTP __consumer_offsets", "Error, '__consumer_offsets' is the broker's own topic"),
-    (
-        "CRTP d 1 x",
-        "Error, CRTP has 3 fields, at most 2 are known: CRTP topic [partitions];"
-        " a field with spaces is put in double quotes",
-    ),
-    # PUBS
-    (f"PUBS a {README_MESSAGE}", "Done"),
-    ('pubs a {"Body":"bare"}', "Done"),
-    ("PUBS", "Error, topic name is required field"),
-    ("PUBS a", "Error, message is required field"),
-    ('PUBS a ""', "Error, message is required field"),
-    ("PUBS nowhere {}", "Error, there is no topic 'nowhere'"),
-    ("PUBS a hello", "Error, the message is not JSON: Expecting value"),
-    ("PUBS __consumer_offsets {}", "Error, '__consumer_offsets' is the broker's own topic"),
-    (
-        'PUBS a {"Body": "x y"}',
-        "Error, field 4 goes on behind its closing quote: a field with spaces is put in double"
-        " quotes, and its own are written twice",
-    ),
-    (
-        "PUBS a {} b",
-        "Error, PUBS has 3 fields, at most 2 are known: PUBS topic message;"
-        " a field with spaces is put in double quotes",
-    ),
-    # SUBS
-    ("SUBS", NO_GROUP),
-    ("SUBS a", NO_GROUP),
-    ("SUBS a g x", "error converting partition string from user input"),
-    ("SUBS a g 0", "0 is not a valid value for partition number"),
-    ("SUBS a g -2", "-2 is not a valid value for partition number"),
-    ("SUBS nowhere g", "Error, there is no topic 'nowhere'"),
-    (
-        'SUBS a "g g"',
-        "Error, a consumer group is 1 to 249 of a-z A-Z 0-9 . _ -, not 'g g'",
-    ),
-    ("SUBS a g", '{"Ok":true,"Data":["g-0-{1}"]}'),
-    ("SUBS a g", ALREADY),
-    ("SUBS a h", '{"Ok":true,"Data":["h-0-{2}"]}'),
-    ("SUBS b g 2", '{"Ok":true,"Data":["g-0-{3}","g-1-{4}"]}'),
-    ("SUBS b g 2", '{"Ok":true,"Data":["g-2-{5}"]}'),
-    ("SUBS b g 2", ALREADY),
-    # CONS
-    ("CONS", NO_OFFSET),
-    ("CONS a", NO_OFFSET),
-    ("CONS a g-0-{1}", NO_OFFSET),
-    ('CONS a g-0-{1} ""', NO_OFFSET),
-    (
-        "CONS a g-0-{1} 0",
-        '{"Ok":true,"Data":['
-        '{"Header":"header","Body":"Hello World!","Key":"124","Offset":0,"Timestamp":{now}},'
-        '{"Header":"","Body":"bare","Key":"","Offset":1,"Timestamp":{now}}]}',
-    ),
-    (
-        "cons a h-0-{2} 1",
-        '{"Ok":true,"Data":[{"Header":"","Body":"bare","Key":"","Offset":1,"Timestamp":{now}}]}',
-    ),
-    ("CONS a g-0-{1} 2", '{"Ok":true,"Data":[]}'),
-    ("CONS a g-0-{1} 9223372036854775807", '{"Ok":true,"Data":[]}'),
-    (
-        "CONS a g-0-{1} 9223372036854775808",
-        "Error, the offset must not be more than 9223372036854775807",
-    ),
-    ("CONS a g-0-{1} -1", "Error, the offset must be a whole number of 0 or more, not '-1'"),
-    ("CONS a g-0-{1} x", "Error, the offset must be a whole number of 0 or more, not 'x'"),
-    ("CONS a g-0-{2} 0", "Error, there is no subscription 'g-0-{2}' of topic 'a'"),
-    ("CONS a h-7-{2} 0", "Error, there is no subscription 'h-7-{2}' of topic 'a'"),
-    ("CONS b h-0-{2} 0", "Error, there is no subscription 'h-0-{2}' of topic 'b'"),
-    ("CONS a what 0", "Error, there is no subscription 'what' of topic 'a'"),
-    ("CONS nowhere g-0-{1} 0", "Error, there is no topic 'nowhere'"),
-    # UNSUBS
-    ("UNSUBS", "Error, topic and subscriptionId are a required field"),
-    ("UNSUBS a", "Error, topic and subscriptionId are a required field"),
-    ("UNSUBS nowhere g-0-{1}", "Error, there is no topic 'nowhere'"),
-    ("UNSUBS a g-0-{1}", "Done"),
-    ("UNSUBS a g-0-{1}", "Error, there is no subscription 'g-0-{1}' of topic 'a'"),
-    ("CONS a g-0-{1} 0", "Error, there is no subscription 'g-0-{1}' of topic 'a'"),
-    ("SUBS a g", '{"Ok":true,"Data":["g-0-{6}"]}'),
-    # What brokers say to one another
-    ("@SUBS a g 1", ALREADY),
-    ("@KEEP a g-0-{6} 2", "Done"),
-    ("@KEEP a g-0-{6}", "Error, @KEEP takes a topic, a subscription and an offset"),
-    ("@KEEP a g-0-{1} 2", "Error, there is no subscription 'g-0-{1}' of topic 'a'"),
-    ("@UNSUBS a g-0-{6}", "Done"),
-    # Neither
-    ("", f"Error, the line is empty; the commands are {COMMANDS_ARE}"),
-    ("SEND a b", f"Error, unknown command 'SEND'; they are {COMMANDS_ARE}"),
-    (" CRTP a", f"Error, unknown command ''; they are {COMMANDS_ARE}"),
-    ("\x1b[A", f"Error, unknown command '\ufffd[A'; they are {COMMANDS_ARE}"),
-    ('PUBS "a', "Error, the quotes of field 2 are not closed"),
-    (
-        "DISC now",
-        "Error, DISC has 1 fields, at most 0 are known: DISC;"
-        " a field with spaces is put in double quotes",
-    ),
-    ("disc", "Done"),
-]
-"""Line and reply, one session, in this order. `{1}` is the end of a subscription's id: whatever
-stands there first."""
+from tests.unit.text.client import TextClient, client_of, front_of, message
 
 
-def test_every_command_and_every_error_of_the_table() -> None:
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_command_and_every_error_of_the_scenarios(name: str) -> None:
     """Checklist rows 40-42, 45-47 and 50."""
+    play(name, client_of(World()).say)
+
+
+def test_the_scenarios_walk_every_command() -> None:
+    said = {each.said.partition(" ")[0].upper() for name in SCENARIOS for each in read(name)}
+    assert said >= set(COMMANDS)
+
+
+def test_message_waits_for_no_tick() -> None:
+    """Checklist row 53: it is answered while the clock stands still. `./build.sh bench text` says
+    how long that takes."""
     world = World()
     client = client_of(world)
-    known: dict[str, str] = {"{now}": str(world.clock.now_ms())}
+    client.say("CRTP t")
+    before_ms = world.clock.elapsed_ms
 
-    for line, expected in TABLE:
-        reply = client.say(filled(line, known))
-        learn(reply, expected, known)
-        assert reply == filled(expected, known), line
+    assert client.say(f"PUBS t {message('x')}") == "Done"
+    assert world.clock.elapsed_ms == before_ms
+
+
+def test_disc_ends_the_connection() -> None:
+    client = client_of(World())
+
+    assert client.say("DISC") == "Done"
     assert client.session.is_closed
-
-
-def test_the_table_walks_every_command() -> None:
-    assert {line.partition(" ")[0].upper() for line, _ in TABLE} >= set(COMMANDS)
-
-
-def filled(text: str, known: dict[str, str]) -> str:
-    for name, value in known.items():
-        text = text.replace(name, value)
-    return text
-
-
-def learn(reply: str, expected: str, known: dict[str, str]) -> None:
-    """The ends of ids that are new."""
-    for number in range(1, 10):
-        name = f"{{{number}}}"
-        if name in expected and name not in known:
-            at = filled(expected, known).index(name)
-            known[name] = reply[at : at + 8]
 
 
 def test_key_decides_the_partition_and_no_key_takes_turns() -> None:
@@ -270,6 +142,44 @@ def test_reply_is_bounded_and_says_that_there_is_more() -> None:
 
     assert [each.count('"Offset"') for each in found] == [3, 2, 1, 0]
     assert [each.endswith('"More":true}') for each in found] == [True, True, False, False]
+
+
+def test_times_stand_for_the_first_message_of_then_or_later() -> None:
+    world = World()
+    client = client_of(world)
+    client.say("CRTP t")
+    (id_,) = client.data("SUBS t g")
+    times = []
+    for n in range(3):
+        client.say(f"PUBS t {message(str(n))}")
+        times.append(datetime.fromtimestamp(world.ctx.clock.now_ms() / 1000, UTC).isoformat())
+        world.advance(2_000)
+    behind = datetime.fromtimestamp(world.ctx.clock.now_ms() / 1000, UTC).isoformat()
+
+    def bodies(places: str) -> list[str]:
+        return [each["Body"] for each in client.data(f"CONS t {id_} {places}")]
+
+    assert bodies(times[1]) == ["1", "2"]
+    assert bodies(f"{times[0]} {times[2]}") == ["0", "1"]
+    assert bodies(f"{times[1]} 2") == ["1"]
+    assert bodies(f"0 {behind}") == ["0", "1", "2"]
+    assert bodies(behind) == []
+    assert client.say(f"CONS t {id_} {times[2]} {times[1]}") == (
+        "Error, the end, offset 1, lies before the beginning, offset 2"
+    )
+
+
+def test_an_end_bounds_what_there_is_more_of() -> None:
+    world = World()
+    client = client_of(world, reply_records_max=3)
+    client.say("CRTP t")
+    client.send("".join(f"PUBS t {message(str(n))}\n" for n in range(9)).encode())
+    (id_,) = client.data("SUBS t g")
+
+    found = [client.say(f"CONS t {id_} {places}") for places in ("0 5", "3 5", "0 3", "6")]
+
+    assert [each.count('"Offset"') for each in found] == [3, 2, 3, 3]
+    assert [each.endswith('"More":true}') for each in found] == [True, False, False, False]
 
 
 def test_reader_crosses_segments_and_begins_where_the_log_does_now() -> None:

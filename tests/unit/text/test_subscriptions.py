@@ -6,8 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from josefine_broker.base.errors import ErrorCode
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.text.subscriptions import HEARD_MAX, SubscriptionId, Subscriptions, parse_id
+from tests.unit.api import consumer_clients as consumer
+from tests.unit.api import group_clients as kafka
 from tests.unit.api.group_clients import group_world, stable
 from tests.unit.api.world import World
 from tests.unit.text.client import TextClient, client_of, front_of, message
@@ -139,6 +142,47 @@ def test_group_with_members_is_left_to_them() -> None:
     assert client.say("SUBS orders g") == (
         "Error, group 'g' has members, who are Kafka clients: use another"
     )
+
+
+def test_subscriptions_are_a_group_of_their_own_type_that_no_kafka_member_joins() -> None:
+    world = group_world()
+    client = client_of(world)
+    ids = client.data("SUBS orders g 2")
+
+    assert kafka.listed(world, types_filter=("text",)) == [("g", "Stable")]
+    assert kafka.listed(world, types_filter=("classic", "consumer")) == []
+    shown = kafka.described(world)
+    assert (shown.group_state, shown.protocol_type) == ("Stable", "text")
+    assert [(each.member_id, each.member_assignment) for each in shown.members] == [
+        (ids[0], b"orders-0"), (ids[1], b"orders-1"),
+    ]  # fmt: skip
+
+    inconsistent = ErrorCode.inconsistent_group_protocol
+    assert kafka.said(kafka.join(world)).error_code is inconsistent
+    assert consumer.beat(world).error_code is inconsistent
+    assert kafka.commit(world, 7) is ErrorCode.unknown_member_id
+    assert kafka.delete(world, "g") == {"g": ErrorCode.non_empty_group}
+    assert len(client.data("SUBS orders g")) == 1
+
+    for id_ in client.session._client.held.copy():
+        assert client.say(f"UNSUBS orders {id_}") == "Done"
+    assert kafka.listed(world, types_filter=("classic",)) == [("g", "Empty")]
+    stable(world)
+    assert client.say("SUBS orders g").startswith("Error, group 'g' has members")
+
+
+def test_subscription_that_timed_out_can_still_be_given_back() -> None:
+    """Else its group would be the text protocol's until the offset expires."""
+    world = group_world()
+    client = client_of(world)
+    (id_,) = client.data("SUBS orders g")
+    world.advance(10 * 60_000)
+    assert client.say(f"CONS orders {id_} 0") == (
+        f"Error, there is no subscription '{id_}' any more: it timed out"
+    )
+
+    assert client.say(f"UNSUBS orders {id_}") == "Done"
+    stable(world)
 
 
 def test_topic_made_anew_begins_without_subscriptions() -> None:
