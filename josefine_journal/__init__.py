@@ -1,5 +1,6 @@
-"""The event-sourcing journal over a topic and a Delta table; imports no Spark.
+"""The event-sourcing journal over a topic, and its store in Delta; imports no Spark.
 
-Built so far: events, actions and payloads in kafka-journal's encoding, and the fold of a journal's
-unreplicated actions. Reading, writing and replication come with a later issue (see CHANGELOG.md).
+Events, actions and payloads in kafka-journal's encoding; the fold of a journal's actions; reading
+and writing over a broker, for asyncio (`journals`) and for code that waits (`blocking`); the store
+(`delta_store`) and what carries a topic into it (`replicator`). docs/journal.md is the manual.
 """

@@ -4,3 +4,40 @@
 class JournalError(Exception):
     """Bytes of a journal record that are not what the encoding says; the message names the place in
     them. Who reads a record adds its topic, partition and offset."""
+
+
+class ConcurrentWriter(JournalError):
+    """An append expected another last sequence number than the journal had: it is not there."""
+
+    def __init__(self, journal: str, *, expected: int, found: int) -> None:
+        super().__init__(
+            f"{journal}: sequence number {expected} was expected to be the last, {found} is: "
+            "another writer was faster"
+        )
+        self.expected = expected
+        self.found = found
+
+
+class RecordsGone(JournalError):
+    """The topic has no record at an offset any more: retention or a deletion took it."""
+
+
+class RecordsLost(JournalError):
+    """Records are in the topic no more and were never stored: nobody can read them again."""
+
+    def __init__(self, topic: str, partition: int, *, begin: int, end: int) -> None:
+        super().__init__(
+            f"partition {topic}-{partition}: the records from {begin} to {end - 1} left the topic "
+            "before they were replicated: they are lost"
+        )
+        self.partition = partition
+        self.begin = begin
+        self.end = end
+
+
+class StoreError(JournalError):
+    """The store cannot be used: it is not ours, of another topic, newer than this code, broken."""
+
+
+class Overtaken(JournalError):
+    """Another replicator committed first: nothing of this commit is there."""

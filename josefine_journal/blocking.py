@@ -1,0 +1,88 @@
+"""The journals of a topic for code without an event loop: the same calls, which wait.
+
+Rules: one thread at a time; an event loop of its own runs only within a call, so not within
+another's event loop; a stream that is not read to its end is closed with its generator.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from types import TracebackType
+from typing import Any
+
+from josefine_broker.client.io_asyncio import AsyncClient
+from josefine_broker.client.session import DEFAULT_POLICY, Policy
+from josefine_journal.events import SEQ_NR_MAX, SEQ_NR_MIN, Event, SeqNr
+from josefine_journal.journals import Journal, Journals
+from josefine_journal.records import EventRecord, Headers, PartitionOffset, RecordMetadata
+
+
+class BlockingJournals:
+    """Opens a client of its own; `close` it, or use it as a context."""
+
+    def __init__(
+        self, bootstrap: str, topic: str, *, policy: Policy = DEFAULT_POLICY, **options: Any
+    ) -> None:
+        """`options` are `Journals`'s. Raises ValueError for a malformed bootstrap."""
+        self._runner = asyncio.Runner()
+        self._client = AsyncClient(bootstrap, client_id="josefine-journal", policy=policy)
+        self._journals = Journals(self._client, topic, **options)
+
+    def __enter__(self) -> "BlockingJournals":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._runner.run(self._client.close())
+        self._runner.close()
+
+    def journal(self, key: str) -> "BlockingJournal":
+        return BlockingJournal(self._runner, self._journals.journal(key))
+
+
+class BlockingJournal:
+    """`Journal`'s methods, which say what they do."""
+
+    def __init__(self, runner: asyncio.Runner, journal: Journal) -> None:
+        self._runner = runner
+        self._journal = journal
+
+    def append(
+        self,
+        events: Sequence[Event],
+        metadata: RecordMetadata | None = None,
+        headers: Headers = (),
+        expected_seq_nr: int | None = None,
+    ) -> PartitionOffset:
+        return self._runner.run(self._journal.append(events, metadata, headers, expected_seq_nr))
+
+    def read(self, from_seq_nr: int = SEQ_NR_MIN) -> Iterator[EventRecord]:
+        chunks = self._journal.chunks(from_seq_nr)
+        try:
+            while chunk := self._runner.run(_next(chunks)):
+                yield from chunk
+        finally:
+            self._runner.run(chunks.aclose())
+
+    def pointer(self) -> SeqNr | None:
+        return self._runner.run(self._journal.pointer())
+
+    def delete(self, to: int = SEQ_NR_MAX) -> PartitionOffset | None:
+        return self._runner.run(self._journal.delete(to))
+
+    def purge(self) -> PartitionOffset:
+        return self._runner.run(self._journal.purge())
+
+    def mark(self, name: str) -> PartitionOffset:
+        return self._runner.run(self._journal.mark(name))
+
+
+async def _next(chunks: AsyncIterator[list[EventRecord]]) -> list[EventRecord]:
+    """Empty at the end: no chunk is."""
+    return await anext(chunks, [])

@@ -1,0 +1,270 @@
+"""The store of one topic's journals: a Delta table, by delta-rs. No JVM.
+
+Rules: rows and replicated offsets are one Delta commit, an offset being the version of the
+partition's Delta transaction (`txn`), so no reader sees one without the other, and a commit that
+another replicator overtook fails whole; the table says its layout's version and its topic's id, and
+is left alone where they are others.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+from josefine_journal import store_files
+from josefine_journal.errors import Overtaken, StoreError
+from josefine_journal.failpoints import nothing_fails
+from josefine_journal.ports import Batch
+from josefine_journal.store_rows import SCHEMA, SCHEMA_VERSION, table_of
+from josefine_journal.store_snapshot import DeltaSnapshot, OpenFiles, PartFile
+
+VERSION_KEY = "josefine.journal.version"
+TOPIC_KEY = "josefine.journal.topic"
+TOPIC_ID_KEY = "josefine.journal.topicId"
+STATISTIC_CHARS_MAX = 256
+"""A longer id of a journal is not in the statistics of the log, only in the file's own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """The table at one version."""
+
+    version: int
+    files: dict[int, tuple[PartFile, ...]] = field(default_factory=dict)
+    replicated: dict[int, int | None] = field(default_factory=dict)
+    """As far as it was asked: the log is searched for each."""
+
+
+class DeltaStore:
+    """Of one topic, in a folder of its own below `root`. For any number of threads."""
+
+    def __init__(
+        self,
+        root: Path,
+        topic: str,
+        topic_id: UUID | None,
+        *,
+        clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        at: Callable[[str], None] = nothing_fails,
+    ) -> None:
+        """Opens nothing. `at` is called at each step of a commit, with its name."""
+        self.topic = topic
+        self.path = root.absolute() / topic
+        self._topic_id = "" if topic_id is None else str(topic_id)
+        self._clock_ms = clock_ms
+        self.at = at
+        self._lock = threading.Lock()
+        self._table: DeltaTable | None = None
+        self._seen = _Seen(version=-1)
+        self._open_files = OpenFiles()
+
+    def snapshot(self, partitions: Sequence[int]) -> DeltaSnapshot:
+        """Of these partitions. A table that is not there is an empty one. Raises StoreError."""
+        with self._lock:
+            table = self._refreshed()
+            seen = self._seen
+            replicated = {p: self._replicated(table, p) for p in partitions}
+        return DeltaSnapshot(
+            topic=self.topic,
+            path=self.path,
+            replicated=replicated,
+            files={p: seen.files.get(p, ()) for p in partitions},
+            open_files=self._open_files,
+        )
+
+    def commit(self, batches: Sequence[Batch]) -> None:
+        """All of it or nothing. Raises Overtaken, StoreError, OSError."""
+        with self._lock:
+            table = self._refreshed() or self._created()
+            for batch in batches:
+                if self._replicated(table, batch.partition) != batch.begin:
+                    raise Overtaken(f"partition {self.topic}-{batch.partition}: {batch.begin}")
+            self.at("before_files")
+            actions = [
+                self._written(b.partition, table_of(b.records)) for b in batches if b.records
+            ]
+            self.at("before_commit")
+            transactions = [Transaction(self._app_id(b.partition), b.end) for b in batches]
+            self._commit(table, actions, transactions)
+            self.at("after_commit")
+
+    def replace(self, partition: int, old: Sequence[PartFile], rows: pa.Table) -> None:
+        """Put rows in the place of files that amount to the same. Raises as `commit` does."""
+        with self._lock:
+            table = self._refreshed()
+            assert table is not None, "there are files of it"
+            merges = f"{self._app_id(partition)}:merges"
+            number = (table.transaction_version(merges) or 0) + 1
+            if not set(old) <= set(self._seen.files.get(partition, ())):
+                raise Overtaken(f"partition {self.topic}-{partition}: its files were merged before")
+            self.at("before_merge")
+            actions: list[AddAction | RemoveAction] = []
+            if rows.num_rows:
+                actions.append(self._written(partition, rows, data_change=False))
+            now_ms = self._clock_ms()
+            actions += [
+                RemoveAction(each.path, False, now_ms, each.size, {"partition": str(partition)})
+                for each in old
+            ]
+            self.at("before_merge_commit")
+            self._commit(table, actions, [Transaction(merges, number)])
+            self.at("after_merge")
+
+    def vacuum(self, retention_hours: int) -> int:
+        """Delete files that no version of so many hours names; how many."""
+        with self._lock:
+            table = self._refreshed()
+            if table is None:
+                return 0
+            gone = table.vacuum(
+                retention_hours, dry_run=False, enforce_retention_duration=False, full=True
+            )
+            return len(gone)
+
+    # -- the table
+
+    def _refreshed(self) -> DeltaTable | None:
+        """The table at its newest version; None: there is none."""
+        if self._table is not None and not self._entry(self._seen.version).exists():
+            self._table = None  # so long ago that the log was cleaned up: what follows it, too
+        if self._table is None:
+            self._table = self._opened()
+            if self._table is None:
+                return None
+        elif self._entry(self._seen.version + 1).exists():
+            try:
+                self._table.update_incremental()
+            except DeltaError as error:
+                raise self._broken(error) from error
+        if self._table.version() != self._seen.version:
+            self._seen = _Seen(version=self._table.version(), files=_files(self._table))
+        return self._table
+
+    def _entry(self, version: int) -> Path:
+        """Of the table's log: looking for it costs less than asking delta-rs."""
+        return self.path / "_delta_log" / f"{version:020}.json"
+
+    def _opened(self) -> DeltaTable | None:
+        try:
+            table = DeltaTable(self.path)
+        except TableNotFoundError:
+            return None
+        except (DeltaError, OSError) as error:
+            raise self._broken(error) from error
+        said = table.metadata().configuration
+        version, topic_id = said.get(VERSION_KEY, ""), said.get(TOPIC_ID_KEY, "")
+        if not version.isdigit():
+            raise StoreError(f"{self.path} is a Delta table, but no store of journals")
+        if int(version) > SCHEMA_VERSION:
+            raise StoreError(
+                f"{self.path} is a store of version {version}; this program knows up to "
+                f"{SCHEMA_VERSION}: use a newer one"
+            )
+        if topic_id and self._topic_id and topic_id != self._topic_id:
+            raise StoreError(
+                f"{self.path} is the store of another topic '{self.topic}': of id {topic_id}, the "
+                f"brokers have {self._topic_id}; the topic was deleted and made again. Move the "
+                "store away to begin anew"
+            )
+        return table
+
+    def _created(self) -> DeltaTable:
+        said = {VERSION_KEY: str(SCHEMA_VERSION), TOPIC_KEY: self.topic}
+        said |= {TOPIC_ID_KEY: self._topic_id} if self._topic_id else {}
+        self.at("before_create")
+        try:
+            DeltaTable.create(
+                self.path,
+                Schema.from_arrow(SCHEMA),
+                partition_by=["partition"],
+                configuration=said,
+                raise_if_key_not_exists=False,
+            )
+        except DeltaError as error:
+            if (table := self._refreshed()) is not None:  # another replicator did
+                return table
+            raise self._broken(error) from error
+        created = self._refreshed()
+        assert created is not None
+        return created
+
+    def _written(self, partition: int, rows: pa.Table, *, data_change: bool = True) -> AddAction:
+        """A new file with these rows; nothing names it yet."""
+        least, most = pc.min_max(rows["offset"]).as_py().values()
+        name = f"partition={partition}/{least:020}-{uuid4().hex}.parquet"
+        size = store_files.write(self.path / name, rows)
+        first, last = rows["key"][0].as_py(), rows["key"][-1].as_py()
+        minima: dict[str, Any] = {"offset": least}
+        maxima: dict[str, Any] = {"offset": most}
+        if max(len(first), len(last)) <= STATISTIC_CHARS_MAX:
+            minima["key"], maxima["key"] = first, last
+        stats = {"numRecords": rows.num_rows, "minValues": minima, "maxValues": maxima}
+        return AddAction(
+            path=name,
+            size=size,
+            partition_values={"partition": str(partition)},
+            modification_time=self._clock_ms(),
+            data_change=data_change,
+            stats=json.dumps(stats),
+        )
+
+    def _commit(
+        self,
+        table: DeltaTable,
+        actions: Sequence[AddAction | RemoveAction],
+        transactions: list[Transaction],
+    ) -> None:
+        properties = CommitProperties(app_transactions=transactions)
+        try:
+            table.create_write_transaction(
+                list(actions), "append", Schema.from_arrow(SCHEMA), ["partition"],
+                commit_properties=properties,
+            )  # fmt: skip
+        except CommitFailedError as error:
+            raise Overtaken(f"{self.path}: {error}") from error
+        except DeltaError as error:
+            raise self._broken(error) from error
+
+    def _replicated(self, table: DeltaTable | None, partition: int) -> int | None:
+        if table is None:
+            return None
+        known = self._seen.replicated
+        if partition not in known:
+            known[partition] = table.transaction_version(self._app_id(partition))
+        return known[partition]
+
+    def _app_id(self, partition: int) -> str:
+        return f"josefine-journal:{self.topic}:{partition}"
+
+    def _broken(self, error: Exception) -> StoreError:
+        return StoreError(f"store {self.path}: {error}")
+
+
+def _files(table: DeltaTable) -> dict[int, tuple[PartFile, ...]]:
+    """Of each partition, in the order of the log."""
+    found: dict[int, list[PartFile]] = {}
+    for row in _rows(table.get_add_actions(flatten=True)):
+        file = PartFile(
+            path=row["path"],
+            size=row["size_bytes"],
+            rows=row["num_records"],
+            first_offset=row["min.offset"],
+            first_key=row.get("min.key"),
+            last_key=row.get("max.key"),
+        )
+        found.setdefault(int(row["partition.partition"]), []).append(file)
+    return {p: tuple(sorted(files, key=lambda f: f.first_offset)) for p, files in found.items()}
+
+
+def _rows(actions: Any) -> Iterator[dict[str, Any]]:
+    yield from pa.table(actions).to_pylist()

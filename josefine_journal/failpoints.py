@@ -1,0 +1,44 @@
+"""Places where a replicator can be made to die, for kill tests: ours and those of users.
+
+`JOSEFINE_FAIL=PLACE[@HIT]` kills the process with SIGKILL the HIT-th time (first by default) that
+the place is reached: nothing is flushed, no handler runs.
+"""
+
+import os
+import signal
+from collections.abc import Callable
+
+PLACES = (
+    "begun",  # a round knows where the store and the log end
+    "read",  # what is new was read from the topic
+    "before_create",  # there is no table yet
+    "before_files",  # the commit is decided on, no file is written
+    "before_commit",  # files lie in the table's folder, no log entry names them
+    "after_commit",  # the commit is there, the replicator does not know
+    "before_merge",  # files to be merged were read
+    "before_merge_commit",  # the merged file is written, no log entry names it
+    "after_merge",  # the merge is there, the old files lie about
+)
+
+
+def nothing_fails(place: str) -> None:
+    """For who arms no place."""
+
+
+def armed(text: str | None) -> Callable[[str], None]:
+    """What kills this process at the place. Raises ValueError for a place that is not there."""
+    if not text:
+        return nothing_fails
+    place, _, hit = text.partition("@")
+    if place not in PLACES or not (hit or "1").isdigit():
+        raise ValueError(f"JOSEFINE_FAIL={text}: not PLACE[@HIT] with one of {', '.join(PLACES)}")
+    hits_left = int(hit or "1")
+
+    def at(reached: str) -> None:
+        nonlocal hits_left
+        if reached == place:
+            hits_left -= 1
+            if hits_left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    return at

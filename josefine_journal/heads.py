@@ -1,0 +1,61 @@
+"""Fills the head cache as readers ask: the shell around `head_cache.py`.
+
+Rules: one reader at a time reads on in a partition, the others wait for it and find what it read; a
+reader waits for the cache a second at most and goes on by itself from where the cache is; an error
+of the log is left to who reads without the cache, which says it with its place.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+
+from josefine_broker.base.errors import KafkaError
+from josefine_broker.client.io_asyncio import monotonic_ms
+from josefine_broker.records.builder import Record
+from josefine_journal.errors import JournalError
+from josefine_journal.head_cache import HeadCache
+from josefine_journal.ports import Log
+
+WAIT_S_MAX = 1.0
+
+
+class Heads:
+    """Of one topic, for one event loop."""
+
+    def __init__(
+        self, log: Log, cache: HeadCache, clock_ms: Callable[[], int] = monotonic_ms
+    ) -> None:
+        self._log = log
+        self._cache = cache
+        self._clock_ms = clock_ms
+        self._turns: dict[int, asyncio.Lock] = {}
+
+    def replicated(self, partition: int, end: int) -> None:
+        """The store has what stands before `end`."""
+        self._cache.replicated(partition, end)
+
+    async def records(
+        self, partition: int, key: bytes, begin: int, end: int, *, rewinds: bool
+    ) -> tuple[list[Record], int]:
+        """A journal's records from `begin` on, and up to where these are all, which is before `end`
+        where the cache does not know it. `rewinds`: others will want what stands there, too."""
+        turn = self._turns.setdefault(partition, asyncio.Lock())
+        try:
+            async with asyncio.timeout(WAIT_S_MAX), turn:
+                await self._read_on(partition, begin, end, rewinds)
+        except TimeoutError:
+            pass
+        except (JournalError, KafkaError):
+            self._cache.forget(partition)
+        return self._cache.head(partition, key, begin, end)
+
+    async def _read_on(self, partition: int, begin: int, end: int, rewinds: bool) -> None:
+        at = self._cache.resume(
+            partition, self._log.topic_id, begin, self._clock_ms(), rewinds=rewinds
+        )
+        if at >= end:
+            return
+        async with aclosing(self._log.read(partition, at, end)) as parts:
+            async for records in parts:
+                self._cache.take(partition, records)
+        self._cache.reach(partition, end)

@@ -1,0 +1,75 @@
+"""What the store takes of one journal's actions in a batch of the log. Decides, no I/O.
+
+Rules: what the store has is settled, so no reader of it asks for more than rows of one journal: an
+append that is refused is not there; a delete names the last sequence number that was there at its
+place, and one that found nothing is not there; an append that a delete covers whole has no value.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from josefine_journal.actions import Append, Delete, Mark, Purge
+from josefine_journal.events import SeqNr
+from josefine_journal.records import ActionRecord
+from josefine_journal.reduction import accepted, reduced
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """What the store is given, and the journal's last sequence number behind it (None: none)."""
+
+    records: tuple[ActionRecord, ...]
+    pointer: SeqNr | None
+
+
+def asks_for_pointer(records: Iterable[ActionRecord]) -> bool:
+    """Whether settling these needs the journal's last sequence number before them."""
+    for record in records:
+        match record.action:
+            case Purge():
+                return False
+            case Delete() | Append(expected_seq_nr=int()):
+                return True
+            case _:
+                pass
+    return False
+
+
+def settle(records: Sequence[ActionRecord], pointer: SeqNr | None) -> Settled:
+    """One journal's records, in the order of the log; `pointer` is the journal's before them.
+
+    Where `asks_for_pointer` says no, any pointer gives the same records.
+    """
+    last = 0 if pointer is None else pointer
+    taken: dict[int, ActionRecord] = {}
+    for record in records:
+        if not accepted((record.placed,), SeqNr(last) if last else None):
+            continue
+        match record.action:
+            case Append(range=numbers):
+                last = SeqNr(max(last, numbers.last))
+            case Purge():
+                last = 0
+            case Delete(to=to) if last:
+                clamped = replace(record.action, to=SeqNr(min(to, last)))
+                record = replace(record, action=clamped)
+            case Delete() | Mark():
+                continue
+        taken[record.offset] = record
+    return Settled(records=least(taken.values()), pointer=SeqNr(last) if last else None)
+
+
+def least(records: Iterable[ActionRecord]) -> tuple[ActionRecord, ...]:
+    """The least of settled records without a gap between them that leaves the store as they do."""
+    by_offset = {record.offset: record for record in records}
+    kept = [by_offset[each.offset] for each in reduced(r.placed for r in by_offset.values())]
+    deleted_to = 0
+    result: list[ActionRecord] = []
+    for record in reversed(kept):  # a purge is the first of them: numbers below it are of one life
+        action = record.action
+        if isinstance(action, Delete):
+            deleted_to = max(deleted_to, action.to)
+        if isinstance(action, Append) and action.range.last <= deleted_to:
+            record = replace(record, value=None)
+        result.append(record)
+    return tuple(reversed(result))

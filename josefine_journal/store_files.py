@@ -1,0 +1,119 @@
+"""One Parquet file of the store: rows sorted by journal and offset, in groups of rows so small that
+one journal is a small read. Written once, never changed.
+
+Rules: a file is synced, its folder too, before anything names it; a group's first and last journal
+are in the file's footer, which is read once.
+"""
+
+import os
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+GROUP_ROWS_MAX = 2_048
+GROUP_BYTES_MAX = 1024 * 1024
+"""What of a file is read for one journal, at least."""
+_REPEATED = ["kind", "payload_type", "origin", "version"]
+
+
+def write(path: Path, rows: pa.Table) -> int:
+    """The size of the new file in bytes. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    per_group = max(1, int(rows.num_rows * GROUP_BYTES_MAX / max(1, rows.nbytes)))
+    with path.open("xb") as file:
+        pq.write_table(
+            rows,
+            file,
+            row_group_size=min(GROUP_ROWS_MAX, per_group),
+            compression="zstd",
+            use_dictionary=_REPEATED,
+        )
+        file.flush()
+        os.fsync(file.fileno())
+        size = file.tell()
+    for folder in (path.parent, path.parent.parent):
+        _sync_folder(folder)
+    return size
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class StoreFile:
+    """A file that is open, for one thread at a time."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError, pyarrow.ArrowInvalid for what is no Parquet file."""
+        self._file = pq.ParquetFile(path, memory_map=True, pre_buffer=False)
+        footer = self._file.metadata
+        names = self._file.schema_arrow.names
+        groups = [footer.row_group(n) for n in range(footer.num_row_groups)]
+        keys = [group.column(names.index("key")).statistics for group in groups]
+        numbers = [group.column(names.index("last_seq_nr")).statistics for group in groups]
+        self._all = any(each is None or not each.has_min_max for each in keys)
+        """Keys too long for statistics: each group is looked at."""
+        self._first = [] if self._all else [each.min for each in keys]
+        self._last = [] if self._all else [each.max for each in keys]
+        self._seq_nr_max = [
+            None if each is None or not each.has_min_max else each.max for each in numbers
+        ]
+
+    def groups_of(self, key: str) -> range:
+        """The groups of rows that may have the journal."""
+        if self._all:
+            return range(len(self._seq_nr_max))
+        begin = bisect_left(self._last, key)
+        end = begin
+        while end < len(self._first) and self._first[end] <= key:
+            end += 1
+        return range(begin, end)
+
+    def groups_from(self, key: str, begin: int) -> list[int]:
+        """Those of them that may have a sequence number from there on."""
+        most = self._seq_nr_max
+        return [n for n in self.groups_of(key) if (last := most[n]) is None or last >= begin]
+
+    def groups_of_any(self, keys: Sequence[str]) -> list[int]:
+        return sorted({group for key in keys for group in self.groups_of(key)})
+
+    def read(self, groups: Sequence[int], keys: Sequence[str], columns: Any = None) -> pa.Table:
+        """The rows of those journals."""
+        rows = self._file.read_row_groups(list(groups), columns=columns, use_threads=False)
+        wanted = pa.array(keys, pa.string())
+        if len(keys) == 1:
+            return rows.filter(pc.equal(rows["key"], keys[0]))
+        return rows.filter(pc.is_in(rows["key"], value_set=wanted))
+
+    def appends(self, key: str, begin_offset: int, begin: int) -> Iterator[pa.Table]:
+        """Those of one journal, in order, a group at a time."""
+        for group in self.groups_from(key, begin):
+            rows = self._file.read_row_group(group, use_threads=False)
+            found = appends_of(rows, key, begin_offset, begin)
+            if found.num_rows:
+                yield found
+
+    def everything(self) -> pa.Table:
+        return self._file.read(use_threads=False)
+
+
+def appends_of(rows: pa.Table, key: str, begin_offset: int, begin: int) -> pa.Table:
+    """Those of one journal that a reader wants who begins at an offset and a sequence number."""
+    wanted = pc.equal(rows["key"], key)
+    for test in (
+        pc.equal(rows["kind"], "append"),
+        pc.greater_equal(rows["offset"], begin_offset),
+        pc.greater_equal(rows["last_seq_nr"], begin),
+        pc.is_valid(rows["value"]),
+    ):
+        wanted = pc.and_(wanted, test)
+    return rows.filter(wanted)

@@ -1,0 +1,110 @@
+"""A settled action as a row of the store, and the reverse. Values of Arrow, no files.
+
+The row is the record: what an append's value says is kept as bytes and read by who reads the event,
+so nothing of it can be lost or refused on the way. `last_seq_nr` of a delete is how far it reaches.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from josefine_journal.actions import Action, Append, Delete, PayloadType, Purge, SeqRange
+from josefine_journal.events import SeqNr
+from josefine_journal.json_text import compact
+from josefine_journal.records import ActionRecord
+
+SCHEMA_VERSION = 1
+APPEND, DELETE, PURGE = "append", "delete", "purge"
+
+_HEADER = pa.struct([pa.field("name", pa.string()), pa.field("value", pa.binary())])
+SCHEMA = pa.schema(
+    [
+        pa.field("partition", pa.int32()),
+        pa.field("key", pa.string()),
+        pa.field("offset", pa.int64()),
+        pa.field("kind", pa.string()),
+        pa.field("first_seq_nr", pa.int64()),
+        pa.field("last_seq_nr", pa.int64()),
+        pa.field("timestamp_ms", pa.int64()),
+        pa.field("payload_type", pa.string()),
+        pa.field("origin", pa.string()),
+        pa.field("version", pa.string()),
+        pa.field("metadata", pa.string()),
+        pa.field("headers", pa.list_(_HEADER)),
+        pa.field("value", pa.binary()),
+    ]
+)
+"""Of the table; the files have all but `partition`, which their folder says."""
+FILE_SCHEMA = pa.schema([field for field in SCHEMA if field.name != "partition"])
+OUTLINE_COLUMNS = ["key", "offset", "kind", "last_seq_nr"]
+
+
+def table_of(records: Iterable[tuple[str, ActionRecord]]) -> pa.Table:
+    """The rows of a file: by journal, and by offset within each."""
+    rows = sorted(records, key=lambda each: (each[0], each[1].offset))
+    return pa.Table.from_pylist([_row(key, record) for key, record in rows], schema=FILE_SCHEMA)
+
+
+def _row(key: str, record: ActionRecord) -> dict[str, Any]:
+    action = record.action
+    row: dict[str, Any] = {
+        "key": key,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        "origin": action.origin,
+        "version": action.version,
+        "headers": [{"name": name, "value": value} for name, value in record.headers],
+    }
+    match action:
+        case Append(range=numbers):
+            metadata = None if action.metadata is None else compact(action.metadata)
+            row |= {"kind": APPEND, "first_seq_nr": numbers.first, "last_seq_nr": numbers.last}
+            row |= {"payload_type": action.payload_type.value, "metadata": metadata}
+            row |= {"value": record.value}
+        case Delete(to=to):
+            row |= {"kind": DELETE, "last_seq_nr": to}
+        case Purge():
+            row |= {"kind": PURGE}
+        case _:
+            raise AssertionError(f"{record} is not settled")
+    return row
+
+
+def records_of(topic: str, partition: int, rows: pa.Table) -> list[tuple[str, ActionRecord]]:
+    """The rows as they were given to `table_of`."""
+    return [(row["key"], _record(topic, partition, row)) for row in rows.to_pylist()]
+
+
+def _record(topic: str, partition: int, row: dict[str, Any]) -> ActionRecord:
+    return ActionRecord(
+        action=_action(row),
+        topic=topic,
+        partition=partition,
+        offset=row["offset"],
+        timestamp_ms=row["timestamp_ms"],
+        value=row["value"],
+        headers=_headers(row["headers"] or ()),
+    )
+
+
+def _headers(listed: Sequence[dict[str, Any]]) -> tuple[tuple[str, bytes | None], ...]:
+    return tuple((each["name"], each["value"]) for each in listed)
+
+
+def _action(row: dict[str, Any]) -> Action:
+    origin, version = row["origin"], row["version"]
+    match row["kind"]:
+        case "append":
+            return Append(
+                range=SeqRange(first=SeqNr(row["first_seq_nr"]), last=SeqNr(row["last_seq_nr"])),
+                payload_type=PayloadType(row["payload_type"]),
+                origin=origin,
+                version=version,
+                metadata=None if row["metadata"] is None else json.loads(row["metadata"]),
+            )
+        case "delete":
+            return Delete(to=SeqNr(row["last_seq_nr"]), origin=origin, version=version)
+        case _:
+            return Purge(origin=origin, version=version)

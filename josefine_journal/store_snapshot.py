@@ -1,0 +1,172 @@
+"""The store at one version: a journal's rows, found by key. Reads files, decides nothing.
+
+Rules: a partition's files lie one behind the other in the log, so what is read file by file is in
+order; a file that was read once stays open for the next read, a bounded number of them.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from josefine_journal.errors import StoreError
+from josefine_journal.events import SeqNr
+from josefine_journal.ports import Outline
+from josefine_journal.records import ActionRecord
+from josefine_journal.store_files import StoreFile, appends_of
+from josefine_journal.store_rows import APPEND, DELETE, OUTLINE_COLUMNS, PURGE, records_of
+
+FILES_OPEN_MAX = 256
+SHORT_GROUPS_MAX = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartFile:
+    """A file as the table's log names it. No keys: they are too long for the log."""
+
+    path: str
+    size: int
+    rows: int
+    first_offset: int
+    first_key: str | None
+    last_key: str | None
+
+    def may_have(self, key: str) -> bool:
+        if self.first_key is None or self.last_key is None:
+            return True
+        return self.first_key <= key <= self.last_key
+
+
+class OpenFiles:
+    """Files by path; the one that was not used longest is closed."""
+
+    def __init__(self, files_max: int = FILES_OPEN_MAX) -> None:
+        self._files_max = files_max
+        self._open: OrderedDict[Path, StoreFile] = OrderedDict()
+        self.lock = threading.RLock()
+        """A file is read by one thread at a time."""
+
+    def get(self, path: Path) -> StoreFile:
+        """Raises StoreError."""
+        file = self._open.get(path)
+        if file is None:
+            try:
+                file = self._open[path] = StoreFile(path)
+            except (OSError, pa.ArrowInvalid) as error:
+                raise StoreError(f"file {path} of the store cannot be read: {error}") from error
+            if len(self._open) > self._files_max:
+                self._open.popitem(last=False)
+        self._open.move_to_end(path)
+        return file
+
+
+class DeltaSnapshot:
+    """See `josefine_journal.ports.Snapshot`. Raises StoreError for a file that cannot be read."""
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        path: Path,
+        replicated: Mapping[int, int | None],
+        files: Mapping[int, Sequence[PartFile]],
+        open_files: OpenFiles,
+    ) -> None:
+        self._topic = topic
+        self._path = path
+        self._replicated = replicated
+        self._files = files
+        self._open_files = open_files
+        self._short: dict[tuple[str, str], pa.Table] = {}
+        """What a file has of a journal of which it has little: it is read once."""
+
+    def replicated(self, partition: int) -> int | None:
+        return self._replicated[partition]
+
+    def files(self, partition: int) -> Sequence[PartFile]:
+        """In the order of the log."""
+        return self._files[partition]
+
+    def outline(self, partition: int, key: str) -> Outline:
+        pointer, deleted_to = 0, 0
+        for file in reversed(self._files[partition]):  # a purge ends the search
+            rows = self._rows(file, (key,))
+            if rows is None or not rows.num_rows:
+                continue
+            purged = _most(rows, "offset", PURGE)
+            if purged is not None:
+                rows = rows.filter(pc.greater(rows["offset"], purged))
+            pointer = max(pointer, _most(rows, "last_seq_nr", APPEND) or 0)
+            deleted_to = max(deleted_to, _most(rows, "last_seq_nr", DELETE) or 0)
+            if purged is not None:
+                return _outline(pointer, deleted_to, purged)
+        return _outline(pointer, deleted_to, 0)
+
+    def pointers(self, partition: int, keys: Sequence[str]) -> Mapping[str, SeqNr]:
+        found: dict[str, SeqNr] = {}
+        for file in self._files[partition]:
+            rows = self._rows(file, keys)
+            for row in () if rows is None else rows.to_pylist():
+                key, kind = row["key"], row["kind"]
+                if kind == PURGE:
+                    found.pop(key, None)
+                elif kind == APPEND:
+                    found[key] = SeqNr(max(found.get(key, 0), row["last_seq_nr"]))
+        return found
+
+    def appends(
+        self, partition: int, key: str, outline: Outline, begin: int
+    ) -> Iterator[list[ActionRecord]]:
+        for file in self._files[partition]:
+            if not file.may_have(key):
+                continue
+            short = self._short.get((file.path, key))
+            if short is not None:
+                part = appends_of(short, key, outline.begin_offset, begin)
+                if part.num_rows:
+                    yield [record for _, record in records_of(self._topic, partition, part)]
+                continue
+            with self._open_files.lock:
+                parts = self._open_files.get(self._path / file.path).appends(
+                    key, outline.begin_offset, begin
+                )
+                part = next(parts, None)
+            while part is not None:
+                yield [record for _, record in records_of(self._topic, partition, part)]
+                with self._open_files.lock:
+                    part = next(parts, None)
+
+    def everything(self, partition: int, file: PartFile) -> pa.Table:
+        """All rows of a file."""
+        with self._open_files.lock:
+            return self._open_files.get(self._path / file.path).everything()
+
+    def _rows(self, file: PartFile, keys: Sequence[str]) -> Any:
+        """What an outline needs of these journals; None: the file has nothing of them."""
+        wanted = [key for key in keys if file.may_have(key)]
+        if not wanted:
+            return None
+        with self._open_files.lock:
+            opened = self._open_files.get(self._path / file.path)
+            groups = opened.groups_of_any(wanted)
+            if not groups:
+                return None
+            if len(keys) == 1 and len(groups) <= SHORT_GROUPS_MAX:
+                rows = self._short[file.path, keys[0]] = opened.read(groups, wanted)
+                return rows
+            return opened.read(groups, wanted, OUTLINE_COLUMNS)
+
+
+def _outline(pointer: int, deleted_to: int, begin_offset: int) -> Outline:
+    return Outline(pointer=SeqNr(pointer) or None, deleted_to=deleted_to, begin_offset=begin_offset)
+
+
+def _most(rows: pa.Table, column: str, kind: str) -> int | None:
+    """The largest number of the rows of a kind."""
+    found = pc.max(rows.filter(pc.equal(rows["kind"], kind))[column]).as_py()
+    return None if found is None else int(found)

@@ -1,0 +1,137 @@
+"""The topic of some journals: one record in, records of a partition out. Sockets, no decisions.
+
+Rules: a record is written once, also when its answer is lost and it is sent again (an idempotent
+producer per partition, one record in flight); after a failure nobody knows whether it was written,
+and the next one begins as a new producer; a read is bounded by offsets and never waits for ever.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from uuid import UUID
+
+from josefine_broker.base.errors import CorruptData, ErrorCode
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client.fetch import FetchedPartition, FetchOptions, Positions, records_between
+from josefine_broker.client.groups import ProducerIdentity
+from josefine_broker.client.io_asyncio import EARLIEST, LATEST, AsyncClient, monotonic_ms
+from josefine_broker.client.operations import partition_error
+from josefine_broker.client.partitioner import partition_for_key
+from josefine_broker.client.produce import UNKNOWN_OFFSET
+from josefine_broker.client.producing import SEQUENCE_MASK
+from josefine_broker.records.builder import Record, build_batch
+from josefine_journal.errors import JournalError, RecordsGone
+
+FETCH_BYTES = 1024 * 1024
+FETCH_WAIT_MS = 500
+STALL_MS_MAX = 30_000
+"""A read that gets nothing for so long, though records were acknowledged there, is given up."""
+
+
+class TopicLog:
+    """For one event loop. Raises KafkaError where the client does."""
+
+    def __init__(self, client: AsyncClient, topic: str) -> None:
+        self.topic = topic
+        self._client = client
+        self._partition_count: int | None = None
+        self._writers: dict[int, _Writer] = {}
+
+    @property
+    def topic_id(self) -> UUID | None:
+        """As the client was told last; None where the brokers have no ids."""
+        return self._client.topic_id(self.topic)
+
+    async def partition_count(self) -> int:
+        """As it was when it was asked first: the topic must not get more."""
+        if self._partition_count is None:
+            self._partition_count = await self._client.partition_count(self.topic)
+        return self._partition_count
+
+    async def partition_of(self, key: bytes) -> int:
+        """Where Kafka's producers put that key."""
+        return partition_for_key(key, await self.partition_count())
+
+    async def start_offset(self, partition: int) -> int:
+        """Of the oldest record that is there."""
+        tp = TopicPartition(self.topic, partition)
+        return (await self._client.list_offsets({tp: EARLIEST}))[tp].offset
+
+    async def end_offsets(self, partitions: Sequence[int]) -> dict[int, int]:
+        """Behind the newest record that consumers may see."""
+        wanted = {TopicPartition(self.topic, partition): LATEST for partition in partitions}
+        listed = await self._client.list_offsets(wanted)
+        return {tp.partition: found.offset for tp, found in listed.items()}
+
+    async def write(self, partition: int, record: Record) -> int:
+        """Write one record with acks=all; its offset."""
+        writer = self._writers.get(partition)
+        if writer is None:
+            tp = TopicPartition(self.topic, partition)
+            writer = self._writers[partition] = _Writer(self._client, tp)
+        return await writer.write(record)
+
+    async def read(
+        self, partition: int, begin: int, end: int
+    ) -> AsyncGenerator[list[Record], None]:
+        """The records from `begin` to `end` (exclusive), as many at a time as one fetch brings.
+
+        Raises RecordsGone where the log begins behind `begin`, JournalError for a damaged batch and
+        where records do not come.
+        """
+        tp = TopicPartition(self.topic, partition)
+        options = FetchOptions(partition_bytes_max=FETCH_BYTES, max_wait_ms=FETCH_WAIT_MS)
+        positions = Positions()
+        positions.assign(tp, begin, end)
+        deadline_ms = monotonic_ms() + STALL_MS_MAX
+        while (at := positions.position(tp)) is not None:
+            part = (await self._client.fetch({tp: at}, options))[tp]
+            _check(tp, at, part)
+            try:
+                records = list(records_between(part.records, at, end))
+                positions.advance(tp, part.records)
+            except CorruptData as error:
+                raise JournalError(f"partition {tp} is damaged: {error}") from error
+            if records:
+                yield records
+            if positions.position(tp) != at:
+                deadline_ms = monotonic_ms() + STALL_MS_MAX
+            elif monotonic_ms() > deadline_ms:
+                raise JournalError(f"partition {tp} has no record at {at}, which was acknowledged")
+
+
+def _check(tp: TopicPartition, at: int, part: FetchedPartition) -> None:
+    if part.error_code is ErrorCode.offset_out_of_range:
+        raise RecordsGone(f"partition {tp}: offset {at} went away while the journal was read")
+    if part.error_code is not ErrorCode.none:
+        raise partition_error(tp, part.error_code, None)
+
+
+class _Writer:
+    """The idempotent producer of one partition (KIP-98)."""
+
+    def __init__(self, client: AsyncClient, tp: TopicPartition) -> None:
+        self._client = client
+        self._tp = tp
+        self._turn = asyncio.Lock()
+        self._identity: ProducerIdentity | None = None
+        self._sequence = 0
+
+    async def write(self, record: Record) -> int:
+        async with self._turn:
+            if self._identity is None:
+                self._identity, self._sequence = await self._client.init_producer_id(), 0
+            batch = build_batch(
+                (record,),
+                producer_id=self._identity.producer_id,
+                producer_epoch=self._identity.producer_epoch,
+                base_sequence=self._sequence,
+            )
+            try:
+                offset = (await self._client.produce({self._tp: batch}))[self._tp]
+            except BaseException:
+                self._identity = None
+                raise
+            self._sequence = (self._sequence + 1) & SEQUENCE_MASK
+        if offset == UNKNOWN_OFFSET:
+            raise JournalError(f"partition {self._tp}: the record is written, nobody knows where")
+        return offset

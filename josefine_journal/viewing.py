@@ -1,0 +1,214 @@
+"""One journal up to a mark: what the store has of it, and what the topic has behind that.
+
+Rules: the store's rows and its replicated offset are of one moment, and the topic is read from
+that offset on, so nothing is met twice and nothing is missed; where retention took records of the
+topic meanwhile, the store is asked again, and records that neither has are an error, never a gap;
+where the store reaches the mark the topic is not read at all.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator
+from dataclasses import dataclass
+
+from josefine_broker.records.builder import Record
+from josefine_journal.errors import JournalError, RecordsGone, RecordsLost, StoreError
+from josefine_journal.events import SeqNr
+from josefine_journal.heads import Heads
+from josefine_journal.ports import Log, Outline, Snapshot, Store
+from josefine_journal.records import ActionRecord, PartitionOffset, action_record
+from josefine_journal.remembered import Folded, Remembered
+from josefine_journal.window import Window
+
+ATTEMPTS = 5
+"""How often the store is asked again because retention was faster than a reader."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """A journal in the store: all of its actions below `end_offset`."""
+
+    snapshot: Snapshot
+    partition: int
+    key: str
+    outline: Outline
+    end_offset: int
+
+    def appends(self, begin: int) -> Iterator[list[ActionRecord]]:
+        """Those with a sequence number of at least `begin`, in order."""
+        return self.snapshot.appends(self.partition, self.key, self.outline, begin)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """A journal up to a mark; `stored` None: nothing that is wanted stands before the window."""
+
+    window: Window
+    stored: Stored | None
+    end_offset: int
+    """Exclusive; behind the mark, where the store is further."""
+
+    @property
+    def pointer(self) -> SeqNr | None:
+        return self.window.pointer
+
+    @property
+    def deleted_to(self) -> int:
+        """Up to where events are gone; 0: none."""
+        if self.stored is None or self.window.is_purged:
+            return self.window.deleted_to
+        return max(self.window.deleted_to, self.stored.outline.deleted_to)
+
+    @property
+    def folded(self) -> Folded:
+        """What is worth to be remembered."""
+        return Folded(end_offset=self.end_offset, pointer=self.pointer)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known before something is written; the store as it was then, should the topic lose
+    what stands behind `before` meanwhile."""
+
+    before: Folded
+    snapshot: Snapshot | None
+
+
+class Viewer:
+    """Looks at one journal. Raises JournalError, and KafkaError where the broker is the cause."""
+
+    def __init__(
+        self,
+        key: bytes,
+        log: Log,
+        store: Store | None,
+        remembered: Remembered,
+        heads: Heads | None,
+    ) -> None:
+        self._key = key
+        self._log = log
+        self._store = store
+        self._remembered = remembered
+        self._heads = heads
+
+    async def look(self, mark: PartitionOffset, *, wanted: int, kept_bytes_max: int = 0) -> View:
+        """The journal up to the mark, as far as who wants events from `wanted` on must know it."""
+        known = self._remembered.get(self._key, self._log.topic_id, mark.offset)
+        if known is not None and wanted > (known.pointer or 0):
+            try:
+                window = await self.window(known, mark, kept_bytes_max)
+                return View(window=window, stored=None, end_offset=mark.offset + 1)
+            except RecordsGone:
+                if self._store is None:
+                    raise
+        for _ in range(ATTEMPTS):
+            before, stored = await self._before(mark.partition)
+            end_offset = max(mark.offset + 1, before.end_offset)
+            try:
+                window = await self.window(before, mark, kept_bytes_max, rewinds=True)
+                return View(window=window, stored=stored, end_offset=end_offset)
+            except RecordsGone:
+                if stored is None:
+                    raise
+                await self._check_nothing_is_lost(mark.partition)
+        raise JournalError(f"{self._log.topic}-{mark.partition}: retention outruns this reader")
+
+    async def known(self, partition: int) -> Known:
+        """What is known of the journal now, up to some place in the log."""
+        snapshot = None
+        if self._store is not None:
+            snapshot = await asyncio.to_thread(self._store.snapshot, (partition,))
+        before = self._remembered.get(self._key, self._log.topic_id, None)
+        if before is None:
+            before = (await self._before(partition, snapshot))[0]
+        return Known(before=before, snapshot=snapshot)
+
+    async def pointer_at(self, at: PartitionOffset, known: Known) -> SeqNr | None:
+        """The journal's last sequence number at its own record `at`; `known` is from before it.
+
+        Raises StoreError where the topic lost the records between the two meanwhile.
+        """
+        if known.before.end_offset > at.offset:  # the topic was made again meanwhile
+            known = await self.known(at.partition)
+        try:
+            return (await self.window(known.before, at)).pointer
+        except RecordsGone:
+            if known.snapshot is None:
+                raise
+        before, _ = await self._before(at.partition, known.snapshot)
+        try:
+            return (await self.window(before, at)).pointer
+        except RecordsGone as error:
+            raise StoreError(
+                f"{self._log.topic}-{at.partition} offset {at.offset}: the topic lost what stands "
+                "before this append, so nobody can tell whether it was expected: read, and see"
+            ) from error
+
+    async def window(
+        self,
+        before: Folded,
+        end: PartitionOffset,
+        kept_bytes_max: int = 0,
+        *,
+        rewinds: bool = False,
+    ) -> Window:
+        """The actions from there up to `end`, which is not among them."""
+        window = Window(before.pointer, kept_bytes_max=kept_bytes_max)
+        begin = before.end_offset
+        try:
+            if self._heads is not None and begin < end.offset:
+                records, begin = await self._heads.records(
+                    end.partition, self._key, begin, end.offset, rewinds=rewinds
+                )
+                for action in self._own(end.partition, records):
+                    window.take(action, is_held=True)  # the topic may have lost it meanwhile
+            async for actions in self.actions(begin, end):
+                for action in actions:
+                    window.take(action)
+        except JournalError:
+            self._remembered.forget(self._key)  # its place may be gone: begin anew
+            raise
+        return window
+
+    async def actions(self, begin: int, end: PartitionOffset) -> AsyncIterator[list[ActionRecord]]:
+        """This journal's actions there; no other record is more than looked at for its key."""
+        if begin >= end.offset:
+            return
+        async for records in self._log.read(end.partition, begin, end.offset):
+            yield self._own(end.partition, records)
+
+    def _own(self, partition: int, records: Iterable[Record]) -> list[ActionRecord]:
+        own = [each for each in records if each.key == self._key]
+        found = (action_record(self._log.topic, partition, each) for each in own)
+        return [each for each in found if each is not None]
+
+    async def _before(
+        self, partition: int, snapshot: Snapshot | None = None
+    ) -> tuple[Folded, Stored | None]:
+        """Where the topic goes on: behind the store, or at its beginning without one."""
+        if self._store is None:
+            begin = await self._log.start_offset(partition)
+            return Folded(end_offset=begin, pointer=None), None
+        stored = await asyncio.to_thread(self._stored, self._store, partition, snapshot)
+        if self._heads is not None:
+            self._heads.replicated(partition, stored.end_offset)
+        return Folded(end_offset=stored.end_offset, pointer=stored.outline.pointer), stored
+
+    def _stored(self, store: Store, partition: int, snapshot: Snapshot | None) -> Stored:
+        snapshot = snapshot or store.snapshot((partition,))
+        key = self._key.decode()
+        return Stored(
+            snapshot=snapshot,
+            partition=partition,
+            key=key,
+            outline=snapshot.outline(partition, key),
+            end_offset=snapshot.replicated(partition) or 0,
+        )
+
+    async def _check_nothing_is_lost(self, partition: int) -> None:
+        """Raises RecordsLost where the topic begins behind the store's end."""
+        assert self._store is not None
+        begin = await self._log.start_offset(partition)
+        snapshot = await asyncio.to_thread(self._store.snapshot, (partition,))
+        end_offset = snapshot.replicated(partition) or 0
+        if end_offset < begin:
+            raise RecordsLost(self._log.topic, partition, begin=end_offset, end=begin)

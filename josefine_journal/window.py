@@ -1,0 +1,109 @@
+"""A journal's unreplicated actions while they are read, up to the mark that bounds the read.
+
+Rules: appends whose expectation is not met count for nothing; what is read is kept, so that a short
+window is read once; past `kept_bytes_max` it is read again from `resume` on, so that a long one
+needs no memory; values are decoded only where an event of theirs is given to the reader, and
+nothing is given before the whole window was searched for deletes and purges.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from josefine_journal.actions import Append, Delete, Purge
+from josefine_journal.events import SeqNr
+from josefine_journal.head import EMPTY, Head, combine, head_of
+from josefine_journal.records import ActionRecord, EventRecord, event_records
+from josefine_journal.reduction import accepted
+
+ACTION_BYTES = 256
+"""What an action counts beside its value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume:
+    """From where on the window was not kept, and the journal's last sequence number before."""
+
+    offset: int
+    pointer: SeqNr | None
+
+
+class Window:
+    """The only mutable part: takes one journal's records in the order of the log."""
+
+    def __init__(self, before: SeqNr | None, *, kept_bytes_max: int) -> None:
+        """`before` is the last sequence number of what stands before the window."""
+        self._before = before
+        self._deleted_to = 0
+        self._head: Head = EMPTY
+        self._kept: list[ActionRecord] = []
+        self._kept_bytes = 0
+        self._kept_bytes_max = kept_bytes_max
+        self._resume: Resume | None = None
+
+    @property
+    def pointer(self) -> SeqNr | None:
+        """The journal's last sequence number as far as it was read."""
+        return self._head.pointer(self._before)
+
+    @property
+    def deleted_to(self) -> int:
+        """Up to where events are gone, of what stands before it too; 0: none."""
+        return self._deleted_to
+
+    @property
+    def is_purged(self) -> bool:
+        """Whether what stands before it is gone."""
+        return self._head.purged_offset is not None
+
+    @property
+    def kept(self) -> Iterable[ActionRecord]:
+        """The appends up to `resume`, in order."""
+        return tuple(self._kept)
+
+    @property
+    def resume(self) -> Resume | None:
+        """Where to read the rest of the appends; None: all of them are kept."""
+        return self._resume
+
+    def take(self, record: ActionRecord, *, is_held: bool = False) -> bool:
+        """Whether it counts: False for an append that expected another sequence number.
+
+        `is_held`: it is in memory anyway, so it is kept however many there are.
+        """
+        pointer = self.pointer
+        if not accepted((record.placed,), pointer):
+            return False
+        self._head = combine(self._head, head_of(record.action, record.offset))
+        if isinstance(record.action, Purge):
+            self._kept, self._kept_bytes, self._resume, self._deleted_to = [], 0, None, 0
+        elif isinstance(record.action, Delete):
+            self._deleted_to = max(self._deleted_to, min(record.action.to, pointer or 0))
+        elif isinstance(record.action, Append) and self._resume is None:
+            self._keep(record, pointer, is_held)
+        return True
+
+    def _keep(self, record: ActionRecord, pointer: SeqNr | None, is_held: bool) -> None:
+        size = 0 if is_held else record.value_bytes + ACTION_BYTES
+        if self._kept_bytes + size > self._kept_bytes_max:
+            self._resume = Resume(offset=record.offset, pointer=pointer)
+            return
+        self._kept.append(record)
+        self._kept_bytes += size
+
+
+class Reading:
+    """What of a journal's appends a reader is given: each number once, strictly increasing."""
+
+    def __init__(self, begin: int) -> None:
+        """`begin` is the first sequence number that may be given."""
+        self._next = begin
+
+    def events(self, record: ActionRecord) -> Iterator[EventRecord]:
+        """Those of an append that were not given before. Raises JournalError."""
+        assert isinstance(record.action, Append), record
+        if record.action.range.last < self._next:
+            return
+        for each in event_records(record):
+            if each.event.seq_nr >= self._next:
+                self._next = each.event.seq_nr + 1
+                yield each
