@@ -108,7 +108,8 @@ def _without_one(copy: MemoryFiles, targets: list[_Target], rng: Random) -> Spoi
     name = rng.choice(names)
     oldest, *later = (each for each in copy.names() if each.endswith(_SEGMENT))
     copy.remove(name)
-    return Spoilt(copy, "file of a chain lost", name != oldest or not later)
+    is_proven = name != oldest or not any(_has_frame(copy.read(each)) for each in later)
+    return Spoilt(copy, "file of a chain lost", is_proven)
 
 
 def _targets(files: MemoryFiles) -> list[_Target]:
@@ -150,6 +151,14 @@ def _proven(data: bytes) -> int:
     while frame := read_frame(data, position, number=number):
         proven, position = max(proven, frame.synced), frame.end
     return proven
+
+
+def _has_frame(segment: bytes) -> bool:
+    """It does not only begin."""
+    if len(segment) <= HEADER_BYTES:
+        return False
+    number = read_header(segment, "later segment")[1]
+    return read_frame(segment, HEADER_BYTES, number=number) is not None
 
 
 def _contents(files: MemoryFiles) -> dict[str, bytes]:

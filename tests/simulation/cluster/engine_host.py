@@ -21,7 +21,9 @@ from josefine_broker.engine.metadata.changes import At
 from josefine_broker.engine.metadata.topic_config import TopicSettings
 from josefine_broker.engine.partition.replica_fetch import FetchLimits
 from josefine_broker.engine.quorum import SnapshotLimits
+from josefine_broker.engine.transactions.values import TransactionSettings
 from raft import BlockFile, Config, NodeId, StoreFull
+from tests.simulation.cluster.group_names import CONSUMER_BEAT_MS, CONSUMER_SESSION_MS
 from tests.simulation.cluster.peer_port import PeerPort
 
 if TYPE_CHECKING:
@@ -30,8 +32,14 @@ if TYPE_CHECKING:
 __all__ = ["LAG_TIME_MS", "EngineHost"]
 
 LAG_TIME_MS = 800
-GROUPS = GroupSettings(initial_rebalance_delay_ms=150, session_timeout_min_ms=100)
-OFFSETS = OffsetsSettings(partitions=2, timeout_ms=700, groups=GROUPS)
+GROUPS = GroupSettings(
+    initial_rebalance_delay_ms=150,
+    session_timeout_min_ms=100,
+    consumer_session_timeout_ms=CONSUMER_SESSION_MS,
+    consumer_heartbeat_interval_ms=CONSUMER_BEAT_MS,
+)
+TRANSACTIONS = TransactionSettings(partitions=2, id_expiration_ms=6_000)
+OFFSETS = OffsetsSettings(partitions=2, timeout_ms=700, groups=GROUPS, transactions=TRANSACTIONS)
 SESSION_TIMEOUT_MS = 1_200
 RAFT_HEARTBEAT_MS = 80
 ELECTION_TIMEOUT_MS = 400

@@ -9,6 +9,7 @@ from random import Random
 __all__ = [
     "CALM",
     "COUNTED",
+    "COUNTED_OF_TRANSACTIONS",
     "NEWEST",
     "NEW_SINCE",
     "STRENGTH_MAX",
@@ -105,6 +106,10 @@ class Faults:
     """In this share of lives brokers begin with older code, and get newer one at a restart."""
     groups: float = 0.0
     """In this share of lives there are consumer groups, whose members come, go and stand still."""
+    consumer_groups: float = 0.0
+    """In this share of lives with consumer groups one is of the consumer protocol (KIP-848)."""
+    transactions: float = 0.0
+    """In this share of lives there are transactional producers, and readers of their transfers."""
     stranger_per_second: float = 0.0
     """Somebody sends a frame to a raft listener that it may not send: no member, or a member in the
     name of another. It must be refused, and change nothing."""
@@ -151,9 +156,13 @@ STRENGTH_MAX = {
     "client_impatient": 0.3,
     "unclean_allowed": 1.0,
     "groups": 1.0,
+    "transactions": 1.0,
+    "consumer_groups": 1.0,
 }
 
 NEWEST = {
+    "consumer_groups": 0.0,
+    "transactions": 0.0,
     "groups": 0.0,
     "kind_fails_per_second": 0.0,
     "chain_fails_per_second": 0.0,
@@ -226,6 +235,8 @@ SWITCHES = {
     "client_impatient": ("impatient request",),
     "unclean_allowed": ("unclean election",),
     "groups": ("assignment told",),
+    "transactions": ("transaction told commit",),
+    "consumer_groups": ("consumer assignment told",),
 }
 """What is counted when a fault takes place, of each that the seed may switch on."""
 
@@ -340,6 +351,40 @@ COUNTED = (
     "acknowledgement behind a refused one that was stored before",
 )
 """What a run counts when it really happens; a fault that never does proves nothing."""
+
+COUNTED_OF_CONSUMERS = (
+    "consumer assignment told",
+    "consumer member left",
+    "consumer member crashed",
+    "consumer member stood still",
+    "consumer member gave up slowly",
+    "consumer member counted itself out",
+    "consumer member told nothing",
+    "consumer member told unknown_member_id",
+    "consumer member told not_coordinator",
+)
+"""The same, of lives that all have a group of the consumer protocol."""
+
+COUNTED_OF_TRANSACTIONS = (
+    "producer given an epoch, version 1",
+    "producer given an epoch, version 2",
+    "end and batch that came late, version 2",
+    "batch that came late, version 1",
+    "late batch told transaction_abortable",
+    "transaction told commit",
+    "transaction told abort",
+    "transaction marker committed",
+    "transactions read",
+    "stable end told",
+    "transactional producer died for good",
+    "transactional producer crashed",
+    "transactional producer stood still",
+    "transactional producer followed by its next process",
+    "transactional producer told invalid_producer_epoch",
+    "transactional producer told concurrent_transactions",
+    "transactions settled",
+)
+"""The same, of lives that all have transactions."""
 
 
 def draw_faults(rng: Random) -> Faults:

@@ -13,7 +13,7 @@
 | `completeness.checkpoint` | that replica is shortened | – (the only trace of a cut) |
 | `partition.json` | that replica is refused | that replica is refused or missing |
 | `high-watermarks.checkpoint` | logs never written to count as missing | the same |
-| `clean-shutdown.marker`, `running.marker` | as a loss of power | the same |
+| `clean-shutdown.marker`, `running.marker`, `starting.marker` | as a loss of power | the same |
 | the chain: `*.seg`, `*.snap` | the process does not start | it does not start |
 | the chain: `synced.mark` | nothing: a witness less | nothing |
 
@@ -70,7 +70,8 @@ KINDS = (
              damaged=Harm.REPLICA, lost=Harm.REPLICA),
     FileKind(name="high watermarks", endings=("high-watermarks.checkpoint",),
              damaged=Harm.UNWRITTEN, lost=Harm.UNWRITTEN),
-    FileKind(name="marker", endings=("clean-shutdown.marker", "running.marker"),
+    FileKind(name="marker",
+             endings=("clean-shutdown.marker", "running.marker", "starting.marker"),
              damaged=Harm.POWER, lost=Harm.POWER),
 )  # fmt: skip
 """Of the log disk, but for the logs themselves."""

@@ -1,74 +1,38 @@
-"""What every virtual client of a consumer group has: it finds the coordinator, and asks it what is
-committed. An observer does nothing else, over and over, as tools that watch a group's lag do."""
+"""What every virtual client of a consumer group has: it asks the coordinator what is committed. An
+observer does nothing else, over and over, as tools that watch a group's lag do."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.wire import apis
-from josefine_broker.wire.entities import find_coordinator, offset_fetch
-from tests.simulation.cluster.clients import Client
+from josefine_broker.wire.entities import offset_fetch
+from tests.simulation.cluster.coordinated import CoordinatedClient
 
 if TYPE_CHECKING:
     from tests.simulation.cluster.group_watch import GroupWatch
 
 __all__ = ["TIMEOUT_MS", "GroupClient", "GroupObserver"]
 
-FIND, FETCH = (apis.FIND_COORDINATOR, 6), (apis.OFFSET_FETCH, 9)
+FETCH = apis.OFFSET_FETCH, 9
 TIMEOUT_MS = 900
-AGAIN_MS = 60
 OBSERVED_MS = 40
 
 Fetched = Callable[[ErrorCode | None, dict[TopicPartition, int]], None]
 """Gets the error, None when there is no answer, and the offsets."""
 
 
-class GroupClient(Client):
+class GroupClient(CoordinatedClient):
     """One process."""
 
     def __init__(self, watch: GroupWatch, node: int, rng: Random, group: str) -> None:
-        super().__init__(watch.world, node, rng)
+        super().__init__(watch.world, node, rng, group)
         self.group = group
         self.watch = watch
-        self.coordinator = -1
-        self.life = 0
-        """What was asked or planned in one before it comes to nothing."""
-
-    def soon(self, event: Callable[[], None], delay_ms: int = AGAIN_MS) -> None:
-        life = self.life
-        self.after_ms(delay_ms, lambda: event() if life == self.life else None)
-
-    def ask_coordinator(
-        self, api: tuple[int, int], request: Any, then: Callable[[Any], None], timeout_ms: int
-    ) -> None:
-        life = self.life
-        self.ask(
-            self.coordinator,
-            api,
-            request,
-            timeout_ms,
-            lambda answer: then(answer) if life == self.life else None,
-        )
-
-    def find(self, then: Callable[[], None]) -> None:
-        """Who coordinates the group; asked again until somebody says."""
-        request = find_coordinator.FindCoordinatorRequest(coordinator_keys=(self.group,))
-
-        def found(answer: find_coordinator.FindCoordinatorResponse | None) -> None:
-            one = None if answer is None else answer.coordinators[0]
-            if one is None or one.error_code is not ErrorCode.none:
-                self.soon(partial(self.find, then), 100)
-            else:
-                self.coordinator = one.node_id
-                then()
-
-        self.coordinator = self.any_broker()
-        self.ask_coordinator(FIND, request, found, 2_000)
 
     def fetch(self, tps: Sequence[TopicPartition], then: Fetched) -> None:
         """What is committed of these; the checkers hear of it."""

@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from josefine_broker.base.ids import TopicPartition
+from josefine_broker.engine.groups.consumer.records import is_consumer_key
+from josefine_broker.engine.groups.consumer.replay import ConsumerReplay
+from josefine_broker.engine.groups.consumer.values import ConsumerGroup
 from josefine_broker.engine.groups.offsets import GroupOffsets, coordinator_partition
 from josefine_broker.engine.groups.records import decode_key, decode_value, is_group_key
 from josefine_broker.engine.groups.values import GroupRecord
@@ -60,6 +63,7 @@ class GroupFacts:
         """How long the log was that a member was told of; what lies before stays."""
         self.records: dict[str, GroupRecord] = {}
         """The last of each group."""
+        self._consumers = ConsumerReplay()
 
     def partition_of(self, group: str) -> PartitionFacts | None:
         """The partition of the offsets topic that keeps a group; None: there is no such topic."""
@@ -82,6 +86,10 @@ class GroupFacts:
         entry = None if facts is None else self._view.image.partition(OFFSETS_TOPIC, facts.key[1])
         return (-1, -1) if entry is None else (entry.leader, entry.leader_epoch)
 
+    def consumers(self, group: str) -> ConsumerGroup | None:
+        """A group of the consumer protocol, as the topic has it so far."""
+        return self._consumers.groups().get(group)
+
     def length(self, place: Place) -> int:
         return len(self.log.get(place, ()))
 
@@ -93,6 +101,9 @@ class GroupFacts:
     def read(self, hosted: HostedPartition, batches: list[Batch]) -> Iterator[Written]:
         """What these say, which are committed now; each is noted when it was looked at."""
         for key, value in _records(hosted, batches):
+            if key is not None and is_consumer_key(key):
+                self._consumers.take(key, value)
+                continue
             if value is None or key is None:
                 continue
             if is_group_key(key):

@@ -261,10 +261,7 @@ class GroupMember(GroupClient):
 
     def _crash(self) -> None:
         self.world.met["member crashed"] += 1
-        for connection in list(self._connections.values()):
-            connection.close()
-        self._connections.clear()
-        self._open.clear()
+        self.crash()
         self._end()
 
     def _end(self) -> None:

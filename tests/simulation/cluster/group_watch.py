@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata.image import OFFSETS_TOPIC
+from tests.simulation.cluster.consumer_members import ConsumerMember
 from tests.simulation.cluster.group_clients import GroupObserver
 from tests.simulation.cluster.group_facts import Commit
 from tests.simulation.cluster.group_members import GroupMember
+from tests.simulation.cluster.group_names import CONSUMERS, INSTANCES
 from tests.simulation.cluster.view import Batch
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ READ = (TopicPartition("synced", 0), TopicPartition("synced", 1), TopicPartition
 """What every group reads: topics that are there in every life."""
 GROUPS = (("dynamic", (None, None, None)), ("static", ("one", "two")))
 """Of each its members, by the names of those that are static (KIP-345)."""
-NODES, OBSERVERS = 120, 140
+NODES, OBSERVERS, CONSUMER_NODES = 120, 140, 150
 
 
 class GroupWatch:
@@ -34,13 +36,20 @@ class GroupWatch:
         self.is_committing = True
         self.is_calm = False
         """Nobody leaves, crashes or stands still any more."""
-        self.members: list[GroupMember] = []
+        self.members: list[GroupMember | ConsumerMember] = []
         self.groups = [name for name, _ in rng.choice((GROUPS[:1], GROUPS[1:], GROUPS))]
         self._tokens = 0
         for name, instances in GROUPS:
             if name in self.groups:
                 for instance in instances:
                     self.add(name, instance, NODES + len(self.members), Random(rng.random()))
+        if Random(world.seed + 12).random() < world.faults.consumer_groups:
+            self.groups.append(CONSUMERS)
+            for at, instance in enumerate(INSTANCES):
+                member = ConsumerMember(
+                    self, CONSUMER_NODES + at, Random(rng.random()), CONSUMERS, instance
+                )
+                self.members.append(member)
         for at, name in enumerate(self.groups):
             observer = GroupObserver(self, OBSERVERS + at, Random(rng.random()), name)
             world.scheduler.at(3_000, observer.start)
@@ -51,7 +60,9 @@ class GroupWatch:
     def nodes(self) -> list[int]:
         """Where they sit."""
         members = sum(len(instances) for _, instances in GROUPS)
-        return [*range(NODES, NODES + members), *range(OBSERVERS, OBSERVERS + len(GROUPS))]
+        observers = range(OBSERVERS, OBSERVERS + len(GROUPS) + 1)
+        consumers = range(CONSUMER_NODES, CONSUMER_NODES + len(INSTANCES))
+        return [*range(NODES, NODES + members), *observers, *consumers]
 
     def add(self, group: str, instance: str | None, node: int, rng: Random) -> GroupMember:
         """One more process, perhaps of a static member that has one already."""
@@ -59,7 +70,7 @@ class GroupWatch:
         self.members.append(member)
         return member
 
-    def of(self, group: str) -> list[GroupMember]:
+    def of(self, group: str) -> list[GroupMember | ConsumerMember]:
         return [each for each in self.members if each.group == group and each.is_live]
 
     def settle(self) -> None:
@@ -70,7 +81,11 @@ class GroupWatch:
     # -- what members did and were told
 
     def sends(
-        self, member: GroupMember, tp: TopicPartition, offset: int, generation: int
+        self,
+        member: GroupMember | ConsumerMember,
+        tp: TopicPartition,
+        offset: int,
+        generation: int,
     ) -> Commit:
         """Noted before it leaves."""
         self._tokens += 1
@@ -99,7 +114,22 @@ class GroupWatch:
             for invariant in self.world.invariants:
                 invariant.offset_told(group, tp, token, known)
 
-    def assigned(self, member: GroupMember, generation: int, tps: list[TopicPartition]) -> None:
+    def holds(self, group: str) -> None:
+        """A member of the consumer protocol has something else now."""
+        if self.world.view.groups.is_excused(group):
+            return
+        members = [
+            each
+            for each in self.members
+            if isinstance(each, ConsumerMember) and each.group == group
+        ]
+        held = {str(each): each.held for each in members}
+        for invariant in self.world.invariants:
+            invariant.held(group, held)
+
+    def assigned(
+        self, member: GroupMember | ConsumerMember, generation: int, tps: list[TopicPartition]
+    ) -> None:
         self.world.met["assignment told"] += 1
         self.world.scheduler.note(f"{member} owns {len(tps)} in {generation}")
         if not self.world.view.groups.is_excused(member.group):

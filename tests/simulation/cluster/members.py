@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from josefine_broker.base.addresses import HostPort
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.engine.metadata.features import JOSEFINE_VERSION, SUPPORTED
-from josefine_broker.engine.metadata.image import FeatureRange
+from josefine_broker.engine.metadata.image import TRANSACTION_VERSION, FeatureRange, MetadataImage
 from josefine_broker.wire.entities import remove_raft_voter, unregister_broker, update_features
 from tests.simulation.cluster.clients import Client
 
@@ -68,11 +68,15 @@ class Members(Client):
             (self._add, self._begin_leaving, self._lose_all)[self.rng.randrange(3)]()
 
     def upgrade(self) -> None:
-        """Ask for the newest level; it is refused while a broker does not understand it."""
-        update = update_features.FeatureUpdateKey(
-            feature=JOSEFINE_VERSION, max_version_level=NEWEST[0].max_level
+        """Ask for the newest levels; they are refused while a broker does not understand them."""
+        # Some operators leave transactions at their first version.
+        left = {TRANSACTION_VERSION} if self.world.seed % 4 == 0 else set()
+        updates = (
+            update_features.FeatureUpdateKey(feature=each.name, max_version_level=each.max_level)
+            for each in NEWEST
+            if each.name not in left
         )
-        request = update_features.UpdateFeaturesRequest(feature_updates=(update,))
+        request = update_features.UpdateFeaturesRequest(feature_updates=tuple(updates))
         self.ask(self.any_broker(), UPDATE_FEATURES, request, TIMEOUT_MS, self._upgraded)
 
     def _upgraded(self, response: update_features.UpdateFeaturesResponse | None) -> None:
@@ -80,10 +84,12 @@ class Members(Client):
             self.world.met["level raised"] += 1
 
     def settle(self) -> None:
-        """No more of it: who was about to leave stays, unless it stopped for that already."""
+        """No more of it: who was about to leave stays; who stopped for that already is removed."""
         self._look()
         if self.leaving in self.world.broker_ids:
             self.leaving = None
+        elif self.leaving is not None:
+            self._go_on_leaving(self.leaving)
 
     def expects(self, process: Process) -> bool:
         """May this process be told that it has no place in the cluster?"""
@@ -201,6 +207,17 @@ class Members(Client):
         world.met["data directory lost"] += 1
         world.scheduler.note(f"data directory of {id_} lost")
         self._start(id_)
+
+    def note_created(self, before: MetadataImage) -> None:
+        """Topics that a block has just made, some of them perhaps at a broker that lost all and is
+        not known to have: it cannot tell what it never had from what is gone, so it is not believed
+        to be whole, and where nobody else is believed nobody leads."""
+        id_ = self.replaced
+        for facts, name, entry in self.world.view.entries():
+            if id_ is not None and name not in before.topics and id_ in entry.replicas:
+                facts.damaged.add(id_)
+                if len(facts.damaged | facts.powerless) >= facts.min_isr:
+                    facts.excused = facts.excused or f"made at broker {id_}, which had lost all"
 
     def _start(self, id_: int) -> None:
         self.after_ms(200, partial(self._start_now, id_))

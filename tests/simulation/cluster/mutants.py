@@ -183,7 +183,7 @@ MUTANTS = [
         old="if stored is None and not (seen and seen[0][1] <= partition_log.log_start_offset):",
         new="if False:",
         faults=FILES_LOST,
-        seed=77,
+        seed=82,
     ),
     Mutant(
         breaks="an ISR change holds for the partition epoch it was made for",
@@ -191,7 +191,7 @@ MUTANTS = [
         old=" != (entry.leader_epoch, entry.partition_epoch)",
         new=" > (entry.leader_epoch, entry.partition_epoch)",
         faults=LATE,
-        seed=1,
+        seed=9,
     ),
     Mutant(
         breaks="a decision holds for the partition epoch it was made for",
@@ -206,7 +206,7 @@ MUTANTS = [
         old="change.controller_term != at.term",
         new="False",
         faults=DIVIDED,
-        seed=47,
+        seed=62,
     ),
     Mutant(
         breaks="below min.insync.replicas the high watermark stands still",
@@ -214,7 +214,7 @@ MUTANTS = [
         old="if followers is None or self.is_under_min_isr:",
         new="if followers is None:",
         faults=OUTAGES | PAUSES,
-        seed=131,
+        seed=151,
     ),
     Mutant(
         breaks="consumers read below the high watermark",
@@ -229,7 +229,7 @@ MUTANTS = [
         old="self.high_watermark >= self.epoch_start_offset",
         new="True",
         faults=ELECTIONS,
-        seed=27,
+        seed=39,
     ),
     Mutant(
         breaks="who joins an ISR has all that is committed",
@@ -245,7 +245,7 @@ MUTANTS = [
         old="(set(self.isr) | self.pending | self.joining)",
         new="set(self.isr)",
         faults=STOPS,
-        seed=47,
+        seed=51,
     ),
     Mutant(
         breaks="a registration ends the leaderships of the process before",
@@ -284,7 +284,7 @@ MUTANTS = [
         old="refusals.note(header, ErrorCode.not_leader_or_follower)",
         new="pass",
         faults=LATE,
-        seed=168,
+        seed=218,
     ),
     Mutant(
         breaks="flush.messages syncs before an append counts",
@@ -310,7 +310,7 @@ MUTANTS = [
         new="if True:",
         faults=OUTAGES | PAUSES,
         brokers=5,
-        seed=33,
+        seed=48,
     ),
     Mutant(
         breaks="the producers' state follows a truncation",
@@ -318,7 +318,7 @@ MUTANTS = [
         old="if producers.reaches(hosted.log.log_end_offset):",
         new="if False:",
         faults=DIVIDED | STOPS,
-        seed=120,
+        seed=130,
     ),
     Mutant(
         breaks="a leader epoch ends when a replica goes",
@@ -326,7 +326,7 @@ MUTANTS = [
         old="return not set(before.replicas) <= set(after.replicas)",
         new="return False",
         faults=MEMBERS | LATE,
-        seed=26,
+        seed=55,
     ),
     Mutant(
         breaks="who dials says where it is",
@@ -349,7 +349,7 @@ MUTANTS = [
         old="if node != self._own_id:",
         new="if False:",
         faults=MEMBERS,
-        seed=210,
+        seed=256,
     ),
     Mutant(
         breaks="a learner that has caught up may vote",

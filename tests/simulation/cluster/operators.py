@@ -18,6 +18,7 @@ from josefine_broker.wire.entities import (
     incremental_alter_configs,
 )
 from tests.simulation.cluster.clients import Client
+from tests.simulation.cluster.transfer_facts import TOPICS
 
 if TYPE_CHECKING:
     from tests.simulation.cluster.world import World
@@ -116,7 +117,7 @@ class Operator(Client):
             (facts, name, entry.leader)
             for facts, name, entry in self.world.view.entries()
             if entry.leader >= 0 and not name.startswith("extra")  # this API goes by name
-            if name not in INTERNAL_TOPICS
+            if name not in INTERNAL_TOPICS and name not in TOPICS
         ]
         if not choice:
             return

@@ -17,12 +17,14 @@ from josefine_broker.engine.context import Context
 from josefine_broker.engine.metadata.changes import At, RegisterBroker
 from josefine_broker.engine.metadata.image import Endpoint
 from josefine_broker.engine.replicas.leading import check_isrs, isr_check_ms
+from josefine_broker.engine.transacting import expire_transactions, tick_transactions
 from josefine_broker.host.log.log_manager import LogManager
 from josefine_broker.hosting import Hosting
 from josefine_broker.storage_watch import failed_logs
 from raft import StoreFailed
 from tests.simulation.cluster.damage import lose_directory
 from tests.simulation.cluster.engine_host import LAG_TIME_MS, EngineHost
+from tests.simulation.cluster.forwarder import Forwarder
 from tests.simulation.cluster.links import Link
 from tests.simulation.cluster.machine import Clock, Machine
 from tests.simulation.cluster.network import Caller, Connection
@@ -66,6 +68,9 @@ class Process:
         self.engine = EngineHost(self, world.founder_ids, world.seeds_of(machine))
         self.ctx: Context = self.engine.broker.ctx
         self.server = Server(self)
+        self._forwarder = Forwarder(self)
+        if world.transfers is not None:
+            self.ctx.ports.forward = self._forwarder.ask
 
     def start(self) -> None:
         """Begin to work: what is known to be committed is applied first."""
@@ -89,7 +94,8 @@ class Process:
             logs=claims,
             previous_epoch=manager.previous_epoch,
         )
-        broker.step(e.Enrol(registration))
+        manager.marks.starting(registration.incarnation)
+        broker.step(e.Enrol(registration, manager.marks.started))
         self.touch()
 
     # -- inputs
@@ -195,7 +201,7 @@ class Process:
         if self._is_marked:
             return
         try:
-            self._manager.mark_running(self.ctx.broker_epoch)
+            self._manager.marks.running(self.ctx.broker_epoch)
         except OSError:  # a full disk: the process ends, as one that could not start
             self.world.scheduler.at(1, partial(self.world.failed, self))
         else:
@@ -240,11 +246,14 @@ class Process:
     def _duties(self) -> None:
         self._look_at_storage()
         check_isrs(self.ctx)
+        tick_transactions(self.ctx)
         now_ms = self.clock.monotonic_ms()
         if now_ms - self._duty_ms >= CHECKPOINT_MS:
             self._duty_ms = now_ms
             self.hosting.checkpoint_high_watermarks()
             self.hosting.flush_due()
+            for _ in expire_transactions(self.ctx):
+                pass
 
     # -- the others
 
@@ -293,3 +302,4 @@ class Process:
         self.server.end(power=power)
         for link in self._links.values():
             link.end()
+        self._forwarder.end()

@@ -3,7 +3,8 @@
     python -m tests.simulation.cluster.run SEED            replay one, with what it met
     python -m tests.simulation.cluster.run SEED --trace    ... and every event, a line each
     python -m tests.simulation.cluster.run 0 --seeds 1000  a thousand lives, on all cores
-    ... --groups                                           with consumer groups in each
+    ... --groups, --transactions                           with those in each; --no-groups, ...
+    ... --groups --consumer_groups                         groups of the consumer protocol in each
 
 A run that breaks a rule ends with its seed and the line that replays it (lives.py).
 """
@@ -11,7 +12,7 @@ A run that breaks a rule ends with its seed and the line that replays it (lives.
 import contextlib
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -34,6 +35,8 @@ WORDS = {
     "leader elected": "elections",
 }
 """What the line of sums tells."""
+FORCED = "groups", "transactions", "consumer_groups"
+"""What can be asked for in every life."""
 
 
 def brokers_of(seed: int) -> int:
@@ -48,13 +51,15 @@ def simulate(
     show: bool = False,
     faults: Faults | None = None,
     brokers: int = 0,
-    groups: bool = False,
+    forced: Sequence[str] = (),
+    without: Sequence[str] = (),
 ) -> World:
-    """One life; an error names the line that replays it. `groups`: it has them in any case."""
+    """One life; an error names the line that replays it. It has what is `forced` in any case, and
+    in none what it is to be `without`."""
     faults = faults or draw_faults(Random(seed))
-    if groups:
-        faults = replace(faults, groups=1.0)
-    replay = f"cluster.run {seed}{' --groups' if groups else ''}"
+    faults = replace(faults, **dict.fromkeys(forced, 1.0), **dict.fromkeys(without, 0.0))
+    asked = [*(f"--{each}" for each in forced), *(f"--no-{each}" for each in without)]
+    replay = " ".join([f"cluster.run {seed}", *asked])
     with _silenced():
         return _simulate(seed, for_ms, replay, show=show, faults=faults, brokers=brokers)
 
@@ -84,9 +89,11 @@ def _simulate(
     return world
 
 
-def live(seed: int, *, show: bool = False, groups: bool = False) -> Life:
+def live(
+    seed: int, *, show: bool = False, forced: Sequence[str] = (), without: Sequence[str] = ()
+) -> Life:
     """`simulate`, and what was met."""
-    world = simulate(seed, show=show, groups=groups)
+    world = simulate(seed, show=show, forced=forced, without=without)
     met = world.met
     met["partition excused"] += sum(1 for each in world.view.partitions.values() if each.excused)
     met["partition"] += len(world.view.partitions)
@@ -98,9 +105,13 @@ def live(seed: int, *, show: bool = False, groups: bool = False) -> Life:
 
 def main(arguments: list[str]) -> int:
     parser = lives.arguments_for("Run seeds of the cluster simulator.")
-    parser.add_argument("--groups", action="store_true", help="consumer groups in every life")
+    for name in FORCED:
+        parser.add_argument(f"--{name}", action="store_true", help=f"{name} in every life")
+        parser.add_argument(f"--no-{name}", action="store_true", help=f"{name} in no life")
     asked = parser.parse_args(arguments)
-    return lives.run(asked, partial(live, groups=asked.groups), WORDS, SWITCHES)
+    forced = tuple(each for each in FORCED if getattr(asked, each))
+    without = tuple(each for each in FORCED if getattr(asked, f"no_{each}"))
+    return lives.run(asked, partial(live, forced=forced, without=without), WORDS, SWITCHES)
 
 
 if __name__ == "__main__":

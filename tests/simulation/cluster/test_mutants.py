@@ -8,10 +8,12 @@ import pytest
 from josefine_broker.base.errors import CorruptData, Fatal, KafkaError
 from josefine_broker.engine.cluster.enrolment import DismissedError
 from raft import InvariantBroken
+from tests.simulation.cluster.consumer_mutants import CONSUMER_MUTANTS
 from tests.simulation.cluster.faults import NEW_SINCE, Faults, draw_faults
 from tests.simulation.cluster.group_mutants import GROUP_MUTANTS
 from tests.simulation.cluster.mutants import MUTANTS, Mutant
 from tests.simulation.cluster.run import simulate
+from tests.simulation.cluster.transfer_mutants import TRANSFER_MUTANTS
 from tests.simulation.mutating import mutated
 
 SEEDS_MAX = 150
@@ -46,6 +48,10 @@ def caught_by(mutant: Mutant) -> int | None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("mutant", [*MUTANTS, *GROUP_MUTANTS], ids=lambda mutant: mutant.breaks)
+@pytest.mark.parametrize(
+    "mutant",
+    [*MUTANTS, *GROUP_MUTANTS, *TRANSFER_MUTANTS, *CONSUMER_MUTANTS],
+    ids=lambda mutant: mutant.breaks,
+)
 def test_a_broken_rule_is_caught(mutant: Mutant) -> None:
     assert caught_by(mutant) is not None, f"nobody noticed that this is broken: {mutant.breaks}"

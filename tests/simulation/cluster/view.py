@@ -15,9 +15,16 @@ from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata.elections import trusted
 from josefine_broker.engine.metadata.image import MetadataImage, PartitionEntry, TopicEntry
 from josefine_broker.engine.metadata.log_completeness import Completeness
-from josefine_broker.records.batch import NO_PRODUCER_ID, BatchHeader, iter_batches
+from josefine_broker.records.batch import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    BatchHeader,
+    iter_batches,
+)
 from raft import Node
 from tests.simulation.cluster.group_facts import GroupFacts
+from tests.simulation.cluster.transfer_facts import TransferFacts
 from tests.simulation.cluster.unclean import Losses
 
 if TYPE_CHECKING:
@@ -36,7 +43,8 @@ class Batch(NamedTuple):
     crc: int
     leader_epoch: int
     producer_id: int = NO_PRODUCER_ID
-    base_sequence: int = -1
+    base_sequence: int = NO_SEQUENCE
+    producer_epoch: int = NO_PRODUCER_EPOCH
 
     @property
     def last_sequence(self) -> int:
@@ -52,6 +60,7 @@ class Batch(NamedTuple):
             header.leader_epoch,
             header.producer_id,
             header.base_sequence,
+            header.producer_epoch,
         )
 
 
@@ -86,8 +95,8 @@ class PartitionFacts:
         self.deleted_before = 0
         """Up to here an operator may have deleted records."""
         self.acks: list[Ack] = []
-        self.sequences: dict[int, int] = {}
-        """Producer id → the last sequence that was committed."""
+        self.sequences: dict[tuple[int, int], int] = {}
+        """Producer id and epoch → the last sequence that was committed."""
         self.powerless: set[int] = set()
         """Replicas that lost their power and have not been in sync again."""
         self.damaged: set[int] = set()
@@ -128,9 +137,9 @@ class PartitionFacts:
         del self.batches[kept:], self.committed_in[kept:]
         self.losses.cut(leader_epoch, self.end_offset, lost)
         self.sequences = {
-            each.producer_id: each.last_sequence
+            (each.producer_id, each.producer_epoch): each.last_sequence
             for each in self.batches
-            if each.producer_id != NO_PRODUCER_ID
+            if each.base_sequence != NO_SEQUENCE
         }
         acks = len(self.acks)
         gone = {(each.base_offset, each.crc) for each in lost}
@@ -169,6 +178,7 @@ class View:
         self.forgetful: set[int] = set()
         """Those of them that lost all their data since."""
         self.groups = GroupFacts(self)
+        self.transfers = TransferFacts(self)
         self.min_isr_default = 1
         """As `unclean_default`, for `min.insync.replicas`."""
         self.unclean_default = False

@@ -34,6 +34,8 @@ from tests.simulation.cluster.producers import make_producers
 from tests.simulation.cluster.producing import ProducingClient
 from tests.simulation.cluster.scheduler import Scheduler
 from tests.simulation.cluster.strangers import Strangers
+from tests.simulation.cluster.transfer_facts import TOPICS
+from tests.simulation.cluster.transfer_watch import TransferWatch
 from tests.simulation.cluster.unclean import was_unclean
 from tests.simulation.cluster.view import Ack, Batch, Key, View, batches_of
 
@@ -89,6 +91,12 @@ class World:
             self.view.min_isr_default = 2
             self.groups = GroupWatch(self, groups)
             self.clients = (*self.clients, *self.groups.nodes)
+        self.transfers: TransferWatch | None = None
+        transfers = Random(seed + 11)
+        if transfers.random() < faults.transactions:
+            self.view.min_isr_default = 2
+            self.transfers = TransferWatch(self, transfers)
+            self.clients = (*self.clients, *self.transfers.nodes)
         self.is_settling = False
         self.unwritten: set[int] = set()
         """Brokers that lost their high watermarks, see `damage.py`."""
@@ -136,6 +144,8 @@ class World:
             topics.append(("cached-one", 1, all_replicas, {**small, **one}))
         if not self.power_fails or self.rng.random() < 0.6:
             topics.append(("cached", 2, all_replicas, {**small, **two}))
+        if self.transfers is not None:
+            topics += [(name, 1, all_replicas, {**synced, **two}) for name in TOPICS]
         return self._with_unclean(topics)
 
     def _with_unclean(self, topics: list[TopicSpec]) -> list[TopicSpec]:
@@ -325,6 +335,8 @@ class World:
             before = view.image
             change = None if payload is None else decode_change(payload)[0]
             view.take_image(image, at.height)
+            if self.members.replaced is not None:
+                self.members.note_created(before)
             if self.unwritten:
                 note_unwritten(self)
             self.scheduler.note(f"block {at.height} {describe(change)}")
@@ -419,6 +431,8 @@ class World:
         self.met["batch committed"] += len(found)
         if self.groups is not None:
             self.groups.committed(facts.name, sight.hosted, found)
+        if self.transfers is not None:
+            self.transfers.committed(facts.name, sight.hosted, found)
         for committed in self._committed:
             committed(process, facts, found)
 
@@ -463,6 +477,8 @@ class World:
             producer.is_sending = False
         if self.groups is not None:
             self.groups.settle()
+        if self.transfers is not None:
+            self.transfers.settle()
         for invariant in self.invariants:
             invariant.settled(self)
         for process in self.view.processes.values():

@@ -8,7 +8,9 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata.changes import At, Change
 from josefine_broker.engine.metadata.image import MetadataImage
+from josefine_broker.records.batch import BatchHeader
 from tests.simulation.cluster.group_facts import Commit, Written
+from tests.simulation.cluster.transfer_facts import Ledger
 from tests.simulation.cluster.view import Ack, Batch, PartitionFacts, View
 
 if TYPE_CHECKING:
@@ -56,6 +58,9 @@ class Invariant:
     def assigned(self, group: str, generation: int, owner: str, tps: list[TopicPartition]) -> None:
         """A member of a consumer group was told what it owns."""
 
+    def held(self, group: str, held: dict[str, set[TopicPartition]]) -> None:
+        """What each member of a group of the consumer protocol has, when that changed."""
+
     def group_written(self, written: Written) -> None:
         """A record of the offsets topic is committed; `view.groups` has it next."""
 
@@ -65,6 +70,17 @@ class Invariant:
     def offset_told(self, group: str, tp: TopicPartition, token: str, known: int) -> None:
         """A member was told where to go on, by who coordinated the group all the while; so many
         offsets were committed when it asked."""
+
+    def transfers_seen(self, ledger: Ledger) -> None:
+        """A read_committed reader has read on."""
+
+    def stable_end_told(
+        self, facts: PartitionFacts, before: tuple[int, int], after: tuple[int, int]
+    ) -> None:
+        """A reader was told where stable records end, and in which leader epoch, and so before."""
+
+    def transactional_written(self, topic: str, header: BatchHeader) -> None:
+        """A batch or marker of a transaction is committed in a topic of transfers."""
 
     def settled(self, world: World) -> None:
         """All faults have just stopped; the world may be run on."""

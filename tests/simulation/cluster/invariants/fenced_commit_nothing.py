@@ -1,6 +1,7 @@
 """14. Who is no member of a group's last generation commits nothing: not one of an earlier one, not
 one that was lost, not a static member's former process. By the order of the offsets topic: in
-front of an offset lies the group as its member knew it."""
+front of an offset lies the group as its member knew it, or the member of the consumer protocol in
+its epoch."""
 
 from tests.simulation.cluster.group_facts import Written
 from tests.simulation.cluster.invariants.base import Invariant
@@ -18,6 +19,12 @@ class FencedCommitNothing(Invariant):
             assert before is None or before.generation <= record.generation, (
                 f"group {written.group}: generation {record.generation} behind {before.generation}"
             )
+            return
+        consumers = self.view.groups.consumers(written.group)
+        if consumers is not None:
+            member = consumers.members.get(commit.member_id)
+            assert member is not None, f"{commit} is of none of {list(consumers.members)}"
+            assert member.epoch == commit.generation, f"{commit} lies behind epoch {member.epoch}"
             return
         record = self.view.groups.records.get(written.group)
         assert record is not None, f"{commit} lies in front of its group"

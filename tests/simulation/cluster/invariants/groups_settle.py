@@ -7,8 +7,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from josefine_broker.engine.groups.consumer.states import ConsumerGroupState
 from josefine_broker.engine.groups.coordinator import GroupCoordinator
 from josefine_broker.engine.groups.states import GroupState
+from tests.simulation.cluster.group_names import CONSUMERS
 from tests.simulation.cluster.invariants.base import Invariant
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupsSettle"]
 
+STABLE = frozenset({GroupState.STABLE, ConsumerGroupState.STABLE})
 STABLE_WITHIN_MS = 15_000
 COMMITTED_WITHIN_MS = 8_000
 
@@ -30,7 +33,9 @@ class GroupsSettle(Invariant):
             each
             for each in watch.groups
             # Of two processes of one static member each may have fenced the other: none is left.
-            if watch.of(each) and not self.view.groups.is_excused(each)
+            if watch.of(each)
+            and not self.view.groups.is_excused(each)
+            and (each != CONSUMERS or self.view.image.serves_consumer_groups)
         ]
         for group in groups:
             is_whole = partial(self._is_whole, watch, group)
@@ -65,10 +70,14 @@ class GroupsSettle(Invariant):
             return f"owned are {owned}"
         coordinator = self._coordinator(group)
         view = None if coordinator is None else coordinator.view(group)
-        if coordinator is None or view is None or view.state is not GroupState.STABLE:
+        if coordinator is None or view is None or view.state not in STABLE:
             return f"its coordinator has {view}"
-        if {each.member_id for each in view.members} != {each.member_id for each in members}:
-            return f"its coordinator knows {[each.member_id for each in view.members]}"
+        consumers = coordinator.consumers.get(group)
+        known = {each.member_id for each in view.members} | set(
+            consumers.members if consumers else ()
+        )
+        if known != {each.member_id for each in members}:
+            return f"its coordinator knows {sorted(known)}"
         told = coordinator.offsets.committed(group)
         for tp in watch.reads:
             log = self.view.groups.log.get((group, tp))

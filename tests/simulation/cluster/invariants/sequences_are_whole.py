@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from josefine_broker.records.batch import NO_PRODUCER_ID
+from josefine_broker.records.batch import NO_SEQUENCE
 from tests.simulation.cluster.invariants.base import Invariant
 from tests.simulation.cluster.view import Batch, PartitionFacts
 
@@ -22,10 +22,11 @@ __all__ = ["SequencesAreWhole"]
 class SequencesAreWhole(Invariant):
     def committed(self, process: Process, facts: PartitionFacts, batches: list[Batch]) -> None:
         for batch in batches:
-            if batch.producer_id == NO_PRODUCER_ID:
-                continue
-            last = facts.sequences.get(batch.producer_id, -1)
-            facts.sequences[batch.producer_id] = batch.last_sequence
+            if batch.base_sequence == NO_SEQUENCE:
+                continue  # of no such producer, or a marker
+            producer = batch.producer_id, batch.producer_epoch
+            last = facts.sequences.get(producer, -1)
+            facts.sequences[producer] = batch.last_sequence
             if batch.base_sequence <= last and not facts.excused:
                 assert _is_forgotten(facts, batch), (
                     f"{facts.name}: {batch} of producer {batch.producer_id} after sequence {last}"

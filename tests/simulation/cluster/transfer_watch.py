@@ -1,0 +1,147 @@
+"""The transactions of a simulated world: their producers and readers, and the checkers that hear of
+them."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from josefine_broker.engine.hosted import HostedPartition
+from josefine_broker.engine.transactions.states import IDLE
+from josefine_broker.records.batch import BatchHeader, iter_batches
+from tests.simulation.cluster.clients import Target
+from tests.simulation.cluster.transfer_facts import TOPICS, Ledger
+from tests.simulation.cluster.transfer_producers import TransferProducer
+from tests.simulation.cluster.transfer_readers import TransferReader
+from tests.simulation.cluster.view import Batch
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster.world import World
+
+__all__ = ["TransferWatch"]
+
+IDS = ("alice", "bob", "carol")
+READERS = 2
+PRODUCER_NODES, READER_NODES = 160, 180
+
+
+class TransferWatch:
+    """One per world that has transactions. Mutable: processes of producers come."""
+
+    def __init__(self, world: World, rng: Random) -> None:
+        self.world = world
+        self.facts = world.view.transfers
+        self.is_moving = True
+        """Transactions are begun."""
+        self.is_calm = False
+        """Nobody crashes or stands still any more."""
+        self.producers: list[TransferProducer] = []
+        for at, transactional_id in enumerate(IDS):
+            producer = self.add(transactional_id, PRODUCER_NODES + at, Random(rng.random()))
+            world.scheduler.at(1_500 + rng.randrange(1_000), producer.start)
+        self.readers = [
+            TransferReader(self, READER_NODES + at, Random(rng.random())) for at in range(READERS)
+        ]
+        for reader in self.readers:
+            world.scheduler.at(1_500 + rng.randrange(1_000), reader.start)
+
+    @property
+    def nodes(self) -> list[int]:
+        """Where they sit."""
+        return [
+            *range(PRODUCER_NODES, PRODUCER_NODES + len(IDS)),
+            *range(READER_NODES, READER_NODES + READERS),
+        ]
+
+    def add(self, transactional_id: str, node: int, rng: Random) -> TransferProducer:
+        """One more process, perhaps of an id that has one already."""
+        producer = TransferProducer(self, node, rng, transactional_id)
+        self.producers.append(producer)
+        return producer
+
+    def newest(self, transactional_id: str) -> TransferProducer:
+        """The last process of an id."""
+        return next(each for each in reversed(self.producers) if each.key == transactional_id)
+
+    def is_newest(self, producer: TransferProducer) -> bool:
+        return self.newest(producer.key) is producer
+
+    def settle(self) -> None:
+        """Nothing is begun any more, and nobody crashes."""
+        self.is_calm = True
+        self.is_moving = False
+
+    def resume(self) -> None:
+        """Who is gone comes back, and all begin transactions again."""
+        self.is_moving = True
+        for transactional_id in IDS:
+            producer = self.newest(transactional_id)
+            if producer.is_gone:
+                producer.start()
+
+    @property
+    def all_verify(self) -> bool:
+        """Whether every broker knows that transactions are verified."""
+        processes = self.world.view.processes.values()
+        return all(each.ctx.image.verifies_transactions for each in processes)
+
+    def is_completed(self, transactional_id: str) -> bool:
+        """Whether its coordinator knows that all markers are written."""
+        processes = self.world.view.processes.values()
+        found = (
+            each.ctx.clients.transactions.coordinator.view(transactional_id) for each in processes
+        )
+        states = [view.record.state for view in found if view is not None]
+        return bool(states) and all(state in IDLE for state in states)
+
+    # -- what producers and readers did and were told
+
+    def has_id(self, producer: TransferProducer) -> None:
+        version = 2 if producer.speaks_2 else 1
+        self.world.met[f"producer given an epoch, version {version}"] += 1
+        self.facts.fence(producer.producer)
+
+    def ended(self, producer: TransferProducer) -> None:
+        transaction = producer.transaction
+        assert transaction is not None
+        transaction.is_decided = True
+        self.world.met[f"transaction told {transaction.asked}"] += 1
+        self.world.scheduler.note(f"{transaction.token} told {transaction.asked}")
+
+    def seen(self, ledger: Ledger) -> None:
+        """A reader has read on."""
+        self.world.met["transactions read"] += 1
+        for invariant in self.world.invariants:
+            invariant.transfers_seen(ledger)
+
+    def stable_end_told(
+        self, target: Target, before: tuple[int, int], after: tuple[int, int]
+    ) -> None:
+        """Leader epochs and ends."""
+        self.world.met["stable end told"] += 1
+        facts = self.world.view.facts((target.topic_id, target.partition))
+        for invariant in self.world.invariants:
+            invariant.stable_end_told(facts, before, after)
+
+    # -- what their logs say
+
+    def committed(self, name: str, hosted: HostedPartition, batches: list[Batch]) -> None:
+        """These batches of a partition are committed."""
+        topic = name.rpartition("-")[0]
+        if topic not in TOPICS or self.facts.is_excused:
+            return
+        for header in _headers(hosted, batches):
+            if header.is_transactional:
+                self.world.met["transaction marker committed"] += header.is_control
+                for invariant in self.world.invariants:
+                    invariant.transactional_written(topic, header)
+
+
+def _headers(hosted: HostedPartition, batches: list[Batch]) -> list[BatchHeader]:
+    found: list[BatchHeader] = []
+    offset, end = batches[0].base_offset, batches[-1].end_offset
+    while offset < end:
+        for buffer in hosted.log.read(offset, 1 << 20, end_offset=end):
+            found.extend(header for _, header in iter_batches(buffer))
+        offset = found[-1].end_offset
+    return found
