@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from josefine_broker.config import BrokerConfig
-from josefine_broker.config_sections import Section
+from josefine_broker.config_values import Section
 
 HERE = Path(__file__).parent
 TARGET = HERE / "broker.yaml"

@@ -27,8 +27,13 @@ _STRICT = {
 }
 
 
-def parsed(frame: DataFrame, schema: StructType, *, strict: bool = False) -> DataFrame:
-    """The source's rows with the raw `value`, the column `_parsed` and the flag `_good`."""
+def parsed(
+    frame: DataFrame, schema: StructType, *, strict: bool = False, tombstones: bool = False
+) -> DataFrame:
+    """The source's rows with the raw `value`, the column `_parsed` and the flag `_good`.
+
+    `tombstones`: a row without a value is a good one.
+    """
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql.types import StringType, StructType
 
@@ -48,14 +53,18 @@ def parsed(frame: DataFrame, schema: StructType, *, strict: bool = False) -> Dat
     )
     if strict:
         good &= F.coalesce(*reasons(text, schema)).isNull()
+    if tombstones:
+        good |= F.col("value").isNull()
     return frame.withColumn("_good", F.coalesce(good, F.lit(False)))
 
 
-def good_rows(frame: DataFrame, schema: StructType) -> DataFrame:
-    """The good rows with `value` as the struct of the schema."""
+def good_rows(frame: DataFrame, schema: StructType, *, tombstones: bool = False) -> DataFrame:
+    """The good rows with `value` as the struct of the schema, null where there was no value."""
     from pyspark.sql import functions as F  # noqa: N812
 
     value = F.struct(*[F.col("_parsed").getField(name).alias(name) for name in schema.names])
+    if tombstones:
+        value = F.when(F.col("value").isNotNull(), value)
     return frame.where("_good").withColumn("value", value).drop("_parsed", "_good")
 
 

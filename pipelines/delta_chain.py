@@ -21,6 +21,7 @@ from pipelines.chain import Commit, HandedOn, Stop, Tip, Verdict
 from pipelines.delta_log import FORMAT, DeltaLogReader, LogEntry, known_txn_versions
 from pipelines.evolution import Steps
 from pipelines.hadoop import HadoopFiles
+from pipelines.merging import Merge
 from pipelines.other_chains import ChainName, OtherChain, name_of
 from pipelines.reconcile import Unreadable
 from pipelines.retries import ATTEMPTS_MAX, Retry, retry_of
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 _PREFIX = "spark.databricks.delta.write."
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _RESET = _PREFIX + "txnVersion.autoReset.enabled"
-FACTS = {"columns", "dead_letters"}
+FACTS = {"columns", "dead_letters", "keys", "mode"}
 """What `Link.facts` may have."""
 NO_BATCH = -1
 """The batch of a commit that a start makes, before any query runs."""
@@ -66,6 +67,11 @@ class Link:
         return self.name.app_id
 
 
+def facts_of(tip: Tip) -> dict[str, Any]:
+    """What a commit in the sink's stead has to say of it again."""
+    return {name: tip.said[name] for name in FACTS & tip.said.keys()}
+
+
 class DeltaChain:
     """One sink's chain in one table. Mutable: the tip and the last version seen."""
 
@@ -87,7 +93,6 @@ class DeltaChain:
         self._pause = pause
         self._log = DeltaLogReader(self._files, path, link.app_id)
         self._version = -1
-        self._more: Mapping[str, Any] = {}
 
     def load(self) -> Tip | Unreadable | HandedOn | None:
         """Find the last own commit. Only a Tip is one that the chain goes on behind."""
@@ -101,6 +106,10 @@ class DeltaChain:
             found = replace(found, txn_version=self._known().get(self.link.app_id, 0))
         self.tip = found if isinstance(found, Tip) else None
         return found
+
+    def is_there(self) -> bool:
+        """Whether the folder is a table with any commit."""
+        return bool(self._log.versions())
 
     def others(self) -> list[OtherChain]:
         """The chains of other names in this table; without offsets where the log is cleaned."""
@@ -125,15 +134,13 @@ class DeltaChain:
             raise StoppedError(Stop(verdict=Verdict.LOST_RACE))
         reached = tip.reached
         commit = Commit(start=reached.ends, end=reached, txn_version=tip.txn_version + 1)
-        chain.link = replace(old, facts={name: tip.said[name] for name in FACTS & tip.said.keys()})
+        chain.link = replace(old, facts=facts_of(tip))
         chain.move(commit, handed_to=self.link.app_id)
 
     def move(self, commit: Commit, **more: Any) -> None:
         """Commit offsets without rows; `more` is said beside them. Raises StoppedError."""
         table = self._spark.read.format("delta").load(self.path)
-        self._more = more
-        self.append(table.where("false"), commit, NO_BATCH)
-        self._more = {}
+        self.append(table.where("false"), commit, NO_BATCH, more)
 
     def _known(self) -> dict[str, int]:
         return known_txn_versions(self._spark, self.path)
@@ -142,9 +149,11 @@ class DeltaChain:
         """Continue from a tip that the start-up reconciliation settled on."""
         self.tip = tip
 
-    def append(self, frame: DataFrame, commit: Commit, batch_id: int) -> LogEntry:
-        """Append rows; an empty frame still logs the offsets."""
-        metadata = self._metadata(commit, batch_id)
+    def append(
+        self, frame: DataFrame, commit: Commit, batch_id: int, more: Mapping[str, Any] | None = None
+    ) -> LogEntry:
+        """Append rows; an empty frame still logs the offsets. `more` is said beside them."""
+        metadata = self._metadata(commit, batch_id, more)
 
         def write() -> None:
             writer = (
@@ -156,17 +165,17 @@ class DeltaChain:
             writer = writer.option("txnAppId", self.link.app_id)
             writer.option("txnVersion", str(commit.txn_version)).save(self.path)
 
-        return self._committed(write, commit, batch_id)
+        return self._committed(write, commit, batch_id, metadata)
 
     def merge(
         self,
         frame: DataFrame,
-        keys: tuple[str, ...],
-        merged: Mapping[str, str],
+        how: Merge,
         commit: Commit,
         batch_id: int,
+        more: Mapping[str, Any] | None = None,
     ) -> LogEntry:
-        """Merge rows by key: `merged` gives the SQL of each column when the key is there (t, s).
+        """Merge rows by key. `more` is said beside the offsets.
 
         MERGE takes the transaction pair only from session settings. They are set on the query's
         own session and never outlive the call: a pair left behind makes later writes skip.
@@ -174,31 +183,45 @@ class DeltaChain:
         from delta.tables import DeltaTable
 
         session = frame.sparkSession
-        metadata = self._metadata(commit, batch_id)
+        metadata = self._metadata(commit, batch_id, more)
         confs = {
             _PREFIX + "txnAppId": self.link.app_id,
             _PREFIX + "txnVersion": str(commit.txn_version),
             _RESET: "true",
             _METADATA: metadata,
         }
-        inserted: dict[str, str | Column] = {f"`{c}`": f"s.`{c}`" for c in frame.columns}
-        condition = " AND ".join(f"t.`{key}` <=> s.`{key}`" for key in keys)
+        inserted: dict[str, str | Column] = {f"`{c}`": f"s.`{c}`" for c in how.columns}
+        same = " AND ".join(f"t.`{key}` <=> s.`{key}`" for key in how.keys)
+        condition = how.on or same
 
         def write() -> None:
             target = DeltaTable.forPath(session, self.path).alias("t")
-            merge = target.merge(failpoints.disturbed(frame).alias("s"), condition)
-            merge = merge.whenMatchedUpdate(set={f"`{c}`": sql for c, sql in merged.items()})
+            updated = dict(how.update)
+            if how.replaces_rows:
+                there = {name.lower() for name in updated}
+                others = [name for name in target.toDF().columns if name.lower() not in there]
+                updated |= dict.fromkeys(others, "null")
+            rows = how.source(frame, target.toDF()) if how.source else frame
+            merge: Any = target.merge(failpoints.disturbed(rows).alias("s"), condition)
+            if how.delete_when is not None:
+                merge = merge.whenMatchedDelete(how.delete_when)
+            changed: dict[str, str | Column] = {f"`{c}`": sql for c, sql in updated.items()}
+            if changed:
+                merge = merge.whenMatchedUpdate(how.update_when, changed)
+            merge = merge.whenNotMatchedInsert(how.insert_when, inserted)
             try:
                 for name, value in confs.items():
                     session.conf.set(name, value)
-                merge.whenNotMatchedInsert(values=inserted).execute()
+                merge.execute()
             finally:
                 for name in confs:
                     session.conf.unset(name)
 
-        return self._committed(write, commit, batch_id)
+        return self._committed(write, commit, batch_id, metadata)
 
-    def _committed(self, write: Callable[[], None], commit: Commit, batch_id: int) -> LogEntry:
+    def _committed(
+        self, write: Callable[[], None], commit: Commit, batch_id: int, metadata: str
+    ) -> LogEntry:
         """Run a write until the log shows it; raise StoppedError when another run's is there."""
         if self._own_after() is not None:
             raise StoppedError(Stop(verdict=Verdict.LOST_RACE))
@@ -212,7 +235,7 @@ class DeltaChain:
             if own is not None and self._is_mine(own, batch_id, commit):
                 # Also after a failure: the commit may be there although its answer was lost.
                 self.tip = Tip(reached=commit.end, txn_version=commit.txn_version)
-                self._leave_hint(commit, batch_id)
+                self._leave_hint(metadata)
                 return own
             if own is not None or failure is None or "DELTA_CONCURRENT_TRANSACTION" in str(failure):
                 raise StoppedError(Stop(verdict=Verdict.LOST_RACE)) from failure
@@ -235,7 +258,7 @@ class DeltaChain:
         mark = (meta.get("run"), meta.get("batch"), entry.txn_version)
         return mark == (self.link.run, batch_id, commit.txn_version)
 
-    def _metadata(self, commit: Commit, batch_id: int) -> str:
+    def _metadata(self, commit: Commit, batch_id: int, more: Mapping[str, Any] | None) -> str:
         value: dict[str, Any] = {
             "josefine": FORMAT,
             "pipeline": self.link.pipeline,
@@ -248,16 +271,16 @@ class DeltaChain:
             "run": self.link.run,
             **self.link.facts,
         }
-        return json.dumps(value | dict(self._more))
+        return json.dumps(value | dict(more or {}))
 
     def _hint_path(self) -> str:
         # Delta's readers and VACUUM leave names alone that begin with an underscore.
         return f"{self.path}/_josefine/{self.link.pipeline}.{self.link.sink}.json"
 
-    def _leave_hint(self, commit: Commit, batch_id: int) -> None:
+    def _leave_hint(self, metadata: str) -> None:
         """Keep the ends beside the table, for the day when old log entries are gone. Not truth:
         written after the commit, so it may be one batch behind."""
-        self._files.write_text(self._hint_path(), self._metadata(commit, batch_id))
+        self._files.write_text(self._hint_path(), metadata)
 
     def _hint(self, found: Unreadable) -> str:
         text = self._files.read_text(self._hint_path())

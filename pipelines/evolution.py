@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 
 class Evolution(Enum):
@@ -78,6 +79,27 @@ def fit(
         return Steps(add=tuple(missing.items()), widen=tuple(wider.items()))
     differences += [f"{name} is written no more" for name in gone]
     return f"has other columns: {', '.join(differences)} ({'; '.join(advice)})"
+
+
+def other_rows(said: Mapping[str, Any], mode: str, keys: Collection[str]) -> str:
+    """Why a table's rows are not those of this mode and these keys; "" when they are.
+
+    `said`: what the sink's last commit says, empty without one. Before there was a mode upsert,
+    none was said.
+    """
+    was = said.get("mode")
+    if not said or (was is None and mode != "upsert"):
+        return ""
+    if was != mode:
+        had = f"mode {was}" if was else "another mode"
+        return f"was written with {had}, the file has {mode}: write to a new table"
+    before = list(said.get("keys", ()))
+    if sorted(before) == sorted(keys):
+        return ""
+    return (
+        f"has a row for each {', '.join(before)}, the file's keys are {', '.join(keys)}: write to "
+        "a new table"
+    )
 
 
 def _is_wider(old: str, new: str) -> bool:

@@ -9,23 +9,24 @@ limiting within one would mean nothing.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from josefine_spark.topic_offsets import ByPartition
-from pipelines import decode
-from pipelines.errors import ConfigError, Place, Problem, RunError
+from pipelines import checking, decode
+from pipelines.deduplicating import without_copies
+from pipelines.errors import RunError
+from pipelines.frame_columns import columns_ddl
+from pipelines.historizing import OWN, versions
 from pipelines.merging import partials
-from pipelines.model import Pipeline, Sink, Source
+from pipelines.model import Action, Deduplicate, Mode, Pipeline, Placed, Sink, Source
+from pipelines.spark_words import complaint, refusal
+from pipelines.upserting import HIDDEN, flag_of, latest_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
-
-SOURCE_DDL = (
-    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, "
-    "timestampType INT"
-)
-HEADERS_DDL = ", headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 
 _STATEFUL = re.compile(
     r"^[\s:+|-]*(?:'|\*\(\d+\) )?"
@@ -33,10 +34,6 @@ _STATEFUL = re.compile(
     r"|Sort|Join|LateralJoin|AsOfJoin|Intersect|Except|Sample|Pivot)\b",
     re.MULTILINE,
 )
-
-_NO_TABLE = re.compile(r"^\[TABLE_OR_VIEW_NOT_FOUND\] The table or view (`\S+`) cannot be found")
-_CONDITION = re.compile(r"^\[[A-Z0-9_.]+\] ")
-_SENTENCE_END = re.compile(r"\.\s+(?=[A-Z])")
 
 
 def value_schema(spark: SparkSession, source: Source) -> StructType | None:
@@ -51,41 +48,164 @@ def value_schema(spark: SparkSession, source: Source) -> StructType | None:
         schema = StructType.fromDDL(placed.text)
         assert isinstance(schema, StructType)
     except PySparkException as error:
-        raise _complaint(placed.place, placed.path, error) from error
+        raise complaint(placed.place, placed.path, error) from error
     names = [name.lower() for name in schema.names]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise _problem(placed.place, placed.path, f"column {', '.join(twice)} is there twice")
+        raise refusal(placed.place, placed.path, f"column {', '.join(twice)} is there twice")
     return schema
 
 
 def empty_source(spark: SparkSession, source: Source) -> DataFrame:
     """A source's columns without rows."""
-    return spark.createDataFrame([], SOURCE_DDL + (HEADERS_DDL if source.headers else ""))
+    return spark.createDataFrame([], columns_ddl(headers=source.headers))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nodes:
+    """A batch's rows at each node that was asked for and what it is made of.
+
+    `made`: as its SQL makes them; `rows`: without those that the node's own checks leave out.
+    """
+
+    made: Mapping[str, DataFrame]
+    rows: Mapping[str, DataFrame]
 
 
 def sink_rows(pipeline: Pipeline, sink: Sink, good: DataFrame) -> DataFrame:
     """What goes into the sink's table, given its source's good rows."""
+    return table_rows(pipeline, sink, rows_of(pipeline, sink.input, good))
+
+
+def table_rows(pipeline: Pipeline, sink: Sink, rows: DataFrame) -> DataFrame:
+    """What goes into the sink's table, given the rows of its input."""
     from pyspark.errors import PySparkException
 
-    rows = _transformed(pipeline, sink, good)
     _refuse_twice(pipeline, sink, rows.columns)
-    if not sink.merges:
+    if sink.deduplicate is not None:
+        _refuse_no_time(sink, sink.deduplicate, rows)
+        try:
+            return without_copies(rows, sink.deduplicate)
+        except PySparkException as error:
+            path = f"sinks.{sink.name}.deduplicate"
+            raise complaint(sink.deduplicate.key_places[0], path, error) from error
+    if sink.mode is Mode.APPEND:
         return rows
-    missing = sorted(
-        {*sink.keys, *(a.argument for a in sink.aggregates if a.argument)} - set(rows.columns)
-    )
+    order = sink.latest.columns if sink.latest else ()
+    named = {*sink.keys, *order, *(a.argument for a in sink.aggregates if a.argument)}
+    missing = sorted(named - set(rows.columns))
     path = f"sinks.{sink.name}"
     if missing:
         have = ", ".join(rows.columns)
         message = f"no column {', '.join(missing)} in `{sink.input}`; it has: {have}"
-        raise _problem(sink.place, path, message)
+        raise refusal(sink.place, path, message)
+    if sink.mode is Mode.SCD2:
+        _refuse_own(sink, rows)
+    if sink.latest is not None:
+        _refuse_flag(sink, rows)
     try:
-        reduced = partials(rows, sink)
+        reduced = _REDUCED[sink.mode](rows, sink)
         _ = reduced.schema
     except PySparkException as error:
-        raise _complaint(sink.place, path, error) from error
+        raise complaint(sink.place, path, error) from error
     return reduced
+
+
+def _refuse_no_time(sink: Sink, how: Deduplicate, rows: DataFrame) -> None:
+    """Raise ConfigError when the columns that tell copies are not there, or of no use."""
+    path = f"sinks.{sink.name}.deduplicate"
+    kinds = {name.lower(): kind for name, kind in rows.dtypes}
+    for name, place in (*zip(how.keys, how.key_places, strict=True), (how.time, how.time_place)):
+        if name is not None and name.lower() not in kinds:
+            have = ", ".join(rows.columns)
+            raise refusal(place, path, f"no column {name} in `{sink.input}`; it has: {have}")
+    kind = kinds[how.time.lower()] if how.time else "timestamp"
+    if kind != "timestamp":
+        message = f"`{how.time}` is {kind.upper()}; expected a column of type TIMESTAMP"
+        raise refusal(how.time_place, f"{path}.time", message)
+
+
+_REDUCED = {Mode.MERGE: partials, Mode.UPSERT: latest_rows, Mode.SCD2: versions}
+
+
+def _refuse_own(sink: Sink, rows: DataFrame) -> None:
+    """Raise ConfigError when the input has a column that is the table's own."""
+    own = [name for name in rows.columns if name.lower() in OWN]
+    if own:
+        message = f"`{sink.input}` has a column `{own[0]}`, which is the sink's own"
+        raise refusal(sink.place, f"sinks.{sink.name}", f"{message}: leave it out there")
+
+
+def stored(rows: DataFrame) -> DataFrame:
+    """Of a sink's rows, what its table has."""
+    return rows.drop(HIDDEN)
+
+
+def first_rows(rows: DataFrame) -> DataFrame:
+    """What an empty table has after these rows of a sink."""
+    return stored(rows.where(f"NOT {HIDDEN}") if HIDDEN in rows.columns else rows)
+
+
+def _refuse_flag(sink: Sink, rows: DataFrame) -> None:
+    """Raise ConfigError when `delete_when` is no condition over single rows."""
+    latest = sink.latest
+    assert latest is not None
+    if latest.delete_when is None:
+        return
+    place, path = latest.delete_when.place, latest.delete_when.path
+    if flag_of(sink) in [name.lower() for name in rows.columns]:
+        message = f"`{sink.input}` has a column `{flag_of(sink)}`, which is the sink's own"
+        raise refusal(place, path, f"{message}: leave it out there")
+    _refuse_no_condition(latest.delete_when, rows)
+
+
+def _refuse_no_condition(condition: Placed, rows: DataFrame) -> str:
+    """The analyzed plan of a condition; raises ConfigError when it is none over single rows."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as F  # noqa: N812
+
+    place, path = condition.place, condition.path
+    try:
+        asked: Any = rows.select(F.expr(condition.text))
+        kind = asked.schema.fields[0].dataType.simpleString()
+    except PySparkException as error:
+        raise complaint(place, path, error) from error
+    if kind != "boolean":
+        raise refusal(place, path, f"expected a condition; it is {kind.upper()}")
+    analyzed = _analyzed(asked)
+    match = _STATEFUL.search(analyzed)
+    if match and not _STATEFUL.search(_analyzed(rows)):
+        raise refusal(place, path, f"{match[1]} needs more than one row; expected a condition")
+    return analyzed
+
+
+def refuse_checks(pipeline: Pipeline, sink: Sink, good: DataFrame) -> None:
+    """Raise ConfigError when a check that judges this sink's batches is no condition there, or
+    sends dead letters that it cannot."""
+    checks = pipeline.checks_of(sink)
+    made = nodes_of(pipeline, {check.on for check in checks}, good).made
+    for check in checks:
+        rows, expr = made[check.on], check.expr
+        steps = _refuse_no_condition(expr, rows).partition("\n")[0]
+        wrong = checking.why_not_steady(check, steps)
+        if wrong:
+            raise refusal(expr.place, expr.path, wrong)
+        kinds = dict(rows.dtypes)
+        wrong = checking.why_no_letters(check, rows.columns)
+        columns = checking.record_columns(rows.columns)
+        others = [
+            f"`{column}` is {kinds[column].upper()}, not {checking.RECORD[name].upper()}"
+            for name, column in columns.items()
+            if kinds[column] != checking.RECORD[name]
+        ]
+        if not wrong and others and check.action is Action.DEAD_LETTER:
+            wrong = f"`{check.on}` does not say which record a row is of: {', '.join(others)}"
+        if wrong:
+            raise refusal(check.on_place, f"checks.{check.name}.on", wrong)
+
+
+def _analyzed(frame: Any) -> str:
+    return str(frame._jdf.queryExecution().analyzed().treeString())
 
 
 def _refuse_twice(pipeline: Pipeline, sink: Sink, names: list[str]) -> None:
@@ -95,35 +215,55 @@ def _refuse_twice(pipeline: Pipeline, sink: Sink, names: list[str]) -> None:
         return
     made = pipeline.transforms.get(sink.input)
     place, path = (made.sql.place, made.sql.path) if made else (sink.place, f"sinks.{sink.name}")
-    raise _problem(place, path, f"column {', '.join(twice)} is there twice")
+    raise refusal(place, path, f"column {', '.join(twice)} is there twice")
 
 
-def _transformed(pipeline: Pipeline, sink: Sink, good: DataFrame) -> DataFrame:
-    """The rows of the sink's input. Views live in the batch's own session, one per query."""
+def rows_of(pipeline: Pipeline, node: str, good: DataFrame) -> DataFrame:
+    """A source's or transform's rows, without those that checks leave out."""
+    return nodes_of(pipeline, [node], good).rows[node]
+
+
+def nodes_of(pipeline: Pipeline, wanted: Iterable[str], good: DataFrame) -> Nodes:
+    """The rows of several nodes of one source. Views live in the batch's own session, one per
+    query."""
     from pyspark.errors import PySparkException
 
     session = good.sparkSession
-    sources, transforms = pipeline.lineage(sink.input)
-    frames = {sources[0]: good}
-    for name in transforms:
+    lineages = [pipeline.lineage(node) for node in wanted]
+    made = {name: good for sources, _ in lineages for name in sources}
+    rows = {name: _kept(pipeline, name, frame) for name, frame in made.items()}
+    for name in dict.fromkeys(name for _, transforms in lineages for name in transforms):
         transform = pipeline.transforms[name]
-        for other in frames:
+        for other in rows:
             session.catalog.dropTempView(other)
-        for wanted in transform.inputs:
-            frames[wanted].createOrReplaceTempView(wanted)
+        for one in transform.inputs:
+            rows[one].createOrReplaceTempView(one)
         try:
-            frames[name] = session.sql(transform.sql.text)
-            _ = frames[name].schema
+            made[name] = session.sql(transform.sql.text)
+            _ = made[name].schema
         except PySparkException as error:
             sql = transform.sql
-            raise _complaint(sql.place, sql.path, error, transform.inputs) from error
-    return frames[sink.input]
+            raise complaint(sql.place, sql.path, error, transform.inputs) from error
+        rows[name] = _kept(pipeline, name, made[name])
+    return Nodes(made=made, rows=rows)
+
+
+def _kept(pipeline: Pipeline, node: str, frame: DataFrame) -> DataFrame:
+    """A node's rows; raises ConfigError where a check is no condition over its columns."""
+    from pyspark.errors import PySparkException
+
+    for check in pipeline.checks_on([node]):
+        try:
+            frame = checking.kept(frame, [check])
+        except PySparkException as error:
+            _refuse_no_condition(check.expr, frame)  # which says it more plainly
+            raise complaint(check.expr.place, check.expr.path, error) from error
+    return frame
 
 
 def refuse_stateful(pipeline: Pipeline, good: DataFrame, sink: Sink) -> None:
     """Raise ConfigError when a transform of this sink looks beyond single rows."""
-    frame: Any = _transformed(pipeline, sink, good)
-    match = _STATEFUL.search(frame._jdf.queryExecution().analyzed().treeString())
+    match = _STATEFUL.search(_analyzed(rows_of(pipeline, sink.input, good)))
     if match is None:
         return
     transform = pipeline.transforms[pipeline.lineage(sink.input)[1][-1]]
@@ -131,37 +271,58 @@ def refuse_stateful(pipeline: Pipeline, good: DataFrame, sink: Sink) -> None:
         f"{match[1]} needs more than one batch's rows to mean anything; a transform may only look "
         "at single rows (to aggregate, use a sink with mode merge)"
     )
-    raise _problem(transform.sql.place, transform.sql.path, message)
+    raise refusal(transform.sql.place, transform.sql.path, message)
 
 
 def parse(frame: DataFrame, source: Source, schema: StructType | None) -> DataFrame:
     """The source's rows, parsed and marked good or bad; as they are when nothing is decoded."""
     if schema is None or source.decode is None:
         return frame
-    return decode.parsed(frame, schema, strict=source.decode.strict)
+    how = source.decode
+    return decode.parsed(frame, schema, strict=how.strict, tombstones=how.tombstones)
 
 
-def good_rows(parsed: DataFrame, schema: StructType | None) -> DataFrame:
+def good_rows(parsed: DataFrame, source: Source, schema: StructType | None) -> DataFrame:
     """The good rows, `value` decoded."""
-    return parsed if schema is None else decode.good_rows(parsed, schema)
+    if schema is None or source.decode is None:
+        return parsed
+    return decode.good_rows(parsed, schema, tombstones=source.decode.tombstones)
 
 
-def bad_rows(
-    parsed: DataFrame, source: Source, schema: StructType | None, skip_below: ByPartition
+def dead_letters(
+    pipeline: Pipeline,
+    sink: Sink,
+    parsed: DataFrame,
+    schema: StructType | None,
+    made: Mapping[str, DataFrame],
+    skip_below: ByPartition,
 ) -> DataFrame:
-    """The bad rows as dead letters, without those that the table has already."""
+    """The dead letters of a batch, of its source and of checks, without those that are there.
+
+    `made`: the nodes' rows as `nodes_of` has them.
+    """
+    source = pipeline.source_of(sink)
+    found = checking.letters(made, pipeline.checks_sending(source), parsed, source.name)
+    if source.decode is not None and source.decode.dead_letter:
+        bad = bad_rows(parsed, source, schema)
+        found = bad if found is None else bad.unionByName(found)
+    assert found is not None, "only who has some writes dead letters"
+    for (topic, partition), offset in sorted(skip_below.items()):
+        there = (found["topic"] == topic) & (found["partition"] == partition)
+        found = found.where(~(there & (found["offset"] < offset)))
+    return found
+
+
+def bad_rows(parsed: DataFrame, source: Source, schema: StructType | None) -> DataFrame:
+    """The records that are not what `decode` expects, as dead letters."""
     assert schema is not None
     assert source.decode is not None
-    bad = decode.bad_rows(parsed, schema, source.name, strict=source.decode.strict)
-    for (topic, partition), offset in sorted(skip_below.items()):
-        there = (bad["topic"] == topic) & (bad["partition"] == partition)
-        bad = bad.where(~(there & (bad["offset"] < offset)))
-    return bad
+    return decode.bad_rows(parsed, schema, source.name, strict=source.decode.strict)
 
 
 def fail_on_bad(parsed: DataFrame, source: Source, schema: StructType | None) -> None:
     """Raise RunError naming the first bad record, if any (on_error: fail)."""
-    bad = bad_rows(parsed, source, schema, {})
+    bad = bad_rows(parsed, source, schema)
     first = bad.orderBy("topic", "partition", "offset").first()
     if first is not None:
         raise RunError(
@@ -173,26 +334,3 @@ def fail_on_bad(parsed: DataFrame, source: Source, schema: StructType | None) ->
 def columns(frame: DataFrame) -> dict[str, str]:
     """Column → its type as in SQL."""
     return {field.name: field.dataType.simpleString() for field in frame.schema.fields}
-
-
-def _complaint(
-    place: Place, path: str, error: Exception, tables: tuple[str, ...] = ()
-) -> ConfigError:
-    return _problem(place, path, _in_short(str(error), tables))
-
-
-def _in_short(text: str, tables: tuple[str, ...]) -> str:
-    """What Spark says, without its pages, codes and advice: one sentence and its suggestion."""
-    text = " ".join(re.split(r"\nJVM stacktrace|; line |\n\n== SQL", text)[0].split())
-    missing = _NO_TABLE.search(text)
-    if missing and tables:
-        there = ", ".join(f"`{name}`" for name in tables)
-        return f"no table {missing[1]}; there {'is' if len(tables) == 1 else 'are'} {there}"
-    text = _CONDITION.sub("", text.split(" SQLSTATE: ")[0])
-    first, *more = _SENTENCE_END.split(text)
-    suggestion = next((one for one in more if one.startswith("Did you mean")), "")
-    return (f"{first}. {suggestion}" if suggestion else first).rstrip(";. ")
-
-
-def _problem(place: Place, path: str, message: str) -> ConfigError:
-    return ConfigError([Problem(place=place, path=path, message=message)])

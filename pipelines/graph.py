@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from html import escape
 
-from pipelines.model import Pipeline, Sink
+from pipelines.model import Action, Pipeline, Sink
 
 
 class Shape(Enum):
@@ -45,7 +45,11 @@ def graph_of(pipeline: Pipeline) -> Graph:
     nodes = [
         Node(
             id=f"source_{source.name}",
-            lines=(source.name, ", ".join(source.topics) or f"/{source.pattern}/"),
+            lines=(
+                source.name,
+                source.told,
+                *_checks(pipeline, source.name),
+            ),
             shape=Shape.SOURCE,
             column=0,
         )
@@ -55,7 +59,12 @@ def graph_of(pipeline: Pipeline) -> Graph:
     for name in pipeline.transforms:
         column = columns[name]
         nodes.append(
-            Node(id=f"transform_{name}", lines=(name,), shape=Shape.TRANSFORM, column=column)
+            Node(
+                id=f"transform_{name}",
+                lines=(name, *_checks(pipeline, name)),
+                shape=Shape.TRANSFORM,
+                column=column,
+            )
         )
     last = max(columns.values(), default=0) + 1
     for sink in pipeline.sinks.values():
@@ -67,8 +76,14 @@ def graph_of(pipeline: Pipeline) -> Graph:
     return Graph(nodes=tuple(nodes), edges=tuple(dict.fromkeys(_edges(pipeline))))
 
 
+def _checks(pipeline: Pipeline, node: str) -> tuple[str, ...]:
+    names = [check.name for check in pipeline.checks_on([node])]
+    return (f"checks: {', '.join(names)}",) if names else ()
+
+
 def _mode(sink: Sink) -> str:
-    return f"merge by {', '.join(sink.keys)}:" if sink.merges else "append:"
+    by = f" by {', '.join(sink.keys)}" if sink.keys else ""
+    return f"{sink.mode.value}{by}:"
 
 
 def _columns(pipeline: Pipeline) -> Mapping[str, int]:
@@ -92,6 +107,9 @@ def _edges(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
     for source in pipeline.sources.values():
         if pipeline.dead_letter_path and source.decode and source.decode.dead_letter:
             yield f"source_{source.name}", "dead_letter"
+    for check in pipeline.checks.values():
+        if pipeline.dead_letter_path and check.action is Action.DEAD_LETTER:
+            yield made(check.on), "dead_letter"
 
 
 _MERMAID = {

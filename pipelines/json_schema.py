@@ -6,15 +6,16 @@ What lies between several words (a name that nothing has, two sinks in one folde
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from pipelines.vocabulary import EXACTLY_ONE, WORDS, Kind, Word
+from pipelines.vocabulary import EXACTLY_ONE, MODES, TYPES, WORDS, Kind, ModeWords, Word
 
 _NAME = "^[a-z][a-z0-9_]*$"
 _REFERENCE = {"type": "string", "pattern": r"\$\{[^}]+\}"}
 _TEXT = {"type": ["string", "number"]}
+_TEXTS = {"type": "array", "items": _TEXT, "minItems": 1, "uniqueItems": True}
 _SETTING = {"type": ["string", "number", "boolean"]}
-_ONLY_WITH_MERGE = ("keys", "aggregate")
 _PARTS = "part of "
 """What an environment may say: the same sections, in which nothing has to be there."""
 
@@ -46,13 +47,37 @@ def _section(section: str, *, is_part: bool = False) -> dict[str, Any]:
     if is_part:
         return schema
     schema["required"] = [name for name, word in words.items() if word.required]
-    if section in EXACTLY_ONE:
+    if section == "source":
+        schema["allOf"] = [_choice(TYPES, "type", name) for name in TYPES]
+    elif section in EXACTLY_ONE:
         schema["oneOf"] = [{"required": [word]} for word in EXACTLY_ONE[section]]
+    if section == "start":
+        schema["oneOf"] = [{"required": [word]} for word in words]
     if section == "sink":
-        schema["if"] = {"properties": {"mode": {"const": "merge"}}}
-        schema["then"] = {"required": list(_ONLY_WITH_MERGE)}
-        schema["else"] = {"not": {"anyOf": [{"required": [word]} for word in _ONLY_WITH_MERGE]}}
+        schema["allOf"] = [_choice(MODES, "mode", mode) for mode in MODES]
     return schema
+
+
+def _choice(all_of_them: Mapping[str, ModeWords], word: str, said: str) -> dict[str, Any]:
+    """What a section must say, and what it may not, where `word` says this."""
+    words = {w for each in all_of_them.values() for w in (*each.required, *each.allowed)}
+    own = all_of_them[said]
+    forbidden = sorted(words - {*own.required, *own.allowed})
+    then: dict[str, Any] = {
+        "required": list(own.required),
+        "not": {"anyOf": [{"required": [each]} for each in forbidden]},
+    }
+    if said == "josefine":
+        then["oneOf"] = [{"required": [each]} for each in EXACTLY_ONE["source"]]
+    return {"if": {"properties": {word: {"const": said}}}, "then": then}
+
+
+def _tables(word: Word) -> dict[str, Any]:
+    """A part of a pipeline has whole tests: a list takes the place of the one before."""
+    return {
+        "type": "array",
+        "items": {"$ref": f"#/definitions/{word.of}"} if word.of else {"type": "object"},
+    }
 
 
 def _value(word: Word, is_part: bool) -> dict[str, Any]:
@@ -63,13 +88,26 @@ def _value(word: Word, is_part: bool) -> dict[str, Any]:
         case Kind.TEXT:
             return dict(_TEXT)
         case Kind.TEXTS:
-            return {"type": "array", "items": _TEXT, "minItems": 1, "uniqueItems": True}
+            return dict(_TEXTS)
+        case Kind.COLUMNS:
+            return {"anyOf": [_TEXT, _TEXTS]}
         case Kind.CHOICE:
-            return {"anyOf": [{"enum": list(word.choices)}, _REFERENCE]}
+            section = [{"$ref": f"#/definitions/{of}"}] if word.of else []
+            return {"anyOf": [{"enum": list(word.choices)}, _REFERENCE, *section]}
         case Kind.FLAG:
             return {"anyOf": [{"type": "boolean"}, _REFERENCE]}
         case Kind.COUNT:
             return {"anyOf": [{"type": "integer", "minimum": 1}, _REFERENCE]}
+        case Kind.NUMBER:
+            return {"anyOf": [{"type": "integer", "minimum": 0}, _REFERENCE]}
+        case Kind.RATIO:
+            return {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, _REFERENCE]}
+        case Kind.ANY:
+            return {}
+        case Kind.TABLES:
+            return _tables(word)
+        case Kind.NAMED_TABLES:
+            return {"type": "object", "additionalProperties": _tables(word)}
         case Kind.DURATION:
             pattern = r"^\d+(ms|s|m|h)$"
             return {"anyOf": [{"type": "string", "pattern": pattern}, _REFERENCE]}

@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 
+from pipelines.checking import why_no_letters, why_not_steady
 from pipelines.composing import compose, environments
 from pipelines.errors import Place, Problem
-from pipelines.model import Pipeline, Sink, Source
+from pipelines.historizing import OWN
+from pipelines.model import Check, Deduplicate, Mode, Pipeline, Placed, Sink, Source
 from pipelines.notices import notices
 from pipelines.positions import place_at
 from pipelines.reader import nearest
@@ -62,6 +64,8 @@ def _column_problems(pipeline: Pipeline) -> Iterator[Problem]:
         for finding in findings:
             place = place_at(transform.sql, finding.index)
             yield _problem(place, transform.sql.path, finding.message)
+    for check in pipeline.checks.values():
+        yield from _check_problems(check, made.get(check.on, OPEN))
     for sink in pipeline.sinks.values():
         yield from _sink_problems(sink, made.get(sink.input, OPEN))
 
@@ -91,10 +95,49 @@ def _sink_problems(sink: Sink, columns: Columns) -> Iterator[Problem]:
         yield _problem(sink.place, f"{path}.inputs", message)
     for index, (key, place) in enumerate(zip(sink.keys, sink.key_places, strict=False)):
         yield from _missing(key, columns, sink, place, f"{path}.keys[{index}]")
+    if sink.latest:
+        for name, place in zip(sink.latest.columns, sink.latest.places, strict=False):
+            yield from _missing(name, columns, sink, place, f"{path}.order_by")
+        yield from _condition_problems(sink.latest.delete_when, sink.input, columns)
+    if sink.deduplicate:
+        yield from _deduplicate_problems(sink, sink.deduplicate, columns)
+    own = [name for name in columns.names if name in OWN] if sink.mode is Mode.SCD2 else []
+    if own:
+        message = f"`{sink.input}` has a column `{own[0]}`, which is the sink's own"
+        yield _problem(sink.place, path, f"{message}: leave it out there")
     for each in sink.aggregates:
         if each.argument:
             where = f"{path}.aggregate.{each.column}"
             yield from _missing(each.argument, columns, sink, each.place, where)
+
+
+def _deduplicate_problems(sink: Sink, how: Deduplicate, columns: Columns) -> Iterator[Problem]:
+    path = f"sinks.{sink.name}.deduplicate"
+    for index, (key, place) in enumerate(zip(how.keys, how.key_places, strict=False)):
+        yield from _missing(key, columns, sink, place, f"{path}.keys[{index}]")
+    if how.time:
+        yield from _missing(how.time, columns, sink, how.time_place, f"{path}.time")
+
+
+def _check_problems(check: Check, columns: Columns) -> Iterator[Problem]:
+    yield from _condition_problems(check.expr, check.on, columns)
+    wrong = why_not_steady(check, check.expr.text)
+    if wrong:
+        yield _problem(check.expr.place, check.expr.path, wrong)
+    wrong = "" if columns.is_open else why_no_letters(check, columns.names)
+    if wrong:
+        yield _problem(check.on_place, f"checks.{check.name}.on", wrong)
+
+
+def _condition_problems(condition: Placed | None, name: str, columns: Columns) -> Iterator[Problem]:
+    """What is wrong with a condition over the columns of one table."""
+    if condition is None or not condition.text:
+        return
+    select = f"select 1 from `{name}` where "
+    _, findings = columns_of_select(select + condition.text, {name: columns})
+    for finding in findings:
+        place = place_at(condition, max(0, finding.index - len(select)))
+        yield _problem(place, condition.path, finding.message)
 
 
 def _missing(name: str, columns: Columns, sink: Sink, place: Place, path: str) -> Iterator[Problem]:

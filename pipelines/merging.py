@@ -7,13 +7,38 @@ partials merge are offered (no avg: keep a sum and a count). Null inputs count n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pipelines.model import Aggregate, Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merge:
+    """A MERGE of a batch's rows (s) into the table's (t), in SQL.
+
+    A row whose key the table has (`on`, or None: equal in all of `keys`, nulls too) is deleted
+    where `delete_when` (None: none is), else changed by `update` (empty: none is) where
+    `update_when` (None: each is). Another is inserted where `insert_when` (None: each is) with
+    `columns`. `replaces_rows`: columns that only the table has become null in rows that are
+    changed. `source`: what the rows that are merged are made of, batch and table as it is when
+    the commit is tried; None: the batch.
+    """
+
+    keys: tuple[str, ...]
+    columns: tuple[str, ...]
+    update: Mapping[str, str]
+    on: str | None = None
+    update_when: str | None = None
+    delete_when: str | None = None
+    insert_when: str | None = None
+    replaces_rows: bool = False
+    source: Callable[[DataFrame, DataFrame], DataFrame] | None = field(default=None, compare=False)
+
 
 _MERGED: Mapping[str, str] = {
     "count": "t.{c} + s.{c}",
@@ -37,6 +62,7 @@ def _expression(aggregate: Aggregate) -> str:
     return f"{aggregate.function}({argument}) AS `{aggregate.column}`"
 
 
-def merged_columns(sink: Sink) -> dict[str, str]:
-    """Column → the SQL of its value when the key is in the table already."""
-    return {a.column: _MERGED[a.function].format(c=f"`{a.column}`") for a in sink.aggregates}
+def fold(sink: Sink) -> Merge:
+    """How partials come into the table."""
+    merged = {a.column: _MERGED[a.function].format(c=f"`{a.column}`") for a in sink.aggregates}
+    return Merge(keys=sink.keys, columns=(*sink.keys, *merged), update=merged)

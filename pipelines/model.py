@@ -6,9 +6,11 @@ still names a line of the file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
+from pipelines.case_model import Case, Record
 from pipelines.errors import Place
 from pipelines.evolution import Evolution
 
@@ -31,13 +33,52 @@ class Decode:
     dead_letter: bool
     strict: bool = False
     """Values that Spark's JSON reader would change without a word are bad ones."""
+    tombstones: bool = False
+    """A record without a value is a good row, whose `value` is null."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Where a source begins that has no offsets yet: an option of the connector and its text."""
+
+    option: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """Of one batch; None: none. A batch waits for `rows_min` records, `delay_ms` at most."""
+
+    rows: int | None = None
+    bytes: int | None = None
+    rows_min: int | None = None
+    delay_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """How a batch is cut into tasks: `rows` records in one at most, `tasks_min` at least."""
+
+    rows: int | None = None
+    tasks_min: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Local:
+    """Records without a broker, of a type that has one of these."""
+
+    type: str
+    path: str = ""
+    rows_per_second: int = 0
+    records: tuple[Record, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One read of topics. Exactly one of `topics` and `pattern` is set.
+    """One read of topics. Exactly one of `topics` and `pattern` is set, unless it is `local`.
 
     `skips_losses`: what retention deleted before it was read is recorded and passed over.
+    `committed_only`: records of open and aborted transactions are not read.
     """
 
     name: str
@@ -45,11 +86,23 @@ class Source:
     bootstrap: str
     topics: tuple[str, ...]
     pattern: str | None
-    start: str
-    rows_max: int | None
+    start: Start
+    limit: Limit
+    split: Split
     headers: bool
     decode: Decode | None
     skips_losses: bool = False
+    committed_only: bool = False
+    local: Local | None = None
+
+    @property
+    def told(self) -> str:
+        """What it reads, in short."""
+        if self.local is not None:
+            many = f"{len(self.local.records)} records"
+            rate = f"{self.local.rows_per_second} rows/s"
+            return {"file": self.local.path, "rate": rate}.get(self.local.type, many)
+        return ", ".join(self.topics) or f"/{self.pattern}/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +125,76 @@ class Aggregate:
     place: Place
 
 
+class Action(Enum):
+    """What becomes of rows that a check's condition is not true of. All of them are counted."""
+
+    WARN = "warn"  # they stay
+    DROP = "drop"  # they are left out
+    DEAD_LETTER = "dead_letter"  # they are left out, their records are dead letters
+    FAIL = "fail"  # the run stops before anything of their batch is written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """A condition over the rows of a source or transform. Null is not true.
+
+    `ratio_max`: of a batch's rows, more than this part may not fail it; None: any may.
+    """
+
+    name: str
+    place: Place
+    on: str
+    on_place: Place
+    expr: Placed
+    action: Action
+    ratio_max: float | None = None
+
+    @property
+    def leaves_out(self) -> bool:
+        return self.action in (Action.DROP, Action.DEAD_LETTER)
+
+
+class Mode(Enum):
+    """What becomes of a batch's rows in the table."""
+
+    APPEND = "append"  # each is there
+    MERGE = "merge"  # `aggregates` of them are folded into one row for each of `keys`
+    UPSERT = "upsert"  # the latest for each of `keys` is there
+    SCD2 = "scd2"  # each version of each of `keys` is there, with the time in which it held
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latest:
+    """Which row of a key is the latest: the greatest by `columns`, the first deciding.
+
+    Rows of which `delete_when` is true delete their key. `marks`: the row stays and is marked, so
+    that rows which are earlier and come later do not bring it back.
+    """
+
+    columns: tuple[str, ...]
+    places: tuple[Place, ...]
+    delete_when: Placed | None = None
+    marks: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deduplicate:
+    """Rows whose `keys` a row of the table has, are left out.
+
+    With `within_ms` only where the two are so near by the column `time`; both or neither are set.
+    """
+
+    keys: tuple[str, ...]
+    key_places: tuple[Place, ...]
+    time: str | None
+    time_place: Place
+    within_ms: int | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sink:
-    """One Delta table. With `aggregates` batches are merged by `keys`, else rows are appended."""
+    """One Delta table. `aggregates` are there with mode merge, `latest` with upsert and scd2,
+    `deduplicate` perhaps with mode append."""
 
     name: str
     place: Place
@@ -85,10 +205,13 @@ class Sink:
     aggregates: tuple[Aggregate, ...]
     key_places: tuple[Place, ...] = ()
     evolution: Evolution = Evolution.NONE
+    mode: Mode = Mode.APPEND
+    latest: Latest | None = None
+    deduplicate: Deduplicate | None = None
 
     @property
     def merges(self) -> bool:
-        return bool(self.aggregates)
+        return self.mode is Mode.MERGE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +227,10 @@ class Pipeline:
     sources: Mapping[str, Source]
     transforms: Mapping[str, Transform]
     sinks: Mapping[str, Sink]
+    checks: Mapping[str, Check] = field(default_factory=dict)
     dead_letter_path: str | None
     every_ms: int | None
+    cases: tuple[Case, ...] = ()
     environment: str | None = None
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
     """The values of the file's secrets: no message may have one."""
@@ -148,10 +273,39 @@ class Pipeline:
         visit(name)
         return tuple(sources), tuple(transforms)
 
+    def checks_on(self, nodes: Collection[str]) -> tuple[Check, ...]:
+        """The checks on these sources and transforms, in the file's order."""
+        return tuple(check for check in self.checks.values() if check.on in nodes)
+
+    def checks_of(self, sink: Sink) -> tuple[Check, ...]:
+        """The checks that this sink's batches are judged by: those of what its rows are made of,
+        and with the dead letters all that send some."""
+        sources, transforms = self.lineage(sink.input)
+        own = self.checks_on({*sources, *transforms})
+        sending = (
+            self.checks_sending(self.source_of(sink)) if self.writes_dead_letters(sink) else ()
+        )
+        return tuple(dict.fromkeys((*own, *sending)))
+
+    def checks_sending(self, source: Source) -> tuple[Check, ...]:
+        """The checks that make records of this source dead letters, of nodes that a sink uses."""
+        used = {
+            node
+            for sink in self.sinks.values()
+            for part in self.lineage(sink.input)
+            for node in part
+        }
+        return tuple(
+            check
+            for check in self.checks_on(used)
+            if check.action is Action.DEAD_LETTER and source.name in self.lineage(check.on)[0]
+        )
+
     def writes_dead_letters(self, sink: Sink) -> bool:
         """Whether this sink's batches write its source's dead letters: the first sink's do."""
         source = self.source_of(sink)
-        if source.decode is None or not source.decode.dead_letter:
+        decodes = source.decode is not None and source.decode.dead_letter
+        if not decodes and not self.checks_sending(source):
             return False
         first = next(s for s in self.sinks.values() if self.source_of(s) is source)
         return first.name == sink.name

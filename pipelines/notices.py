@@ -22,6 +22,13 @@ def notices(pipeline: Pipeline) -> Iterator[Problem]:
     for sink in pipeline.sinks.values():
         sources, transforms = pipeline.lineage(sink.input)
         used.update(sources, transforms)
+    for check in pipeline.checks.values():
+        if (
+            check.on in pipeline.sources or check.on in pipeline.transforms
+        ) and check.on not in used:
+            message = f"no sink uses `{check.on}`, so nothing is looked at"
+            path = f"checks.{check.name}.on"
+            yield Problem(place=check.on_place, path=path, message=message, stops_run=False)
     for section, nodes in (("sources", pipeline.sources), ("transforms", pipeline.transforms)):
         for name, node in nodes.items():
             if name not in used:

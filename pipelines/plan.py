@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSink:
-    """One query that `run` would start."""
+    """One query that `run` would start. `checks`: (name, node, condition, action)."""
 
     name: str
     source: str
@@ -26,6 +26,7 @@ class PlannedSink:
     checkpoint: str
     dead_letters: str | None
     columns: tuple[tuple[str, str], ...]
+    checks: tuple[tuple[str, str, str, str], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -37,6 +38,10 @@ class PlannedSink:
             "keys": list(self.keys),
             "checkpoint": self.checkpoint,
             "dead_letters": self.dead_letters,
+            "checks": [
+                {"name": name, "on": node, "expr": expr, "action": action}
+                for name, node, expr, action in self.checks
+            ],
             "columns": [{"name": name, "type": kind} for name, kind in self.columns],
         }
 
@@ -51,24 +56,30 @@ def plan(spark: SparkSession, pipeline: Pipeline) -> list[PlannedSink]:
             schema = frames.value_schema(spark, source)
             empty = frames.empty_source(spark.newSession(), source)
             parsed = frames.parse(empty, source, schema)
-            good = frames.good_rows(parsed, schema)
+            good = frames.good_rows(parsed, source, schema)
             frames.refuse_stateful(pipeline, good, sink)
             rows = frames.sink_rows(pipeline, sink, good)
+            frames.refuse_checks(pipeline, sink, good)
         except ConfigError as error:
             problems.extend(problem for problem in error.problems if problem not in problems)
             continue
         writes_dead = pipeline.writes_dead_letters(sink)
+        fields = frames.stored(rows).schema.fields
         planned.append(
             PlannedSink(
                 name=sink.name,
                 source=source.name,
                 transforms=pipeline.lineage(sink.input)[1],
                 table=str(sink.path or sink.table),
-                mode="merge" if sink.merges else "append",
+                mode=sink.mode.value,
                 keys=sink.keys,
                 checkpoint=pipeline.checkpoint_of(sink.name),
                 dead_letters=pipeline.dead_letter_path if writes_dead else None,
-                columns=tuple((f.name, f.dataType.simpleString()) for f in rows.schema.fields),
+                checks=tuple(
+                    (check.name, check.on, check.expr.text, check.action.value)
+                    for check in pipeline.checks_of(sink)
+                ),
+                columns=tuple((f.name, f.dataType.simpleString()) for f in fields),
             )
         )
     if problems:

@@ -54,6 +54,8 @@ class LineReporter:
         line = f"sink {done.sink}: batch {done.batch}{what}"
         if done.dead_letters:
             line += f", {counted(done.dead_letters, 'dead letter')}"
+        for name, each in done.checked.items():
+            line += f", {each.failed:,} failed check {name}" if each.failed else ""
         self._say(line)
 
     def retrying(self, sink: str, batch: int, retry: Retry) -> None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from pipelines.errors import Place, Problem
 from pipelines.loader import Items, Node, Scalar, Table
-from pipelines.vocabulary import EXACTLY_ONE, LATER, LATER_VALUES, WORDS
+from pipelines.model import Placed
+from pipelines.vocabulary import EXACTLY_ONE, LATER, LATER_VALUES, WORDS, ModeWords
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 _DURATION = re.compile(r"(\d+)(ms|s|m|h)")
@@ -72,13 +73,23 @@ class Reader:
     def has(self, key: str) -> bool:
         return key in self.table.nodes
 
-    def text(self, key: str) -> str | None:
+    def text(self, key: str, *, required: bool = False) -> str | None:
         """A text; numbers count as the text they were written as. Empty is refused."""
-        node = self._known(key)
+        node = self._known(key, required)
         if isinstance(node, Scalar) and node.value is not None and node.text:
             return node.text
         self._wrong(key, node)
         return None
+
+    def placed(self, key: str) -> Placed:
+        """A text that only Spark can judge, with its place."""
+        node = self.table.nodes.get(key)
+        return Placed(
+            text=self.text(key) or "",
+            place=self.place_of(key),
+            path=self.path_of(key),
+            written=node.written if isinstance(node, Scalar) else "",
+        )
 
     def choice(self, key: str) -> str | None:
         node = self._known(key)
@@ -102,8 +113,8 @@ class Reader:
             self._wrong(key, node, _unquote(node) if _text(node) in ("true", "false") else "")
         return isinstance(node, Scalar) and node.value is True
 
-    def positive(self, key: str) -> int | None:
-        node = self._known(key)
+    def positive(self, key: str, *, required: bool = False) -> int | None:
+        node = self._known(key, required)
         if node is None:
             return None
         value = node.value if isinstance(node, Scalar) else None
@@ -113,6 +124,56 @@ class Reader:
         hint = _unquote(node) if is_number else ""
         self._wrong(key, node, hint or "; it must be a whole number above 0")
         return None
+
+    def number(self, key: str) -> int | None:
+        """A whole number from 0 on."""
+        node = self._known(key)
+        if node is None:
+            return None
+        value = node.value if isinstance(node, Scalar) else None
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            return value
+        self._wrong(key, node)
+        return None
+
+    def ratio(self, key: str) -> float | None:
+        """A number from 0 to 1."""
+        node = self._known(key)
+        if node is None:
+            return None
+        value = node.value if isinstance(node, Scalar) else None
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1:
+            return float(value)
+        is_number = re.fullmatch(r"0(\.\d+)?|1(\.0+)?", _text(node)) is not None
+        self._wrong(key, node, _unquote(node) if is_number else "")
+        return None
+
+    def tables(self, key: str) -> list[Table]:
+        """The tables of a list."""
+        node = self._known(key)
+        if node is None:
+            return []
+        if not isinstance(node, Items):
+            self._wrong(key, node)
+            return []
+        return self._tables_of(node)
+
+    def named_lists(self, key: str) -> dict[str, list[Table]]:
+        """The tables below each name."""
+        found: dict[str, list[Table]] = {}
+        table = self.table_of(key)
+        for name, node in (table.nodes if table else {}).items():
+            if isinstance(node, Items):
+                found[name] = self._tables_of(node)
+            else:
+                self.problem(node.place, node.path, f"expected a list; found {shown(node)}")
+        return found
+
+    def _tables_of(self, items: Items) -> list[Table]:
+        for node in items.nodes:
+            if not isinstance(node, Table):
+                self.problem(node.place, node.path, f"expected a table; found {shown(node)}")
+        return [node for node in items.nodes if isinstance(node, Table)]
 
     def duration_ms(self, key: str) -> int | None:
         node = self._known(key)
@@ -143,6 +204,13 @@ class Reader:
             else:
                 values.append(item.text)
         return tuple(values)
+
+    def columns(self, key: str, *, required: bool = False) -> tuple[str, ...]:
+        """One text, or a list of them."""
+        node = self._known(key, required)
+        if isinstance(node, Scalar) and node.value not in (None, ""):
+            return (node.text,)
+        return () if node is None else self.texts(key)
 
     def section_of(self, key: str) -> Reader | None:
         """The table below `key`, to be read by the words of its section."""
@@ -192,6 +260,18 @@ class Reader:
                 self.problem(node.place, node.path, f"expected a text, found {shown(node)}")
         return values
 
+    def refuse_others(self, word: str, said: str, of: Mapping[str, ModeWords]) -> None:
+        """Note the words that belong to another value of `word` than `said`."""
+        own = of[said]
+        theirs: dict[str, list[str]] = {}
+        for name, words in of.items():
+            for each in (*words.required, *words.allowed):
+                theirs.setdefault(each, []).append(name)
+        for each, names in theirs.items():
+            if self.has(each) and each not in (*own.required, *own.allowed):
+                message = f"`{each}` is for {word} {' or '.join(names)}; this {self.section}'s"
+                self.wrong_at(each, f"{message} {word} is {said}")
+
     def exactly_one(self) -> None:
         """Note when not exactly one of the section's two words is there."""
         one, other = EXACTLY_ONE[self.section]
@@ -206,8 +286,10 @@ class Reader:
         return node.place if node else self.table.place
 
     def item_places(self, key: str) -> tuple[Place, ...]:
-        """The places of a list's items."""
+        """The places of a list's items, or of the one text in its stead."""
         node = self.table.nodes.get(key)
+        if isinstance(node, Scalar):
+            return (node.place,)
         return tuple(item.place for item in node.nodes) if isinstance(node, Items) else ()
 
     def path_of(self, key: str) -> str:

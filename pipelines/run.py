@@ -22,13 +22,15 @@ from uuid import uuid4
 
 from josefine_spark.topic_offsets import ByPartition
 from pipelines import failpoints
+from pipelines.checking import Checked, added
 from pipelines.errors import PipelineError, RunError, SetupError
 from pipelines.jvm import process_of, quieten_py4j, spared_signals, watched
 from pipelines.messages import clear_reason
 from pipelines.model import Pipeline
 from pipelines.reconcile import Trust
 from pipelines.retries import Patience, Retry, restart_of
-from pipelines.sources import JosefineKind, SourceKind
+from pipelines.source_kinds import ANY_KIND
+from pipelines.sources import SourceKind
 from pipelines.wishes import NO_WISHES, Wishes
 from pipelines.work import BatchDone, SinkWork
 
@@ -48,6 +50,8 @@ class SinkTotals:
     batches: int = 0
     seconds: float = 0.0
     ends: ByPartition = field(default_factory=dict)
+    checked: dict[str, Checked] = field(default_factory=dict)
+    copies: int = 0
     path: str = ""
 
 
@@ -85,7 +89,7 @@ def run_pipeline(
 ) -> RunResult:
     """Run to the end of the input (available_now) or until `stop` is set. Raises PipelineError."""
     with watched(spark):
-        return _Run(spark, pipeline, reporter, kind or JosefineKind(), stop).run(wishes)
+        return _Run(spark, pipeline, reporter, kind or ANY_KIND, stop).run(wishes)
 
 
 def arm_failpoints(spark: SparkSession) -> None:
@@ -217,6 +221,8 @@ class _Run:
         totals.rows += done.rows
         totals.dead_letters += done.dead_letters
         totals.batches += 1
+        totals.copies += done.copies
+        totals.checked = added(totals.checked, done.checked)
         totals.seconds = time.monotonic() - (self.first_s or self.begun_s)
         self.patience.well()
         totals.ends = done.ends

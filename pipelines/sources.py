@@ -42,6 +42,29 @@ class Topics:
         return {partition: end for partition, end in ends.items() if partition in self.latest.ends}
 
 
+def options_of(source: Source) -> dict[str, str]:
+    """The connector's options for what the file says."""
+    limit, split = source.limit, source.split
+    since = source.start.option == "startingTimestamp"
+    said = {
+        "bootstrapServers": source.bootstrap,
+        "subscribePattern": source.pattern,
+        "subscribe": ",".join(source.topics) if source.pattern is None else None,
+        source.start.option: source.start.text,
+        # A partition without a record since then begins at its end.
+        "startingOffsetsByTimestampStrategy": "latest" if since else None,
+        "maxOffsetsPerTrigger": limit.rows,
+        "maxBytesPerTrigger": limit.bytes,
+        "minOffsetsPerTrigger": limit.rows_min,
+        "maxTriggerDelay": None if limit.delay_ms is None else f"{limit.delay_ms}ms",
+        "maxRecordsPerPartition": split.rows,
+        "minPartitions": split.tasks_min,
+        "kafka.isolation.level": "read_committed" if source.committed_only else None,
+        "includeHeaders": "true" if source.headers else None,
+    }
+    return {name: str(value) for name, value in said.items() if value is not None}
+
+
 class SourceKind(Protocol):
     """Josefine, and the test sources that need no broker."""
 
@@ -88,17 +111,11 @@ class JosefineKind:
 
         # The sinks' streams start at once, also in a session that is not ours.
         settle_environment(spark)
-        options = {"bootstrapServers": source.bootstrap, "startingOffsets": source.start}
-        if source.pattern is not None:
-            options["subscribePattern"] = source.pattern
-        else:
-            options["subscribe"] = ",".join(source.topics)
+        options = options_of(source)
         if at is not None:
+            # A time would be asked for before offsets.
+            options.pop(source.start.option)
             options["startingOffsets"] = json.dumps(to_dict(at))
-        if source.rows_max is not None:
-            options["maxOffsetsPerTrigger"] = str(source.rows_max)
-        if source.headers:
-            options["includeHeaders"] = "true"
         return spark.readStream.format("josefine").options(**options).load()
 
     def parse(self, text: str) -> TopicOffsets:

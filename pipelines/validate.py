@@ -8,24 +8,21 @@ is raised.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pipelines.ddl import TYPES, unknown_types
+from pipelines.cases import cases_of
+from pipelines.check_words import checks_of
 from pipelines.errors import ConfigError, Place, Problem
-from pipelines.evolution import Evolution
 from pipelines.loader import Scalar, Table, load_all
-from pipelines.model import Aggregate, Decode, Pipeline, Placed, Sink, Source, Transform
+from pipelines.model import Pipeline, Source, Transform
 from pipelines.paths import folder, path_problems
-from pipelines.reader import NAME, Reader, nearest, nearest_word, shown
+from pipelines.reader import NAME, Reader, nearest, shown
+from pipelines.sinks import sink_of
+from pipelines.source_words import source_of
 from pipelines.variables import Variables
 from pipelines.vocabulary import WORDS
-
-_FUNCTIONS = ("count", "sum", "min", "max")
-_CALL = re.compile(r"(\w+)\(\s*(\*|[A-Za-z_]\w*)\s*\)")
-_ADDRESS = re.compile(r"[^\s:,]+:\d{1,5}(,[^\s:,]+:\d{1,5})*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,9 +91,9 @@ def _pipeline(tree: Table, problems: list[Problem]) -> Pipeline:
     _environments(top)
     spark = top.section_of("spark")
     conf = spark.table_of("conf") if spark else None
-    sources = {n: _source(n, r) for n, r in top.named_tables("sources").items()}
+    sources = {n: source_of(n, r) for n, r in top.named_tables("sources").items()}
     transforms = {n: _transform(n, r) for n, r in top.named_tables("transforms").items()}
-    sinks = {n: _sink(n, r) for n, r in top.named_tables("sinks").items()}
+    sinks = {n: sink_of(n, r) for n, r in top.named_tables("sinks").items()}
     pipeline = Pipeline(
         name=name,
         file=tree.place.file,
@@ -111,8 +108,9 @@ def _pipeline(tree: Table, problems: list[Problem]) -> Pipeline:
         every_ms=_trigger(top),
     )
     _check_wiring(pipeline, tree, problems)
+    pipeline = replace(pipeline, checks=checks_of(top, pipeline))
     problems.extend(path_problems(pipeline, tree))
-    return pipeline
+    return replace(pipeline, cases=cases_of(top, pipeline))
 
 
 def _environments(top: Reader) -> None:
@@ -141,130 +139,10 @@ def _version(top: Reader) -> None:
         top.wrong_at("version", f"expected {WORDS['']['version'].expected}; found {shown(node)}")
 
 
-def _source(name: str, reader: Reader) -> Source:
-    reader.choice("type")
-    bootstrap = reader.text("bootstrap")
-    if bootstrap and not _ADDRESS.fullmatch(bootstrap):
-        expected = WORDS["source"]["bootstrap"].expected
-        found = shown(reader.table.nodes["bootstrap"])
-        reader.wrong_at("bootstrap", f"expected {expected}; found {found}")
-    topics = reader.texts("topics")
-    pattern = reader.text("pattern")
-    reader.exactly_one()
-    limit = reader.section_of("limit")
-    return Source(
-        name=name,
-        place=reader.table.place,
-        bootstrap=bootstrap or "",
-        topics=topics,
-        pattern=pattern,
-        start=reader.choice("start") or "earliest",
-        rows_max=limit.positive("rows") if limit else None,
-        headers=reader.flag("headers"),
-        decode=_decode(reader),
-        skips_losses=reader.choice("on_data_loss") == "skip_and_record",
-    )
-
-
-def _decode(source: Reader) -> Decode | None:
-    decode = source.section_of("decode")
-    value = decode.section_of("value") if decode else None
-    if value is None:
-        return None
-    value.choice("format")
-    text = value.text("schema") or ""
-    place = value.place_of("schema")
-    if text.endswith(".ddl"):
-        file = Path(place.file).parent / text
-        try:
-            text = file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-            value.wrong_at("schema", f"{file}: {reason}")
-    for word in unknown_types(text):
-        hint = nearest(word.upper(), TYPES) or f"; expected one of: {', '.join(sorted(TYPES))}"
-        value.wrong_at("schema", f"no type `{word}`{hint}")
-    on_error = value.choice("on_error")
-    schema = Placed(text=" ".join(text.split()), place=place, path=value.path_of("schema"))
-    strict = value.flag("strict")
-    return Decode(schema=schema, dead_letter=on_error == "dead_letter", strict=strict)
-
-
 def _transform(name: str, reader: Reader) -> Transform:
-    node = reader.table.nodes.get("sql")
-    sql = Placed(
-        text=reader.text("sql") or "",
-        place=reader.place_of("sql"),
-        path=reader.path_of("sql"),
-        written=node.written if isinstance(node, Scalar) else "",
-    )
+    sql = reader.placed("sql")
     inputs = reader.texts("inputs")
     return Transform(name=name, place=reader.table.place, inputs=inputs, sql=sql)
-
-
-def _sink(name: str, reader: Reader) -> Sink:
-    reader.choice("type")
-    mode = reader.choice("mode")
-    inputs = reader.texts("inputs")
-    if len(inputs) > 1:
-        reader.wrong_at("inputs", "a sink has one input: join several with UNION in a transform")
-    reader.exactly_one()
-    keys, aggregates = _merge(reader) if mode == "merge" else ((), ())
-    for word in ("keys", "aggregate"):
-        if mode == "append" and reader.has(word):
-            reader.wrong_at(word, f"`{word}` is for mode merge; this sink's mode is append")
-    evolution = Evolution(reader.choice("schema_evolution") or "none")
-    if mode == "merge" and evolution is Evolution.ADD:
-        message = "an aggregate that comes later would miss what was folded before"
-        reader.wrong_at("schema_evolution", f"{message}: expected none or widen with mode merge")
-    path = reader.text("path")
-    return Sink(
-        name=name,
-        place=reader.table.place,
-        input=inputs[0] if inputs else "",
-        path=folder(path) if path else None,
-        table=reader.text("table"),
-        keys=keys,
-        aggregates=aggregates,
-        key_places=reader.item_places("keys") if keys else (),
-        evolution=evolution,
-    )
-
-
-def _merge(reader: Reader) -> tuple[tuple[str, ...], tuple[Aggregate, ...]]:
-    keys = reader.texts("keys", required=True)
-    table = reader.table_of("aggregate", required=True)
-    aggregates: list[Aggregate] = []
-    for column, node in (table.nodes if table else {}).items():
-        if isinstance(node, Scalar) and node.is_unknown:
-            continue
-        text = node.text.strip() if isinstance(node, Scalar) else ""
-        match = _CALL.fullmatch(text)
-        function = match[1].lower() if match else ""
-        if match is None or function not in _FUNCTIONS or (match[2] == "*" and function != "count"):
-            message = f"expected count(*), count(x), sum(x), min(x) or max(x); found {shown(node)}"
-            reader.problem(node.place, node.path, message + _aggregate_hint(text))
-            continue
-        if column in keys:
-            reader.problem(node.place, node.path, f"`{column}` is a key already")
-        argument = None if match[2] == "*" else match[2]
-        aggregates.append(
-            Aggregate(column=column, function=function, argument=argument, place=node.place)
-        )
-    if table is not None and not table.nodes:
-        reader.wrong_at("aggregate", "expected at least one column")
-    return keys, tuple(aggregates)
-
-
-def _aggregate_hint(text: str) -> str:
-    """What was perhaps meant by an aggregate that there is not."""
-    if re.match(r"(avg|mean)\(", text, re.IGNORECASE):
-        return ": averages cannot be added up, keep a sum and a count"
-    match = _CALL.fullmatch(text)
-    if match is None or match[2] == "*":
-        return ""
-    close = nearest_word(match[1].lower(), _FUNCTIONS, 0.7)
-    return f"; did you mean `{close}({match[2]})`?" if close else ""
 
 
 def _dead_letter(top: Reader, sources: Mapping[str, Source]) -> str | None:

@@ -18,14 +18,20 @@ class Kind(Enum):
     VERSION = auto()
     TEXT = auto()
     TEXTS = auto()  # a list of texts, at least one, none twice
-    CHOICE = auto()  # one of `choices`
+    COLUMNS = auto()  # one column, or a list as with TEXTS
+    CHOICE = auto()  # one of `choices`, or a table with the words of section `of`
     FLAG = auto()
     COUNT = auto()  # a whole number above 0
+    NUMBER = auto()  # a whole number from 0 on
+    RATIO = auto()  # a number from 0 to 1
+    ANY = auto()  # whatever YAML has
     DURATION = auto()  # 500ms, 5s, 2m, 1h
     SETTINGS = auto()  # a table of name: text, number or flag
     AGGREGATES = auto()  # a table of column: count(*), sum(x), ...
     SECTION = auto()  # a table with the words of section `of`
     NAMED = auto()  # a table of name: a table with the words of section `of`
+    TABLES = auto()  # a list of tables with the words of section `of`; of any words without `of`
+    NAMED_TABLES = auto()  # a table of name: such a list
     ENVIRONMENTS = auto()  # a table of name: what differs there, in the words of section `of`
 
 
@@ -62,6 +68,7 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
             expected="a table of name: source", kind=Kind.NAMED, of="source", required=True
         ),
         "transforms": Word(expected="a table of name: transform", kind=Kind.NAMED, of="transform"),
+        "checks": Word(expected="a table of name: check", kind=Kind.NAMED, of="check"),
         "sinks": Word(expected="a table of name: sink", kind=Kind.NAMED, of="sink", required=True),
         "dead_letter": Word(
             expected="a table with type, path", kind=Kind.SECTION, of="dead_letter"
@@ -71,6 +78,9 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
             kind=Kind.SECTION,
             of="trigger",
             required=True,
+        ),
+        "tests": Word(
+            expected="a list of tables with name, given, expect", kind=Kind.TABLES, of="test"
         ),
     },
     "spark": {
@@ -83,23 +93,61 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
         ),
     },
     "source": {
-        "type": Word(expected="josefine", kind=Kind.CHOICE, choices=("josefine",), required=True),
-        "bootstrap": Word(expected="host:port[,host:port]", kind=Kind.TEXT, required=True),
+        "type": Word(
+            expected="josefine, file, rate or memory",
+            kind=Kind.CHOICE,
+            choices=("josefine", "file", "rate", "memory"),
+            required=True,
+        ),
+        "bootstrap": Word(expected="host:port[,host:port]", kind=Kind.TEXT),
         "topics": Word(expected="a list of topic names", kind=Kind.TEXTS),
         "pattern": Word(expected="a regular expression for whole topic names", kind=Kind.TEXT),
+        "path": Word(
+            expected="a folder whose files are read line by line, or a pattern of files",
+            kind=Kind.TEXT,
+        ),
+        "rows_per_second": Word(expected="a whole number above 0", kind=Kind.COUNT),
+        "records": Word(expected="a list of tables with key, value", kind=Kind.TABLES, of="record"),
         "start": Word(
-            expected="earliest or latest", kind=Kind.CHOICE, choices=("earliest", "latest")
+            expected="earliest, latest, or a table with one of timestamp, ago, last",
+            kind=Kind.CHOICE,
+            choices=("earliest", "latest"),
+            of="start",
+        ),
+        "isolation": Word(
+            expected="read_uncommitted or read_committed",
+            kind=Kind.CHOICE,
+            choices=("read_uncommitted", "read_committed"),
         ),
         "on_data_loss": Word(
             expected="fail or skip_and_record",
             kind=Kind.CHOICE,
             choices=("fail", "skip_and_record"),
         ),
-        "limit": Word(expected="a table with rows", kind=Kind.SECTION, of="limit"),
+        "limit": Word(
+            expected="a table with rows, bytes, min_rows, max_delay", kind=Kind.SECTION, of="limit"
+        ),
+        "split": Word(expected="a table with rows, min_tasks", kind=Kind.SECTION, of="split"),
         "headers": Word(expected="true or false", kind=Kind.FLAG),
         "decode": Word(expected="a table with value", kind=Kind.SECTION, of="decode"),
     },
-    "limit": {"rows": Word(expected="the number of records of a batch, at most", kind=Kind.COUNT)},
+    "start": {
+        "timestamp": Word(expected="a time such as 2026-01-01T00:00:00Z", kind=Kind.TEXT),
+        "ago": Word(expected="a duration such as 10m", kind=Kind.DURATION),
+        "last": Word(expected="a number of records of each partition", kind=Kind.COUNT),
+    },
+    "limit": {
+        "rows": Word(expected="the number of records of a batch, at most", kind=Kind.COUNT),
+        "bytes": Word(expected="the size of a batch, at most, such as 64MiB", kind=Kind.TEXT),
+        "min_rows": Word(expected="the number of records that a batch waits for", kind=Kind.COUNT),
+        "max_delay": Word(
+            expected="how long a batch waits for them, such as 15m", kind=Kind.DURATION
+        ),
+    },
+    "split": {
+        "rows": Word(expected="the number of records of a task, at most", kind=Kind.COUNT),
+        "min_tasks": Word(expected="the number of tasks of a batch, at least", kind=Kind.COUNT),
+    },
     "decode": {
         "value": Word(
             expected="a table with format, schema, on_error",
@@ -120,11 +168,31 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
             expected="dead_letter or fail", kind=Kind.CHOICE, choices=("dead_letter", "fail")
         ),
         "strict": Word(expected="true or false", kind=Kind.FLAG),
+        "tombstones": Word(expected="true or false", kind=Kind.FLAG),
     },
     "transform": {
         "inputs": Word(expected="a list of sources or transforms", kind=Kind.TEXTS, required=True),
         "sql": Word(
             expected="a SELECT over the inputs, by their names", kind=Kind.TEXT, required=True
+        ),
+    },
+    "check": {
+        "on": Word(
+            expected="the source or transform whose rows it looks at", kind=Kind.TEXT, required=True
+        ),
+        "expr": Word(
+            expected="a condition over that node's columns, true of good rows",
+            kind=Kind.TEXT,
+            required=True,
+        ),
+        "action": Word(
+            expected="warn, drop, dead_letter or fail",
+            kind=Kind.CHOICE,
+            choices=("warn", "drop", "dead_letter", "fail"),
+            required=True,
+        ),
+        "max_ratio": Word(
+            expected="the part of a batch's rows that may fail it, from 0 to 1", kind=Kind.RATIO
         ),
     },
     "sink": {
@@ -135,9 +203,9 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
         "path": Word(expected="the folder of the Delta table", kind=Kind.TEXT),
         "table": Word(expected="the name of the Delta table in Spark's catalog", kind=Kind.TEXT),
         "mode": Word(
-            expected="append or merge",
+            expected="append, merge, upsert or scd2",
             kind=Kind.CHOICE,
-            choices=("append", "merge"),
+            choices=("append", "merge", "upsert", "scd2"),
             required=True,
         ),
         "keys": Word(expected="a list of columns", kind=Kind.TEXTS),
@@ -145,8 +213,28 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
             expected="a table of column: count(*), count(x), sum(x), min(x) or max(x)",
             kind=Kind.AGGREGATES,
         ),
+        "order_by": Word(
+            expected="the column, or a list of columns, by which the latest row of a key is known",
+            kind=Kind.COLUMNS,
+        ),
+        "delete_when": Word(
+            expected="a condition over the input's columns, true of rows that delete their key",
+            kind=Kind.TEXT,
+        ),
+        "on_delete": Word(expected="remove or mark", kind=Kind.CHOICE, choices=("remove", "mark")),
+        "deduplicate": Word(
+            expected="a table with keys, time, within", kind=Kind.SECTION, of="deduplicate"
+        ),
         "schema_evolution": Word(
             expected="none, add or widen", kind=Kind.CHOICE, choices=("none", "add", "widen")
+        ),
+    },
+    "deduplicate": {
+        "keys": Word(expected="a list of columns", kind=Kind.TEXTS, required=True),
+        "time": Word(expected="a column of type TIMESTAMP", kind=Kind.TEXT),
+        "within": Word(
+            expected="how far apart by `time` two copies of a row may be, such as 24h",
+            kind=Kind.DURATION,
         ),
     },
     "dead_letter": {
@@ -156,6 +244,35 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
     "trigger": {
         "available_now": Word(expected="true", kind=Kind.FLAG),
         "every": Word(expected="a duration such as 500ms, 5s, 2m", kind=Kind.DURATION),
+    },
+    "test": {
+        "name": Word(expected="what the test shows, in words", kind=Kind.TEXT, required=True),
+        "given": Word(
+            expected="a table of source: list of records",
+            kind=Kind.NAMED_TABLES,
+            of="record",
+            required=True,
+        ),
+        "expect": Word(
+            expected="a table of sink, transform, check or dead_letter: what is there then",
+            kind=Kind.NAMED,
+            of="expectation",
+            required=True,
+        ),
+    },
+    "record": {
+        "key": Word(expected="a text", kind=Kind.TEXT),
+        "value": Word(expected="a text, or a table or list, which becomes JSON", kind=Kind.ANY),
+        "topic": Word(expected="a topic of the source", kind=Kind.TEXT),
+        "partition": Word(expected="a whole number from 0 on", kind=Kind.NUMBER),
+        "offset": Word(expected="a whole number from 0 on", kind=Kind.NUMBER),
+        "timestamp": Word(expected="a time such as 2026-01-01T00:00:00Z", kind=Kind.TEXT),
+        "headers": Word(expected="a table of name: text", kind=Kind.SETTINGS),
+    },
+    "expectation": {
+        "rows": Word(expected="a list of tables of column: value", kind=Kind.TABLES),
+        "columns": Word(expected="all or subset", kind=Kind.CHOICE, choices=("all", "subset")),
+        "count": Word(expected="a whole number from 0 on", kind=Kind.NUMBER),
     },
 }
 """Section → word → what belongs there."""
@@ -167,30 +284,54 @@ EXACTLY_ONE: Mapping[str, tuple[str, str]] = {
 }
 """Section → two words of which exactly one is there."""
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeWords:
+    """Words of a sink that its mode asks for, and those that it allows."""
+
+    required: tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()
+
+
+MODES: Mapping[str, ModeWords] = {
+    "append": ModeWords(allowed=("deduplicate",)),
+    "merge": ModeWords(required=("keys", "aggregate")),
+    "upsert": ModeWords(required=("keys", "order_by"), allowed=("delete_when", "on_delete")),
+    "scd2": ModeWords(required=("keys", "order_by"), allowed=("delete_when",)),
+}
+"""Mode of a sink → its own words; those of other modes are refused."""
+
+TYPES: Mapping[str, ModeWords] = {
+    "josefine": ModeWords(
+        required=("bootstrap",),
+        allowed=("topics", "pattern", "isolation", "on_data_loss", "split", "headers"),
+    ),
+    "file": ModeWords(required=("path",)),
+    "rate": ModeWords(required=("rows_per_second",)),
+    "memory": ModeWords(required=("records",), allowed=("headers",)),
+}
+"""Type of a source → its own words; those of other types are refused."""
+
 LATER: Mapping[str, tuple[str, ...]] = {
-    "": ("checks", "restart", "metrics", "tests"),
+    "": ("restart", "metrics"),
     "source": (
         "assign",
         "stop",
-        "split",
-        "isolation",
         "commit_group",
     ),
-    "limit": ("bytes", "min_rows", "max_delay"),
     "decode": ("key",),
     "decode value": ("registry",),
     "transform": ("python",),
-    "sink": ("order_by", "cluster_by", "optimize", "delivery", "topic", "key"),
+    "sink": ("cluster_by", "optimize", "delivery", "topic", "key"),
     "dead_letter": ("table", "threshold"),
     "trigger": ("once",),
 }
 """Section → words of the planned vocabulary that this version refuses by name."""
 
 LATER_VALUES: Mapping[tuple[str, str], tuple[str, ...]] = {
-    ("source", "type"): ("kafka", "delta", "file", "rate", "memory"),
+    ("source", "type"): ("kafka", "delta"),
     ("source", "start"): ("table",),
     ("sink", "type"): ("josefine",),
-    ("sink", "mode"): ("upsert", "scd2"),
     ("decode value", "format"): ("avro", "protobuf", "raw"),
 }
 """(section, word) → values of the planned vocabulary that this version refuses by name."""

@@ -9,14 +9,14 @@ truth in the two chains.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.topic_offsets import ByPartition, TopicOffsets
-from pipelines import failpoints, frames, messages
+from pipelines import checking, failpoints, frames, messages
 from pipelines.chain import (
     Batch,
     Commit,
@@ -24,21 +24,26 @@ from pipelines.chain import (
     decide,
     decide_by_offset,
 )
+from pipelines.checking import Checked
 from pipelines.checkpoint import CheckpointFiles
+from pipelines.deduplicating import Span, new_rows, span_of
 from pipelines.delta_chain import DeltaChain, Link, StoppedError, change_columns, ensure_table
 from pipelines.delta_log import LogEntry
 from pipelines.errors import ChainError, RunError
-from pipelines.evolution import Steps, fit
+from pipelines.evolution import Steps, fit, other_rows
 from pipelines.hadoop import HadoopFiles
-from pipelines.merging import merged_columns
-from pipelines.model import Pipeline, Sink
+from pipelines.historizing import history, identity
+from pipelines.merging import Merge, fold
+from pipelines.model import Mode, Pipeline, Sink
 from pipelines.retries import Retry
 from pipelines.settling import Settling
 from pipelines.sources import SourceKind, Topics
+from pipelines.upserting import upsert
 from pipelines.wishes import Wishes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 
 class InterruptedBatchError(Exception):
@@ -49,7 +54,8 @@ class InterruptedBatchError(Exception):
 class BatchDone:
     """One batch that is in the tables. Counts of rows come from the Delta commits.
 
-    `already_there`: an earlier run had committed it to the sink's table.
+    `already_there`: an earlier run had committed it to the sink's table. `checked`: check → what it
+    found, empty then. `copies`: rows that `deduplicate` left out.
     """
 
     sink: str
@@ -59,6 +65,8 @@ class BatchDone:
     dead_letters: int
     ends: ByPartition
     already_there: bool = False
+    checked: Mapping[str, Checked] = field(default_factory=dict)
+    copies: int = 0
 
 
 class SinkWork:
@@ -97,20 +105,22 @@ class SinkWork:
         # In a session of its own: the views of a transform must not meet the caller's.
         empty = frames.empty_source(self._spark.newSession(), self.source)
         parsed = frames.parse(empty, self.source, self._schema)
-        good = frames.good_rows(parsed, self._schema)
+        good = frames.good_rows(parsed, self.source, self._schema)
         frames.refuse_stateful(self._pipeline, good, self.sink)
         rows = frames.sink_rows(self._pipeline, self.sink, good)
+        frames.refuse_checks(self._pipeline, self.sink, good)
         self.topics = self._kind.look(self.source)
         writes_dead = self._pipeline.writes_dead_letters(self.sink)
-        path = ensure_table(self._spark, self.sink.path, self.sink.table, rows.schema)
-        wants = frames.columns(rows)
-        facts: dict[str, Any] = {"columns": [*wants]}
+        stored = frames.stored(rows)
+        path = ensure_table(self._spark, self.sink.path, self.sink.table, stored.schema)
+        wants = frames.columns(stored)
+        facts = self._facts(wants)
         if writes_dead:
             facts["dead_letters"] = self._pipeline.dead_letter_path
         self.chain = self._chain(path, self.sink.name, facts)
         self.dead_chain: DeltaChain | None = None
         if writes_dead:
-            bad = frames.bad_rows(parsed, self.source, self._schema, {})
+            bad = self._dead_letters(parsed, self._nodes(good), {})
             dead_path = ensure_table(self._spark, self._pipeline.dead_letter_path, None, bad.schema)
             # A dot is in no sink's name, so this chain collides with none.
             self.dead_chain = self._chain(dead_path, f"dead_letter.{self.source.name}")
@@ -129,7 +139,7 @@ class SinkWork:
 
         def fits(said: Mapping[str, Any]) -> None:
             nonlocal steps
-            steps = self._steps(path, wants, said.get("columns", ()))
+            steps = self._steps(path, wants, said)
 
         start = settling.settle(fits)
         self._files = settling.files
@@ -141,8 +151,11 @@ class SinkWork:
         at = TopicOffsets(ends=self.begun_at, topic_ids=ids)
         return self._kind.open(self._spark, self.source, at)
 
-    def records_to_do(self) -> int:
-        """How many offsets the topics had beyond the start, when the run was prepared."""
+    def records_to_do(self) -> int | None:
+        """How many offsets the topics had beyond the start, when the run was prepared; None where
+        the source itself finds out where it begins."""
+        if not self.begun_at and self.source.start.text != "earliest":
+            return None
         latest = self.topics.latest.ends
         return sum(
             max(0, end - self.begun_at.get(p, self._earliest(p))) for p, end in latest.items()
@@ -151,11 +164,19 @@ class SinkWork:
     def _earliest(self, partition: TopicPartition) -> int:
         return self.topics.earliest.get(partition, 0)
 
-    def _steps(self, path: str, wants: Mapping[str, str], wrote: Collection[str]) -> Steps:
+    def _facts(self, columns: Mapping[str, str]) -> dict[str, Any]:
+        """What the next run has to know of the table's rows."""
+        keys = _row_keys(self.sink)
+        return {"columns": [*columns], "mode": self.sink.mode.value, "keys": [*keys]}
+
+    def _steps(self, path: str, wants: Mapping[str, str], said: Mapping[str, Any]) -> Steps:
         """What to change in a table that was there before. Raises RunError."""
         sink = self.sink
-        have = frames.columns(self._spark.read.format("delta").load(path))
-        steps = fit(have, wants, wrote, sink.evolution, merges=sink.merges)
+        steps: Steps | str = other_rows(said, sink.mode.value, _row_keys(sink))
+        if not steps:
+            have = frames.columns(self._spark.read.format("delta").load(path))
+            wrote = said.get("columns", ())
+            steps = fit(have, wants, wrote, sink.evolution, merges=sink.merges)
         if isinstance(steps, str):
             raise RunError(f"sink `{sink.name}`: {sink.path or sink.table} {steps}")
         return steps
@@ -199,7 +220,7 @@ class SinkWork:
             assert self.dead_chain is not None
             raise self._stopped(self.dead_chain, dead, batch_id, batch)
         failpoints.hit("before_commit")
-        dead_letters, rows = self._write(
+        done = self._write(
             frame,
             batch_id,
             batch,
@@ -210,16 +231,7 @@ class SinkWork:
         assert tip is not None
         self._kind.advise(self.source, f"{self._pipeline.name}.{self.sink.name}", tip.reached.ends)
         failpoints.hit("after_commit_before_log")
-        done = BatchDone(
-            sink=self.sink.name,
-            batch=batch_id,
-            records=_records(batch) if isinstance(decision, Commit) else 0,
-            rows=rows,
-            dead_letters=dead_letters,
-            ends=tip.reached.ends,
-            already_there=not isinstance(decision, Commit),
-        )
-        self._on_batch(done)
+        self._on_batch(replace(done, ends=tip.reached.ends))
 
     def _write(
         self,
@@ -228,19 +240,28 @@ class SinkWork:
         batch: Batch,
         own: Commit | None,
         dead: Commit | None,
-    ) -> tuple[int, int]:
-        """The Delta commits that are due; (dead letters, rows) written."""
-        dead_letters = rows = 0
+    ) -> BatchDone:
+        """The Delta commits that are due, and what they wrote."""
+        dead_letters = rows = copies = 0
+        checked: Mapping[str, Checked] = {}
         if own is None and dead is None:
-            return dead_letters, rows
+            return self._done(batch_id)
         parsed = frames.parse(frame, self.source, self._schema)
-        if dead is not None or self._fails_on_bad():
-            # The batch is looked at twice (bad rows, good rows): evaluate it once.
+        checks = self._pipeline.checks_of(self.sink)
+        again = self.sink.deduplicate is not None or self.sink.mode is Mode.SCD2
+        if dead is not None or checks or again or self._fails_on_bad():
+            # The batch is looked at several times (bad rows, good rows, counts): decode it once.
             parsed = parsed.persist()
         try:
+            nodes = self._nodes(frames.good_rows(parsed, self.source, self._schema))
+            if own is not None:
+                if self._fails_on_bad():
+                    frames.fail_on_bad(parsed, self.source, self._schema)
+                checked = checking.count(nodes.made, checks)
+                checking.judge(self.sink.name, checks, checked)
             if dead is not None:
                 assert self.dead_chain is not None
-                bad = frames.bad_rows(parsed, self.source, self._schema, dead.skip_below)
+                bad = self._dead_letters(parsed, nodes, dead.skip_below)
                 entry = self._guard(
                     self.dead_chain,
                     batch_id,
@@ -249,33 +270,89 @@ class SinkWork:
                 )
                 dead_letters = entry.metrics.get("numOutputRows", 0)
                 failpoints.hit("mid_commit", 1)
-            elif own is not None and self._fails_on_bad():
-                frames.fail_on_bad(parsed, self.source, self._schema)
             if own is not None:
-                good = frames.good_rows(parsed, self._schema)
-                out = frames.sink_rows(self._pipeline, self.sink, good)
-                rows = self._write_own(out, own, batch_id, batch)
+                made = nodes.rows[self.sink.input]
+                out = frames.table_rows(self._pipeline, self.sink, made)
+                how = self.sink.deduplicate
+                span = span_of(made, how) if how else None
+                rows = self._write_own(out, own, batch_id, batch, checked, span)
+                copies = span.rows - rows if span else 0
                 failpoints.hit("mid_commit", 2)
         finally:
             parsed.unpersist()
-        return dead_letters, rows
+        return replace(
+            self._done(batch_id),
+            records=_records(batch) if own is not None else 0,
+            rows=rows,
+            dead_letters=dead_letters,
+            already_there=own is None,
+            checked=checked,
+            copies=copies,
+        )
 
-    def _write_own(self, out: DataFrame, own: Commit, batch_id: int, batch: Batch) -> int:
+    def _done(self, batch_id: int) -> BatchDone:
+        """A batch that was there already."""
+        return BatchDone(
+            sink=self.sink.name,
+            batch=batch_id,
+            records=0,
+            rows=0,
+            dead_letters=0,
+            ends={},
+            already_there=True,
+        )
+
+    def _nodes(self, good: DataFrame) -> frames.Nodes:
+        """What this sink's rows and the checks of its batches are made of."""
+        checks = self._pipeline.checks_of(self.sink)
+        return frames.nodes_of(
+            self._pipeline, dict.fromkeys([self.sink.input, *(c.on for c in checks)]), good
+        )
+
+    def _dead_letters(
+        self, parsed: DataFrame, nodes: frames.Nodes, skip_below: ByPartition
+    ) -> DataFrame:
+        return frames.dead_letters(
+            self._pipeline, self.sink, parsed, self._schema, nodes.made, skip_below
+        )
+
+    def _write_own(
+        self,
+        out: DataFrame,
+        own: Commit,
+        batch_id: int,
+        batch: Batch,
+        checked: Mapping[str, Checked],
+        span: Span | None,
+    ) -> int:
         if failpoints.due("mid_write"):
             # What a crash leaves between the data files and the log entry that names them.
             out.write.format("parquet").mode("append").save(self.chain.path)
             failpoints.die()
 
+        said = {"checks": {name: each.to_json() for name, each in checked.items()}}
+        more = said if checked else None
+        how = self._how(out.schema, span)
+
         def commit(chain: DeltaChain) -> LogEntry:
-            if self.sink.merges:
-                merged = merged_columns(self.sink)
-                return chain.merge(out, self.sink.keys, merged, own, batch_id)
-            return chain.append(out, own, batch_id)
+            if how is None:
+                return chain.append(out, own, batch_id, more)
+            return chain.merge(out, how, own, batch_id, more)
 
         metrics = self._guard(self.chain, batch_id, batch, commit).metrics
-        if self.sink.merges:
-            return metrics.get("numTargetRowsInserted", 0) + metrics.get("numTargetRowsUpdated", 0)
-        return metrics.get("numOutputRows", 0)
+        if how is None:
+            return metrics.get("numOutputRows", 0)
+        return sum(metrics.get(f"numTargetRows{w}", 0) for w in ("Inserted", "Updated", "Deleted"))
+
+    def _how(self, schema: StructType, span: Span | None) -> Merge | None:
+        """How rows come into the table; None: they are appended."""
+        if self.sink.deduplicate is not None and span is not None:
+            return new_rows(self.sink.deduplicate, schema, span)
+        if self.sink.mode is Mode.APPEND:
+            return None
+        if self.sink.mode is Mode.SCD2:
+            return history(self.sink, schema)
+        return fold(self.sink) if self.sink.merges else upsert(self.sink, schema)
 
     def _guard(
         self,
@@ -309,6 +386,11 @@ class SinkWork:
             chain.tip,
         )
         return ChainError(text)
+
+
+def _row_keys(sink: Sink) -> tuple[str, ...]:
+    """What the table has one row for."""
+    return identity(sink) if sink.mode is Mode.SCD2 else sink.keys
 
 
 def _records(batch: Batch) -> int:

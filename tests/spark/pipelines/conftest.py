@@ -22,7 +22,9 @@ from pyspark.sql import SparkSession
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import LATEST, BlockingClient, NewTopic
 from josefine_broker.records.builder import Record, build_batch
+from pipelines import failpoints
 from pipelines.delta_log import DeltaLogReader
+from pipelines.errors import RunError
 from pipelines.hadoop import HadoopFiles
 from pipelines.reconcile import Trust
 from pipelines.retries import Retry
@@ -61,6 +63,12 @@ transforms:
     sql: >
       select value.*, topic as _topic, partition as _partition, offset as _offset from events
       where value.id >= 0
+%(sinks)s
+dead_letter: { type: delta, path: "${LAB}/tables/dead" }
+trigger: { available_now: true }
+"""
+
+SINKS = """\
 sinks:
   rows: { type: delta, inputs: [rows], path: "${LAB}/tables/rows", mode: append }
   sums:
@@ -75,8 +83,6 @@ sinks:
       v_sum: sum(v)
       v_min: min(v)
       v_max: max(v)
-dead_letter: { type: delta, path: "${LAB}/tables/dead" }
-trigger: { available_now: true }
 """
 
 _numbers = itertools.count()
@@ -89,6 +95,23 @@ NOW_MS = time.time_ns() // 1_000_000
 def pipe_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     with BrokerProcess(tmp_path_factory.mktemp("pipe-broker")) as process:
         yield process
+
+
+class DiedError(Exception):
+    """In place of a kill, in a run of this process."""
+
+    def __init__(self, fail: str) -> None:
+        super().__init__(f"it died at {fail}")
+
+
+@contextlib.contextmanager
+def failpoint(text: str) -> Iterator[None]:
+    """Armed within: whatever comes of it, no later test dies there."""
+    failpoints.arm(text, None)
+    try:
+        yield
+    finally:
+        failpoints.arm(None, None)
 
 
 class Quiet:
@@ -126,9 +149,9 @@ class Lab:
     bad: list[tuple[int, int]] = field(default_factory=list)
     reporter: Quiet = field(default_factory=Quiet)
 
-    def write_file(self, on_error: str = "dead_letter", **replace: str) -> None:
+    def write_file(self, on_error: str = "dead_letter", sinks: str = SINKS, **replace: str) -> None:
         topics = replace.pop("topics", f"topics: [{self.topic}]")
-        text = PIPELINE % {"topics": topics, "on_error": on_error}
+        text = PIPELINE % {"topics": topics, "on_error": on_error, "sinks": sinks}
         for old, new in replace.items():
             assert old in text
             text = text.replace(old, new)
@@ -185,6 +208,18 @@ class Lab:
         pipeline = read_pipeline(self.file, self.environment(rows))
         options.setdefault("wishes", Wishes(trust=trust))
         return run_pipeline(self.spark, pipeline, self.reporter, **options)
+
+    def die(self, fail: str, rows: int) -> None:
+        """Run in this process to a failpoint, and leave on disk what a driver killed there leaves:
+        nothing behind it is done."""
+
+        def died() -> None:
+            raise DiedError(fail)
+
+        with pytest.MonkeyPatch.context() as patch, failpoint(fail):
+            patch.setattr(failpoints, "die", died)
+            with pytest.raises(RunError, match="it died at"):
+                self.run(rows)
 
     def command(self, *arguments: str, rows: int = 40, fail: str = "") -> subprocess.Popen[str]:
         """`josefine pipeline run` as its own process group."""

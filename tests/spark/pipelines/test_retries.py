@@ -14,6 +14,7 @@ from pipelines.sources import JosefineKind
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 DIED = "Task 0 failed: Python worker exited unexpectedly (crashed)"
+BATCH = 7
 
 
 @pytest.fixture(autouse=True)
@@ -91,7 +92,11 @@ class Rewritten:
         assert isinstance(tip, Tip)
         version = tip.txn_version + 1
         self.commit = Commit(start=tip.reached.ends, end=tip.reached, txn_version=version)
+        self.metadata = self.chain._metadata(self.commit, BATCH, None)
         self.rows = lab.spark.read.format("delta").load(lab.table("rows"))
+
+    def committed(self, write):
+        return self.chain._committed(write, self.commit, BATCH, self.metadata)
 
 
 def test_attempts_are_bounded_with_longer_pauses_and_the_last_failure_is_raised(lab):
@@ -103,10 +108,10 @@ def test_attempts_are_bounded_with_longer_pauses_and_the_last_failure_is_raised(
         raise RuntimeError(DIED)
 
     with pytest.raises(RuntimeError, match="Python worker exited"):
-        made.chain._committed(write, made.commit, 7)
+        made.committed(write)
 
     assert len(writes) == ATTEMPTS_MAX
-    assert made.told == [(7, "a Python worker died")] * (ATTEMPTS_MAX - 1)
+    assert made.told == [(BATCH, "a Python worker died")] * (ATTEMPTS_MAX - 1)
     pause_s = next(retry.pause_s for retry in RETRIES if retry.mark in DIED)
     assert made.pauses == [pause_s, 2 * pause_s, 3 * pause_s]
 
@@ -115,13 +120,13 @@ def test_a_commit_whose_answer_was_lost_is_found_and_not_made_again(lab):
     made = Rewritten(lab)
 
     def write():
-        metadata = made.chain._metadata(made.commit, 7)
-        writer = made.rows.write.format("delta").mode("append").option("userMetadata", metadata)
+        writer = made.rows.write.format("delta").mode("append")
+        writer = writer.option("userMetadata", made.metadata)
         writer = writer.option("txnAppId", made.chain.link.app_id)
         writer.option("txnVersion", str(made.commit.txn_version)).save(made.chain.path)
         raise RuntimeError(DIED)
 
-    entry = made.chain._committed(write, made.commit, 7)
+    entry = made.committed(write)
 
     assert entry.txn_version == made.commit.txn_version
     assert made.told == []

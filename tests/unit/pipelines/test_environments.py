@@ -7,7 +7,7 @@ import pytest
 from pipelines.errors import EXIT_USAGE, ConfigError, WrongUsageError
 from pipelines.lint import lint_file
 from pipelines.validate import read_pipeline
-from tests.unit.pipelines.test_validate import GOOD
+from tests.unit.pipelines.test_validate import GOOD, SINK_WORDS
 
 ENVIRONMENTS = """\
 environments:
@@ -58,7 +58,7 @@ def test_lint_looks_at_every_environment_and_lets_only_the_asked_one_miss_variab
 
     assert told(file) == [
         "20:22: environments.prod.sinks.lake.pth: unknown key `pth`; did you mean `path`? expected "
-        "one of: type, inputs, path, table, mode, keys, aggregate, schema_evolution",
+        f"one of: {SINK_WORDS}",
         "21:16: environments.prod.trigger.evry: unknown key `evry`; did you mean `every`? expected "
         "one of: available_now, every",
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.evolution import Evolution, Steps, fit
+from pipelines.evolution import Evolution, Steps, fit, other_rows
 
 NONE, ADD, WIDEN = Evolution
 TABLE = {"id": "int", "k": "string"}
@@ -89,4 +89,24 @@ def test_everything_that_is_wrong_is_told_at_once():
         "has other columns: id is int, the pipeline has bigint, v is not there, the pipeline has "
         "int, k is written no more (columns come and go with `schema_evolution: add`; those that "
         "go are null in new rows; types grow with `schema_evolution: widen`)"
+    )
+
+
+def test_a_table_of_another_mode_or_of_other_keys_is_refused():
+    said = {"columns": ["id"], "mode": "upsert", "keys": ["id", "k"]}
+
+    assert other_rows(said, "upsert", ("k", "id")) == ""
+    assert other_rows(said, "append", ()) == (
+        "was written with mode upsert, the file has append: write to a new table"
+    )
+    assert other_rows(said, "upsert", ("id",)) == (
+        "has a row for each id, k, the file's keys are id: write to a new table"
+    )
+
+
+def test_commits_that_say_no_mode_are_of_no_upsert():
+    assert other_rows({}, "upsert", ("id",)) == ""
+    assert other_rows({"columns": ["id"]}, "merge", ("id",)) == ""
+    assert other_rows({"columns": ["id"]}, "upsert", ("id",)) == (
+        "was written with another mode, the file has upsert: write to a new table"
     )

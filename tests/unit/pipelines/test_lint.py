@@ -6,7 +6,7 @@ import pytest
 
 from pipelines.lint import lint_file
 from pipelines.validate import read_pipeline
-from tests.unit.pipelines.test_validate import GOOD, MERGE, SINK
+from tests.unit.pipelines.test_validate import GOOD, MERGE, SINK, UPSERT
 
 SQL = "sql: select value.* from raw }"
 BLOCK = """\
@@ -78,6 +78,21 @@ CASES = {
     "an aggregate of no column": (
         (SINK, MERGE.replace("max(id)", "max(x)")),
         ["20:36: sinks.lake.aggregate.top: no column `x` in `clean`; it has `id`"],
+    ),
+    "an order by no column": (
+        (SINK, UPSERT),
+        [
+            "20:16: sinks.lake.order_by: no column `at` in `clean`; it has `id`",
+            "20:20: sinks.lake.order_by: no column `_offset` in `clean`; it has `id`",
+            "21:18: sinks.lake.delete_when: no column `op`; there is `id`",
+        ],
+    ),
+    "a condition that cannot be read": (
+        (SINK, UPSERT.replace("[at, _offset]", "top").replace("op = 'd'", "id = = 1")),
+        [
+            "20:15: sinks.lake.order_by: no column `top` in `clean`; it has `id`",
+            "21:23: sinks.lake.delete_when: SQL that cannot be read near `=`",
+        ],
     ),
     "a column twice": (
         (SQL, "sql: 'select value.*, value.id from raw' }"),

@@ -13,12 +13,13 @@ from pipelines.show import as_yaml
 from pipelines.validate import examine
 from pipelines.variables import Variables
 from tests.unit.pipelines.test_environments import ENVIRONMENTS
-from tests.unit.pipelines.test_validate import GOOD, MERGE, SINK
+from tests.unit.pipelines.test_validate import GOOD, MERGE, SINK, UPSERT
 
 ENV = {"PROD_HOST": "h"}
 FILES = {
     "small": GOOD,
     "merge": GOOD.replace(SINK, MERGE),
+    "upsert": GOOD.replace(SINK, UPSERT),
     "environments": GOOD + ENVIRONMENTS,
     "odd texts": GOOD.replace("[orders]", "[010, 1_000, 'yes', '${A:-0x10}', '$${b}']").replace(
         "{ checkpoint: /ck }", "{ checkpoint: /ck, conf: { a: Yes, b: 1e3, c: '', d: 'x: #y' } }"

@@ -33,12 +33,13 @@ class Lake:
         self.file.write_text(text)
         self.version = 0
 
-    def commit(self, end, app="josefine:orders:lake", query="q"):
-        meta = {"josefine": 1, "end": {"orders": {"0": end}}, "topic_ids": IDS, "query": query}
+    def commit(self, end, app="josefine:orders:lake", table="lake", **said):
+        meta = {"josefine": 1, "end": {"orders": {"0": end}}, "topic_ids": IDS, "query": "q"}
+        meta |= said
         info = {"operation": "WRITE", "userMetadata": json.dumps(meta)}
         txn = {"appId": app, "version": self.version + 1}
         self.write(
-            f"lake/_delta_log/{self.version:020d}.json",
+            f"{table}/_delta_log/{self.version:020d}.json",
             json.dumps({"commitInfo": info}) + "\n" + json.dumps({"txn": txn}),
         )
         self.version += 1
@@ -111,6 +112,17 @@ def test_a_renamed_sink_and_a_checkpoint_of_nobody_are_told(lake):
 
     lake.commit(12, app="josefine:orders:pond")
     assert "the rows of another name" in lake.status().stops
+
+
+def test_a_table_of_dead_letters_that_is_gone_is_told(lake):
+    text = lake.file.read_text().replace("on_error: fail", "on_error: dead_letter")
+    dead = lake.folder / "dead"
+    lake.file.write_text(f"{text}dead_letter: {{ type: delta, path: {dead} }}\n")
+    lake.commit(12, dead_letters=str(dead))
+
+    assert lake.status().stops.startswith("the dead letters' table has none of this source's")
+    lake.commit(12, app="josefine:orders:dead_letter.raw", table="dead")
+    assert lake.status().stops == ""
 
 
 def test_without_a_broker_the_table_still_says_how_far_it_is(lake):

@@ -6,6 +6,7 @@ import pytest
 
 from pipelines.errors import ConfigError
 from pipelines.loader import load
+from pipelines.model import Mode
 from pipelines.validate import examine, read_pipeline, validate
 from pipelines.variables import Variables
 
@@ -36,13 +37,28 @@ MERGE = """\
     keys: [id]
     aggregate: { n: count(*), top: max(id) }
 """
+UPSERT = """\
+  lake:
+    type: delta
+    inputs: [clean]
+    path: /lake
+    mode: upsert
+    keys: [id]
+    order_by: [at, _offset]
+    delete_when: op = 'd'
+    on_delete: mark
+"""
 SINK = "  lake: { type: delta, inputs: [clean], path: /lake, mode: append }\n"
 VALUE = '{ format: json, schema: "id INT", on_error: fail }'
 
 TOP_WORDS = (
-    "version, name, vars, spark, environments, sources, transforms, sinks, dead_letter, trigger"
+    "version, name, vars, spark, environments, sources, transforms, checks, sinks, dead_letter, "
+    "trigger, tests"
 )
-SINK_WORDS = "type, inputs, path, table, mode, keys, aggregate, schema_evolution"
+SINK_WORDS = (
+    "type, inputs, path, table, mode, keys, aggregate, order_by, delete_when, on_delete, "
+    "deduplicate, schema_evolution"
+)
 
 CASES = {
     "unknown top word": (
@@ -53,8 +69,8 @@ CASES = {
         "every: 5s",
     ),
     "word of a later version": (
-        ("trigger:", "checks: {}\ntrigger:"),
-        "f.yaml:15:1: checks: `checks` is not supported yet",
+        ("trigger:", "metrics: {}\ntrigger:"),
+        "f.yaml:15:1: metrics: `metrics` is not supported yet",
     ),
     "losses neither failed nor skipped": (
         ("topics: [orders]", "topics: [orders]\n    on_data_loss: skip"),
@@ -120,12 +136,13 @@ CASES = {
     ),
     "source type of a later version": (
         ("type: josefine", "type: kafka"),
-        "f.yaml:6:11: sources.raw.type: `kafka` is not supported yet; expected josefine",
+        "f.yaml:6:11: sources.raw.type: `kafka` is not supported yet; expected josefine or "
+        "file or rate or memory",
     ),
     "source type with a slip": (
         ("type: josefine", "type: josephine"),
-        "f.yaml:6:11: sources.raw.type: expected josefine; found `josephine`; did you mean "
-        "`josefine`?",
+        "f.yaml:6:11: sources.raw.type: expected josefine, file, rate or memory; found "
+        "`josephine`; did you mean `josefine`?",
     ),
     "bootstrap": (
         ("localhost:9092", "localhost"),
@@ -173,8 +190,31 @@ CASES = {
         "found nothing; it must be a whole number above 0",
     ),
     "limit of bytes": (
-        ("topics: [orders]", "topics: [orders]\n    limit: { bytes: 1 }"),
-        "f.yaml:9:14: sources.raw.limit.bytes: `bytes` is not supported yet",
+        ("topics: [orders]", "topics: [orders]\n    limit: { bytes: much }"),
+        "f.yaml:9:21: sources.raw.limit.bytes: expected the size of a batch, at most, such as "
+        "64MiB; found `much`",
+    ),
+    "a batch that waits for more than it may have": (
+        ("topics: [orders]", "topics: [orders]\n    limit: { rows: 5, min_rows: 6 }"),
+        "f.yaml:9:33: sources.raw.limit.min_rows: 6 is more than `rows`, 5: no batch would be both",
+    ),
+    "a delay of nothing": (
+        ("topics: [orders]", "topics: [orders]\n    limit: { max_delay: 5m }"),
+        "f.yaml:9:25: sources.raw.limit.max_delay: `min_rows` is missing, which it ends the "
+        "waiting for",
+    ),
+    "two starts": (
+        ("topics: [orders]", "topics: [orders]\n    start: { ago: 5m, last: 1 }"),
+        "f.yaml:9:5: sources.raw.start: expected exactly one of timestamp, ago, last",
+    ),
+    "a start that is no time": (
+        ("topics: [orders]", "topics: [orders]\n    start: { timestamp: noon }"),
+        "f.yaml:9:25: sources.raw.start.timestamp: expected a time such as 2026-01-01T00:00:00Z; "
+        "found `noon`",
+    ),
+    "a start of a later version": (
+        ("topics: [orders]", "topics: [orders]\n    start: table"),
+        "f.yaml:9:12: sources.raw.start: `table` is not supported yet; expected earliest or latest",
     ),
     "headers": (
         ("topics: [orders]", "topics: [orders]\n    headers: 1"),
@@ -216,13 +256,33 @@ CASES = {
         ("path: /lake", "path: /lake, table: lake"),
         "f.yaml:14:3: sinks.lake: expected exactly one of `path` and `table`",
     ),
-    "upsert": (
-        ("mode: append", "mode: upsert"),
-        "f.yaml:14:60: sinks.lake.mode: `upsert` is not supported yet; expected append or merge",
+    "mode": (
+        ("mode: append", "mode: scd"),
+        "f.yaml:14:60: sinks.lake.mode: expected append, merge, upsert or scd2; found `scd`; did "
+        "you mean `scd2`?",
     ),
     "keys of an append": (
         ("mode: append", "mode: append, keys: [id]"),
-        "f.yaml:14:74: sinks.lake.keys: `keys` is for mode merge; this sink's mode is append",
+        "f.yaml:14:74: sinks.lake.keys: `keys` is for mode merge or upsert or scd2; this sink's "
+        "mode is append",
+    ),
+    "upsert without an order": (
+        (SINK, UPSERT.replace("    order_by: [at, _offset]\n", "")),
+        "f.yaml:14:3: sinks.lake: `order_by` is missing; expected the column, or a list of "
+        "columns, by which the latest row of a key is known",
+    ),
+    "upsert ordered by its key": (
+        (SINK, UPSERT.replace("[at, _offset]", "id")),
+        "f.yaml:20:15: sinks.lake.order_by: `id` is a key: it does not order the rows of one",
+    ),
+    "marks of nothing": (
+        (SINK, UPSERT.replace("    delete_when: op = 'd'\n", "")),
+        "f.yaml:21:16: sinks.lake.on_delete: `delete_when` is missing, which says what deletes",
+    ),
+    "aggregate of an upsert": (
+        (SINK, UPSERT + "    aggregate: { n: count(*) }\n"),
+        "f.yaml:23:5: sinks.lake.aggregate: `aggregate` is for mode merge; this sink's mode is "
+        "upsert",
     ),
     "average": (
         (SINK, MERGE.replace("max(id)", "avg(id)")),
@@ -380,7 +440,7 @@ def test_a_bad_file_is_told_with_its_place_and_what_was_expected(name):
 
 def test_every_problem_is_told_at_once_in_file_order():
     """References without a value and keys that are there twice hide no other problem."""
-    text = GOOD.replace("version: 1", "version: 3").replace("mode: append", "mode: upsert")
+    text = GOOD.replace("version: 1", "version: 3").replace("mode: append", "mode: scd")
     text = text.replace("localhost:9092", "${HOST}").replace("name: orders", "name: a\nname: b")
 
     lines = complaint(text).splitlines()
@@ -444,6 +504,26 @@ def test_a_good_file_becomes_a_pipeline():
     assert pipeline.every_ms is None
 
 
+def test_an_upsert_has_its_order_and_its_deletes():
+    sink = validate(load(GOOD.replace(SINK, UPSERT), "f.yaml", {})).sinks["lake"]
+
+    assert (sink.mode, sink.keys, sink.merges) == (Mode.UPSERT, ("id",), False)
+    latest = sink.latest
+    assert latest is not None
+    assert (latest.columns, latest.marks) == (("at", "_offset"), True)
+    assert latest.delete_when is not None
+    assert latest.delete_when.text == "op = 'd'"
+
+
+def test_one_column_is_an_order():
+    text = GOOD.replace(SINK, UPSERT.replace("[at, _offset]", "_offset"))
+
+    latest = validate(load(text, "f.yaml", {})).sinks["lake"].latest
+
+    assert latest is not None
+    assert latest.columns == ("_offset",)
+
+
 def test_variables_come_from_vars_then_the_name_then_the_environment_then_the_default():
     text = GOOD.replace("name: orders", "name: orders\nvars: { host: '${H:-h1}', port: 1 }")
     text = text.replace("localhost:9092", "${host}:${port}").replace(
@@ -455,7 +535,7 @@ def test_variables_come_from_vars_then_the_name_then_the_environment_then_the_de
 
     assert pipeline.sources["raw"].bootstrap == "h1:1"
     assert pipeline.checkpoint == "/orders/e/${x}"
-    assert pipeline.sources["raw"].rows_max == 7
+    assert pipeline.sources["raw"].limit.rows == 7
 
 
 @pytest.mark.parametrize("rows", ["${N:-7}", '"${N:-7}"', "'${N:-7}'", '"${n}"'])
@@ -466,7 +546,7 @@ def test_a_number_that_comes_from_a_variable_is_a_number_in_quotes_too(rows):
 
     pipeline = validate(load(text, "f.yaml", {}))
 
-    assert pipeline.sources["raw"].rows_max == 7
+    assert pipeline.sources["raw"].limit.rows == 7
     assert pipeline.every_ms is None
 
 

@@ -23,14 +23,21 @@ SPANS = {
 ROWS: dict[str, tuple[str, ...]] = {
     "": ("version: 1", "name", "vars", "spark.master", "dead_letter", "trigger"),
     "spark": ("spark.master",),
-    "source": ("sources.NAME", "sources.NAME.decode.value"),
+    "source": ("sources.NAME", "sources.NAME.decode.value", "type: file"),
+    "start": ("sources.NAME.start",),
     "limit": ("sources.NAME",),
+    "split": ("sources.NAME",),
     "decode": ("sources.NAME.decode.value",),
     "decode value": ("sources.NAME.decode.value",),
     "transform": ("transforms.NAME",),
-    "sink": ("sinks.NAME", "mode: append", "mode: merge"),
+    "check": ("checks.NAME",),
+    "sink": ("sinks.NAME", "mode: append", "mode: merge", "mode: upsert", "mode: scd2"),
+    "deduplicate": ("mode: append",),
     "dead_letter": ("dead_letter",),
     "trigger": ("trigger",),
+    "test": ("tests",),
+    "record": ("tests.given",),
+    "expectation": ("tests.expect",),
 }
 """Section of the vocabulary → the rows that tell of its words."""
 

@@ -1,0 +1,32 @@
+"""What two rows are compared by where nothing else tells them apart: every column, so that no two
+different rows are equal."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
+
+def ranked(schema: StructType, but: Collection[str], side: str = "") -> Iterator[str]:
+    """The columns as SQL that Spark can compare, without those of the lower-case names `but`.
+
+    `side` is how they are reached.
+    """
+    for each in schema.fields:
+        if each.name.lower() not in but:
+            name = f"{side}`{each.name}`"
+            yield name if _is_ordered(each.dataType) else f"to_json({name})"
+
+
+def _is_ordered(kind: DataType) -> bool:
+    """Whether Spark compares values of this type."""
+    from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
+
+    if isinstance(kind, StructType):
+        return all(_is_ordered(each.dataType) for each in kind.fields)
+    if isinstance(kind, ArrayType):
+        return _is_ordered(kind.elementType)
+    return not isinstance(kind, (MapType, VariantType))

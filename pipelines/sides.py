@@ -1,0 +1,144 @@
+"""A sink as it is seen from outside: its table's log, its checkpoint and its topics together.
+
+Without Spark, for tables and checkpoints on this machine. Writes nothing. The judgements are those
+that a run makes when it starts, whose `settling` asks the same pure modules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from josefine_spark.offsets import parse_offset
+from pipelines.chain import Stop, Tip, Verdict
+from pipelines.checkpoint import CheckpointFiles
+from pipelines.delta_log import DeltaLogReader
+from pipelines.errors import PipelineError
+from pipelines.losses import losses, standing
+from pipelines.model import Pipeline, Sink, Source
+from pipelines.old_checkpoint import Owner, whose
+from pipelines.other_chains import ChainName, begins
+from pipelines.paths import local_folder
+from pipelines.reconcile import Checkpoint, Unreadable, dead_letters_gone, reconcile
+from pipelines.sources import Topics
+from pipelines.table_end import FolderFiles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sides:
+    """What is known of one sink. `tip` None: its table has no commit of it.
+
+    `stop`: why a run would stop. `unknown`: what nobody could look at, "" when all was seen.
+    `files`: where the checkpoint is.
+    """
+
+    sink: Sink
+    table: str
+    tip: Tip | Unreadable | None = None
+    checkpoint: Checkpoint | None = None
+    files: CheckpointFiles | None = None
+    topics: Topics | None = None
+    stop: Stop | None = None
+    unknown: str = ""
+
+
+def all_sides(pipeline: Pipeline, look: Callable[[Source], Topics]) -> list[Sides]:
+    """Every sink, in file order. `look` raises PipelineError where the topics cannot be asked."""
+    looked: dict[str, Topics | str] = {}
+    for source in pipeline.sources.values():
+        try:
+            looked[source.name] = look(source)
+        except PipelineError as error:
+            looked[source.name] = str(error)
+    return [
+        _sides(pipeline, sink, looked[pipeline.source_of(sink).name])
+        for sink in pipeline.sinks.values()
+    ]
+
+
+def _sides(pipeline: Pipeline, sink: Sink, looked: Topics | str) -> Sides:
+    table = str(sink.path or sink.table)
+    folder = local_folder(sink.path) if sink.path else None
+    if folder is None or local_folder(pipeline.checkpoint) is None:
+        unknown = "only Spark finds it: the table or the checkpoint is not on this machine"
+        return Sides(sink=sink, table=table, unknown=unknown)
+    name = ChainName(pipeline=pipeline.name, sink=sink.name)
+    reader = DeltaLogReader(FolderFiles(), folder, name.app_id)
+    found, _ = reader.last_tip()
+    tip = found if isinstance(found, (Tip, Unreadable)) else None
+    topics = looked if isinstance(looked, Topics) else None
+    stop: Stop | None = None
+    if tip is None and topics is not None:
+        others = [other for other in reader.other_chains().values() if other]
+        ids = topics.latest.topic_ids
+        beginning = begins(name, others, ids, renames={}, new_chains=())
+        stop = beginning if isinstance(beginning, Stop) else None
+    files = _files_of(pipeline, sink, reader, tip, topics)
+    if isinstance(files, Stop):
+        stop, files = stop or files, None
+    checkpoint = files.read() if files else None
+    return Sides(
+        sink=sink,
+        table=table,
+        tip=tip,
+        checkpoint=checkpoint,
+        files=files,
+        topics=topics,
+        stop=stop or _judged(checkpoint, tip, topics) or _dead_letters(pipeline, sink, tip),
+        unknown="" if topics is not None else str(looked),
+    )
+
+
+def _judged(
+    checkpoint: Checkpoint | None, tip: Tip | Unreadable | None, topics: Topics | None
+) -> Stop | None:
+    outcome = reconcile(checkpoint, tip)
+    if isinstance(outcome, Stop) or topics is None:
+        return outcome if isinstance(outcome, Stop) else None
+    ids = topics.latest.topic_ids
+    if outcome.tip is not None and (gone := outcome.tip.reached.recreated(ids)):
+        return Stop(verdict=Verdict.TOPIC_RECREATED, detail=", ".join(sorted(gone)))
+    lost = losses(standing(outcome, checkpoint), ids, topics.bounds(), skip=False)
+    return lost if isinstance(lost, Stop) else None
+
+
+def _dead_letters(pipeline: Pipeline, sink: Sink, tip: Tip | Unreadable | None) -> Stop | None:
+    path = pipeline.dead_letter_path
+    if not isinstance(tip, Tip) or path is None or not pipeline.writes_dead_letters(sink):
+        return None
+    folder = local_folder(path)
+    if folder is None:
+        return None
+    name = ChainName(pipeline=pipeline.name, sink=f"dead_letter.{pipeline.source_of(sink).name}")
+    found, _ = DeltaLogReader(FolderFiles(), folder, name.app_id).last_tip()
+    if isinstance(found, Unreadable):
+        return Stop(verdict=Verdict.TABLE_UNREADABLE, detail=f"{path}: {found.hint}")
+    dead = found if isinstance(found, Tip) else None
+    gone = dead_letters_gone(tip, dead, path)
+    return Stop(verdict=Verdict.DEAD_LETTERS_GONE, detail=path) if gone else None
+
+
+def _files_of(
+    pipeline: Pipeline,
+    sink: Sink,
+    reader: DeltaLogReader,
+    tip: Tip | Unreadable | None,
+    topics: Topics | None,
+) -> CheckpointFiles | Stop | None:
+    """Its checkpoint, also in the old place; None where there is none."""
+    here = _files(pipeline.checkpoint_of(sink.name))
+    if here.read() is not None:
+        return here
+    files = _files(pipeline.old_checkpoint_of(sink.name))
+    found = files.read()
+    if found is None or topics is None:
+        return None
+    owner = whose(found, files.query_id(), tip, reader.queries, topics.latest.topic_ids)
+    if owner is Owner.UNKNOWN:
+        return Stop(verdict=Verdict.CHECKPOINT_UNNAMED, detail=files.folder)
+    return files if owner is Owner.OURS else None
+
+
+def _files(folder: str) -> CheckpointFiles:
+    """A checkpoint on this machine, of the josefine source."""
+    return CheckpointFiles(FolderFiles(), str(local_folder(folder)), parse_offset)

@@ -1,0 +1,121 @@
+"""One sink of a pipeline file, read by the words that its mode has.
+
+As all readers it notes what is wrong and goes on with harmless values.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pipelines.evolution import Evolution
+from pipelines.loader import Scalar
+from pipelines.model import Aggregate, Deduplicate, Latest, Mode, Sink
+from pipelines.paths import folder
+from pipelines.reader import Reader, nearest_word, shown
+from pipelines.vocabulary import MODES
+
+_FUNCTIONS = ("count", "sum", "min", "max")
+_CALL = re.compile(r"(\w+)\(\s*(\*|[A-Za-z_]\w*)\s*\)")
+
+
+def sink_of(name: str, reader: Reader) -> Sink:
+    """The sink that a table of the file says."""
+    reader.choice("type")
+    said = reader.choice("mode")
+    mode = Mode(said or "append")
+    inputs = reader.texts("inputs")
+    if len(inputs) > 1:
+        reader.wrong_at("inputs", "a sink has one input: join several with UNION in a transform")
+    reader.exactly_one()
+    if said:
+        reader.refuse_others("mode", mode.value, MODES)
+    has_keys = "keys" in MODES[mode.value].required
+    keys = reader.texts("keys", required=True) if has_keys else ()
+    evolution = Evolution(reader.choice("schema_evolution") or "none")
+    if mode is Mode.MERGE and evolution is Evolution.ADD:
+        message = "an aggregate that comes later would miss what was folded before"
+        reader.wrong_at("schema_evolution", f"{message}: expected none or widen with mode merge")
+    path = reader.text("path")
+    return Sink(
+        name=name,
+        place=reader.table.place,
+        input=inputs[0] if inputs else "",
+        path=folder(path) if path else None,
+        table=reader.text("table"),
+        keys=keys,
+        aggregates=_aggregates(reader, keys) if mode is Mode.MERGE else (),
+        key_places=reader.item_places("keys") if keys else (),
+        evolution=evolution,
+        mode=mode,
+        latest=_latest(reader, keys, mode) if mode in (Mode.UPSERT, Mode.SCD2) else None,
+        deduplicate=_deduplicate(reader) if mode is Mode.APPEND else None,
+    )
+
+
+def _latest(reader: Reader, keys: tuple[str, ...], mode: Mode) -> Latest:
+    columns = reader.columns("order_by", required=True)
+    places = reader.item_places("order_by")
+    for column in columns:
+        if column in keys:
+            reader.wrong_at("order_by", f"`{column}` is a key: it does not order the rows of one")
+    has_condition = reader.has("delete_when")
+    if reader.has("on_delete") and not has_condition:
+        message = "`delete_when` is missing, which says what deletes"
+        reader.wrong_at("on_delete", message)
+    return Latest(
+        columns=columns,
+        places=places,
+        delete_when=reader.placed("delete_when") if has_condition else None,
+        marks=reader.choice("on_delete") == "mark" or mode is Mode.SCD2,
+    )
+
+
+def _deduplicate(sink: Reader) -> Deduplicate | None:
+    reader = sink.section_of("deduplicate")
+    if reader is None:
+        return None
+    for word, other in (("time", "within"), ("within", "time")):
+        if reader.has(word) and not reader.has(other):
+            reader.wrong_at(word, f"`{other}` is missing: both are there or neither")
+    return Deduplicate(
+        keys=reader.texts("keys"),
+        key_places=reader.item_places("keys"),
+        time=reader.text("time"),
+        time_place=reader.place_of("time"),
+        within_ms=reader.duration_ms("within"),
+    )
+
+
+def _aggregates(reader: Reader, keys: tuple[str, ...]) -> tuple[Aggregate, ...]:
+    table = reader.table_of("aggregate", required=True)
+    aggregates: list[Aggregate] = []
+    for column, node in (table.nodes if table else {}).items():
+        if isinstance(node, Scalar) and node.is_unknown:
+            continue
+        text = node.text.strip() if isinstance(node, Scalar) else ""
+        match = _CALL.fullmatch(text)
+        function = match[1].lower() if match else ""
+        if match is None or function not in _FUNCTIONS or (match[2] == "*" and function != "count"):
+            message = f"expected count(*), count(x), sum(x), min(x) or max(x); found {shown(node)}"
+            reader.problem(node.place, node.path, message + _hint(text))
+            continue
+        if column in keys:
+            reader.problem(node.place, node.path, f"`{column}` is a key already")
+        argument = None if match[2] == "*" else match[2]
+        aggregates.append(
+            Aggregate(column=column, function=function, argument=argument, place=node.place)
+        )
+    if table is not None and not table.nodes:
+        reader.wrong_at("aggregate", "expected at least one column")
+    return tuple(aggregates)
+
+
+def _hint(text: str) -> str:
+    """What was perhaps meant by an aggregate that there is not."""
+    if re.match(r"(avg|mean)\(", text, re.IGNORECASE):
+        return ": averages cannot be added up, keep a sum and a count"
+    match = _CALL.fullmatch(text)
+    if match is None or match[2] == "*":
+        return ""
+    close = nearest_word(match[1].lower(), _FUNCTIONS, 0.7)
+    return f"; did you mean `{close}({match[2]})`?" if close else ""

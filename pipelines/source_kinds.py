@@ -1,0 +1,103 @@
+"""Each source of a pipeline by its own kind: brokers, or records without one."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from josefine_spark.topic_offsets import ByPartition, TopicOffsets
+from pipelines.errors import SetupError
+from pipelines.frame_columns import columns_ddl
+from pipelines.local_records import Rate, memory_text, records_of
+from pipelines.model import Source
+from pipelines.sources import JosefineKind, SourceKind, Topics
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def options_of(source: Source) -> dict[str, str]:
+    """The options of `format("josefine_local")` for what the file says."""
+    local = source.local
+    assert local is not None
+    most = source.limit.bytes if local.type == "file" else source.limit.rows
+    said: dict[str, object] = {
+        "kind": local.type,
+        "path": local.path,
+        "rows_per_second": local.rows_per_second,
+        "records": memory_text(local.records),
+        "start": _start(source),
+        "columns": columns_ddl(headers=source.headers),
+        "most": most,
+        "headers": "true" if source.headers else None,
+    }
+    return {name: str(value) for name, value in said.items() if value is not None}
+
+
+def _start(source: Source) -> str:
+    """Times as milliseconds since 1970."""
+    text = source.start.text
+    if source.start.option == "startingTimestamp":
+        return f"{text}ms"
+    if text.endswith("ms ago"):
+        return f"{_now_ms() - int(text.removesuffix('ms ago'))}ms"
+    return text
+
+
+class LocalKind:
+    """Files, a rate, a list of records."""
+
+    def look(self, source: Source) -> Topics:
+        """Raises SetupError when the files cannot be read."""
+        records = records_of(options_of(source))
+        try:
+            latest = records.look(_now_ms())
+        except OSError as error:
+            raise SetupError(f"source `{source.name}`: {error}") from error
+        if not latest.ends and not isinstance(records, Rate):
+            assert source.local is not None
+            raise SetupError(f"source `{source.name}`: {source.told}: nothing to read there")
+        return Topics(earliest=dict.fromkeys(latest.ends, 0), latest=latest)
+
+    def open(self, spark: SparkSession, source: Source, at: TopicOffsets | None) -> DataFrame:
+        """The stream. `at` is given also with a checkpoint."""
+        from pipelines.local_source import FORMAT, LocalDataSource, at_text
+
+        spark.dataSource.register(LocalDataSource)
+        options = options_of(source)
+        if at is not None:
+            options["at"] = at_text(at)
+        return spark.readStream.format(FORMAT).options(**options).load()
+
+    def parse(self, text: str) -> TopicOffsets:
+        return JosefineKind().parse(text)
+
+    def advise(self, source: Source, group: str, ends: ByPartition) -> None:
+        """Nobody is there to be told."""
+
+
+class AnyKind:
+    """Whichever a source is of."""
+
+    def look(self, source: Source) -> Topics:
+        return _of(source).look(source)
+
+    def open(self, spark: SparkSession, source: Source, at: TopicOffsets | None) -> DataFrame:
+        return _of(source).open(spark, source, at)
+
+    def parse(self, text: str) -> TopicOffsets:
+        return JosefineKind().parse(text)
+
+    def advise(self, source: Source, group: str, ends: ByPartition) -> None:
+        _of(source).advise(source, group, ends)
+
+
+ANY_KIND = AnyKind()
+
+
+def _of(source: Source) -> SourceKind:
+    return JosefineKind() if source.local is None else LocalKind()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

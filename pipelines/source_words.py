@@ -1,0 +1,183 @@
+"""One source of a pipeline file: where it reads, from where, how much at once, what values are.
+
+As all readers it notes what is wrong and goes on with harmless values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from pipelines.case_model import Record
+from pipelines.ddl import TYPES as COLUMN_TYPES
+from pipelines.ddl import unknown_types
+from pipelines.loader import Table
+from pipelines.model import Decode, Limit, Local, Placed, Source, Split, Start
+from pipelines.paths import folder
+from pipelines.reader import Reader, nearest, shown
+from pipelines.record_words import record_of
+from pipelines.units import size_bytes, time_ms
+from pipelines.vocabulary import TYPES, WORDS
+
+_ADDRESS = re.compile(r"[^\s:,]+:\d{1,5}(,[^\s:,]+:\d{1,5})*")
+
+
+def source_of(name: str, reader: Reader) -> Source:
+    """The source that a table of the file says."""
+    kind = reader.choice("type") or "josefine"
+    if reader.has("type"):
+        reader.refuse_others("type", kind, TYPES)
+    if kind != "josefine":
+        return _local(name, kind, reader)
+    bootstrap = reader.text("bootstrap", required=True)
+    if bootstrap and not _ADDRESS.fullmatch(bootstrap):
+        expected = WORDS["source"]["bootstrap"].expected
+        found = shown(reader.table.nodes["bootstrap"])
+        reader.wrong_at("bootstrap", f"expected {expected}; found {found}")
+    topics = reader.texts("topics")
+    pattern = reader.text("pattern")
+    reader.exactly_one()
+    limit = reader.section_of("limit")
+    return Source(
+        name=name,
+        place=reader.table.place,
+        bootstrap=bootstrap or "",
+        topics=topics,
+        pattern=pattern,
+        start=_start(reader),
+        limit=_limit(limit) if limit else Limit(),
+        split=_split(reader),
+        committed_only=reader.choice("isolation") == "read_committed",
+        headers=reader.flag("headers"),
+        decode=_decode(reader),
+        skips_losses=reader.choice("on_data_loss") == "skip_and_record",
+    )
+
+
+_STARTS: Mapping[str, tuple[str, ...]] = {
+    "file": ("earliest", "latest"),
+    "rate": ("latest", "last", "ago", "timestamp"),
+    "memory": ("earliest", "latest", "last"),
+}
+"""Type of a local source → where it may begin, the first by default."""
+
+
+def _local(name: str, kind: str, reader: Reader) -> Source:
+    """A source without a broker."""
+    start = _start(reader) if reader.has("start") else Start(option="", text=_STARTS[kind][0])
+    said = reader.table.nodes.get("start")
+    words = [*said.nodes] if isinstance(said, Table) else [start.text]
+    for word in words:
+        if word not in _STARTS[kind]:
+            expected = ", ".join(_STARTS[kind])
+            reader.wrong_at("start", f"no `{word}` with type {kind}; expected one of: {expected}")
+    limit = reader.section_of("limit")
+    own = "bytes" if kind == "file" else "rows"
+    for word in limit.table.nodes if limit else ():
+        if limit and word != own and word in WORDS["limit"]:
+            limit.wrong_at(word, f"no `{word}` with type {kind}; expected `{own}`")
+    path = reader.text("path", required=kind == "file")
+    if path and "://" in path:
+        reader.wrong_at("path", "expected a folder or a pattern of files on this machine")
+    rate = reader.positive("rows_per_second", required=kind == "rate")
+    records: tuple[Record, ...] = ()
+    if kind == "memory":
+        tables = reader.tables("records")
+        records = tuple(
+            record_of(Reader(table, "record", reader.problems), name, number)
+            for number, table in enumerate(tables)
+        )
+        for table in tables:
+            if "offset" in table.nodes:
+                node = table.nodes["offset"]
+                reader.problem(node.place, node.path, "offsets are counted: leave it out")
+        if not tables:
+            reader.table_of("records", required=True)
+    return Source(
+        name=name,
+        place=reader.table.place,
+        bootstrap="",
+        topics=(),
+        pattern=None,
+        start=start,
+        limit=_limit(limit) if limit else Limit(),
+        split=Split(),
+        headers=reader.flag("headers"),
+        decode=_decode(reader),
+        local=Local(
+            type=kind, path=folder(path) if path else "", rows_per_second=rate or 1, records=records
+        ),
+    )
+
+
+def _decode(source: Reader) -> Decode | None:
+    decode = source.section_of("decode")
+    value = decode.section_of("value") if decode else None
+    if value is None:
+        return None
+    value.choice("format")
+    text = value.text("schema") or ""
+    place = value.place_of("schema")
+    if text.endswith(".ddl"):
+        file = Path(place.file).parent / text
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+            value.wrong_at("schema", f"{file}: {reason}")
+    for word in unknown_types(text):
+        hint = (
+            nearest(word.upper(), COLUMN_TYPES)
+            or f"; expected one of: {', '.join(sorted(COLUMN_TYPES))}"
+        )
+        value.wrong_at("schema", f"no type `{word}`{hint}")
+    on_error = value.choice("on_error")
+    schema = Placed(text=" ".join(text.split()), place=place, path=value.path_of("schema"))
+    strict = value.flag("strict")
+    return Decode(
+        schema=schema,
+        dead_letter=on_error == "dead_letter",
+        strict=strict,
+        tombstones=value.flag("tombstones"),
+    )
+
+
+def _start(reader: Reader) -> Start:
+    if not isinstance(reader.table.nodes.get("start"), Table):
+        return Start(option="startingOffsets", text=reader.choice("start") or "earliest")
+    start = reader.section_of("start")
+    assert start is not None
+    given = [word for word in WORDS["start"] if start.has(word)]
+    if len(given) != 1:
+        words = ", ".join(WORDS["start"])
+        reader.wrong_at("start", f"expected exactly one of {words}")
+        return Start(option="startingOffsets", text="earliest")
+    if given == ["timestamp"]:
+        since_ms = time_ms(start, "timestamp") or 0
+        return Start(option="startingTimestamp", text=str(since_ms))
+    if given == ["last"]:
+        return Start(option="startingOffsets", text=f"last {start.positive('last') or 1}")
+    ago_ms = start.duration_ms("ago") or 1
+    return Start(option="startingOffsets", text=f"{ago_ms}ms ago")
+
+
+def _limit(reader: Reader) -> Limit:
+    rows, least = reader.positive("rows"), reader.positive("min_rows")
+    if rows is not None and least is not None and least > rows:
+        reader.wrong_at("min_rows", f"{least} is more than `rows`, {rows}: no batch would be both")
+    if reader.has("max_delay") and not reader.has("min_rows"):
+        reader.wrong_at("max_delay", "`min_rows` is missing, which it ends the waiting for")
+    return Limit(
+        rows=rows,
+        bytes=size_bytes(reader, "bytes"),
+        rows_min=least,
+        delay_ms=reader.duration_ms("max_delay"),
+    )
+
+
+def _split(source: Reader) -> Split:
+    reader = source.section_of("split")
+    if reader is None:
+        return Split()
+    return Split(rows=reader.positive("rows"), tasks_min=reader.positive("min_tasks"))

@@ -1,0 +1,217 @@
+"""Runs the tests of a pipeline file: given records, its SQL by Spark, expected rows. No broker.
+
+A test's records are one batch into empty tables. Rows are compared as JSON in the node's own types,
+in any order, so `1` is expected of a BIGINT and of a DOUBLE alike; bytes are compared as text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pipelines import checking, frames
+from pipelines.case_model import Case, Expectation, Record
+from pipelines.check_words import DEAD_LETTER
+from pipelines.errors import ConfigError, Place, RunError
+from pipelines.messages import clear_reason
+from pipelines.model import Pipeline, Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+TOLD_MAX = 5
+"""Of rows that are missing, and of those that are too many: the rest is counted."""
+_BAD_TEXT = "_josefine_bad_text"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One test; it passed when there is nothing to complain of."""
+
+    name: str
+    place: Place
+    complaints: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """For scripts."""
+        said = {"line": self.place.line, "ok": not self.complaints}
+        return {"name": self.name, **said, "complaints": list(self.complaints)}
+
+
+def run_cases(spark: SparkSession, pipeline: Pipeline) -> list[Outcome]:
+    """Every test of the file, in its order. Raises ConfigError for SQL that `plan` refuses."""
+    return [
+        Outcome(
+            name=case.name,
+            place=case.place,
+            complaints=tuple(
+                f"{each.node}: {complaint}"
+                for each in case.expected
+                for complaint in _complaints(spark, pipeline, case, each)
+            ),
+        )
+        for case in pipeline.cases
+    ]
+
+
+def lines(file: str, outcomes: Iterable[Outcome]) -> list[str]:
+    """What a person reads."""
+    told = []
+    for each in outcomes:
+        told.append(f"  {'FAILED' if each.complaints else 'ok    '}  {each.name}")
+        told += [f"      line {each.place.line}: {one}" for one in each.complaints]
+    return [f"{file}:", *told] if told else [f"{file}: it has no tests"]
+
+
+def _complaints(
+    spark: SparkSession, pipeline: Pipeline, case: Case, expected: Expectation
+) -> list[str]:
+    from pyspark.errors import PySparkException
+
+    try:
+        frame = _as_text(_frame(spark.newSession(), pipeline, case, expected.node))
+        found = Counter(_as_json(frame, frame.columns))
+        complaints = []
+        if expected.count is not None and found.total() != expected.count:
+            complaints.append(f"expected {_rows(expected.count)}, found {found.total()}")
+        if expected.rows is not None:
+            complaints += _compared(frame, expected.rows, is_subset=expected.is_subset)
+    except ConfigError:
+        raise
+    except (PySparkException, RunError) as error:
+        return [clear_reason(error)]
+    return complaints
+
+
+def _compared(
+    frame: DataFrame, rows: tuple[Mapping[str, Any], ...], *, is_subset: bool
+) -> list[str]:
+    named = dict.fromkeys(name for row in rows for name in row)
+    unknown = [name for name in named if name not in frame.columns]
+    if unknown:
+        return [f"no column {', '.join(unknown)}; it has {', '.join(frame.columns)}"]
+    columns = [name for name in frame.columns if name in named or not is_subset]
+    if not columns:
+        return [] if not rows and not frame.head(1) else ["expected rows name no column"]
+    wanted, misfits = _typed(frame.select(*_quoted(columns)), rows)
+    if misfits:
+        return misfits
+    expected, found = Counter(wanted), Counter(_as_json(frame, columns))
+    return [*_told("missing", expected - found), *_told("unexpected", found - expected)]
+
+
+def _typed(frame: DataFrame, rows: tuple[Mapping[str, Any], ...]) -> tuple[list[str], list[str]]:
+    """(the rows as the frame's own columns would say them, what is wrong with them)."""
+    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql.types import StringType, StructType
+
+    wide = StructType([*frame.schema.fields]).add(_BAD_TEXT, StringType())
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BAD_TEXT}
+    texts = [(number, json.dumps(row)) for number, row in enumerate(rows)]
+    given = frame.sparkSession.createDataFrame(texts, "number INT, text STRING")
+    read = given.select("number", "text", F.from_json("text", wide, options).alias("row"))
+    same = F.to_json(F.struct(*[F.col(f"row.`{name}`") for name in frame.columns]), _NULLS)
+    told = read.select("number", "text", same, F.col(f"row.{_BAD_TEXT}")).orderBy("number")
+    wanted, misfits = [], []
+    for _, text, row, bad in told.collect():
+        wanted.append(row)
+        if bad is not None:
+            kinds = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in frame.schema.fields)
+            misfits.append(f"expected {text} does not fit the columns {kinds}")
+    return wanted, misfits
+
+
+_NULLS = {"ignoreNullFields": "false"}
+
+
+def _as_json(frame: DataFrame, columns: list[str]) -> list[str]:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    rows = frame.select(F.to_json(F.struct(*_quoted(columns)), _NULLS)).collect()
+    return [row[0] for row in rows]
+
+
+def _as_text(frame: DataFrame) -> DataFrame:
+    """Columns of bytes as text."""
+    binary = [name for name, kind in frame.dtypes if kind == "binary"]
+    for name in binary:
+        frame = frame.withColumn(name, frame[f"`{name}`"].cast("string"))
+    return frame
+
+
+def _quoted(columns: Iterable[str]) -> list[str]:
+    return [f"`{name}`" for name in columns]
+
+
+def _told(what: str, rows: Counter[str]) -> list[str]:
+    some = sorted(rows.elements())
+    more = len(some) - TOLD_MAX
+    told = [f"{what} {row}" for row in some[:TOLD_MAX]]
+    return told + ([f"{what} {more} more"] if more > 0 else [])
+
+
+def _rows(count: int) -> str:
+    return f"{count} row{'' if count == 1 else 's'}"
+
+
+def _frame(spark: SparkSession, pipeline: Pipeline, case: Case, node: str) -> DataFrame:
+    """The rows of a sink's table or a transform, those that fail a check, or the dead letters."""
+    if node == DEAD_LETTER:
+        return _dead_letters(spark, pipeline, case)
+    sink = pipeline.sinks.get(node)
+    check = pipeline.checks.get(node)
+    name = sink.input if sink else check.on if check else node
+    source = pipeline.sources[pipeline.lineage(name)[0][0]]
+    schema = frames.value_schema(spark, source)
+    parsed = frames.parse(_records(spark, source, case), source, schema)
+    if check is None and source.decode is not None and not source.decode.dead_letter:
+        frames.fail_on_bad(parsed, source, schema)
+    good = frames.good_rows(parsed, source, schema)
+    if check is not None:
+        return frames.nodes_of(pipeline, [name], good).made[name].where(checking.failing(check))
+    if sink is None:
+        return frames.rows_of(pipeline, node, good)
+    checks = pipeline.checks_of(sink)
+    nodes = frames.nodes_of(pipeline, [sink.input, *(each.on for each in checks)], good)
+    checking.judge(sink.name, checks, checking.count(nodes.made, checks))
+    return frames.first_rows(frames.table_rows(pipeline, sink, nodes.rows[sink.input]))
+
+
+def _dead_letters(spark: SparkSession, pipeline: Pipeline, case: Case) -> DataFrame:
+    letters: DataFrame | None = None
+    for sink in pipeline.sinks.values():
+        if not pipeline.writes_dead_letters(sink):
+            continue
+        source = pipeline.source_of(sink)
+        schema: StructType | None = frames.value_schema(spark, source)
+        parsed = frames.parse(_records(spark, source, case), source, schema)
+        good = frames.good_rows(parsed, source, schema)
+        checked_nodes = [check.on for check in pipeline.checks_sending(source)]
+        made = frames.nodes_of(pipeline, checked_nodes, good).made
+        bad = frames.dead_letters(pipeline, sink, parsed, schema, made, {})
+        letters = bad if letters is None else letters.unionByName(bad)
+    return spark.createDataFrame([], "source STRING") if letters is None else letters
+
+
+def _records(spark: SparkSession, source: Source, case: Case) -> DataFrame:
+    """The given records with the columns of the source."""
+    columns = frames.empty_source(spark, source).schema
+    rows = [_row(record, source) for record in case.given.get(source.name, ())]
+    return spark.createDataFrame(rows, columns)
+
+
+def _row(record: Record, source: Source) -> tuple[Any, ...]:
+    row: tuple[Any, ...] = (
+        record.key,
+        record.value,
+        record.topic,
+        record.partition,
+        record.offset,
+        record.timestamp,
+        0,
+    )
+    return (*row, list(record.headers)) if source.headers else row

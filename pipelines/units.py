@@ -1,0 +1,37 @@
+"""Values of a pipeline file that have a unit of their own: times and sizes."""
+
+from __future__ import annotations
+
+import re
+
+from josefine_broker.base.moments import moment_ms
+from pipelines.reader import Reader
+from pipelines.vocabulary import WORDS
+
+_SIZE = re.compile(r"(\d{1,15})([kmg]i?b?|b)?", re.IGNORECASE)
+_UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+def time_ms(reader: Reader, key: str) -> int | None:
+    """A time in milliseconds since 1970; None where there is none to read."""
+    text = reader.text(key) if reader.has(key) else None
+    found = moment_ms(text) if text else None
+    if text and found is None:
+        _wrong(reader, key, text)
+    return found
+
+
+def size_bytes(reader: Reader, key: str) -> int | None:
+    """A size above 0 in bytes: `1048576`, `64MiB`, `64MB`, `64m`, by powers of 1024."""
+    text = reader.text(key) if reader.has(key) else None
+    if text is None:
+        return None
+    match = _SIZE.fullmatch(text)
+    size = int(match[1]) * _UNITS[(match[2] or "b")[0].lower()] if match else 0
+    if size == 0:
+        _wrong(reader, key, text)
+    return size or None
+
+
+def _wrong(reader: Reader, key: str, text: str) -> None:
+    reader.wrong_at(key, f"expected {WORDS[reader.section][key].expected}; found `{text}`")

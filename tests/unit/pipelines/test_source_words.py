@@ -1,0 +1,71 @@
+"""What a source says becomes options that the connector understands."""
+
+from __future__ import annotations
+
+import pytest
+
+from josefine_spark.positions import Kind
+from josefine_spark.source_options import source_options
+from pipelines.loader import load
+from pipelines.sources import options_of
+from pipelines.validate import validate
+from tests.unit.pipelines.test_validate import GOOD
+
+
+def source(words):
+    text = GOOD.replace("topics: [orders]", f"topics: [orders]\n    {words}")
+    return validate(load(text, "f.yaml", {})).sources["raw"]
+
+
+def options(words):
+    return source_options(options_of(source(words)), streaming=True)
+
+
+def test_a_source_that_says_nothing_leaves_the_defaults():
+    assert options_of(source("headers: false")) == {
+        "bootstrapServers": "localhost:9092",
+        "subscribe": "orders",
+        "startingOffsets": "earliest",
+    }
+
+
+def test_each_word_has_its_option():
+    found = options(
+        "limit: { rows: 10, bytes: 64MiB, min_rows: 5, max_delay: 2m }\n"
+        "    split: { rows: 3, min_tasks: 4 }\n    isolation: read_committed"
+    )
+
+    assert (found.max_offsets_per_trigger, found.max_bytes_per_trigger) == (10, 64 << 20)
+    assert (found.min_offsets_per_trigger, found.max_trigger_delay_ms) == (5, 120_000)
+    assert (found.max_records_per_partition, found.min_partitions) == (3, 4)
+    assert found.read.read_committed
+    assert not options("isolation: read_uncommitted").read.read_committed
+
+
+@pytest.mark.parametrize(
+    ("start", "kind", "field", "value"),
+    [
+        ("latest", Kind.LATEST, "ago_ms", -1),
+        ("{ timestamp: 2026-01-01 }", Kind.TIMESTAMP, "timestamp_ms", 1_767_225_600_000),
+        ("{ timestamp: 2026-01-01T01:00:00+01:00 }", Kind.TIMESTAMP, "timestamp_ms",
+         1_767_225_600_000),
+        ("{ ago: 10m }", Kind.AGO, "ago_ms", 600_000),
+    ],
+)  # fmt: skip
+def test_a_source_begins_where_it_says(start, kind, field, value):
+    starting = options(f"start: {start}").starting
+
+    assert (starting.kind, getattr(starting, field)) == (kind, value)
+
+
+def test_a_source_begins_some_records_before_the_end():
+    assert options("start: { last: 7 }").starting.kind is Kind.LAST
+    assert options_of(source("start: { last: 7 }"))["startingOffsets"] == "last 7"
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("1", 1), ("10b", 10), ("2k", 2048), ("64MiB", 64 << 20), ("64mb", 64 << 20), ("1G", 1 << 30)],
+)
+def test_sizes_are_by_powers_of_1024(text, size):
+    assert source(f"limit: {{ bytes: {text} }}").limit.bytes == size
