@@ -35,7 +35,7 @@ def archive() -> Path | None:
         kind = release.read_bytes() + str(release.parent).encode()
     except OSError:
         return None
-    jars = Path(pyspark.__file__).parent / "jars"
+    jars = Path(pyspark.__file__).resolve().parent / "jars"
     digest = hashlib.sha256(kind + f"{jars} {pyspark.__version__}".encode()).hexdigest()[:16]
     return cache_dir("classes") / f"{digest}.jsa"
 

@@ -47,6 +47,11 @@ def spark_schema(include_headers: bool) -> StructType:
     return StructType([*_SPARK_FIELDS, _SPARK_HEADERS_FIELD] if include_headers else _SPARK_FIELDS)
 
 
+def written_schema() -> StructType:
+    """The columns of a table that is only written: text, as SQL has it at hand."""
+    return StructType([StructField("key", StringType()), StructField("value", StringType())])
+
+
 def arrow_schema(include_headers: bool) -> pa.Schema:
     """The same as Arrow: what PySpark's `to_arrow_schema` gives for it (a test holds it)."""
     return pa.schema([*_FIELDS, HEADERS_FIELD] if include_headers else _FIELDS)

@@ -24,6 +24,7 @@ def client_for(connection: Connection, *, writing: bool = False) -> BlockingClie
             connection.bootstrap,
             client_id=connection.client_id,
             policy=Policy(request_timeout_ms=connection.request_timeout_ms),
+            security=connection.security,
         )
         _clients[key] = client
     return client

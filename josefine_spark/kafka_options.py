@@ -9,7 +9,7 @@ _NO_GROUP = "this source joins no group"
 _ONE_PARTITION = "a task fetches one partition, up to kafka.fetch.max.bytes"
 _DEADLINE = "what fails in passing is tried again until kafka.request.timeout.ms is over"
 _NO_JAVA = "there are no Java classes here"
-_PLAINTEXT = "only PLAINTEXT is built, and it needs none"
+_PLAINTEXT = "kafka.security.protocol is PLAINTEXT, which needs none"
 _OWN_SOCKETS = "connections are the connector's own"
 _METADATA = "topics are looked at before each batch"
 

@@ -60,6 +60,14 @@ class OptionText:
     def text(self, name: str, default: str) -> str:
         return self._values.get(name.lower(), default).strip()
 
+    def take(self, *prefixes: str) -> dict[str, str]:
+        """Every option below these, without `kafka.`: they have an effect then."""
+        taken = {name: text for name, text in self._values.items() if name.startswith(prefixes)}
+        self.without_effect = [
+            clause for clause in self.without_effect if not clause.lower().startswith(prefixes)
+        ]
+        return {name.removeprefix(PREFIX): text.strip() for name, text in taken.items()}
+
     def only(self, where: str, *names: str) -> None:
         for name in names:
             if self.has(name):

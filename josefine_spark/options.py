@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
+from josefine_broker.client.security import PLAINTEXT, Security, parse_security
 from josefine_spark.errors import OptionError
 from josefine_spark.option_text import OptionText
 from josefine_spark.positions import Position
@@ -52,6 +53,7 @@ class Connection:
     bootstrap: str
     client_id: str = "josefine-spark"
     request_timeout_ms: int = REQUEST_TIMEOUT_MS
+    security: Security = PLAINTEXT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,11 +147,20 @@ def connection(options: OptionText) -> Connection:
     for server in servers[0].split(","):
         if not re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[^\s:,\[\]]+):\d{1,5}", server.strip()):
             raise OptionError(f"{both[0]}: expected host:port[,host:port], got {servers[0]!r}")
-    protocol = options.text("kafka.security.protocol", "PLAINTEXT").upper()
-    if protocol != "PLAINTEXT":
-        raise OptionError(f"kafka.security.protocol: only PLAINTEXT is built yet, got {protocol}")
     return Connection(
         bootstrap=servers[0],
         client_id=options.text("kafka.client.id", "josefine-spark"),
         request_timeout_ms=options.integer("kafka.request.timeout.ms", 1) or REQUEST_TIMEOUT_MS,
+        security=_security(options),
     )
+
+
+def _security(options: OptionText) -> Security:
+    protocol = options.text("kafka.security.protocol", "PLAINTEXT").upper()
+    settings = {"security.protocol": protocol}
+    if protocol != "PLAINTEXT":  # else a job's others are told to have no effect
+        settings |= options.take("kafka.ssl.", "kafka.sasl.")
+    try:
+        return parse_security(settings)
+    except ValueError as error:
+        raise OptionError(f"kafka.{error}") from None

@@ -6,9 +6,11 @@ function of a found source with no includes). A source that was registered runs 
 do: with `spark.pyspark.python` and all that was sent.
 """
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from josefine_spark.environment import settle_environment
+from josefine_spark.sent_files import link_for_streams
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,13 +19,36 @@ if TYPE_CHECKING:
 def register(spark: "SparkSession") -> None:
     """Register the source and the sink with this session; again is harmless.
 
-    Call it on a cluster before the first read or write, after the last `addPyFile`. Also for
-    Spark Connect, whose server must be able to import this package.
+    Call it on a cluster before the first read or write, after the last `addPyFile`, and in every
+    thread that reads or writes but the one that made the session (see make_active). Also for Spark
+    Connect, whose server must be able to import this package.
     """
+    from pyspark import SparkFiles
+
     from josefine_spark.source import JosefineDataSource
 
+    make_active(spark)
     spark.dataSource.register(JosefineDataSource)
+    if _has_jvm(spark):
+        link_for_streams(Path(SparkFiles.getRootDirectory()))
     settle_environment(spark)
+
+
+def make_active(spark: "SparkSession") -> None:
+    """Make this session the active one of the calling thread.
+
+    Spark looks for Python data sources in the active session alone (DataSource.lookupDataSource),
+    and PySpark gives each Python thread a thread of the JVM, in which none is active: what the
+    thread that made the session finds is DATA_SOURCE_NOT_FOUND for all others.
+    """
+    if _has_jvm(spark):
+        jvm: Any = spark._jvm
+        jvm.SparkSession.setActiveSession(spark._jsparkSession)
+
+
+def _has_jvm(spark: "SparkSession") -> bool:
+    """Not so through Spark Connect."""
+    return hasattr(spark, "_jsparkSession")
 
 
 def needs_registration(master: str) -> bool:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from josefine_spark.cache import cache_dir
 from josefine_spark.class_archive import with_archive
 from josefine_spark.environment import settle_environment
-from josefine_spark.registration import needs_registration, register
+from josefine_spark.registration import make_active, needs_registration, register
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -92,7 +92,7 @@ def session(
             f"'{error.name}' is not installed: pip install 'josefine[spark]'"
         ) from error
 
-    running = SparkSession.getActiveSession()
+    running = _running()
     if running is not None:
         for key, value in (conf or {}).items():
             if running.conf.isModifiable(key):
@@ -122,7 +122,19 @@ def session(
     return spark
 
 
+def _running() -> "SparkSession | None":
+    """The active session, or from another thread the one that this process has."""
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    try:
+        return SparkSession.active()
+    except PySparkRuntimeError:
+        return None
+
+
 def _make_known(spark: "SparkSession") -> None:
+    make_active(spark)
     if needs_registration(spark.conf.get("spark.master", "local") or "local"):
         register(spark)
     else:

@@ -21,11 +21,19 @@ from pyspark.sql.types import StructType
 
 from josefine_spark.admission import OffsetRange
 from josefine_spark.errors import OptionError
+from josefine_spark.heap import freeze_loaded
 from josefine_spark.options import SinkOptions, SourceOptions
 from josefine_spark.sink_options import sink_options
 from josefine_spark.source_options import source_options
 from josefine_spark.stream_reader import JosefineStreamReader
-from josefine_spark.table_options import check_columns_named, plain_options
+from josefine_spark.table_options import (
+    check_columns_named,
+    is_of_table,
+    is_only_written,
+    options_with_table,
+    plain_options,
+    remember_options,
+)
 from josefine_spark.tasks import input_partitions, read_task
 
 log = logging.getLogger("josefine.spark")
@@ -36,26 +44,36 @@ class JosefineDataSource(DataSource):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(plain_options(options))
+        self._is_of_table = is_of_table(options)
 
     @classmethod
     def name(cls) -> str:
         return "josefine"
 
     def schema(self) -> StructType:
-        from josefine_spark.columns import spark_schema
+        columns = self._columns()
+        freeze_loaded()
+        return remember_options(columns, self.options) if self._is_of_table else columns
 
+    def _columns(self) -> StructType:
+        from josefine_spark.columns import spark_schema, written_schema
+
+        if self._is_of_table and is_only_written(self.options):
+            return written_schema()
         check_columns_named(self.options)
         return spark_schema(source_options(self.options, streaming=None).read.include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        options = source_options(self.options, streaming=False)
-        _check_schema(schema, self.schema())
+        given = options_with_table(self.options, schema, written=False)
+        options = source_options(given, streaming=False)
+        _check_schema(schema, options)
         _say_without_effect(options)
         return JosefineReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        options = source_options(self.options, streaming=True)
-        _check_schema(schema, self.schema())
+        given = options_with_table(self.options, schema, written=False)
+        options = source_options(given, streaming=True)
+        _check_schema(schema, options)
         _say_without_effect(options)
         if options.loss_table is not None:
             from josefine_spark.loss_table import check_writable
@@ -71,7 +89,7 @@ class JosefineDataSource(DataSource):
                 'a topic only grows, so nothing in it is overwritten: write with mode("append"), '
                 "the only mode there is"
             )
-        options = sink_options(self.options)
+        options = sink_options(options_with_table(self.options, schema, written=True))
         _say_without_effect(options)
         return JosefineWriter(options, schema)
 
@@ -85,7 +103,7 @@ class JosefineDataSource(DataSource):
                 "a topic only grows, so nothing in it is overwritten: write with "
                 'outputMode("append") or "update"'
             )
-        options = sink_options(self.options)
+        options = sink_options(options_with_table(self.options, schema, written=True))
         _say_without_effect(options)
         return JosefineStreamWriter(options, schema)
 
@@ -108,6 +126,7 @@ class JosefineReader(DataSourceReader):
             )
             for tp in found.partitions
         ]
+        freeze_loaded()
         return input_partitions(self._options, wanted)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -124,8 +143,13 @@ def _say_without_effect(options: SourceOptions | SinkOptions) -> None:
         log.warning("options without effect here: %s", "; ".join(options.without_effect))
 
 
-def _check_schema(given: StructType, expected: StructType) -> None:
-    if given != expected:
+def _check_schema(given: StructType, options: SourceOptions) -> None:
+    from josefine_spark.columns import spark_schema
+
+    expected = spark_schema(options.read.include_headers)
+    if [(each.name, each.dataType) for each in given] != [
+        (each.name, each.dataType) for each in expected
+    ]:
         raise OptionError(
             f"the schema of this source is fixed: {expected.simpleString()}; leave .schema() out"
         )

@@ -29,6 +29,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
             "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
             "spark.sql.warehouse.dir": str(warehouse),
             "spark.driver.memory": "1g",
+            # Python and its JVM give each other 15 s by themselves, which load 30 exceeds.
+            "spark.python.authenticate.socketTimeout": "240s",
             # In minutes on two cores the optimizing compiler takes more than it gives.
             "spark.driver.extraJavaOptions": LOCAL_DEFAULTS["spark.driver.extraJavaOptions"]
             + " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",

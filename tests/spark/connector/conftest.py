@@ -67,7 +67,8 @@ class Topics:
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     if APACHE_KAFKA:
         pytest.skip("asks for a broker of ours; JOSEFINE_APACHE_KAFKA names another")
-    with BrokerProcess(tmp_path_factory.mktemp("broker"), log__retention_ms=None) as process:
+    directory = tmp_path_factory.mktemp("broker")
+    with BrokerProcess(directory, log__retention_ms=None, text__port=0) as process:
         yield process
 
 

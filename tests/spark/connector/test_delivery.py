@@ -68,6 +68,22 @@ def test_each_microbatch_tells_what_it_delivered(
     ]
 
 
+def test_spark_keeps_what_was_delivered_where_it_is_told_to(
+    spark: SparkSession, topics: Topics
+) -> None:
+    topic = topics.create()
+    spark.conf.set("spark.sql.pyspark.worker.logging.enabled", "true")
+    try:
+        write(spark.sql("SELECT 'v' AS value"), topics.bootstrap, topic=topic)
+        logs = spark.tvf.python_worker_logs().where("logger = 'josefine.spark.delivery'")
+        lines = [json.loads(row.msg) for row in logs.collect()]
+    finally:
+        spark.conf.unset("spark.sql.pyspark.worker.logging.enabled")
+
+    told = [line["topics"][topic] for line in lines if topic in line["topics"]]
+    assert [each["records"] for each in told] == [1]
+
+
 def test_a_delivery_log_that_cannot_be_written_is_said_before_anything_is(
     spark: SparkSession, topics: Topics, tmp_path: Path
 ) -> None:

@@ -17,6 +17,7 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient
 from josefine_broker.records.builder import Record
 from josefine_spark.lag import read_lag
+from josefine_spark.lag_listener import LagListener
 from josefine_spark.offsets import parse_offset
 from josefine_spark.source_options import source_options
 from josefine_spark.stream_reader import IDLE_POLL_S, JosefineStreamReader
@@ -268,6 +269,25 @@ def test_a_stream_starts_from_a_group_limits_bytes_and_commits_to_a_group(
     assert lags[0]["secondsBehindLatest"] > 0
     assert lags[0]["maxOffsetsBehindLatest"] == 90 - sizes(query)[0]
     assert topics.client.committed_offsets(f"to-{topic}", [tp]) == {tp: 100}
+
+
+@needs_limits
+def test_lag_is_published_while_a_query_runs(
+    spark: SparkSession, topics: Topics, stream: Stream, tmp_path: Path
+) -> None:
+    file = tmp_path / "lag.prom"
+    topic = topics.create()
+    topics.fill(topic, 0, 3)
+    listener = LagListener(file)
+    spark.streams.addListener(listener)
+    try:
+        query = stream.start(topic)
+        line = f'josefine_source_offsets_behind{{query="{query.id}",source="0"}} 0'
+        wait_until(lambda: file.exists() and line in file.read_text(), TIMEOUT_S, "the lag")
+        query.stop()
+        wait_until(lambda: line not in file.read_text(), TIMEOUT_S, "the end of the query")
+    finally:
+        spark.streams.removeListener(listener)
 
 
 def test_relative_starts(topics: Topics) -> None:

@@ -35,7 +35,7 @@ def whereabouts(_):
     """Of an executor's Python: which one it is and where it has us from."""
     import josefine_spark
 
-    return sys.executable, josefine_spark.__file__
+    return sys.executable, os.path.abspath(josefine_spark.__file__)
 
 
 def main() -> None:

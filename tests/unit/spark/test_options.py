@@ -122,7 +122,15 @@ SOURCE_MISTAKES = [
     ({"startingOffsetsByTimestamp": "[]"}, "startingOffsetsByTimestamp: expected JSON"),
     ({"startingOffsetsByTimestampStrategy": "x"}, "expected error or latest, got 'x'"),
     ({"endingOffsets": "latest"}, "endingOffsets is for batch reads only"),
-    ({"kafka.security.protocol": "SSL"}, "only PLAINTEXT is built yet"),
+    ({"kafka.security.protocol": "TLS"}, "kafka.security.protocol: 'TLS' is none of PLAINTEXT"),
+    (
+        {"kafka.security.protocol": "SSL", "kafka.ssl.truststore.location": "/x.jks"},
+        "kafka.ssl.truststore.type: only PEM is read, got 'JKS'",
+    ),
+    (
+        {"kafka.security.protocol": "SSL", "kafka.ssl.protocol": "TLSv1"},
+        "kafka.ssl.protocol: no such setting is known here",
+    ),
     ({"kafka.bootstrap.servers": "nohost"}, "expected host:port"),
     ({"bootstrapServers": "other:1"}, "say different things"),
     ({"kafka.isolation.level": "dirty"}, "read_committed or read_uncommitted"),
@@ -313,3 +321,25 @@ def test_a_producer_is_idempotent_unless_told_otherwise() -> None:
     assert sink_options(base).idempotent
     assert not sink_options(base | {"kafka.enable.idempotence": "false"}).idempotent
     assert not sink_options(base | {"kafka.acks": "1"}).idempotent
+
+
+def test_tls_of_a_job_is_taken_in_javas_words_and_its_secret_is_not_shown() -> None:
+    options = source_options(
+        BASE
+        | {
+            "kafka.security.protocol": "ssl",
+            "kafka.ssl.truststore.location": "/ca.pem",
+            "kafka.ssl.truststore.type": "PEM",
+            "kafka.ssl.KEYSTORE.location": "/me.pem",
+            "kafka.ssl.keystore.type": "PEM",
+            "kafka.ssl.key.password": "hunter2",
+        },
+        streaming=True,
+    )
+    security = options.read.connection.security
+
+    assert security.protocol.value == "SSL"
+    assert (security.ca, security.certificate) == ("/ca.pem", "/me.pem")
+    assert security.key_password == "hunter2"
+    assert options.without_effect == ()
+    assert "hunter2" not in repr(options)

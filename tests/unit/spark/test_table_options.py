@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
+import json
 
+import pytest
+from pyspark.sql.types import StructType
+
+from josefine_spark.columns import spark_schema, written_schema
 from josefine_spark.errors import OptionError
-from josefine_spark.table_options import check_columns_named, plain_options
+from josefine_spark.table_options import (
+    check_columns_named,
+    options_with_table,
+    plain_options,
+    remember_options,
+)
 
 
 def test_plain_options_stay_as_they_are() -> None:
@@ -43,3 +52,53 @@ def test_what_is_only_written_has_to_name_its_columns() -> None:
 
     check_columns_named({"topic": "t", "Subscribe": "t"})
     check_columns_named({"subscribe": "t"})
+
+
+READ = {"kafka.bootstrap.servers": "b:1", "subscribe": "t"}
+WRITTEN = {"kafka.bootstrap.servers": "b:1", "topic": "t"}
+
+
+def test_a_table_is_read_with_what_it_was_made_with() -> None:
+    columns = remember_options(spark_schema(include_headers=True), READ)
+
+    assert options_with_table({}, columns, written=False) == READ
+    assert options_with_table({"subscribe": "u"}, columns, written=False) == {
+        **READ,
+        "subscribe": "u",
+    }
+
+
+def test_a_catalog_keeps_what_is_remembered() -> None:
+    """It stores columns as JSON."""
+    columns = remember_options(written_schema(), WRITTEN)
+
+    kept = StructType.fromJson(json.loads(columns.json()))
+
+    assert [field.name for field in kept] == ["key", "value"]
+    assert options_with_table({}, kept, written=True) == WRITTEN
+
+
+def test_a_frame_that_was_read_from_a_table_is_written_with_the_sinks_options() -> None:
+    columns = remember_options(spark_schema(include_headers=False), READ)
+
+    assert options_with_table(WRITTEN, columns, written=True) == WRITTEN
+
+
+@pytest.mark.parametrize(
+    ("made_with", "written", "what"),
+    [
+        (READ, True, "only read"),
+        (WRITTEN, False, "only written"),
+        (None, True, "names its own columns"),
+        (None, False, "names its own columns"),
+    ],
+)
+def test_a_table_that_is_not_for_this_says_so(
+    made_with: dict[str, str] | None, written: bool, what: str
+) -> None:
+    columns = written_schema()
+    if made_with is not None:
+        columns = remember_options(columns, made_with)
+
+    with pytest.raises(OptionError, match=what):
+        options_with_table({}, columns, written=written)

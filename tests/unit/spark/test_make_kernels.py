@@ -1,0 +1,60 @@
+"""After setup no reader or writer waits for the compiler: every loop that they run is there."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("numba")
+pytest.importorskip("pyspark.sql.datasource")
+
+SCRIPT = """
+import json
+import numpy as np
+import pyarrow as pa
+from josefine_broker.records.builder import Record, build_batch
+from josefine_spark import encode_kernels, kernels
+from josefine_spark.columns import HEADERS_FIELD
+from josefine_spark.decode import Decoder
+from josefine_spark.encode import Encoder, Identity
+from josefine_spark.make_kernels import make
+
+def compiled():
+    return {
+        f"{module.__name__}.{name}": len(loop.signatures)
+        for module in (kernels, encode_kernels)
+        for name, loop in vars(module).items()
+        if hasattr(loop, "signatures") and loop.signatures
+    }
+
+assert make()
+made = compiled()
+records = [Record(None, b"x" * 900), Record(b"k", None, headers=(("a", None), ("b", b"c")))]
+data = memoryview(bytes(build_batch(records, compression=4)) * 3)
+for include_headers in (False, True):
+    decoder = Decoder("other", 1, include_headers=include_headers)
+    assert decoder.end_offset(data) == 2
+    rows = decoder.decode(data, 0, 2).batches[0]
+encoder = Encoder(Identity(producer_id=1, producer_epoch=0), batch_bytes=500)
+keys, values = rows.column("key"), rows.column("value")
+topics = {"t": (np.arange(rows.num_rows), 3)}
+asked = np.full(rows.num_rows, -1)
+for headers in (None, rows.column("headers")):
+    encoder.add(keys, values, headers, asked, topics, 0)
+encoder.seal_all(0)
+print(json.dumps([made, compiled()]))
+"""
+
+
+def test_what_setup_compiles_is_all_that_is_run() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False
+    )
+
+    assert not done.returncode, done.stderr
+    made, run = json.loads(done.stdout)
+    assert len(run) >= 10
+    assert made == run
