@@ -26,9 +26,11 @@ from josefine_broker.client.producing import BATCH_BYTES_MAX, BUFFER_BYTES_MAX
 from josefine_broker.records.batch import iter_batches, verify
 from josefine_broker.records.compression import Compression
 from josefine_broker.records.reader import read_records
+from josefine_cli.bench_strategies import strategies
 from josefine_cli.cluster_where import AsJson, Bootstrap, bootstrap_of
 from josefine_cli.consume_records import FETCH_WAIT_MS, named_when_damaged
 from josefine_cli.errors import EXIT_SIGNAL
+from josefine_cli.latencies import Latencies
 from josefine_cli.output import connect, note, plural, print_json
 from josefine_cli.produce import ACKS_NUMBER, Acks, CompressionName
 from josefine_cli.signals import StopSignals
@@ -42,43 +44,13 @@ app = typer.Typer(
 
 Topic = Annotated[str, typer.Argument(help="The topic; it must exist.")]
 
+app.command()(strategies)
+
 PAYLOADS = 1_000
 """Different values, so that compression finds no more in them than in text of random letters."""
-SAMPLES_MAX = 1_000_000
-"""Latencies kept; of more every n-th is."""
 LOOK_RECORDS = 64
 """Between two looks for acknowledgements: as many records as cost no measurable time."""
 TELL_SECONDS = 5.0
-QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
-
-
-class Latencies:
-    """Mutable: so many that their quantiles are told; memory stays bounded."""
-
-    def __init__(self) -> None:
-        self._samples_ms: list[float] = []
-        self._every = 1
-        self._count = 0
-        self.max_ms = 0.0
-
-    def add(self, ms: float) -> None:
-        self.max_ms = max(self.max_ms, ms)
-        self._count += 1
-        if self._count % self._every:
-            return
-        self._samples_ms.append(ms)
-        if len(self._samples_ms) == SAMPLES_MAX:
-            del self._samples_ms[::2]
-            self._every *= 2
-
-    def quantiles(self) -> dict[str, float]:
-        """By name, in ms, with the largest; zeros where there is none."""
-        ordered = sorted(self._samples_ms) or [0.0]
-        found = {
-            name: round(ordered[min(len(ordered) - 1, int(len(ordered) * share))], 3)
-            for name, share in QUANTILES.items()
-        }
-        return {**found, "max": round(self.max_ms, 3)}
 
 
 class Progress:

@@ -31,6 +31,7 @@ from josefine_cli.cluster_view import (
     role,
     take_survey,
 )
+from josefine_cli.cluster_watch import watch
 from josefine_cli.cluster_where import (
     Admin,
     AsJson,
@@ -51,6 +52,7 @@ app = typer.Typer(
 DEFAULT_BROKERS = 3
 SHOWN_DIGEST = 8
 
+app.command()(watch)
 app.command()(reassign)
 app.command()(elect)
 app.command()(remove)

@@ -41,9 +41,10 @@ class Survey:
 
     @property
     def best(self) -> View:
-        """The view that knows most: that of the highest commit."""
-        known = [each for each in self.views.values() if each is not None]
-        return max(known, key=lambda each: (each["raft"]["term"], each["raft"]["commit"]))
+        """The view that knows most."""
+        found = newest(self.views.values())
+        assert found is not None, "somebody answers"
+        return found
 
     @property
     def formed(self) -> bool:
@@ -72,6 +73,12 @@ class Survey:
         if height is None or not self.formed:
             return None
         return len(set(self.digests[height].values())) == 1
+
+
+def newest(views: Iterable[View | None]) -> View | None:
+    """The view of the highest commit; None where there is none."""
+    known = [each for each in views if each is not None]
+    return max(known, key=lambda each: (each["raft"]["term"], each["raft"]["commit"]), default=None)
 
 
 def ask(url: str, path: str) -> dict[str, Any]:

@@ -15,9 +15,8 @@ from typing import Any
 
 from josefine_broker.base.errors import CorruptData
 from josefine_broker.base.ids import TopicPartition
-from josefine_broker.client.fetch import FetchedPartition, Positions
-from josefine_broker.records.batch import iter_batches, verify
-from josefine_broker.records.reader import Record, read_records
+from josefine_broker.client.fetch import FetchedPartition, Positions, records_between
+from josefine_broker.records.builder import Record
 from josefine_cli.errors import UserError
 from josefine_cli.output import iso_time, printable, put_bytes
 
@@ -51,18 +50,10 @@ def named_when_damaged(tp: TopicPartition) -> Iterator[None]:
 def records_of(
     tp: TopicPartition, part: FetchedPartition, positions: Positions
 ) -> Iterator[Record]:
-    """Records of whole batches from the position to the end; batches may begin before it."""
-    begin, end = positions.position(tp), positions.end_offset(tp)
+    """Those from the partition's position to its end."""
+    begin = positions.position(tp)
     assert begin is not None, tp
-    for pos, header in iter_batches(part.records):
-        if header.is_control:
-            continue
-        verify(part.records, pos, header)
-        for record in read_records(part.records[pos : pos + header.size_bytes]):
-            if end is not None and record.offset >= end:
-                return
-            if record.offset >= begin:
-                yield record
+    return records_between(part.records, begin, positions.end_offset(tp))
 
 
 def writer(output_format: OutputFormat) -> Write:

@@ -12,6 +12,9 @@ import re
 import signal
 import sys
 
+CLIENT_CONFIG = "JOSEFINE_CLIENT_CONFIG"
+"""The variable that names the file of a client's settings where the command line does not."""
+
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
 EXIT_SIGNAL = 128

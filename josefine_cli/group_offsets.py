@@ -7,14 +7,17 @@ was written has other records at the same offsets, and is refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient
-from josefine_cli.errors import UserError
+from josefine_cli.errors import UsageError, UserError
 from josefine_cli.when import AtOffset, Place, resolve
+
+_TOPIC = re.compile(r"([^:]+)(?::(\d+(?:,\d+)*))?")
 
 Offsets = Mapping[TopicPartition, int]
 
@@ -56,6 +59,31 @@ class Move:
         if self.asked < self.earliest:
             return f"{self.asked} is gone: earliest"
         return f"{self.asked} is not written yet: latest" if self.asked > self.latest else ""
+
+
+def parse_topic(text: str) -> tuple[str, list[int] | None]:
+    """`orders`, `orders:0,2`. Raises UsageError."""
+    match = _TOPIC.fullmatch(text)
+    if match is None:
+        raise UsageError(f"--topic '{text}' is not like orders or orders:0,2")
+    return match[1], [int(each) for each in match[2].split(",")] if match[2] else None
+
+
+def partitions_of(
+    client: BlockingClient, chosen: Iterable[tuple[str, list[int] | None]]
+) -> list[TopicPartition]:
+    """Those of topics as `parse_topic` reads them. Raises UserError."""
+    found: set[TopicPartition] = set()
+    for topic, numbers in chosen:
+        count = client.partition_count(topic)
+        missing = [each for each in numbers or () if each >= count]
+        if missing:
+            raise UserError(
+                f"topic '{topic}' has no partition {missing[0]}: it has {count}, numbered from 0"
+            )
+        wanted = range(count) if numbers is None else numbers
+        found.update(TopicPartition(topic, number) for number in wanted)
+    return sorted(found)
 
 
 def moves(

@@ -7,8 +7,6 @@ group with members is left alone, for they would go on where they are and commit
 
 from __future__ import annotations
 
-import re
-import sys
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -24,8 +22,16 @@ from josefine_broker.client.group_admin import DEAD, GroupDescription
 from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient
 from josefine_cli.cluster_where import AsJson, Bootstrap, bootstrap_of
 from josefine_cli.errors import UsageError, UserError
-from josefine_cli.group_offsets import Move, Shift, TableEnd, Target, moves
-from josefine_cli.output import connect, is_terminal, note, plural, print_json, print_table
+from josefine_cli.group_offsets import (
+    Move,
+    Shift,
+    TableEnd,
+    Target,
+    moves,
+    parse_topic,
+    partitions_of,
+)
+from josefine_cli.output import agree, connect, note, plural, print_json, print_table
 from josefine_cli.when import FORMS, parse_place
 
 app = typer.Typer(
@@ -40,8 +46,6 @@ Groups = Annotated[list[str], typer.Argument(help="One or more groups.")]
 
 _PARTITION_COLUMNS = ("topic", "partition", "committed", "end", "lag", "owner")
 _MEMBER_COLUMNS = ("member", "client", "host", "partitions")
-
-TOPIC = re.compile(r"([^:]+)(?::(\d+(?:,\d+)*))?")
 
 
 @app.command("list")
@@ -95,6 +99,7 @@ def describe(groups: Groups, bootstrap: Bootstrap = None, as_json: AsJson = Fals
         return
     for each in described:
         how = f", by {each['assignor']}" if each["assignor"] else ""
+        how += "" if each["epoch"] is None else f", consumer protocol in epoch {each['epoch']}"
         print(
             f"{each['group']}: {each['state']}{how}, {plural(len(each['members']), 'member')}, "
             f"coordinator {each['coordinator']}, lag {each['lag']:,}"
@@ -138,13 +143,13 @@ def reset_offsets(
     josefine groups reset-offsets readers --topic orders --to-table lake/orders --execute
     """
     target = _target(to, shift_by, to_table)
-    chosen = [_parse_topic(each) for each in topic or ()]
+    chosen = [parse_topic(each) for each in topic or ()]
     if bool(chosen) == all_topics:
         raise UsageError("which offsets? Give --topic, or --all-topics, and not both")
     with connect(bootstrap_of(bootstrap)) as client:
         _check_inactive(client, group)
         committed = client.run(lambda s, t, d: group_admin.all_committed(s, group, t, d))
-        tps = sorted(committed) if all_topics else _partitions(client, chosen)
+        tps = sorted(committed) if all_topics else partitions_of(client, chosen)
         if not tps:
             raise UserError(f"group '{group}' has committed nothing: name topics with --topic")
         earliest, latest = (_listed(client, tps, at) for at in (EARLIEST, LATEST))
@@ -169,10 +174,7 @@ def delete(
     \b
     josefine groups delete readers --yes
     """
-    if not yes:
-        if not is_terminal(sys.stdin):
-            raise UsageError("deleting without a terminal to ask on needs --yes")
-        typer.confirm(f"Delete {', '.join(groups)} and all offsets?", abort=True, err=True)
+    agree(f"Delete {', '.join(groups)} and all offsets?", yes, "deleting")
     deleted: list[str] = []
     with connect(bootstrap_of(bootstrap)) as client:
         for group in groups:
@@ -207,30 +209,6 @@ def _target(to: str | None, shift_by: int | None, to_table: Path | None) -> Targ
     if shift_by is not None:
         return Shift(shift_by)
     return parse_place(str(to), "--to", time.time_ns() // 1_000_000)
-
-
-def _parse_topic(text: str) -> tuple[str, list[int] | None]:
-    """`orders`, `orders:0,2`. Raises UsageError."""
-    match = TOPIC.fullmatch(text)
-    if match is None:
-        raise UsageError(f"--topic '{text}' is not like orders or orders:0,2")
-    return match[1], [int(each) for each in match[2].split(",")] if match[2] else None
-
-
-def _partitions(
-    client: BlockingClient, chosen: Iterable[tuple[str, list[int] | None]]
-) -> list[TopicPartition]:
-    found: set[TopicPartition] = set()
-    for topic, numbers in chosen:
-        count = client.partition_count(topic)
-        missing = [each for each in numbers or () if each >= count]
-        if missing:
-            raise UserError(
-                f"topic '{topic}' has no partition {missing[0]}: it has {count}, numbered from 0"
-            )
-        wanted = range(count) if numbers is None else numbers
-        found.update(TopicPartition(topic, number) for number in wanted)
-    return sorted(found)
 
 
 def _listed(
@@ -320,6 +298,7 @@ def _description(client: BlockingClient, group: str) -> dict[str, Any]:
         "state": described.state,
         "protocol_type": described.protocol_type,
         "assignor": described.assignor,
+        "epoch": described.epoch,
         "coordinator": described.coordinator,
         "lag": sum(each["lag"] or 0 for each in partitions),
         "partitions": partitions,

@@ -9,14 +9,22 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
+import typer
+
+from josefine_broker.client.cluster import parse_bootstrap
 from josefine_broker.client.io_blocking import BlockingClient, Policy
+from josefine_cli.client_config import configured_security
 from josefine_cli.errors import UsageError
 from josefine_cli.waiting import waits
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 BOOTSTRAP_HELP = "Broker addresses, host:port[,host:port …]."
@@ -30,15 +38,28 @@ PATIENCE = Policy(bootstrap_timeout_ms=2_000, unknown_topic_timeout_ms=500)
 
 def connect(bootstrap: str) -> BlockingClient:
     """A client with the patience of a person. Raises UsageError for a malformed address."""
-    _check_addresses(bootstrap)
+    where = checked_addresses(bootstrap)
+    return BlockingClient(
+        where,
+        client_id="josefine-cli",
+        policy=PATIENCE,
+        watch=waits,
+        security=configured_security(os.environ),
+    )
+
+
+def checked_addresses(bootstrap: str) -> str:
+    """The same text. Raises UsageError for a malformed address, in the words of people."""
+    _check_mistakes(bootstrap)
     try:
-        return BlockingClient(bootstrap, client_id="josefine-cli", policy=PATIENCE, watch=waits)
+        parse_bootstrap(bootstrap)
     except ValueError as error:
         raise UsageError(str(error)) from error
+    return bootstrap
 
 
-def _check_addresses(bootstrap: str) -> None:
-    """The mistakes of people that the client would only call no address."""
+def _check_mistakes(bootstrap: str) -> None:
+    """Those that the client would only call no address."""
     for address in bootstrap.split(","):
         scheme, found, rest = address.strip().partition("://")
         if found:
@@ -49,8 +70,9 @@ def _check_addresses(bootstrap: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on stdout."""
-    print(json.dumps(value, ensure_ascii=False))
+    """One JSON document on stdout; half a surrogate pair, which UTF-8 has not, as its escape."""
+    text = json.dumps(value, ensure_ascii=False)
+    print(text.encode("utf-8", "backslashreplace").decode())
 
 
 def note(text: str) -> None:
@@ -63,9 +85,37 @@ def is_terminal(stream: IO[Any] | None) -> bool:
     return stream is not None and stream.isatty()
 
 
+def agree(question: str, yes: bool, doing: str) -> None:
+    """Ask on a terminal, unless `yes`. Raises UsageError without one; a no is an Abort."""
+    if yes:
+        return
+    if not is_terminal(sys.stdin):
+        raise UsageError(f"{doing} without a terminal to ask on needs --yes")
+    typer.confirm(question, abort=True, err=True)
+
+
+def parse_headers(pairs: Sequence[str] | None) -> tuple[tuple[str, bytes | None], ...]:
+    """`NAME=VALUE` of the command line. Raises UsageError."""
+    headers = []
+    for pair in pairs or ():
+        name, separator, value = pair.partition("=")
+        if not separator or not name:
+            raise UsageError(f"--header '{pair}' is not NAME=VALUE")
+        headers.append((name, value.encode()))
+    return tuple(headers)
+
+
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str = "") -> None:
-    """A table for people; numbers to the right."""
+    """A table for people, on stdout."""
     from rich.console import Console
+
+    # A row is a line, whatever is there to show it: a name that is broken cannot be copied.
+    console = Console(highlight=False, width=TABLE_WIDTH_MAX)
+    console.print(table_of(columns, rows, title))
+
+
+def table_of(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str = "") -> Table:
+    """A table for people; numbers to the right."""
     from rich.table import Table
     from rich.text import Text
 
@@ -76,8 +126,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: st
         table.add_column(column, justify="right" if is_number else "left", no_wrap=True)
     for row in shown:
         table.add_row(*(Text(f"{v:,}" if isinstance(v, int) else str(v)) for v in row))
-    # A row is a line, whatever is there to show it: a name that is broken cannot be copied.
-    Console(highlight=False, width=TABLE_WIDTH_MAX).print(table)
+    return table
 
 
 def plural(count: int, noun: str, ending: str = "s") -> str:

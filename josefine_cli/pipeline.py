@@ -1,4 +1,4 @@
-"""`josefine pipeline plan | run FILE`: what needs Spark; `pipeline_file.py` has the other verbs.
+"""`josefine pipeline plan | test | run FILE`: what needs Spark; other verbs are in other files.
 
 Exit codes: 0 well, 1 the run failed, 2 usage, 78 the file is wrong, 79 the machine is not ready.
 Results go to stdout (JSON with --json), progress and errors to stderr. No secret is printed.
@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from josefine_cli import pipeline_file, pipeline_status
+from josefine_cli import pipeline_file, pipeline_offsets, pipeline_status
 from josefine_cli.pipeline_file import ENVIRONMENT, FILE, JSON, print_json
 from pipelines.counting import counted
-from pipelines.errors import ConfigError, PipelineError
+from pipelines.errors import EXIT_FAILED, ConfigError, PipelineError
 from pipelines.folders import refuse_unwritable
-from pipelines.model import Pipeline
+from pipelines.model import Mode, Pipeline
 from pipelines.variables import hidden
 
 if TYPE_CHECKING:
@@ -38,6 +38,14 @@ app = typer.Typer(
     rich_markup_mode=None,
     add_completion=False,
 )
+
+
+_WROTE = {
+    Mode.APPEND: "appended",
+    Mode.MERGE: "merged",
+    Mode.UPSERT: "changed",
+    Mode.SCD2: "changed",
+}
 
 
 class OnDataLoss(Enum):
@@ -111,9 +119,37 @@ def plan(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: bool
         say(f"{sink.name}: {path} ({sink.mode}{by})")
         for name, kind in sink.columns:
             say(f"    {name:<24} {kind}")
+        for name, node, expr, action in sink.checks:
+            say(f"    check {name} of {node}: {' '.join(expr.split())} ({action})")
         if sink.dead_letters:
             say(f"    dead letters -> {sink.dead_letters}")
         say(f"    checkpoint   -> {sink.checkpoint}")
+
+
+@app.command("test")
+def try_out(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: bool = JSON) -> None:
+    """Run the file's tests: given records through its SQL, against expected rows. No broker."""
+    pipeline = pipeline_file.read(file, environment, as_json)
+    from pipelines.jvm import stop_session
+    from pipelines.run import start_session
+    from pipelines.trial import lines, run_cases
+
+    with _hiding(pipeline):
+        spark = start_session(pipeline)
+        try:
+            outcomes = run_cases(spark, pipeline)
+        except ConfigError as error:
+            pipeline_file.refuse(error, as_json)
+        finally:
+            stop_session(spark)
+    well = not any(each.complaints for each in outcomes)
+    if as_json:
+        tests = [each.to_json() for each in outcomes]
+        _print_hidden_json(pipeline, {"ok": well, "name": pipeline.name, "tests": tests})
+    else:
+        _say(pipeline, "\n".join(lines(str(file), outcomes)))
+    if not well:
+        raise typer.Exit(EXIT_FAILED)
 
 
 @app.command()
@@ -198,6 +234,7 @@ def _stop_on_signals(stop: threading.Event) -> None:
 
 def _summary(pipeline: Pipeline, result: RunResult, as_json: bool) -> None:
     from josefine_spark.topic_offsets import nested
+    from pipelines.checking import told as checks_told
 
     if as_json:
         sinks: dict[str, Any] = {
@@ -205,6 +242,8 @@ def _summary(pipeline: Pipeline, result: RunResult, as_json: bool) -> None:
                 "records": totals.records,
                 "rows": totals.rows,
                 "dead_letters": totals.dead_letters,
+                "copies": totals.copies,
+                "checks": {check: each.to_json() for check, each in totals.checked.items()},
                 "batches": totals.batches,
                 "seconds": round(totals.seconds, 3),
                 "ends": nested(totals.ends),
@@ -228,11 +267,15 @@ def _summary(pipeline: Pipeline, result: RunResult, as_json: bool) -> None:
     say(f"{pipeline.name}: {how} after {result.seconds:.1f} s")
     for name, totals in result.sinks.items():
         rate = totals.records / totals.seconds if totals.seconds else 0.0
-        wrote = "merged" if pipeline.sinks[name].merges else "appended"
+        wrote = _WROTE[pipeline.sinks[name].mode]
         line = f"  {name}: {counted(totals.records, 'record')} read"
         line += f", {counted(totals.rows, 'row')} {wrote}"
         line += f" in {counted(totals.batches, 'batch', 'batches')}, {rate:,.0f} records/s"
         say(line)
+        if totals.copies:
+            say(f"    {counted(totals.copies, 'row')} left out, whose keys were there")
+        for told in checks_told(pipeline.checks, totals.checked):
+            say(f"    {told}")
         if totals.dead_letters:
             dead = counted(totals.dead_letters, "dead letter")
             say(f"    {dead} in {pipeline.dead_letter_path}")
@@ -263,3 +306,4 @@ def _hidden(value: Any, secrets: frozenset[str]) -> Any:
 
 
 pipeline_status.add_to(app)
+app.add_typer(pipeline_offsets.app, name="offsets")

@@ -62,7 +62,7 @@ def lint(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: bool
     except ConfigError as error:
         refuse(error, as_json)
     pipeline = examined.pipeline
-    sinks = {s.name: "merge" if s.merges else "append" for s in pipeline.sinks.values()}
+    sinks = {s.name: s.mode.value for s in pipeline.sinks.values()}
     if as_json:
         print_json({"ok": True, "name": pipeline.name, "sinks": sinks})
         return

@@ -27,11 +27,12 @@ def status(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: bo
     """Say how far each sink is and whether a run would stop; without Spark, writes nothing."""
     pipeline = pipeline_file.read(file, environment, as_json)
     from josefine_spark.topic_offsets import nested
-    from pipelines.sources import JosefineKind, Topics
+    from pipelines.source_kinds import ANY_KIND
+    from pipelines.sources import Topics
     from pipelines.status import status as status_of
 
     def look(source: Source) -> Topics:
-        return JosefineKind().look(source)
+        return ANY_KIND.look(source)
 
     found = status_of(pipeline, look)
     if as_json:

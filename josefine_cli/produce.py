@@ -34,6 +34,7 @@ from josefine_cli.output import (
     connect,
     is_terminal,
     note,
+    parse_headers,
     plural,
     print_json,
 )
@@ -135,7 +136,7 @@ def produce(
     if key_separator is not None and (input_format is InputFormat.JSON or not key_separator):
         raise UsageError("--key-separator is a text for --format lines")
     parse = _parser(input_format, key_separator)
-    extra = _parse_headers(header)
+    extra = parse_headers(header)
     with connect(bootstrap_of(bootstrap)) as client, _Source(file) as source, StopSignals() as stop:
         client.partition_count(topic)
         producer = BlockingProducer(
@@ -344,16 +345,6 @@ def _integer_of(fields: dict[str, Any], name: str) -> int | None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ValueError(f"{name} is no whole number from 0 up")
     return value
-
-
-def _parse_headers(pairs: list[str] | None) -> Headers:
-    headers = []
-    for pair in pairs or ():
-        name, separator, value = pair.partition("=")
-        if not separator or not name:
-            raise UsageError(f"--header '{pair}' is not NAME=VALUE")
-        headers.append((name, value.encode()))
-    return tuple(headers)
 
 
 def _written(producer: BlockingProducer) -> str:

@@ -6,7 +6,6 @@ Deleting asks on a terminal and wants `--yes` without one.
 from __future__ import annotations
 
 import difflib
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -24,8 +23,8 @@ from josefine_cli.cluster_where import Bootstrap, bootstrap_of
 from josefine_cli.errors import UsageError
 from josefine_cli.output import (
     JSON_HELP,
+    agree,
     connect,
-    is_terminal,
     plural,
     print_json,
     print_table,
@@ -173,8 +172,7 @@ def delete(
     as_json: AsJson = False,
 ) -> None:
     """Delete topics and all their records."""
-    if not yes:
-        _ask_to_delete(names)
+    agree(f"Delete {', '.join(names)} and all records?", yes, "deleting")
     deleted = []
     with connect(bootstrap_of(bootstrap)) as client:
         for name in names:
@@ -194,12 +192,6 @@ def _tell_deleted(deleted: list[str], as_json: bool) -> None:
         print_json({"deleted": deleted})
     else:
         print(f"deleted {', '.join(deleted)}" if deleted else "nothing to delete")
-
-
-def _ask_to_delete(names: list[str]) -> None:
-    if not is_terminal(sys.stdin):
-        raise UsageError("deleting without a terminal to ask on needs --yes")
-    typer.confirm(f"Delete {', '.join(names)} and all records?", abort=True, err=True)
 
 
 def _parse_configs(pairs: list[str] | None) -> dict[str, str]:

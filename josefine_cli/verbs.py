@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import os
 from typing import Any
 
 import typer
@@ -22,8 +23,17 @@ VERBS: dict[str, tuple[str, str]] = {
         "josefine_cli.groups",
         "List and describe consumer groups, move their offsets, delete them.",
     ),
+    "journal": (
+        "josefine_cli.journal",
+        "Append to, read, delete from and purge journals of events in a topic.",
+    ),
+    "transactions": (
+        "josefine_cli.transactions",
+        "List and describe transactions, find those that hang, end one of those.",
+    ),
     "cluster": ("josefine_cli.cluster", "Run a local cluster; look at and change any cluster."),
     "bench": ("josefine_cli.bench", "Measure how fast records are taken and given."),
+    "text": ("josefine_cli.text", "Say lines of the text protocol to a broker."),
     "log": ("josefine_cli.log", "Verify a stopped broker's files against their checksums."),
     "demo": ("josefine_cli.demo", "Run the main job on real data and check what landed."),
     "pipeline": ("josefine_cli.pipeline", "Check and run pipelines written in YAML."),
@@ -75,8 +85,17 @@ app = typer.Typer(
 def josefine(
     context: typer.Context,
     version: bool = typer.Option(False, "--version", help="Print the version and exit."),
+    client_config: str | None = typer.Option(
+        None,
+        "--client-config",
+        metavar="FILE",
+        help="Settings of Kafka's clients for a protected broker, name=value a line"
+        " (security.protocol, ssl.ca.location …); else the file that JOSEFINE_CLIENT_CONFIG names.",
+    ),
 ) -> None:
     """Answer `--version`, or print the help where no command is named."""
+    if client_config is not None:
+        os.environ[errors.CLIENT_CONFIG] = client_config
     if version:
         print(f"josefine {_version()}")
     elif context.invoked_subcommand is None:

@@ -10,10 +10,10 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from josefine_broker.base.durations import duration_ms
 from josefine_broker.base.ids import TopicPartition
+from josefine_broker.base.moments import moment_ms
 from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient
 from josefine_cli.errors import UsageError
 
@@ -49,13 +49,10 @@ def parse_place(text: str, option: str, now_ms: int) -> Place:
         return AtTime(max(0, now_ms - age_ms))
     if _OFFSET.fullmatch(word):
         return AtOffset(int(word))
-    try:
-        moment = datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise UsageError(f"{option} '{text}' is none of: {FORMS}") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return AtTime(round(moment.timestamp() * 1000))
+    moment = moment_ms(text.strip())
+    if moment is None:
+        raise UsageError(f"{option} '{text}' is none of: {FORMS}")
+    return AtTime(moment)
 
 
 def is_after(first: Place, last: Place) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from josefine_cli import bench
-from josefine_cli.bench import Latencies
+from josefine_cli import latencies as latencies_module
+from josefine_cli.latencies import Latencies
 
 
 def test_quantiles_are_of_all_samples() -> None:
@@ -27,7 +27,7 @@ def test_no_sample_is_zero() -> None:
 
 
 def test_memory_is_bounded_and_quantiles_stay_true(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "SAMPLES_MAX", 1_000)
+    monkeypatch.setattr(latencies_module, "SAMPLES_MAX", 1_000)
     latencies = Latencies()
     for ms in range(50_000):
         latencies.add(ms)

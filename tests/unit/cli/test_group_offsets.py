@@ -10,8 +10,8 @@ import pytest
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import EARLIEST, BlockingClient
 from josefine_cli.errors import UsageError, UserError
-from josefine_cli.group_offsets import Shift, TableEnd, Target, moves
-from josefine_cli.groups import _parse_topic, _target
+from josefine_cli.group_offsets import Shift, TableEnd, Target, moves, parse_topic
+from josefine_cli.groups import _target
 from josefine_cli.when import AtOffset, AtTime
 
 T0, T1 = (TopicPartition("t", p) for p in range(2))
@@ -51,11 +51,11 @@ def test_folder_without_a_table_is_named(tmp_path: Path) -> None:
 
 
 def test_topics_with_partitions_are_read() -> None:
-    assert _parse_topic("orders") == ("orders", None)
-    assert _parse_topic("orders:0,12") == ("orders", [0, 12])
+    assert parse_topic("orders") == ("orders", None)
+    assert parse_topic("orders:0,12") == ("orders", [0, 12])
     for wrong in ("orders:", "orders:a", ":1", ""):
         with pytest.raises(UsageError):
-            _parse_topic(wrong)
+            parse_topic(wrong)
 
 
 def test_exactly_one_target_is_asked_for() -> None:

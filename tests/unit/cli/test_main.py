@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import typer
@@ -199,10 +201,16 @@ def test_the_front_door_loads_no_verb_and_no_library() -> None:
 def test_ctrl_c_while_a_verb_is_loaded_is_silent(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(name: str) -> None:
+    """Who else imports meanwhile, another thread or a finalizer, is not interrupted by the test."""
+    load = importlib.import_module
+
+    def interrupted(what: Any, *rest: Any) -> Any:
+        if isinstance(what, str) and not what.startswith("josefine_cli."):
+            return load(what, *rest)
         raise KeyboardInterrupt
 
     for where in ("importlib.import_module", "typer.main.get_command"):
         with monkeypatch.context() as patched:
             patched.setattr(where, interrupted)
-            assert outcome(capsys, "topics", "list")[::2] == (130, "")
+            code, _, err = outcome(capsys, "topics", "list")
+            assert (code, err) == (130, "")

@@ -1,0 +1,62 @@
+"""How commands reach a protected broker: a file of settings in the words of Kafka's clients
+(`security.protocol`, `ssl.ca.location` …), one `name=value` a line.
+
+A secret may stand elsewhere: `ssl.key.password=file:PATH` or `env:NAME`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from josefine_broker.base.security import parse_secret_place
+from josefine_broker.client.security import NAMES, PLAINTEXT, SECRETS, Security, parse_security
+from josefine_cli.errors import CLIENT_CONFIG, UsageError
+
+
+def configured_security(env: Mapping[str, str]) -> Security:
+    """As the file says that `env` names. Raises UsageError with file and line."""
+    path = env.get(CLIENT_CONFIG)
+    if not path:
+        return PLAINTEXT
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"cannot read {path} ({CLIENT_CONFIG}): {reason.lower()}") from None
+    try:
+        return parse_security(_secrets_read(settings_of(text), env))
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def settings_of(text: str) -> dict[str, str]:
+    """The settings of a file; `#` begins a comment at the begin of a line. Raises ValueError with
+    the line, never with a value."""
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        stripped = line.strip()
+        if not stripped or stripped.startswith(("#", "!")):
+            continue
+        name, equals, value = stripped.partition("=")
+        name = name.strip()
+        if not equals or not re.fullmatch(r"[a-z.]+", name):
+            raise ValueError(f"line {number}: expected name=value")
+        if name not in NAMES:
+            raise ValueError(f"line {number}: no setting {name!r} is known here")
+        if name in found:
+            raise ValueError(f"line {number}: {name} is set twice")
+        found[name] = value.strip()
+    return found
+
+
+def _secrets_read(settings: dict[str, str], env: Mapping[str, str]) -> dict[str, str]:
+    read = dict(settings)
+    for name in SECRETS.intersection(settings):
+        if re.match(r"(file|env):", settings[name]):
+            try:
+                read[name] = parse_secret_place(settings[name]).read(env)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+    return read

@@ -1,0 +1,58 @@
+"""The file by which commands reach a protected broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from josefine_cli.client_config import configured_security
+from josefine_cli.errors import CLIENT_CONFIG, UsageError
+
+
+def written(tmp_path: Path, text: str) -> dict[str, str]:
+    path = tmp_path / "client.properties"
+    path.write_text(text)
+    return {CLIENT_CONFIG: str(path)}
+
+
+def test_settings_are_read_with_comments_and_secrets_that_are_elsewhere(tmp_path: Path) -> None:
+    env = written(
+        tmp_path,
+        "# how we reach it\n\nsecurity.protocol = SSL\nssl.ca.location=/ca.pem\n"
+        "ssl.key.password=env:WORD\n",
+    )
+
+    security = configured_security({**env, "WORD": "hunter2"})
+
+    assert (security.protocol.value, security.ca) == ("SSL", "/ca.pem")
+    assert security.key_password == "hunter2"
+
+
+def test_no_file_is_plaintext() -> None:
+    assert configured_security({}).protocol.value == "PLAINTEXT"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("security.protocol SSL", "line 1: expected name=value"),
+        ("\nssl.ca.locaton=/x", "line 2: no setting 'ssl.ca.locaton' is known here"),
+        ("security.protocol=SSL\nsecurity.protocol=SSL", "line 2: security.protocol is set twice"),
+        ("security.protocol=SASL", "security.protocol: 'SASL' is none of"),
+        ("security.protocol=SSL\nssl.key.password=env:NONE", "env:NONE: no such variable"),
+    ],
+)
+def test_wrong_line_is_one_sentence_with_the_file(tmp_path: Path, text: str, words: str) -> None:
+    env = written(tmp_path, text)
+
+    with pytest.raises(UsageError) as caught:
+        configured_security(env)
+
+    assert str(caught.value).startswith(f"{env[CLIENT_CONFIG]}: ")
+    assert words in str(caught.value)
+
+
+def test_missing_file_is_told_with_the_variable(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"cannot read .*none \(JOSEFINE_CLIENT_CONFIG\): no such"):
+        configured_security({CLIENT_CONFIG: str(tmp_path / "none")})
