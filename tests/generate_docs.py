@@ -20,11 +20,8 @@ from tests.checklist import Row, rows
 ROOT = Path(__file__).resolve().parents[1]
 
 NOT_SERVED: dict[str, str] = {
-    "DescribeProducers, DescribeTransactions, ListTransactions": (
-        "transactions are served; looking at them comes next"
-    ),
-    "SaslHandshake, SaslAuthenticate, DescribeAcls, CreateAcls, DeleteAcls, *DelegationToken, "
-    "*UserScramCredentials": "security is a later issue; listen on loopback",
+    "DescribeAcls, CreateAcls, DeleteAcls, *DelegationToken": "there are no ACLs yet",
+    "*UserScramCredentials": "users are in a file yet (docs/security.md)",
     "DescribeClientQuotas, AlterClientQuotas": "no client is throttled",
     "AlterReplicaLogDirs, AssignReplicasToDirs": "a broker has one log directory",
     "AddRaftVoter, UpdateRaftVoter": (
@@ -35,9 +32,8 @@ NOT_SERVED: dict[str, str] = {
     "ControllerRegistration, AllocateProducerIds, AlterPartition, Envelope": (
         "what Kafka's brokers say to each other; ours do it by chained Raft, and clients never ask"
     ),
-    "ConsumerGroupHeartbeat, ConsumerGroupDescribe, *Share*, StreamsGroup*": (
-        "the classic group protocol is served (`group.protocol=classic`, every client's default); "
-        "the newer ones are a later issue"
+    "*Share*, StreamsGroup*": (
+        "groups of the classic and of the consumer protocol are served; the newer kinds are not"
     ),
     "GetTelemetrySubscriptions, PushTelemetry": "clients work without; metrics are at /metrics",
     "ListConfigResources": "topics and the broker that is asked are all that has a configuration",
@@ -53,6 +49,17 @@ LIMITED: dict[str, str] = {
 
 
 DIFFERENT: dict[str, str] = {
+    "groups of the consumer protocol (KIP-848)": (
+        "served from `group.version` 1 on, which a new cluster has. A group changes its protocol "
+        "while it is empty, and keeps its offsets: with members of the other protocol it answers "
+        "INCONSISTENT_GROUP_PROTOCOL (Kafka migrates groups that run). A member of a group that is "
+        "not there is told UNKNOWN_MEMBER_ID and joins again (Kafka: GROUP_ID_NOT_FOUND, at which "
+        "clients give up). `SubscribedTopicRegex` is matched without backtracking; of RE2's syntax "
+        "flags, `\\b` and POSIX classes are refused with INVALID_REGULAR_EXPRESSION, and the "
+        "broker's own topics match none. The assignors `uniform` and `range` do not look at racks. "
+        "Another choice of an assignor begins an epoch. A commit counts in its member's epoch "
+        "alone (KIP-1251 would take one from before)"
+    ),
     "a record without a key in a compacted topic": (
         "Kafka refuses it (INVALID_RECORD), for which it decompresses and reads every record that "
         "is produced to such a topic. This broker reads none: it would cost 1.4 µs each, more than "

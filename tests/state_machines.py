@@ -17,11 +17,14 @@ from josefine_broker.client import connection
 from josefine_broker.engine.cluster import enrolment, frames, joining
 from josefine_broker.engine.cluster.address_book import AddressBook
 from josefine_broker.engine.groups import states
+from josefine_broker.engine.groups.consumer import states as consumer_states
+from josefine_broker.engine.groups.consumer.values import ConsumerGroup, ConsumerMember
 from josefine_broker.engine.groups.group import Group, GroupCounts
 from josefine_broker.engine.groups.values import Member
 from josefine_broker.engine.partition import partition, replica_fetch
 from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
 from josefine_broker.engine.partition.producers import ProducerState
+from josefine_broker.engine.security import sasl
 from josefine_broker.engine.transactions import states as transaction_states
 from josefine_broker.text import session
 from raft import Height, progress, roles
@@ -115,6 +118,13 @@ def _connection_step(state: Any, event: Any) -> Any:
     return conversation.state
 
 
+def _sasl_step(state: Any, event: Any) -> Any:
+    asked = sasl.Sasl(sasl.MECHANISMS)
+    asked.state = state
+    asked._step(event)
+    return asked.state
+
+
 def _group_step(state: Any, event: Any) -> Any:
     group = Group("a test", count(1), GroupCounts(), state)
     group.on(event)
@@ -133,6 +143,15 @@ def _member_step(state: Any, event: Any) -> Any:
         state=state,
     )
     return member.moved(event).state
+
+
+def _consumer_group_step(state: Any, event: Any) -> Any:
+    return ConsumerGroup(group_id="a test", state=state).moved(event).state
+
+
+def _consumer_member_step(state: Any, event: Any) -> Any:
+    member = ConsumerMember(member_id="m", state=state)
+    return member.moved(event, 1, frozenset(), frozenset()).state
 
 
 MACHINES = (
@@ -193,6 +212,20 @@ MACHINES = (
         step=_member_step,
     ),
     StateMachine(
+        title="A group of the consumer protocol",
+        states=consumer_states.ConsumerGroupState,
+        events=consumer_states.ConsumerGroupEvent,
+        transitions=consumer_states.GROUP_TRANSITIONS,
+        step=_consumer_group_step,
+    ),
+    StateMachine(
+        title="A member of a group of the consumer protocol",
+        states=consumer_states.ConsumerMemberState,
+        events=consumer_states.ConsumerMemberEvent,
+        transitions=consumer_states.MEMBER_TRANSITIONS,
+        step=_consumer_member_step,
+    ),
+    StateMachine(
         title="A transaction",
         states=transaction_states.TransactionState,
         events=transaction_states.TransactionEvent,
@@ -205,6 +238,13 @@ MACHINES = (
         events=connection.Event,
         transitions=connection.TRANSITIONS,
         step=_connection_step,
+    ),
+    StateMachine(
+        title="Authentication of a client's connection",
+        states=sasl.SaslState,
+        events=sasl.SaslEvent,
+        transitions=sasl.TRANSITIONS,
+        step=_sasl_step,
     ),
     StateMachine(
         title="A session of the text protocol",

@@ -1,5 +1,5 @@
-"""`python -m tests.bench [broker] [cleaner] [cluster] [groups] [pipelines] [raft] [scale] [spark]
-[spark_cpu]`: one JSON line per measure, progress on stderr.
+"""`python -m tests.bench [broker] [cleaner] [cluster] [groups] [journal] [pipelines] [raft] [scale]
+[spark] [spark_cpu] [text]`: one JSON line per measure, progress on stderr.
 
 BENCH_ROUNDS (default 3) and BENCH_SCALE (default 1, of the record counts) make it shorter.
 """
@@ -12,11 +12,13 @@ NAMES = {
     "cleaner": "tests.bench.cleaner_bench",
     "cluster": "tests.bench.cluster_bench",
     "groups": "tests.bench.groups_bench",
+    "journal": "tests.bench.journal_bench",
     "pipelines": "tests.bench.pipelines_bench",
     "raft": "tests.bench.raft_bench",
     "scale": "tests.bench.scale_bench",
     "spark": "tests.bench.spark_bench",
     "spark_cpu": "tests.bench.spark_cpu_bench",
+    "text": "tests.bench.text_bench",
 }
 
 

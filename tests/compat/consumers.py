@@ -109,6 +109,29 @@ class Librdkafka:
         self._consumer.close()
 
 
+class LibrdkafkaByHeartbeats(Librdkafka):
+    """The same by the consumer protocol (KIP-848): the coordinator assigns, and the broker says how
+    often its members are to be heard."""
+
+    def __init__(
+        self, bootstrap: str, group: str, topic: str, instance_id: str | None = None
+    ) -> None:
+        """A topic that begins with `^` is an expression."""
+        self.revoked: list[set[int]] = []
+        config = {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "group.protocol": "consumer",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "topic.metadata.refresh.interval.ms": 1_000,
+        }
+        if instance_id is not None:
+            config["group.instance.id"] = instance_id
+        self._consumer = Consumer(config)
+        self._consumer.subscribe([topic], on_revoke=self._on_revoke)
+
+
 _PASSING = frozenset(
     {
         KafkaError._ALL_BROKERS_DOWN,

@@ -20,12 +20,15 @@ from typing import Any
 
 import pyspark
 
+from josefine_spark.class_archive import OPTIONS, with_archive
 from tests.support.ports import free_ports
 from tests.support.shipping import bare_environment
 from tests.support.waiting import wait_until
 
 START_TIMEOUT_S = 240.0
-PYSPARK = Path(pyspark.__file__).parent
+SOCKET_TIMEOUT_S = 240
+"""How long Python and its JVM wait for each other; 15 by itself, which a busy machine exceeds."""
+PYSPARK = Path(pyspark.__file__).resolve().parent
 DIE_WITH_PARENT = (
     sys.executable,
     "-c",
@@ -40,7 +43,6 @@ class SparkCluster:
     def __init__(self, directory: Path, workers: int = 2, memory: str = "1g") -> None:
         self.directory = directory
         self.directory.mkdir(parents=True, exist_ok=True)
-        self._home = spark_home(directory)
         self._processes: list[subprocess.Popen[bytes]] = []
         port, self._web_port = free_ports(2)
         self.url = f"spark://127.0.0.1:{port}"
@@ -102,13 +104,13 @@ class SparkCluster:
         self._processes.clear()
 
     def _spawn(self, name: str, *arguments: str) -> None:
-        command = [*DIE_WITH_PARENT, str(self._home / "bin" / "spark-class")]
+        command = [*DIE_WITH_PARENT, str(PYSPARK / "bin" / "spark-class")]
         command += [f"org.apache.spark.deploy.{name}", "--host", "127.0.0.1", *arguments]
         log = self.directory / f"{len(self._processes)}-{name}.log"
         with log.open("wb") as out:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-                env=environment(self._home), cwd=self.directory,
+                env=environment(), cwd=self.directory,
             )  # fmt: skip
         self._processes.append(process)
 
@@ -117,7 +119,10 @@ class SparkCluster:
 
 
 def spark_home(directory: Path) -> Path:
-    """PySpark through links: the executors of a local-cluster keep their files in its folder."""
+    """PySpark through links, for a local-cluster: its executors keep their files in its folder.
+
+    The archive of classes is not for these: it fits the class path that it was made with.
+    """
     home = directory / "spark-home"
     home.mkdir(parents=True)
     for name in ("bin", "sbin", "jars", "python"):
@@ -142,7 +147,7 @@ def submit(
     script: Path, arguments: list[str], *, conf: dict[str, str], cwd: Path, **options: str
 ) -> subprocess.Popen[str]:
     """`spark-submit` of a script; `py_files="x.zip"` is --py-files; `env_NAME` sets a variable."""
-    home = spark_home(cwd)
+    home = spark_home(cwd) if options["master"].startswith("local-cluster") else PYSPARK
     command = [str(home / "bin" / "spark-submit")]
     variables = {}
     for name, value in options.items():
@@ -159,7 +164,10 @@ def submit(
     )  # fmt: skip
 
 
+_SHORT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_JAVA = {OPTIONS: _SHORT, **with_archive({OPTIONS: _SHORT})}[OPTIONS]
 CONF = {
+    "spark.python.authenticate.socketTimeout": f"{SOCKET_TIMEOUT_S}s",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
@@ -167,8 +175,8 @@ CONF = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
     "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": _JAVA,
+    "spark.executor.extraJavaOptions": _JAVA,
 }
 
 

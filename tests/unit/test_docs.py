@@ -20,7 +20,7 @@ DOCUMENTS = (
     "README.md", "ARCHITECTURE.md", "COMPATIBILITY.md", "CONTRIBUTING.md", "raft/README.md",
     *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
 )  # fmt: skip
-INTERNAL_OPTIONS = ("kafka.security.protocol", "checkpointLocation")
+INTERNAL_OPTIONS = ("checkpointLocation",)
 """Taken so that they can be refused or ignored with reason; nothing a user sets for us."""
 
 PATH_WORD = re.compile(r"`((?:[a-z_]+/)+[a-zA-Z_.-]*\.?[a-z]*)(?:::(\w+))?`")

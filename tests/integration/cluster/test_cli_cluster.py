@@ -9,7 +9,9 @@ import json
 import re
 import shlex
 import shutil
+import signal
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -111,6 +113,55 @@ def test_status_fails_and_says_why_while_a_broker_is_gone(local: Local) -> None:
 
     assert done.code == 1
     assert f"problem: broker {lost} does not answer" in done.out
+    local.wait_well()
+
+
+def test_watch_tells_of_a_broker_that_dies_and_comes_back(local: Local) -> None:
+    local.create("watched", 3)
+    local.wait_well()
+    lost = local.json("status")["controller"]
+    watch = ("watch", "--every", "0.2", "--directory", str(local.directory))
+    process = josefine_process("", "cluster", *watch)
+    assert process.stdout is not None
+    lines: list[str] = []
+    reader = threading.Thread(target=lines.extend, args=(process.stdout,))
+    reader.start()
+    told = lambda *words: any(all(w in line for w in words) for line in lines)  # noqa: E731
+    try:
+        wait_until(lambda: told(f"controller {lost}, term"), 60, "the first line")
+
+        assert local.run("kill", str(lost)).code == 0
+        wait_until(lambda: told(f"broker {lost}: serving -> ", "silent"), 60, "its silence")
+        wait_until(lambda: told("controller: "), 60, "another controller")
+        wait_until(lambda: told("watched-", f"leader {lost} -> "), 60, "another leader")
+        local.start("restart", str(lost))
+        wait_until(lambda: told(f"broker {lost}: ", " -> serving"), 60, "its return")
+    finally:
+        process.send_signal(signal.SIGINT)
+        code = process.wait(60)
+        reader.join(60)
+        local.start("restart", str(lost))
+    assert process.stderr is not None
+    assert (code, process.stderr.read()) == (0, "")
+    local.wait_well()
+
+
+def test_what_each_way_to_write_loses_when_a_leader_is_killed_is_counted(local: Local) -> None:
+    """Checklist row 34: who waits for all loses nothing."""
+    local.create("written", 3)
+    local.wait_well()
+    count = ("-n", "2000", "--json")
+    process = josefine_process(
+        "", "bench", "strategies", "written", "--kill", *count, "-d", str(local.directory)
+    )
+    out, err = process.communicate(timeout=3 * START_TIMEOUT_S)
+
+    assert process.returncode == 0, err
+    found = json.loads(out)
+    assert [each["acks"] for each in found] == ["0", "1", "all"]
+    assert [each["told"] + each["in_doubt"] for each in found] == [2_000] * 3
+    assert (found[2]["lost"], found[2]["twice"]) == (0, 0)
+    assert len(re.findall("killed broker", err)) == 3
     local.wait_well()
 
 

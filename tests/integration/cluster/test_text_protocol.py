@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tests.support.cluster import REPLICATED, Cluster
 from tests.support.text import TextSocket, text_address
+from tests.support.text_scenarios import ONLY_COORDINATOR, SCENARIOS, play
 from tests.support.waiting import wait_until
 
 BROKERS = (1, 2, 3)
@@ -23,10 +24,14 @@ def stored(client: TextSocket, ids: list[str]) -> list[set[str]]:
 
 
 def test_any_broker_takes_any_command_one_is_killed_and_all_come_back(tmp_path: Path) -> None:
-    """Checklist rows 43, 44, 48 and 54."""
+    """Checklist rows 40-44, 46-48, 50 and 54."""
     with Cluster(tmp_path, **REPLICATED, text__port=0) as cluster:
         clients = {each: TextSocket(text_address(cluster.broker(each))) for each in BROKERS}
         assert clients[1].say(f"CRTP t {PARTITIONS}") == "Done"
+        for name in (each for each in SCENARIOS if each != ONLY_COORDINATOR):
+            for at in BROKERS:
+                with TextSocket(text_address(cluster.broker(at))) as other:
+                    play(name, other.say, topics=f"{name}-{at}-")
         acknowledged = set[str]()
         for at, client in enumerate(clients.values()):
             acknowledged |= published(client, range(at * 20, at * 20 + 20))

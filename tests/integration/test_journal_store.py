@@ -1,0 +1,248 @@
+"""Journals with a store beside their topic: real brokers, real replicators, real deaths."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from deltalake import DeltaTable
+
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client.io_blocking import LATEST, BlockingClient, BlockingProducer, NewTopic
+from josefine_journal.blocking import BlockingJournals
+from josefine_journal.errors import RecordsLost
+from josefine_journal.events import Event, Json, SeqNr
+from josefine_journal.failpoints import PLACES
+from tests.support.broker import BrokerProcess
+from tests.support.cli import Done, josefine, josefine_process
+from tests.support.waiting import wait_until
+
+_NUMBERS = itertools.count(1)
+WAIT_S = 90.0
+PARTITIONS = 2
+KEYS = ("alice", "bob", "carol")
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(Path(tmp_path_factory.mktemp("journal-store"))) as process:
+        yield process
+
+
+@pytest.fixture
+def topic(broker: BrokerProcess) -> str:
+    name = f"stored-{next(_NUMBERS)}"
+    with BlockingClient(broker.bootstrap) as client:
+        client.create_topics([NewTopic(name=name, partitions=PARTITIONS)])
+    return name
+
+
+def append(broker: BrokerProcess, topic: str, first: int, count: int) -> None:
+    with BlockingJournals(broker.bootstrap, topic) as journals:
+        for key, n in itertools.product(KEYS, range(first, first + count)):
+            event = Event(seq_nr=SeqNr(n), payload=Json([key, n]))
+            journals.journal(key).append([event], expected_seq_nr=n - 1)
+
+
+def read(broker: BrokerProcess, topic: str, store: Path | None) -> dict[str, list[int]]:
+    with BlockingJournals(broker.bootstrap, topic, store=store) as journals:
+        found = {}
+        for key in KEYS:
+            events = list(journals.journal(key).read())
+            assert all(each.event.payload == Json([key, each.event.seq_nr]) for each in events)
+            found[key] = [each.event.seq_nr for each in events]
+        return found
+
+
+def everything(count: int) -> dict[str, list[int]]:
+    return {key: list(range(1, count + 1)) for key in KEYS}
+
+
+def take_from_topic(broker: BrokerProcess, topic: str) -> None:
+    """All that is there, as retention would."""
+    with BlockingClient(broker.bootstrap) as client:
+        asked = {TopicPartition(topic, partition): LATEST for partition in range(PARTITIONS)}
+        ends = client.list_offsets(asked)
+        client.delete_records({tp: found.offset for tp, found in ends.items()})
+
+
+def replicate(broker: BrokerProcess, topic: str, store: Path, *more: str) -> Done:
+    return josefine(
+        broker.bootstrap, "journal", "replicate", topic, "--store", str(store), "--once", *more
+    )
+
+
+def test_what_retention_took_is_read_from_the_store(
+    broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    """Checklist row 59."""
+    append(broker, topic, 1, 5)
+    assert read(broker, topic, tmp_path) == everything(5)  # nothing is replicated yet
+    done = replicate(broker, topic, tmp_path)
+    assert (done.code, done.err) == (
+        0,
+        f"{topic}: 18 records, 15 rows stored, nothing to be replicated\n",
+    ), done
+    take_from_topic(broker, topic)
+    assert read(broker, topic, tmp_path) == everything(5)
+    append_on(broker, topic, tmp_path, 6, 2)
+    assert read(broker, topic, tmp_path) == everything(7)  # the store lags behind
+    assert replicate(broker, topic, tmp_path).code == 0
+    take_from_topic(broker, topic)
+    assert read(broker, topic, tmp_path) == everything(7)
+
+
+def append_on(broker: BrokerProcess, topic: str, store: Path, first: int, count: int) -> None:
+    """By a writer that knows nothing of the journal but what the store has."""
+    with BlockingJournals(broker.bootstrap, topic, store=store) as journals:
+        for key, n in itertools.product(KEYS, range(first, first + count)):
+            event = Event(seq_nr=SeqNr(n), payload=Json([key, n]))
+            journals.journal(key).append([event], expected_seq_nr=n - 1)
+
+
+def test_killed_at_every_place_every_event_is_stored_once(
+    broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    """Checklist row 78. With kill -9; the topic loses its records each time all is stored."""
+    count = 0
+    died = []
+    for place in PLACES * 2:
+        append_on(broker, topic, tmp_path, count + 1, 2)
+        count += 2
+        with mock.patch.dict("os.environ", {"JOSEFINE_FAIL": place}):
+            process = process_of(broker, topic, tmp_path, "--once")
+        _, said = process.communicate(timeout=WAIT_S)
+        if process.returncode == -signal.SIGKILL:
+            died.append(place)
+        else:  # no merge was due, or the table is there
+            assert (process.returncode, place in ("before_create", *PLACES[-3:])) == (0, True), said
+        assert read(broker, topic, tmp_path) == everything(count)
+    assert replicate(broker, topic, tmp_path).code == 0
+    take_from_topic(broker, topic)
+
+    assert read(broker, topic, tmp_path) == everything(count)
+    offsets = DeltaTable(tmp_path / topic).to_pyarrow_table(columns=["partition", "offset"])
+    assert len(offsets) == len(set(map(tuple, map(dict.values, offsets.to_pylist()))))
+    assert set(died) == set(PLACES)
+
+
+def process_of(broker: BrokerProcess, topic: str, store: Path, *more: str) -> subprocess.Popen[str]:
+    arguments = ("journal", "replicate", topic, "--store", str(store), *more)
+    return josefine_process(broker.bootstrap, *arguments)
+
+
+def lag(broker: BrokerProcess, topic: str, store: Path) -> int:
+    done = josefine(broker.bootstrap, "journal", "status", topic, "--store", str(store), "--json")
+    assert done.code == 0, done.err
+    return sum(each["lag"] for each in json.loads(done.out)["partitions"])
+
+
+def test_replicator_goes_on_when_its_broker_comes_back_and_ends_when_it_is_told(
+    topic: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with BrokerProcess(tmp_path_factory.mktemp("coming-back")) as broker:
+        with BlockingClient(broker.bootstrap) as client:
+            client.create_topics([NewTopic(name=topic, partitions=PARTITIONS)])
+        append(broker, topic, 1, 3)
+        process = process_of(broker, topic, tmp_path, "--interval", "100ms", "--json")
+        try:
+            assert process.stdout is not None
+            assert json.loads(process.stdout.readline())["rows"] == 9
+            broker.kill()
+            broker.start()
+            append(broker, topic, 4, 3)
+            wait_until(lambda: lag(broker, topic, tmp_path) == 0, WAIT_S, "all is replicated")
+            process.send_signal(signal.SIGTERM)
+            _, said = process.communicate(timeout=WAIT_S)
+        finally:
+            process.kill()
+        assert process.returncode == 0, said
+        assert "18 rows stored, nothing to be replicated" in said
+        take_from_topic(broker, topic)
+        assert read(broker, topic, tmp_path) == everything(6)
+
+
+def test_records_that_left_before_they_were_stored_are_told_and_never_passed_over_silently(
+    broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    """Checklist row 83."""
+    append(broker, topic, 1, 2)
+    assert replicate(broker, topic, tmp_path).code == 0
+    append(broker, topic, 3, 2)
+    with BlockingClient(broker.bootstrap) as client:
+        asked = {TopicPartition(topic, n): LATEST for n in range(PARTITIONS)}
+        ends = {tp.partition: each.offset for tp, each in client.list_offsets(asked).items()}
+    take_from_topic(broker, topic)
+
+    stopped = replicate(broker, topic, tmp_path)
+    assert stopped.code == 1
+    assert "left the topic before they were replicated: they are lost" in stopped.err
+    assert f"to {ends[0] - 1} " in stopped.err or f"to {ends[1] - 1} " in stopped.err
+    with (
+        BlockingJournals(broker.bootstrap, topic, store=tmp_path) as journals,
+        pytest.raises(RecordsLost),
+    ):
+        list(journals.journal("alice").read())
+
+    passed = replicate(broker, topic, tmp_path, "--lost", "skip")
+    assert passed.code == 0
+    assert passed.err.count("they are lost; passed over") == PARTITIONS
+    assert read(broker, topic, tmp_path) == everything(2)
+
+
+def test_a_damaged_record_stops_its_partition_and_no_other(
+    broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    """Checklist row 81."""
+    append(broker, topic, 1, 2)
+    with BlockingClient(broker.bootstrap) as client:
+        producer = BlockingProducer(client)
+        producer.send(topic, b"alice", b"x", (("journal.action", b"{"),), partition=0)
+        producer.flush()
+    append(broker, topic, 3, 2)
+
+    done = replicate(broker, topic, tmp_path)
+
+    assert f"partition {topic}-0 stopped at a record: {topic}-0 offset" in done.err
+    status = josefine(
+        broker.bootstrap, "journal", "status", topic, "--store", str(tmp_path), "--json"
+    )
+    lags = [each["lag"] for each in json.loads(status.out)["partitions"]]
+    assert (lags[0] > 0, lags[1]) == (True, 0)
+
+
+@pytest.mark.parametrize("verb", ["read", "pointer"])
+def test_exit_code_of_a_reader_of_the_store_holds(
+    broker: BrokerProcess, topic: str, tmp_path: Path, verb: str
+) -> None:
+    """Arrow's and delta-rs's threads are there when it ends."""
+    append(broker, topic, 1, 1)
+    assert replicate(broker, topic, tmp_path).code == 0
+    arguments = ("journal", verb, topic, "alice", "--store", str(tmp_path))
+    for _ in range(5):
+        process = josefine_process(broker.bootstrap, *arguments)
+        out, said = process.communicate(timeout=WAIT_S)
+        assert (process.returncode, out[:1]) == (0, "1"), said
+
+
+def test_what_cannot_be_is_told(broker: BrokerProcess, topic: str, tmp_path: Path) -> None:
+    """Checklist row 92."""
+    cases = [
+        (("--interval", "soon"), 2, "--interval soon: a time is like"),
+        (("--lost", "maybe"), 2, "--lost maybe: it is stop or skip"),
+        (("--partitions", "x"), 2, "--partitions x: numbers with commas"),
+        (("--partitions", "0,2"), 2, f"topic '{topic}' has 2 partitions: 0 to 1"),
+    ]
+    for more, code, said in cases:
+        done = replicate(broker, topic, tmp_path, *more)
+        assert done.code == code
+        assert said in done.err
+    nowhere = replicate(broker, "nowhere", tmp_path)
+    assert nowhere.code == 1
+    assert "topic 'nowhere' does not exist" in nowhere.err

@@ -1,0 +1,156 @@
+"""Passwords at a real broker, over TLS: other people's clients, and who is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.client.io_blocking import BlockingClient
+from josefine_broker.client.security import parse_security
+from tests.support.broker import BrokerProcess
+from tests.support.certificates import Authority
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(240)
+USER, PASSWORD = "alice", "open, sesame=1"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+class Served(NamedTuple):
+    """A broker that wants TLS and a password."""
+
+    broker: BrokerProcess
+    users: Path
+    ca: str
+
+    def words(self, mechanism: str, password: str = PASSWORD) -> dict[str, str]:
+        return {
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": self.ca,
+            "sasl.mechanism": mechanism,
+            "sasl.username": USER,
+            "sasl.password": password,
+        }
+
+    def client(self, mechanism: str, password: str = PASSWORD) -> BlockingClient:
+        return BlockingClient(
+            self.broker.bootstrap, security=parse_security(self.words(mechanism, password))
+        )
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    directory = tmp_path_factory.mktemp("sasl")
+    authority = Authority(directory / "ca")
+    own = authority.issue("broker")
+    users = directory / "users"
+    users.write_text(f"{USER}={PASSWORD}\n")
+    users.chmod(0o600)
+    with BrokerProcess(
+        directory / "broker",
+        broker__listeners=["SASL_SSL://127.0.0.1:0"],
+        tls__certificate=str(own.certificate),
+        tls__key=str(own.key),
+        tls__reload_check_ms=50,
+        sasl__users=str(users),
+        sasl__mechanisms=list(MECHANISMS),
+        sasl__failure_delay_ms=100,
+    ) as broker:
+        yield Served(broker, users, str(authority.certificate))
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_librdkafka_writes_and_reads(served: Served, mechanism: str) -> None:
+    topic = mechanism.lower()
+    settings: dict[str, Any] = {
+        "bootstrap.servers": served.broker.bootstrap,
+        **served.words(mechanism),
+    }
+    producer = Producer(settings)
+    for number in range(100):
+        producer.produce(topic, b"%d" % number)
+    assert producer.flush(60) == 0
+    consumer = Consumer({**settings, "group.id": topic, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    got: list[bytes] = []
+    wait_until(
+        lambda: got.extend(m.value() for m in consumer.consume(100, 0.2)) or len(got) >= 100,
+        60,
+        "the records",
+    )
+    consumer.close()
+    assert got == [b"%d" % number for number in range(100)]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_kafka_python_and_aiokafka_come_in(served: Served, mechanism: str) -> None:
+    from aiokafka import AIOKafkaProducer
+    from kafka import KafkaProducer
+
+    words = {
+        "bootstrap_servers": served.broker.bootstrap,
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": USER,
+        "sasl_plain_password": PASSWORD,
+    }
+    context = ssl.create_default_context(cafile=served.ca)
+
+    producer = KafkaProducer(ssl_context=context, **words)
+    assert producer.send("kp", b"x").get(60).offset >= 0
+    producer.close()
+
+    async def scenario() -> int:
+        async with AIOKafkaProducer(ssl_context=context, **words) as other:
+            return int((await other.send_and_wait("aio", b"x")).offset)
+
+    assert asyncio.run(asyncio.wait_for(scenario(), 60)) >= 0
+
+
+def test_wrong_password_is_one_clear_error_and_others_are_served(served: Served) -> None:
+    for mechanism in MECHANISMS:
+        with pytest.raises(KafkaError) as caught, served.client(mechanism, "guess") as client:
+            client.metadata()
+        assert caught.value.code is ErrorCode.sasl_authentication_failed
+        assert "user 'alice': authentication failed" in str(caught.value)
+        assert "guess" not in str(caught.value)
+    words = served.words("SCRAM-SHA-256", "guess")
+    admin = AdminClient({"bootstrap.servers": served.broker.bootstrap, **words})
+    with pytest.raises(KafkaException):
+        admin.list_topics(timeout=3)
+
+    with served.client("SCRAM-SHA-256") as client:
+        assert client.metadata().brokers
+    output = served.broker.output
+    assert "authentication failed" in output
+    assert "guess" not in output
+    assert PASSWORD not in output
+
+
+def test_changed_password_counts_without_a_restart(served: Served) -> None:
+    before = served.users.read_text()
+    served.users.write_text(before + "bob=later\n")
+    security = parse_security(
+        {
+            **served.words("SCRAM-SHA-512"),
+            "sasl.username": "bob",
+            "sasl.password": "later",
+        }
+    )
+
+    def is_let_in() -> bool:
+        try:
+            with BlockingClient(served.broker.bootstrap, security=security) as client:
+                return bool(client.metadata().brokers)
+        except KafkaError:
+            return False
+
+    wait_until(is_let_in, 60, "bob comes in")

@@ -1,0 +1,143 @@
+"""A journal's log and store in memory: what `josefine_journal.ports` asks for, without a broker and
+without Delta. A commit can be made to fail before or after it is done, as a killed process would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from uuid import UUID
+
+from josefine_broker.client.partitioner import partition_for_key
+from josefine_broker.records.builder import Record
+from josefine_journal.actions import Append, Delete, Purge
+from josefine_journal.errors import Overtaken, RecordsGone
+from josefine_journal.events import SeqNr
+from josefine_journal.ports import Batch, Outline
+from josefine_journal.records import ActionRecord
+
+Rows = Mapping[tuple[int, str], tuple[ActionRecord, ...]]
+
+
+class MemoryLog:
+    """Partitions as lists; `retain` takes their beginning, as retention does."""
+
+    def __init__(self, partitions: int, topic: str = "t", per_fetch: int = 3) -> None:
+        self.topic = topic
+        self.reads = 0
+        self.meanwhile: Callable[[], Awaitable[None]] | None = None
+        """Done once, behind the next record that is written."""
+        self._records: list[list[Record]] = [[] for _ in range(partitions)]
+        self._starts = [0] * partitions
+        self.per_fetch = per_fetch
+
+    @property
+    def topic_id(self) -> UUID | None:
+        return None
+
+    async def partition_count(self) -> int:
+        return len(self._records)
+
+    async def partition_of(self, key: bytes) -> int:
+        return partition_for_key(key, len(self._records))
+
+    async def start_offset(self, partition: int) -> int:
+        return self._starts[partition]
+
+    async def end_offsets(self, partitions: Sequence[int]) -> dict[int, int]:
+        return {p: len(self._records[p]) for p in partitions}
+
+    async def write(self, partition: int, record: Record) -> int:
+        offset = len(self._records[partition])
+        self._records[partition].append(record._replace(offset=offset))
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            await meanwhile()
+        return offset
+
+    async def read(
+        self, partition: int, begin: int, end: int
+    ) -> AsyncGenerator[list[Record], None]:
+        self.reads += 1
+        while begin < end:
+            if begin < self._starts[partition]:
+                raise RecordsGone(f"offset {begin} is gone")
+            until = min(end, begin + self.per_fetch)
+            yield self._records[partition][begin:until]
+            begin = until
+
+    def retain(self, partition: int, start: int) -> None:
+        self._starts[partition] = max(self._starts[partition], start)
+
+
+class MemorySnapshot:
+    """The store at one commit."""
+
+    def __init__(self, ends: Mapping[int, int], rows: Rows) -> None:
+        self.ends = ends
+        self.rows = rows
+
+    def replicated(self, partition: int) -> int | None:
+        return self.ends.get(partition)
+
+    def outline(self, partition: int, key: str) -> Outline:
+        found = Outline()
+        for row in self.rows.get((partition, key), ()):
+            match row.action:
+                case Append(range=numbers):
+                    pointer = SeqNr(max(found.pointer or 0, numbers.last))
+                    found = Outline(
+                        pointer=pointer,
+                        deleted_to=found.deleted_to,
+                        begin_offset=found.begin_offset,
+                    )
+                case Delete(to=to):
+                    found = Outline(
+                        pointer=found.pointer,
+                        deleted_to=max(found.deleted_to, to),
+                        begin_offset=found.begin_offset,
+                    )
+                case Purge():
+                    found = Outline(begin_offset=row.offset)
+        return found
+
+    def pointers(self, partition: int, keys: Sequence[str]) -> Mapping[str, SeqNr]:
+        found = {key: self.outline(partition, key).pointer for key in keys}
+        return {key: pointer for key, pointer in found.items() if pointer is not None}
+
+    def appends(
+        self, partition: int, key: str, outline: Outline, begin: int
+    ) -> Iterator[list[ActionRecord]]:
+        for row in self.rows.get((partition, key), ()):
+            if (
+                isinstance(row.action, Append)
+                and row.value is not None
+                and row.offset >= outline.begin_offset
+                and row.action.range.last >= begin
+            ):
+                yield [row]
+
+
+class MemoryStore:
+    """Commits as values; `at` is called before and after each."""
+
+    def __init__(self, at: Callable[[str], None] = lambda place: None) -> None:
+        self.at = at
+        self.newest = MemorySnapshot({}, {})
+
+    def snapshot(self, partitions: Sequence[int]) -> MemorySnapshot:
+        return self.newest
+
+    def commit(self, batches: Sequence[Batch]) -> None:
+        for batch in batches:
+            if self.newest.ends.get(batch.partition) != batch.begin:
+                raise Overtaken(f"partition {batch.partition}")
+        self.at("before_commit")
+        rows = dict(self.newest.rows)
+        for batch in batches:
+            for key, record in batch.records:
+                assert (batch.begin or 0) <= record.offset < batch.end
+                place = (batch.partition, key)
+                rows[place] = (*rows.get(place, ()), record)
+        ends = {**self.newest.ends, **{batch.partition: batch.end for batch in batches}}
+        self.newest = MemorySnapshot(ends, rows)
+        self.at("after_commit")
