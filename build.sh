@@ -28,7 +28,7 @@ usage: ./build.sh VERB [ARGUMENTS]
                         lives of simulated clusters from seed S (0) on, instead of the tests:
                         of the Raft library (default; --nodes: how many), or of whole brokers
   lint                  ruff, mypy, import contracts, style rules
-  bench [NAME ...]      one JSON line per measure: broker, cleaner, cluster, groups, pipelines, raft, scale, spark, spark_cpu (default: all)
+  bench [NAME ...]      one JSON line per measure: broker, cleaner, cluster, groups, journal, pipelines, raft, scale, spark, spark_cpu, text (default: all)
   docs                  write the generated pages again (COMPATIBILITY.md, docs/checklist.md, conf/)
 TEXT
 }
@@ -103,12 +103,18 @@ ensure_classes() {
   "$PY" -m josefine_spark.make_archive >/dev/null || say "no archive of Spark's classes: sessions start without it"
 }
 
+# A session's first rows and its first write do not wait for the compiler then.
+ensure_kernels() {
+  "$PY" -m josefine_spark.make_kernels || say "the connector's loops are not compiled: the first read and write do that"
+}
+
 setup() {  # setup EXTRA
   ensure_python
   ensure_packages "$1"
   ensure_java
   ensure_jars
   ensure_classes
+  ensure_kernels
 }
 
 setup_light() {  # no Java, no jars: lint, unit
@@ -187,7 +193,7 @@ case $verb in
   lint) run_lint ;;
   test) run_test "$@" ;;
   demo) setup demo; exec "$PY" -m josefine_cli.main demo "$@" ;;
-  bench) case "$*" in groups|raft|pipelines) setup_light ;; *) setup dev ;; esac  # these need no Java
+  bench) case "$*" in groups|journal|raft|pipelines|text) setup_light ;; *) setup dev ;; esac  # these need no Java
          exec "$PY" -m tests.bench "$@" ;;
   docs) setup_light; "$PY" -m tests.generate_docs; "$PY" -m conf.generate ;;
   ''|-h|--help|help) usage ;;
