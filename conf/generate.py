@@ -1,5 +1,5 @@
-"""Writes `conf/broker.yaml` and `conf/cluster/` from the configuration model: `python -m
-conf.generate`.
+"""Writes `conf/broker.yaml` and `conf/cluster/` from the configuration model, and the Grafana
+dashboard: `python -m conf.generate`.
 
 A test holds the files equal to `files()`, so a key cannot be added without its line there.
 """
@@ -12,11 +12,13 @@ from typing import Any
 
 import yaml
 
+from conf.grafana_board import board
 from josefine_broker.config import BrokerConfig
 from josefine_broker.config_values import Section
 
 HERE = Path(__file__).parent
 TARGET = HERE / "broker.yaml"
+BOARD = HERE / "grafana" / "josefine.json"
 NODES = (1, 2, 3)
 CLIENT_PORT, RAFT_PORT, ADMIN_PORT = 9092, 9192, 9292
 """Of broker 1; as `josefine cluster up` chooses them, so that three brokers fit one machine."""
@@ -40,7 +42,7 @@ TOLD = (("broker", "id"), ("broker", "listeners"))
 
 
 def files() -> dict[Path, str]:
-    """Every generated file with its text."""
+    """Every generated configuration with its text."""
     nodes = {HERE / "cluster" / f"node-{id_}.yaml": node_yaml(id_) for id_ in NODES}
     return {TARGET: broker_yaml(), **nodes}
 
@@ -124,7 +126,7 @@ def _scalar(value: object) -> str:
 
 
 if __name__ == "__main__":
-    for path, text in files().items():
+    for path, text in (files() | {BOARD: board()}).items():
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
         print(f"wrote {path}")

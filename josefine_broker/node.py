@@ -74,14 +74,16 @@ from josefine_broker.host.telling import tell_meanwhile
 from josefine_broker.host.ticker import Duty, Ticker
 from josefine_broker.host.worker import Worker
 from josefine_broker.hosting import Hosting
-from josefine_broker.observe import (
-    health_checks,
+from josefine_broker.observe import health_checks
+from josefine_broker.observe_cluster import chain_view, cluster_view
+from josefine_broker.observe_groups import register_group_metrics
+from josefine_broker.observe_metrics import (
     register_cleaner_metrics,
     register_cluster_metrics,
     register_metrics,
+    register_server_metrics,
 )
-from josefine_broker.observe_cluster import chain_view, cluster_view
-from josefine_broker.observe_groups import register_group_metrics
+from josefine_broker.observe_process import register_process_metrics
 from josefine_broker.routes import routes
 from josefine_broker.securing import Securing
 from josefine_broker.storage_watch import FailedLogs, look_at_storage, room_bytes
@@ -164,7 +166,7 @@ class Node:
             raft_bound,
         )
         server = self._server_of(ctx, ticker)
-        await self._start_admin(engine, manager, cleaner, server, replicator, admin_bound)
+        await self._start_admin(engine, manager, cleaner, server, ticker, replicator, admin_bound)
         incarnation, this_host = uuid.uuid4().hex, socket.gethostname()
         register = registration(self.config, clients, this_host, _url(admin_bound), incarnation)
         # Not on the loop that has to answer the other brokers: after a crash this reads the data.
@@ -231,6 +233,7 @@ class Node:
             self.config.broker.data_dir,
             open_max=self.descriptors.files,
         )
+        self._metrics.histogram("fsync_seconds", files.open_files.syncs)
         manager = LogManager(
             files, schedule=flusher.submit, close_threads=CLOSE_THREADS, boot_id=_boot_id()
         )
@@ -396,14 +399,17 @@ class Node:
         manager: LogManager,
         cleaner: Cleaner,
         server: Server,
+        ticker: Ticker,
         replicator: Replicator,
         bound: Bound | None,
     ) -> None:
         broker, ctx = engine.broker, engine.broker.ctx
-        register_metrics(self._metrics, ctx, manager, server)
+        register_metrics(self._metrics, ctx, manager)
+        register_server_metrics(self._metrics, server, ticker)
         register_cleaner_metrics(self._metrics, cleaner)
         register_cluster_metrics(self._metrics, engine, replicator.lag)
         register_group_metrics(self._metrics, ctx)
+        register_process_metrics(self._metrics, self.config.broker)
         self._securing.register_metrics(self._metrics)
         if bound is None:
             return

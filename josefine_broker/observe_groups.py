@@ -27,30 +27,20 @@ Series = Callable[[Context], Iterator[Sample]]
 def register_group_metrics(metrics: Metrics, ctx: Context, series_max: int = SERIES_MAX) -> None:
     """All groups together, and each by its name within the bound."""
     counts = ctx.clients.groups.coordinator.counts
-    counters = {
-        "group_rebalances": ("Rebalances that began.", "rebalances"),
-        "group_members_lost": ("Members whose session ran out.", "members_lost"),
-        "group_offsets_committed": ("Committed offsets, each partition's.", "offsets_committed"),
+    for field in ("rebalances", "members_lost", "offsets_committed"):
+        metrics.one(f"group_{field}", partial(getattr, counts, field))
+    metrics.read("groups_in_state", partial(_by_state, ctx))
+    series: dict[str, Series] = {
+        "group_members": _members,
+        "group_committed_offset": _committed,
+        "group_lag_records": _lag,
     }
-    for name, (meaning, field) in counters.items():
-        metrics.counter(name, meaning, partial(_count, counts, field))
-    metrics.gauge("groups_in_state", "Consumer groups by state.", partial(_by_state, ctx))
-    series: dict[str, tuple[str, Series]] = {
-        "group_members": ("Members of a group.", _members),
-        "group_committed_offset": ("Offset that a group will read next.", _committed),
-        "group_lag_records": ("Committed records that a group has not read.", _lag),
-    }
-    for name, (meaning, read) in series.items():
-        metrics.gauge(name, meaning, partial(_bounded, read, ctx, series_max))
-    metrics.gauge(
+    for name, read in series.items():
+        metrics.read(name, partial(_bounded, read, ctx, series_max))
+    metrics.one(
         "group_series_omitted",
-        "Series of single groups for which there was no room.",
-        lambda: [({}, float(sum(_omitted(read, ctx, series_max) for _, read in series.values())))],
+        lambda: sum(_omitted(read, ctx, series_max) for read in series.values()),
     )
-
-
-def _count(counts: object, field: str) -> list[Sample]:
-    return [({}, float(getattr(counts, field)))]
 
 
 def _bounded(read: Series, ctx: Context, series_max: int) -> Iterator[Sample]:

@@ -73,16 +73,8 @@ class Securing:
         tls = self._tls
         if tls is None:
             return
-        metrics.gauge(
-            "tls_certificate_expires_seconds",
-            "End of the validity of this broker's certificate, in Unix seconds.",
-            lambda: [({}, float(tls.contexts.expires_s))],
-        )
-        metrics.counter(
-            "tls_reload_failures",
-            "Times that changed TLS files could not be used; the former ones are.",
-            lambda: [({}, float(tls.reload_failures))],
-        )
+        metrics.one("tls_certificate_expires_seconds", lambda: tls.contexts.expires_s)
+        metrics.one("tls_reload_failures", lambda: tls.reload_failures)
 
 
 def _users_of(file: UsersFile) -> Users:

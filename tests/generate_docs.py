@@ -13,6 +13,7 @@ from kio.schema.index import api_key_map, schema_name_map
 from josefine_broker.api.table import SERVED
 from josefine_broker.engine.metadata.inert_configs import INERT, REFUSED
 from josefine_broker.engine.metadata.topic_config import TOPIC_CONFIGS
+from josefine_broker.host.metric_table import SECTIONS
 from pipelines.json_schema import json_schema
 from tests import state_machines
 from tests.checklist import Row, rows
@@ -213,9 +214,38 @@ def pipeline_schema() -> str:
     return json.dumps(json_schema(), indent=2) + "\n"
 
 
+def metrics_page() -> str:
+    """docs/metrics.md: the table of `host/metric_table.py`."""
+    lines = [
+        "# Metrics",
+        "",
+        "Written by `./build.sh docs` from `josefine_broker/host/metric_table.py`: what is not",
+        "here is not exported. `GET /metrics` on `admin.address`; rules are in",
+        "`conf/prometheus/alerts.yaml`, and `conf/grafana/josefine.json` is a dashboard to import.",
+        "A counter begins at 0 with its process. What leads or coordinates tells of a partition or",
+        "group, so sum over brokers; `josefine_partitions_offline` is the cluster's, so take the",
+        "maximum. A topic's rate: `sum by (topic) (rate(josefine_topic_bytes_in_total[5m]))`; its",
+        "size: `sum by (topic) (josefine_log_size_bytes)`.",
+    ]
+    for section, metrics in SECTIONS.items():
+        lines += [
+            "",
+            f"## {section}",
+            "",
+            "| name | kind | labels | meaning |",
+            "|---|---|---|---|",
+        ]
+        lines += [
+            f"| `{m.exported}` | {m.kind.value} | {', '.join(m.labels)} | {m.meaning} |"
+            for m in metrics
+        ]
+    return "\n".join(lines) + "\n"
+
+
 PAGES = {
     "COMPATIBILITY.md": compatibility,
     "docs/checklist.md": checklist,
+    "docs/metrics.md": metrics_page,
     "docs/state-machines.md": state_machines.page,
     "conf/pipelines/pipeline.schema.json": pipeline_schema,
 }

@@ -296,8 +296,8 @@ def _answer(
         topic.partitions.append(answer)  # type: ignore[attr-defined]
         if answer.leader is not None:
             leaders.add(answer.leader[0])
-        for buffer in answer.records or ():
-            ctx.counters.fetched_bytes += len(buffer)
+        if answer.records:
+            ctx.hosted.traffic.sent(name, topic_id, sum(map(len, answer.records)))
     session_id = 0 if plan.session is None else plan.session.session_id
     endpoints = node_endpoints(ctx, leaders, info.listener) if leaders else ()
     return FetchResponse(0, 0, session_id, list(topics.values()), endpoints)

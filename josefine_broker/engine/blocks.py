@@ -214,6 +214,7 @@ def _open(
     if hosted is None:
         hosted = ctx.ports.logs.open(tp, topic.topic_id, settings, leader_epoch)
         ctx.hosted.partitions[tp] = hosted
+        hosted.traffic = ctx.hosted.traffic.of(topic.name, topic.topic_id)
         for key in (topic.topic_id, topic.name) if ctx.hosted.early_refusals else ():
             hosted.partition.refusals.absorb(ctx.hosted.early_refusals.take(key, tp.partition))
     elif hosted.settings != settings:
@@ -225,6 +226,7 @@ def _open(
 def _close_topic(ctx: Context, topic: TopicEntry, changed: list[TopicPartition]) -> None:
     for index in range(len(topic.partitions)):
         _close_partition(ctx, TopicPartition(topic.name, index), changed)
+    ctx.hosted.traffic.forget(topic.name, topic.topic_id)
 
 
 def _close_partition(ctx: Context, tp: TopicPartition, changed: list[TopicPartition]) -> None:

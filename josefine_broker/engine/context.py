@@ -77,14 +77,10 @@ class BrokerSettings:
 
 @dataclass(slots=True)
 class Counters:
-    """What the data path counts; the host exports it on a scrape."""
+    """What the data path counts beside the traffic of topics; the host exports it on a scrape."""
 
-    produced_batches: int = 0
-    produced_records: int = 0
-    produced_bytes: int = 0
     duplicate_batches: int = 0
     refused_batches: int = 0
-    fetched_bytes: int = 0
 
 
 @dataclass(slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from josefine_broker.engine.partition.partition import Partition
 from josefine_broker.engine.partition.refusals import EarlyRefusals
 from josefine_broker.engine.partition.replica_fetch import ReplicaFetchers
 from josefine_broker.engine.partition.replication import IsrChanges
+from josefine_broker.engine.traffic import Traffic, TrafficTable
 from josefine_broker.records.batch import BatchHeader, OnBatch
 
 Buffer = bytes | bytearray | memoryview
@@ -91,6 +92,8 @@ class HostedPartition:
     halt: str = ""
     """Why it does not follow its leader, which a person must look at; empty: it does.
     Written by `engine/replicas/following.py` and `engine/replicas/leading.py`."""
+    traffic: Traffic = field(default_factory=Traffic)
+    """Its topic's. Written by `engine/blocks.py`."""
 
 
 class Unopened(NamedTuple):
@@ -132,3 +135,4 @@ class Hosted:
     isr: IsrChanges = field(default_factory=IsrChanges)
     """The changes of those that are led here."""
     counters: ReplicaCounters = field(default_factory=ReplicaCounters)
+    traffic: TrafficTable = field(default_factory=TrafficTable)

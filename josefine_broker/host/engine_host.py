@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from time import perf_counter_ns
 
 from josefine_broker.base.errors import CorruptData, Fatal
 from josefine_broker.base.ports import Clock
@@ -30,6 +31,7 @@ from josefine_broker.engine.cluster.speech import decode_said, encode_said
 from josefine_broker.engine.metadata.changes import RegisterBroker
 from josefine_broker.engine.ports import LogsPort
 from josefine_broker.host.alarm import Alarm
+from josefine_broker.host.latencies import Latencies
 from josefine_broker.host.net.server import Bound
 from josefine_broker.host.peers.raft_connection import PeerError
 from josefine_broker.host.peers.raft_transport import RaftTransport, Reply
@@ -104,6 +106,8 @@ class EngineHost:
         self._disk = ThreadPoolExecutor(max_workers=1, thread_name_prefix="raft-disk")
         self._store: BlockFile | None = None
         self._storing: asyncio.Task[None] | None = None
+        self.stores = Latencies()
+        """Of writes of the chain that are synced."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._alarm = Alarm(clock, self._pump)
         self._moved = asyncio.Event()
@@ -334,6 +338,7 @@ class EngineHost:
     async def _write(self, work: e.Store) -> None:
         loop, store = asyncio.get_running_loop(), self._store
         assert store is not None
+        began_ns = perf_counter_ns()
         try:
             try:
                 write = store.append if work.sync_apart else store.persist
@@ -344,6 +349,8 @@ class EngineHost:
             self._step(e.Appended())
             if work.sync_apart and work.batch.must_sync:
                 await loop.run_in_executor(self._disk, store.sync)
+            if work.batch.must_sync:
+                self.stores.record(perf_counter_ns() - began_ns)
             self._step(e.Synced())
         except (Exception, Fatal, InvariantBroken) as error:
             self._fail(error)

@@ -9,18 +9,19 @@ them, can be made on any thread.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
     HistogramMetricFamily,
-    Metric,
 )
+from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 
-LATENCY_BUCKETS = 36
-"""Powers of two of nanoseconds: the last bucket begins at 34 s, past any request's deadline."""
+from josefine_broker.host.latencies import Latencies
+from josefine_broker.host.metric_table import METRICS, Kind, Metric
 
 SAMPLES_PER_STEP = 500
 """About a millisecond."""
@@ -28,26 +29,18 @@ SAMPLES_PER_STEP = 500
 Sample = tuple[dict[str, str], float]
 SampleSource = Callable[[], Iterable[Sample]]
 
-_Family = type[GaugeMetricFamily] | type[CounterMetricFamily]
 
-
-class ApiStats:
+class ApiStats(Latencies):
     """Counts of one API key. Mutated by connections, on the event loop only."""
 
-    __slots__ = ("buckets", "errors", "name", "requests", "sum_ns")
+    __slots__ = ("errors", "name", "waited_ns")
 
     def __init__(self, name: str) -> None:
+        super().__init__()
         self.name = name
-        self.requests = 0
         self.errors = 0
-        self.sum_ns = 0
-        self.buckets = [0] * LATENCY_BUCKETS
-
-    def record(self, elapsed_ns: int) -> None:
-        self.requests += 1
-        self.sum_ns += elapsed_ns
-        bucket = elapsed_ns.bit_length()
-        self.buckets[bucket if bucket < LATENCY_BUCKETS else LATENCY_BUCKETS - 1] += 1
+        self.waited_ns = 0
+        """Of the whole, what parked requests waited for others."""
 
 
 class ConnectionStats:
@@ -84,71 +77,80 @@ class ConnectionStats:
 
 
 class Metrics:
-    """All counters of one broker, and the gauges that others let it read."""
+    """All counters of one broker, and what others let it read. Names are those of the table."""
 
     def __init__(self) -> None:
         self.connections = ConnectionStats()
         self._apis: dict[str, ApiStats] = {}
-        self._read: dict[str, tuple[_Family, str, SampleSource]] = {}
+        self._latencies: dict[str, Latencies] = {}
+        self._read: dict[str, SampleSource] = {}
+        for name in ConnectionStats.__slots__:
+            self.one(f"connection_{name}", partial(getattr, self.connections, name))
 
     def api(self, name: str) -> ApiStats:
         """The one counter object of an API; a connection's routes hold it."""
         return self._apis.setdefault(name, ApiStats(name))
 
-    def gauge(self, name: str, meaning: str, source: SampleSource) -> None:
-        """Register `source`, read on each scrape: (labels, value) pairs with equal labels."""
-        self._read[name] = (GaugeMetricFamily, meaning, source)
+    def read(self, name: str, source: SampleSource) -> None:
+        """`source` is read on each scrape: pairs of the labels of the table, and a value."""
+        assert METRICS[name].kind is not Kind.HISTOGRAM, name
+        self._read[name] = source
 
-    def counter(self, name: str, meaning: str, source: SampleSource) -> None:
-        """The same for a value that only grows."""
-        self._read[name] = (CounterMetricFamily, meaning, source)
+    def one(self, name: str, source: Callable[[], float]) -> None:
+        """The same for a metric without labels."""
+        self.read(name, lambda: [({}, source())])
+
+    def histogram(self, name: str, latencies: Latencies) -> None:
+        """One without labels."""
+        assert METRICS[name].kind is Kind.HISTOGRAM, name
+        self._latencies[name] = latencies
 
     def scrape(self) -> Scrape:
         """To be read in steps, and then made into the text of `/metrics`."""
-        return Scrape([*self.request_families(), *self.connection_families()], self._read)
+        families: list[Family] = list(self._request_families())
+        for name, latencies in self._latencies.items():
+            family = _histogram(METRICS[name])
+            family.add_metric([], latencies.told(), latencies.sum_ns / 1e9)
+            families.append(family)
+        return Scrape(families, self._read)
 
-    def connection_families(self) -> Iterator[Metric]:
-        stats = self.connections
-        for name in stats.__slots__:
-            meaning = f"Connections: {name.replace('_', ' ')}."
-            yield CounterMetricFamily(
-                f"josefine_connection_{name}", meaning, value=getattr(stats, name)
-            )
-
-    def request_families(self) -> Iterator[Metric]:
-        errors = CounterMetricFamily(
-            "josefine_request_errors", "Requests refused as a whole.", labels=["api"]
-        )
-        seconds = HistogramMetricFamily(
-            "josefine_request_seconds", "From frame to answer, waiting included.", labels=["api"]
-        )
+    def _request_families(self) -> Iterator[Family]:
+        seconds = _histogram(METRICS["request_seconds"])
+        names = ("request_errors", "request_local_seconds", "request_waiting_seconds")
+        errors, local, waiting = (_family(METRICS[name]) for name in names)
         for stats in self._apis.values():
-            if not stats.requests and not stats.errors:
+            buckets = stats.told()
+            if not buckets[-1][1] and not stats.errors:
                 continue
             errors.add_metric([stats.name], stats.errors)
-            total, buckets = 0, []
-            for bucket, amount in enumerate(stats.buckets):
-                total += amount
-                buckets.append((f"{(1 << bucket) / 1e9:.9g}", total))
-            buckets[-1] = ("+Inf", total)
+            local.add_metric([stats.name], (stats.sum_ns - stats.waited_ns) / 1e9)
+            waiting.add_metric([stats.name], stats.waited_ns / 1e9)
             seconds.add_metric([stats.name], buckets, stats.sum_ns / 1e9)
-        yield errors
-        yield seconds
+        yield from (errors, local, waiting, seconds)
+
+
+def _histogram(metric: Metric) -> HistogramMetricFamily:
+    return HistogramMetricFamily(f"josefine_{metric.name}", metric.meaning, labels=metric.labels)
+
+
+def _family(metric: Metric) -> CounterMetricFamily | GaugeMetricFamily:
+    name, meaning, labels = f"josefine_{metric.name}", metric.meaning, metric.labels
+    if metric.kind is Kind.COUNTER:
+        return CounterMetricFamily(name, meaning, labels=labels)
+    return GaugeMetricFamily(name, meaning, labels=labels)
 
 
 class Scrape:
     """The values of one moment, or nearly so."""
 
-    def __init__(
-        self, families: list[Metric], sources: Mapping[str, tuple[_Family, str, SampleSource]]
-    ) -> None:
+    def __init__(self, families: list[Family], sources: Mapping[str, SampleSource]) -> None:
         self._families = families
         self._sources = sources
         self._samples: dict[str, list[Sample]] = {}
 
     def steps(self) -> Iterator[None]:
         """Read everything; others may run in between."""
-        for name, (_, _, source) in sorted(self._sources.items()):
+        for name, source in sorted(self._sources.items()):
             samples = self._samples[name] = []
             for sample in source():
                 samples.append(sample)
@@ -162,22 +164,21 @@ class Scrape:
         registry.register(_Reader(self.families))
         return generate_latest(registry)
 
-    def families(self) -> Iterator[Metric]:
+    def families(self) -> Iterator[Family]:
         yield from self._families
         for name, samples in self._samples.items():
-            kind, meaning, _ = self._sources[name]
-            labels = list(samples[0][0]) if samples else []
-            family = kind(f"josefine_{name}", meaning, labels=labels)
-            for sample_labels, sample in samples:
-                family.add_metric([sample_labels[label] for label in labels], sample)
+            metric = METRICS[name]
+            family = _family(metric)
+            for labels, value in samples:
+                family.add_metric([labels[label] for label in metric.labels], value)
             yield family
 
 
 class _Reader(Collector):
     """Adapter: the Prometheus library asks it for the families of one scrape."""
 
-    def __init__(self, families: Callable[[], Iterable[Metric]]) -> None:
+    def __init__(self, families: Callable[[], Iterable[Family]]) -> None:
         self._families = families
 
-    def collect(self) -> Iterable[Metric]:
+    def collect(self) -> Iterable[Family]:
         return self._families()

@@ -54,6 +54,9 @@ class Ticker:
         self._alarm = Alarm(clock, self._expire)
         self._duty_timers: dict[str, asyncio.TimerHandle] = {}
         self._running = False
+        self.late_seconds = 0.0
+        """By how much duties began late, all in all: whatever waits for the thread does."""
+        self.wakes = 0
 
     def start(self) -> None:
         self._running = True
@@ -86,9 +89,13 @@ class Ticker:
 
     def _schedule(self, duty: Duty) -> None:
         loop = asyncio.get_running_loop()
-        self._duty_timers[duty.name] = loop.call_later(
-            duty.interval_ms / 1_000, self._perform, duty
-        )
+        due_s = loop.time() + duty.interval_ms / 1_000
+        self._duty_timers[duty.name] = loop.call_at(due_s, self._begin, duty, due_s)
+
+    def _begin(self, duty: Duty, due_s: float) -> None:
+        self.late_seconds += max(0.0, asyncio.get_running_loop().time() - due_s)
+        self.wakes += 1
+        self._perform(duty)
 
     def _perform(self, duty: Duty, begun: Work = None) -> None:
         left = self._guarded(duty.name, lambda: self._advance(duty, begun))

@@ -89,7 +89,7 @@ def f(ctx, x):
     table = x._ctx.hosted.partitions
     table.update(x)  # !
     ctx.image == ctx.hosted.partitions.get(1)
-    ctx.counters.produced_bytes += 1
+    ctx.counters.refused_batches += 1
     ctx.image.name = x.partitions[1] = x.image = 2
     partitions = []
     partitions.append(1)

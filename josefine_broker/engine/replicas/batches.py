@@ -77,10 +77,10 @@ def append_batch(
         partition.refusals.note(header, error.code)
         raise
     partition.appended(header, base_offset, now_ms)
-    counters = ctx.counters
-    counters.produced_batches += 1
-    counters.produced_records += header.record_count
-    counters.produced_bytes += size
+    traffic = hosted.traffic
+    traffic.batches_in += 1
+    traffic.records_in += header.record_count
+    traffic.bytes_in += size
     if partition.is_alone:
         ctx.parked.wake(tp, ctx.clock.monotonic_ms())
     else:

@@ -19,7 +19,9 @@ import errno
 import os
 from collections.abc import Sequence
 from threading import Lock, get_ident
+from time import perf_counter_ns
 
+from josefine_broker.host.latencies import Latencies
 from josefine_broker.records.crc import Buffer
 
 _IOV_MAX = 1024
@@ -120,6 +122,7 @@ class RealFile:
             else:
                 self._syncs += 1
             self.is_dirty = False
+        began_ns = perf_counter_ns()
         try:
             os.fdatasync(fd)
         except OSError as error:
@@ -127,6 +130,7 @@ class RealFile:
             raise
         finally:
             with self._among.lock:
+                self._among.syncs.record(perf_counter_ns() - began_ns)
                 self._syncs -= not is_ours
                 if is_ours or (self._is_closed and not self._syncs):
                     os.close(fd)
@@ -199,7 +203,8 @@ class OpenFiles:
     def __init__(self, open_max: int | None) -> None:
         """`open_max` None: no bound."""
         self.lock = Lock()
-        """Guards which file has which descriptor."""
+        """Guards which file has which descriptor, and the next."""
+        self.syncs = Latencies()
         self._open_max = open_max
         self._owner = get_ident()
         self._ring: dict[RealFile, None] = {}

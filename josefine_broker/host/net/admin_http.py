@@ -2,7 +2,9 @@
 questions, changes nothing.
 
 `/health` is 200 only while every check passes, 503 otherwise; the body names each check, so that a
-person and an orchestrator read the same page. A page is JSON; a query that makes no sense is 400.
+person and an orchestrator read the same page. `/health/live` asks whether a restart would help, and
+`/health/ready` whether clients are served: each is a part of the checks, and one sentence.
+A page is JSON; a query that makes no sense is 400.
 Whoever opens connections here and stays silent takes no descriptors from the data.
 """
 
@@ -10,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -36,6 +38,10 @@ class Check:
 
 
 Checks = Mapping[str, Callable[[], Check]]
+LIVE = ("process",)
+"""A broker that waits for others is live: to restart it would help nobody."""
+READY = ("process", "listeners", "metadata", "cluster")
+"""A damaged log or a full disk is told by `/health`; the other partitions are served."""
 Page = Callable[[Mapping[str, str]], Mapping[str, Any]]
 """From the query to a JSON body. Raises ValueError with a sentence about the query."""
 
@@ -60,6 +66,8 @@ class AdminServer:
     async def start(self, bound: socket.socket) -> None:
         app = web.Application()
         app.router.add_get("/health", self._health)
+        app.router.add_get("/health/live", partial(self._probe, LIVE))
+        app.router.add_get("/health/ready", partial(self._probe, READY))
         app.router.add_get("/metrics", self._exposition)
         for path, page in self._pages.items():
             app.router.add_get(path, partial(_answer, page))
@@ -89,6 +97,12 @@ class AdminServer:
             },
         }
         return web.json_response(body, status=200 if healthy else 503)
+
+    async def _probe(self, names: Sequence[str], _request: web.Request) -> web.Response:
+        results = {name: self._checks[name]() for name in names if name in self._checks}
+        causes = [f"{name}: {each.detail}" for name, each in results.items() if not each.ok]
+        text = "; ".join(causes) if causes else "ok"
+        return web.Response(text=f"{text}\n", status=503 if causes else 200)
 
     async def _exposition(self, _request: web.Request) -> web.Response:
         scrape = self._metrics.scrape()

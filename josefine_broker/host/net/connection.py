@@ -205,6 +205,11 @@ class Connection(asyncio.BufferedProtocol):
         """True while a request that was begun has no answer yet."""
         return bool(self._pending)
 
+    @property
+    def queued(self) -> int:
+        """Requests that were read, and not begun yet."""
+        return len(self._backlog)
+
     def drain(self) -> None:
         """Begin no further request; those begun are still answered, long waits at once."""
         self._draining = True

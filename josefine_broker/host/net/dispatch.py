@@ -68,7 +68,7 @@ class Route:
 class Waiting:
     """A request whose answer comes later: the parked token and what its encoding needs."""
 
-    __slots__ = ("buffers", "header", "parked", "started_ns", "stats")
+    __slots__ = ("buffers", "header", "parked", "parked_ns", "started_ns", "stats")
 
     def __init__(
         self, parked: Parked, header: RequestHeader, stats: ApiStats, started_ns: int
@@ -77,6 +77,7 @@ class Waiting:
         self.header = header
         self.stats = stats
         self.started_ns = started_ns
+        self.parked_ns = perf_counter_ns()
         self.buffers: Buffers | None = None
 
 
@@ -131,7 +132,9 @@ class Dispatcher:
     def finish(self, waiting: Waiting) -> Buffers:
         """Encode the answer of a parked request that is done; nothing when none is owed."""
         header = waiting.header
-        waiting.stats.record(perf_counter_ns() - waiting.started_ns)
+        now_ns, stats = perf_counter_ns(), waiting.stats
+        stats.record(now_ns - waiting.started_ns)
+        stats.waited_ns += now_ns - waiting.parked_ns
         response = waiting.parked.response
         if response is None:
             return ()

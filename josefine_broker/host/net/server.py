@@ -106,6 +106,16 @@ class Server:
         return len(self._room)
 
     @property
+    def bytes_in(self) -> int:
+        """Of clients that are gone, and of those that are here."""
+        return self._host.stats.bytes_in + sum(c.received for c in self._room.occupants())
+
+    @property
+    def requests_queued(self) -> int:
+        """Read, and not begun yet."""
+        return sum(c.queued for c in self._room.occupants() if isinstance(c, Connection))
+
+    @property
     def is_listening(self) -> bool:
         return bool(self._listeners) and all(each.is_open for each in self._listeners)
 

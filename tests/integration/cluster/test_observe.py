@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from josefine_broker.base.errors import KafkaError
+from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
+from josefine_broker.host.metric_table import METRICS
 from tests.support.broker import START_TIMEOUT_S
 from tests.support.cluster import REPLICATED, Cluster
 from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
+from tests.unit.api.world import batch_of
 
 
 def metric(text: str, name: str) -> float:
-    found = re.search(rf"^josefine_{name} (\S+)$", text, re.MULTILINE)
+    found = re.search(rf"^josefine_{re.escape(name)} (\S+)$", text, re.MULTILINE)
     assert found is not None, name
     return float(found.group(1))
 
@@ -70,6 +73,29 @@ def test_cluster_and_metrics_tell_of_the_loss_of_a_broker(tmp_path: Path) -> Non
         assert sum(metric(text, "controller_decisions_total") for text in texts) > 0
         assert min(metric(text, "raft_terms_seen_total") for text in texts) >= 1
         assert 'josefine_replica_lag_records{partition="' in "".join(texts)
+
+
+def test_every_metric_of_the_table_is_exported_and_no_other(tmp_path: Path) -> None:
+    with Cluster(tmp_path, brokers=1) as cluster:
+        with BlockingClient(cluster.bootstrap) as client:
+            client.create_topics([NewTopic("counted", partitions=1)])
+            written = TopicPartition("counted", 0)
+            client.produce({written: bytearray(batch_of(b"x" * 1_000))})
+            client.fetch({written: 0})
+        text = cluster.broker(1).get("/metrics")[1]
+
+    found = set(re.findall(r"^# TYPE (\S+) (?:counter|gauge|histogram)$", text, re.MULTILINE))
+    assert {name for name in found if not name.endswith("_created")} == {
+        each.exported for each in METRICS.values() if not each.name.startswith("tls_")
+    }
+    assert metric(text, 'topic_records_in_total{topic="counted"}') == 1
+    assert metric(text, 'topic_bytes_in_total{topic="counted"}') > 1_000
+    assert metric(text, 'topic_bytes_out_total{topic="counted"}') > 1_000
+    assert metric(text, "produced_records_total") == 1
+    assert metric(text, "process_open_fds") > 3
+    assert metric(text, "raft_store_seconds_count") > 0
+    assert metric(text, "disk_free_bytes") > 0
+    assert metric(text, "connection_bytes_in_total") > 1_000
 
 
 def test_chain_tells_every_block_with_what_it_changed(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import aiohttp
 import pytest
@@ -44,6 +45,34 @@ def test_health_follows_its_checks_and_names_them() -> None:
             async with session.post(f"{url}/health") as response:
                 assert response.status == 405
         await admin.stop()
+        await admin.stop()
+
+    on_uvloop(scenario)
+
+
+def test_probes_say_the_cause_in_words_and_know_when_a_restart_would_not_help() -> None:
+    """Checklist row 93."""
+    state = {"process": "", "cluster": "waiting for a majority of the voters", "disk": "full"}
+
+    def check(name: str) -> Callable[[], Check]:
+        return lambda: Check(ok=not state[name], detail=state[name])
+
+    async def scenario() -> None:
+        admin = AdminServer(Metrics(), {name: check(name) for name in state}, dict)
+        bound = bind("admin", "127.0.0.1", 0)
+        await admin.start(bound.socket)
+
+        async def probe(which: str) -> tuple[int, str]:
+            url = f"http://127.0.0.1:{bound.port}/health/{which}"
+            async with aiohttp.ClientSession() as session, session.get(url) as response:
+                return response.status, await response.text()
+
+        assert await probe("live") == (200, "ok\n")
+        assert await probe("ready") == (503, "cluster: waiting for a majority of the voters\n")
+        state["cluster"] = ""
+        assert await probe("ready") == (200, "ok\n")
+        state["process"] = "stopped: broken invariant"
+        assert await probe("live") == (503, "process: stopped: broken invariant\n")
         await admin.stop()
 
     on_uvloop(scenario)

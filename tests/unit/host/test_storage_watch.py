@@ -10,6 +10,7 @@ from josefine_broker import observe, storage_watch
 from josefine_broker.base.errors import KafkaError
 from josefine_broker.config_sections import IdentitySection
 from josefine_broker.host.metrics import Metrics
+from josefine_broker.observe_metrics import register_metrics
 from tests.unit.api.world import World
 
 GIB = 2**30
@@ -105,8 +106,8 @@ def test_log_that_was_cut_is_told_while_the_process_lives() -> None:
     assert check.ok
     assert check.detail == "cut at this start, records may be lost: orders-0"
     metrics = Metrics()
-    observe.register_metrics(metrics, again.ctx, again.manager, None)  # type: ignore[arg-type]
-    values = {name: source for name, (_, _, source) in metrics._read.items()}
+    register_metrics(metrics, again.ctx, again.manager)
+    values = metrics._read
     assert list(values["recovery_logs_cut"]()) == [({}, 1)]
     ((_, cut_bytes),) = values["recovery_bytes_cut"]()
     assert cut_bytes > len(data)
