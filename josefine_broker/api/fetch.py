@@ -59,13 +59,11 @@ def handle(ctx: Context, info: RequestInfo, request: FetchRequest) -> FetchRespo
     if request.session_epoch == FINAL_EPOCH and not request.session_id:
         plan = FetchPlan(tuple(wanted_of(request)))
     else:
-        plan = ctx.clients.sessions.begin(request, ctx.clock.monotonic_ms(), ctx.ports.rng)
-    session = plan.session
-    if session is not None and session.waiting is not None:
-        waiting, session.waiting = session.waiting, None
-        if not waiting.done:
+        waiting = ctx.clients.sessions.take_waiting(request.session_id)
+        if waiting is not None and not waiting.done:
             ctx.parked.forget(waiting)
             waiting.expire(ctx.clock.monotonic_ms())
+        plan = ctx.clients.sessions.begin(request, ctx.clock.monotonic_ms(), ctx.ports.rng)
     news = ctx.parked.follower_news
     found = _read_all(ctx, info, request, plan, is_first=True)
     missing_bytes = min(request.min_bytes, request.max_bytes) - found.got_bytes

@@ -1,8 +1,9 @@
 """Incremental fetch sessions (KIP-227): a consumer sends only what changed, and gets only what did.
 
 Rules: a session's answers, put over what its consumer already knows, say what a full answer would;
-epochs go up by one per request, so a lost or doubled request is noticed; partitions that sent
-bytes go to the end of the line, so that none starves; sessions are bounded, an idle one gives way.
+epochs go up by one per request, so a lost or doubled request is noticed; what a follower names it
+is told again, for it may have passed over the answer before; partitions that sent bytes go to the
+end of the line, so that none starves; sessions are bounded, an idle one gives way.
 """
 
 from collections.abc import Iterator, Sequence
@@ -123,6 +124,15 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def take_waiting(self, session_id: int) -> Parked | None:
+        """That session's request that waits. To be answered before the next one begins: what its
+        answer tells is noted, and the next one may make that undone."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            return None
+        waiting, session.waiting = session.waiting, None
+        return waiting
+
     def begin(self, request: FetchRequest, now_ms: int, rng: Rng) -> FetchPlan:
         """Take in a request: what to read. Raises KafkaError for an unknown session or epoch."""
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -178,10 +188,10 @@ class FetchSessions:
             )
         for each in wanted_of(request):
             key = _key(each.name, each.topic_id, each.partition.index)
-            cached = session.partitions.get(key)
-            session.partitions[key] = (
-                _Cached(each) if cached is None else cached._replace(wanted=each)
-            )
+            cached = session.partitions.get(key, _Cached(each))._replace(wanted=each)
+            if request.replica_id >= 0:
+                cached = cached._replace(high_watermark=NOTHING_SENT)
+            session.partitions[key] = cached
         for name, topic_id, indexes in request.forgotten:
             for index in indexes:
                 session.partitions.pop(_key(name, topic_id, index), None)

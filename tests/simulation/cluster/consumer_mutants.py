@@ -32,6 +32,7 @@ CONSUMER_MUTANTS = [
         old="member is None or",
         new="member is None:\n        return ErrorCode.none\n    if",
         faults=GROUPS | CONSUMERS,
+        seed=3,
     ),
     Mutant(
         breaks="a member is told what is committed",
@@ -39,6 +40,7 @@ CONSUMER_MUTANTS = [
         old="consumers.end_offset(group_id)",
         new="0",
         faults=FAILOVERS | CONSUMERS,
+        seed=3,
     ),
     Mutant(
         breaks="the next coordinator knows what each member has",

@@ -791,6 +791,26 @@ def test_request_with_news_ends_the_wait_of_the_one_before(cluster: Replicas) ->
     assert len(cluster.waiting) == 2
 
 
+def test_high_watermark_of_an_answer_that_no_longer_counts_is_told_with_the_next() -> None:
+    """The wait that ends told it, of the position before; the next request names a new one."""
+    cluster = Replicas(2)
+    cluster.create(replicas=((1, 2),))
+    cluster.run()
+    cluster.produce(1, b"quiet from here on")
+    cluster.run()
+    fetcher = cluster.ctx[2].hosted.fetchers.by_leader[1]
+    (copy,) = fetcher
+    assert copy.leaders_high_watermark == 0, "not worth an answer of its own"
+
+    fetcher.fail(copy.key, 0)
+    cluster.advance(FetchLimits().backoff_ms)
+    cluster.run()
+    cluster.advance(FetchLimits().wait_ms)
+    cluster.run()
+
+    assert copy.leaders_high_watermark == 1
+
+
 def test_idle_session_names_no_partition_and_gets_none() -> None:
     """Checklist row 39: idle traffic does not grow with partitions."""
     cluster = Replicas(2)

@@ -32,11 +32,12 @@ def request(
     forget: tuple[int, ...] = (),
     topic_id: UUID | None = None,
     offset: int = 0,
+    replica_id: int = -1,
 ) -> FetchRequest:
     parts = tuple(FetchPartition(index, -1, offset, -1, -1, 100) for index in indexes)
     topics = (FetchTopic("t", topic_id, parts),) if parts else ()
     forgotten = (ForgottenTopic("t", topic_id, forget),) if forget else ()
-    return FetchRequest(-1, 0, 1, 1000, 0, session_id, epoch, topics, forgotten)
+    return FetchRequest(replica_id, 0, 1, 1000, 0, session_id, epoch, topics, forgotten)
 
 
 def answers(plan: FetchPlan, high_watermark: int = 0, records: tuple[int, ...] = ()) -> list[int]:
@@ -103,6 +104,18 @@ def test_incremental_fetch_tells_only_what_changed() -> None:
     assert answers(plan) == []
     plan = sessions.begin(request(session_id, 3), 0, RNG)
     assert sorted(answers(plan, high_watermark=5)) == [0, 1, 2]
+
+
+def test_what_a_follower_was_told_of_a_partition_it_names_is_told_again() -> None:
+    """It passed over the answer that told it, for its log had changed meanwhile. Once found by
+    cluster.run 2013 --groups --consumer_groups --no-transactions."""
+    sessions, session_id = opened(0, 1)
+    assert answers(sessions.begin(request(session_id, 1), 0, RNG), high_watermark=5) == [0, 1]
+
+    plan = sessions.begin(request(session_id, 2, 1, replica_id=3), 0, RNG)
+    assert answers(plan, high_watermark=5) == [1]
+    plan = sessions.begin(request(session_id, 3, 1), 0, RNG)
+    assert answers(plan, high_watermark=5) == [], "a consumer, which has one request in flight"
 
 
 def test_moved_log_start_is_told() -> None:
