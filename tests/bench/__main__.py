@@ -1,5 +1,5 @@
 """`python -m tests.bench [broker] [cleaner] [cluster] [groups] [journal] [pipelines] [raft] [scale]
-[spark] [spark_cpu] [text]`: one JSON line per measure, progress on stderr.
+[spark] [spark_cpu] [text] [transactions]`: one JSON line per measure, progress on stderr.
 
 BENCH_ROUNDS (default 3) and BENCH_SCALE (default 1, of the record counts) make it shorter.
 """
@@ -19,6 +19,7 @@ NAMES = {
     "spark": "tests.bench.spark_bench",
     "spark_cpu": "tests.bench.spark_cpu_bench",
     "text": "tests.bench.text_bench",
+    "transactions": "tests.bench.transactions_bench",
 }
 
 

@@ -27,6 +27,7 @@ VERSIONS = {
     apis.JOIN_GROUP: 9,
     apis.SYNC_GROUP: 5,
     apis.HEARTBEAT: 4,
+    apis.CONSUMER_GROUP_HEARTBEAT: 1,
     apis.OFFSET_COMMIT: 8,
     apis.OFFSET_FETCH: 8,
     apis.FETCH: 11,
@@ -155,18 +156,28 @@ class Member:
         return True
 
     async def fetch(self) -> None:
-        """Once, from the beginning of partition 0, without a wait."""
-        part = fetching.FetchPartition(
-            index=0, current_leader_epoch=-1, fetch_offset=0, last_fetched_epoch=-1,
-            log_start_offset=-1, max_bytes=1_000,
-        )  # fmt: skip
-        topic = fetching.FetchTopic(name=self.topic, topic_id=None, partitions=(part,))
-        request = fetching.FetchRequest(
-            replica_id=-1, max_wait_ms=0, min_bytes=0, max_bytes=1_000, isolation_level=0,
-            session_id=0, session_epoch=-1, topics=(topic,), forgotten=(), rack_id="",
-        )  # fmt: skip
-        answer = await self.wire.ask(apis.FETCH, request)
-        check(ErrorCode(answer.topics[0].partitions[0].error_code))
+        await fetch_once(self.wire, self.topic)
+
+    @staticmethod
+    def are_settled(members: Sequence[Member]) -> bool:
+        """Whether they are of one generation."""
+        generations = {each.generation for each in members}
+        return len(generations) == 1 and -1 not in generations
+
+
+async def fetch_once(wire: Wire, topic: str) -> None:
+    """From the beginning of partition 0, without a wait."""
+    part = fetching.FetchPartition(
+        index=0, current_leader_epoch=-1, fetch_offset=0, last_fetched_epoch=-1,
+        log_start_offset=-1, max_bytes=1_000,
+    )  # fmt: skip
+    asked = fetching.FetchTopic(name=topic, topic_id=None, partitions=(part,))
+    request = fetching.FetchRequest(
+        replica_id=-1, max_wait_ms=0, min_bytes=0, max_bytes=1_000, isolation_level=0,
+        session_id=0, session_epoch=-1, topics=(asked,), forgotten=(), rack_id="",
+    )  # fmt: skip
+    answer = await wire.ask(apis.FETCH, request)
+    check(ErrorCode(answer.topics[0].partitions[0].error_code))
 
 
 async def find_coordinator(wire: Wire, group: str) -> None:

@@ -4,7 +4,8 @@ Clients are raw frames of `group_client.py` in this process; CPU is the broker's
 with other work seconds have that work in them, and CPU seconds have not. A value is the median over
 BENCH_ROUNDS. Goals (issue 13): 1,000 groups of 5 idle members under 10 % of a core, a rebalance of
 50 members under 3 s, 20,000 offset commits/s, failover with 100,000 offsets under 2 s, a million
-commits read back in under 10 s.
+commits read back in under 10 s. `consumer_idle` and `consumer_rebalance` are the same with members
+of the consumer protocol (KIP-848), which heartbeat as often here; a broker asks for every 5 s.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import uvloop
 
@@ -30,6 +33,7 @@ from josefine_broker.engine.groups.offsets import coordinator_partition
 from josefine_broker.engine.metadata.image import OFFSETS_TOPIC
 from josefine_broker.wire import apis
 from tests.bench.brokers import Running, wait_until_quiet
+from tests.bench.consumer_member import ConsumerMember
 from tests.bench.group_client import (
     Member,
     Wire,
@@ -61,6 +65,8 @@ OFFSETS_PARTITIONS = 8
 """Of `__consumer_offsets`, by default."""
 WAIT_SECONDS = 300.0
 
+NewMember = type[Member] | type[ConsumerMember]
+PREFIX: dict[NewMember, str] = {Member: "", ConsumerMember: "consumer_"}
 Measured = Iterator[tuple[str, str, float]]
 """(measure, unit, value)."""
 
@@ -74,15 +80,15 @@ def create(bootstrap: str, partitions: int, replicas: int = 1) -> None:
         admin.create_topics([NewTopic(TOPIC, partitions, replicas)])
 
 
-def idle(directory: Path) -> Measured:
+def idle(directory: Path, new_member: NewMember = Member) -> Measured:
     """Many groups whose members do nothing but heartbeat."""
     most = IDLE_GROUPS * IDLE_MEMBERS + 100
     limits = {"network__connections_max": most, "network__connections_per_address_max": most}
     with BrokerProcess(directory, **limits) as process:
         create(process.bootstrap, IDLE_MEMBERS)
         broker = Running("josefine", process.bootstrap, process.pid)
-        joined_s, cores, beats = uvloop.run(_idle(broker))
-        name = f"idle_{IDLE_GROUPS}_groups_of_{IDLE_MEMBERS}"
+        joined_s, cores, beats = uvloop.run(_idle(broker, new_member))
+        name = f"{PREFIX[new_member]}idle_{IDLE_GROUPS}_groups_of_{IDLE_MEMBERS}"
         yield name, "join_s", joined_s
         yield name, "heartbeats_per_s", beats
         yield name, "percent_of_a_core", 100 * cores
@@ -90,13 +96,13 @@ def idle(directory: Path) -> Measured:
         yield name, "resident_mb", broker.resident_mb()
 
 
-async def _idle(broker: Running) -> tuple[float, float, float]:
+async def _idle(broker: Running, new_member: NewMember) -> tuple[float, float, float]:
     """(seconds until all had joined, cores used then, heartbeats per second)."""
     members = []
     for number in range(IDLE_GROUPS):
         for _ in range(IDLE_MEMBERS):
             wire = await Wire.open(broker.bootstrap)
-            members.append(Member(wire, f"group-{number}", TOPIC, IDLE_MEMBERS))
+            members.append(new_member(wire, f"group-{number}", TOPIC, IDLE_MEMBERS))
     await find_coordinator(members[0].wire, "group-0")
     began = time.perf_counter()
     await asyncio.gather(*(member.join() for member in members))
@@ -104,7 +110,7 @@ async def _idle(broker: Running) -> tuple[float, float, float]:
     sent = 0
     ends = asyncio.Event()
 
-    async def live(member: Member, at: int) -> None:
+    async def live(member: Member | ConsumerMember, at: int) -> None:
         nonlocal sent
         await asyncio.sleep(HEARTBEAT_SECONDS * at / len(members))
         while not ends.is_set():
@@ -114,7 +120,12 @@ async def _idle(broker: Running) -> tuple[float, float, float]:
             await asyncio.sleep(HEARTBEAT_SECONDS)
 
     lives = [asyncio.create_task(live(member, at)) for at, member in enumerate(members)]
-    await asyncio.sleep(HEARTBEAT_SECONDS)  # late joiners' rebalances are over
+    groups = [members[at : at + IDLE_MEMBERS] for at in range(0, len(members), IDLE_MEMBERS)]
+    deadline = time.perf_counter() + WAIT_SECONDS
+    while not all(map(new_member.are_settled, groups)):  # late joiners' rebalances
+        if time.perf_counter() > deadline:
+            raise RuntimeError("some group is not settled")
+        await asyncio.sleep(HEARTBEAT_SECONDS)
     before, cpu, began = sent, broker.cpu_seconds(), time.perf_counter()
     await asyncio.sleep(IDLE_SECONDS)
     elapsed = time.perf_counter() - began
@@ -129,44 +140,46 @@ async def _idle(broker: Running) -> tuple[float, float, float]:
     return joined_s, cores, beats
 
 
-def rebalance(directory: Path) -> Measured:
+def rebalance(directory: Path, new_member: NewMember = Member) -> Measured:
     """All of a group's members at once, and one that comes to those that are there."""
     with BrokerProcess(directory, group__initial_rebalance_delay_ms=0) as process:
         create(process.bootstrap, REBALANCE_MEMBERS)
         broker = Running("josefine", process.bootstrap, process.pid)
         cpu = broker.cpu_seconds()
-        at_once_s, one_more_s = uvloop.run(_rebalance(process.bootstrap))
-        name = f"rebalance_{REBALANCE_MEMBERS}_members"
+        at_once_s, one_more_s = uvloop.run(_rebalance(process.bootstrap, new_member))
+        name = f"{PREFIX[new_member]}rebalance_{REBALANCE_MEMBERS}_members"
         yield name, "all_at_once_to_first_fetch_s", at_once_s
         yield name, "one_more_to_first_fetch_of_all_s", one_more_s
         yield name, "cpu_s", broker.cpu_seconds() - cpu
 
 
-async def _rebalance(bootstrap: str) -> tuple[float, float]:
-    members = [
-        Member(await Wire.open(bootstrap), "group", TOPIC, REBALANCE_MEMBERS)
+async def _rebalance(bootstrap: str, new_member: NewMember) -> tuple[float, float]:
+    members: list[Any] = [
+        new_member(await Wire.open(bootstrap), "group", TOPIC, REBALANCE_MEMBERS)
         for _ in range(REBALANCE_MEMBERS)
     ]
     *first, last = members
     await find_coordinator(last.wire, "group")
 
-    async def settled(member: Member, everybody: int) -> None:
-        """Heartbeats, and joins again when called, until the whole group has one generation."""
+    async def settled(member: Any, everybody: int) -> None:
+        """Heartbeats, and joins again when called, until the whole group is settled."""
         while True:
             if not await member.heartbeat():
                 await member.join()
-            generations = {each.generation for each in members[:everybody]}
-            if len(generations) == 1 and -1 not in generations:
-                return await member.fetch()
+            if new_member.are_settled(members[:everybody]):
+                return await member.fetch()  # type: ignore[no-any-return]
             await asyncio.sleep(NOTICE_SECONDS)
+
+    async def comes(member: Any) -> None:
+        await member.join()
+        await settled(member, len(members))
 
     began = time.perf_counter()
     await asyncio.gather(*(member.join() for member in first))
     await asyncio.gather(*(settled(member, len(first)) for member in first))
     at_once_s = time.perf_counter() - began
     began = time.perf_counter()
-    await asyncio.gather(last.join(), *(settled(member, len(members)) for member in first))
-    await settled(last, len(members))
+    await asyncio.gather(comes(last), *(settled(member, len(members)) for member in first))
     one_more_s = time.perf_counter() - began
     for member in members:
         member.wire.close()
@@ -307,6 +320,8 @@ def _restart(process: BrokerProcess, group: str = "") -> tuple[float, float]:
 MEASURES = {
     "idle": idle,
     "rebalance": rebalance,
+    "consumer_idle": partial(idle, new_member=ConsumerMember),
+    "consumer_rebalance": partial(rebalance, new_member=ConsumerMember),
     "commits": commits,
     "failover": failover,
     "replay": replay,

@@ -3,10 +3,12 @@
 The library is the one inside confluent-kafka's wheel. A Python call per record would cap a client
 at about a million records a second, and every broker would look alike. Run as its own process:
 
-    python -m tests.bench.librdkafka produce|consume BOOTSTRAP TOPIC COUNT SIZE [KEY=VALUE ...]
+    python -m tests.bench.librdkafka VERB BOOTSTRAP TOPIC COUNT SIZE [KEY=VALUE ...]
 
-It prints one JSON object. `produce` deals its batches out to `partitions=N` (default 1); `consume`
-reads partition 0 and passes each message to a function of librdkafka's own that only looks at it.
+It prints one JSON object. `produce` deals its batches out to `partitions=N` (default 1); `transact`
+writes them to partition 0 in transactions of `records=N` (default 1,000), of which every
+`aborts=N`th is aborted (default none); `consume` reads partition 0 and passes each message to a
+function of librdkafka's own that only looks at it.
 """
 
 import ctypes
@@ -23,6 +25,9 @@ BATCH = 10_000
 OFFSET_BEGINNING = -2
 QUEUE_FULL = -184
 TIMEOUT_S = 120.0
+DELIVERY_EVENTS = 1
+"""RD_KAFKA_EVENT_DR. Told by events, of failures alone, its flush ends with the last answer; else
+it looks every 10 ms, and no broker would be faster than that."""
 
 
 class Message(ctypes.Structure):
@@ -55,6 +60,7 @@ def load() -> ctypes.CDLL:
     pointer, text = ctypes.c_void_p, ctypes.c_char_p
     lib.rd_kafka_conf_new.restype = pointer
     lib.rd_kafka_conf_set.argtypes = [pointer, text, text, text, ctypes.c_size_t]
+    lib.rd_kafka_conf_set_events.argtypes = [pointer, ctypes.c_int]
     lib.rd_kafka_new.restype = pointer
     lib.rd_kafka_new.argtypes = [ctypes.c_int, pointer, text, ctypes.c_size_t]
     lib.rd_kafka_topic_new.restype = pointer
@@ -70,11 +76,24 @@ def load() -> ctypes.CDLL:
     lib.rd_kafka_consume_callback.argtypes = [
         pointer, ctypes.c_int32, ctypes.c_int, pointer, pointer,
     ]  # fmt: skip
+    transactional = {
+        "init_transactions": [pointer, ctypes.c_int],
+        "begin_transaction": [pointer],
+        "commit_transaction": [pointer, ctypes.c_int],
+        "abort_transaction": [pointer, ctypes.c_int],
+    }
+    for name, arguments in transactional.items():
+        function = getattr(lib, f"rd_kafka_{name}")
+        function.argtypes, function.restype = arguments, pointer
+    lib.rd_kafka_error_string.argtypes, lib.rd_kafka_error_string.restype = [pointer], text
     return lib
 
 
-def handle(lib: ctypes.CDLL, kind: int, bootstrap: str, settings: dict[str, str]) -> int:
+def handle(
+    lib: ctypes.CDLL, kind: int, bootstrap: str, settings: dict[str, str], events: int = 0
+) -> int:
     conf = lib.rd_kafka_conf_new()
+    lib.rd_kafka_conf_set_events(conf, events)
     error = ctypes.create_string_buffer(512)
     for key, value in {"bootstrap.servers": bootstrap, **settings}.items():
         if lib.rd_kafka_conf_set(conf, key.encode(), value.encode(), error, 512):
@@ -83,6 +102,10 @@ def handle(lib: ctypes.CDLL, kind: int, bootstrap: str, settings: dict[str, str]
     if not client:
         raise SystemExit(error.value.decode())
     return client
+
+
+def payload_of(size: int) -> ctypes.Array[ctypes.c_char]:
+    return ctypes.create_string_buffer((bytes(range(33, 127)) * (size // 90 + 1))[:size], size)
 
 
 def produce(bootstrap: str, topic_name: str, count: int, size: int, settings: dict[str, str]):
@@ -99,7 +122,7 @@ def produce(bootstrap: str, topic_name: str, count: int, size: int, settings: di
     partitions = int(settings.pop("partitions", "1"))
     client = handle(lib, PRODUCER, bootstrap, settings)
     topic = lib.rd_kafka_topic_new(client, topic_name.encode(), None)
-    payload = ctypes.create_string_buffer((bytes(range(33, 127)) * (size // 90 + 1))[:size], size)
+    payload = payload_of(size)
     template = Message(payload=ctypes.addressof(payload), len=size)
     messages = (Message * BATCH)(*[template] * BATCH)
     warm_up = lib.rd_kafka_produce_batch(topic, 0, 0, messages, 1)
@@ -120,6 +143,42 @@ def produce(bootstrap: str, topic_name: str, count: int, size: int, settings: di
     if lib.rd_kafka_flush(client, int(TIMEOUT_S * 1000)):
         raise SystemExit(f"{lib.rd_kafka_outq_len(client)} records were not acknowledged")
     return time.perf_counter() - started
+
+
+def transact(bootstrap: str, topic_name: str, count: int, size: int, settings: dict[str, str]):
+    lib = load()
+    records, aborts = int(settings.pop("records", "1000")), int(settings.pop("aborts", "0"))
+    settings = {
+        "transactional.id": topic_name,
+        "linger.ms": "0",
+        "delivery.report.only.error": "true",
+        **settings,
+    }
+    client = handle(lib, PRODUCER, bootstrap, settings, DELIVERY_EVENTS)
+    topic = lib.rd_kafka_topic_new(client, topic_name.encode(), None)
+    payload = payload_of(size)
+    template = Message(payload=ctypes.addressof(payload), len=size)
+    messages = (Message * records)(*[template] * records)
+
+    def check(error: int | None) -> None:
+        if error:
+            raise SystemExit(lib.rd_kafka_error_string(error).decode())
+
+    def one(*, is_commit: bool) -> None:
+        check(lib.rd_kafka_begin_transaction(client))
+        if lib.rd_kafka_produce_batch(topic, 0, 0, messages, records) != records:
+            raise SystemExit(f"librdkafka's queue does not take {records} records")
+        end = lib.rd_kafka_commit_transaction if is_commit else lib.rd_kafka_abort_transaction
+        if not is_commit and lib.rd_kafka_flush(client, int(TIMEOUT_S * 1000)):
+            raise SystemExit("records were not acknowledged")
+        check(end(client, int(TIMEOUT_S * 1000)))
+
+    check(lib.rd_kafka_init_transactions(client, 30_000))
+    one(is_commit=True)
+    started = time.perf_counter()
+    for number in range(1, count):
+        one(is_commit=not aborts or number % aborts != 0)
+    return (time.perf_counter() - started) * count / (count - 1)
 
 
 def consume(bootstrap: str, topic_name: str, count: int, size: int, settings: dict[str, str]):
@@ -154,7 +213,7 @@ def consume(bootstrap: str, topic_name: str, count: int, size: int, settings: di
 def main(arguments: list[str]) -> None:
     verb, bootstrap, topic, count, size, *rest = arguments
     settings = dict(pair.split("=", 1) for pair in rest)
-    run = {"produce": produce, "consume": consume}[verb]
+    run = {"produce": produce, "transact": transact, "consume": consume}[verb]
     seconds = run(bootstrap, topic, int(count), int(size), settings)
     print(json.dumps({"seconds": seconds, "records": int(count), "bytes": int(count) * int(size)}))
 

@@ -7,14 +7,14 @@ The host calls an input, then does what `take_effects` says, in order: a `Store`
 
 Rules:
 - one change of an id is on its way at a time; who comes meanwhile is told CONCURRENT_TRANSACTIONS,
-  which every client asks again after;
+  which every client asks again after, but who adds partitions waits until what was decided is
+  completed: clients ask again after 20 ms, and the end of a transaction takes less. Those who wait
+  are bounded, and by the ticket's deadline;
 - a change counts when it is stored; one that could not be stored changes nothing here;
 - what is prepared is decided for good: markers are asked for again until each is written, by the
   next coordinator too;
 - how long a transaction is open is told by the monotonic clock: the other may be set; who loads it
   begins with what is left by the time of day, and with its whole timeout at most;
-- who goes on behind an end of version 2 waits until it is completed, and so do leaders that add
-  partitions at once: bounded, and by the ticket's deadline;
 - a producer of an older epoch is fenced; a transaction that outlasts its timeout, or whose id
   another producer takes, is aborted under the next epoch, so that its producer writes nothing more.
 """
@@ -69,7 +69,7 @@ from josefine_broker.engine.transactions.values import (
 RETRY_MS = 1_000
 """Between two attempts to store what nobody asks again for."""
 WAITING_MAX = 1_000
-"""Leaders that may wait to add their partitions to one transaction."""
+"""Who may wait to add partitions to one transaction."""
 
 
 class TransactionView(NamedTuple):
@@ -158,13 +158,13 @@ class TransactionCoordinator:
         version: int = VERSION_1,
     ) -> None:
         """The producer is about to write there; the first of them begins a transaction."""
-        found = self._of(transactional_id, producer, ticket, waits=version == VERSION_2)
+        found = self._of(transactional_id, producer, ticket, waits=True)
         if found is None:
             return
         record = found.record
         is_busy = found.pending is not None or record.state in PREPARED
-        if is_busy and version == VERSION_2 and len(found.waiting) < WAITING_MAX:
-            found.waiting.append(Joining(producer, partitions, ticket))
+        if is_busy and len(found.waiting) < WAITING_MAX:
+            found.waiting.append(Joining(producer, partitions, ticket, version))
         elif is_busy:
             self._refuse(ticket, ErrorCode.concurrent_transactions)
         elif not partitions or has(record, partitions):
@@ -414,8 +414,8 @@ class TransactionCoordinator:
         """Nothing is on its way, perhaps: who waits is served, or waits on."""
         if found.pending is None and found.record.state not in PREPARED:
             waiting, found.waiting = found.waiting, []
-            for producer, partitions, ticket in waiting:
-                self.add(transactional_id, producer, partitions, ticket, now, VERSION_2)
+            for producer, partitions, ticket, version in waiting:
+                self.add(transactional_id, producer, partitions, ticket, now, version)
 
     def _store(
         self,

@@ -40,6 +40,7 @@ class Joining(NamedTuple):
     producer: Producer
     partitions: Collection[TopicPartition]
     ticket: Ticket
+    version: int
 
 
 class Transaction:

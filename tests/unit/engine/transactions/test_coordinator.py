@@ -28,7 +28,7 @@ from josefine_broker.engine.transactions.values import (
     TransactionRecord,
 )
 
-A, B = TopicPartition("a", 0), TopicPartition("b", 0)
+A, B, C = (TopicPartition(topic, 0) for topic in "abc")
 TIMEOUT_MS = 60_000
 OK = ErrorCode.none
 CONCURRENT = ErrorCode.concurrent_transactions
@@ -168,13 +168,52 @@ def test_transaction_is_decided_marked_and_complete(desk: Desk) -> None:
     assert (mark.producer, mark.is_commit, mark.partitions) == (producer, True, {A, B})
     assert desk.end(producer) is CONCURRENT, "it is under way"
     assert desk.end(producer, is_commit=False) is ErrorCode.invalid_txn_state
-    assert desk.add(producer, A) is CONCURRENT
     assert desk.init().error is CONCURRENT
     desk.marked(mark)
     desk.settle()
     assert desk.state() is TransactionState.COMPLETE_COMMIT
     assert desk.end(producer) is OK, "asked again, it is done"
     assert desk.end(producer, is_commit=False) is ErrorCode.invalid_txn_state
+
+
+def test_who_begins_the_next_transaction_waits_for_the_markers_of_the_last(desk: Desk) -> None:
+    """Clients ask again after 20 ms, and the markers take less."""
+    producer = desk.init().producer
+    assert desk.add(producer, A) is OK
+    desk.holds_marks = True
+    assert desk.end(producer) is OK
+    desk.add(producer, B)
+    joining = desk.tickets
+    assert joining not in desk.answers
+
+    (mark,) = desk.marks
+    desk.marked(mark)
+    desk.settle()
+
+    assert desk.answers[joining].error is OK
+    view = desk.coordinator.view("t")
+    assert view is not None
+    assert (view.record.state, view.unended) == (TransactionState.ONGOING, {B})
+    assert view.record.version == VERSION_1
+
+
+def test_who_waits_and_is_fenced_meanwhile_adds_nothing(desk: Desk) -> None:
+    producer = desk.init().producer
+    assert desk.add(producer, A) is OK
+    desk.holds_stores = True
+    desk.add(producer, B)
+    (store,) = desk.stores
+    desk.add(producer, C)
+    joining = desk.tickets
+    desk.holds_stores = False
+    desk.stored(store)
+    desk.settle()
+    assert desk.answers[joining].error is OK
+
+    desk.holds_marks = True
+    assert desk.init().error is CONCURRENT, "it aborts what is open"
+    desk.add(producer, C)
+    assert desk.answers[desk.tickets].error is FENCED
 
 
 def test_next_producer_has_the_next_epoch_and_the_one_before_is_fenced(desk: Desk) -> None:
