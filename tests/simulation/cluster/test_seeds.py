@@ -58,8 +58,8 @@ TRANSACTION_SEEDS = range(1_000, 1_028)
 """With transactions, all of them."""
 
 CONSUMER_SEEDS = range(2_000, 2_020)
-"""With a group of the consumer protocol, all of them. 2013 once found a follower that was never told
-a high watermark again, whose answer it had passed over."""
+"""With a group of the consumer protocol, all of them. 2013 once found a follower that was not told
+a high watermark again whose answer it had passed over."""
 
 REGRESSIONS: tuple[int, ...] = (40, 97, 159, 1111, 1398, 5062, 30178, 30609, 9900005, 9900070)
 """Seeds that once found a fault, in the broker or in the simulator, when they still meant that."""
