@@ -31,6 +31,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "josefine_cli.transactions",
         "List and describe transactions, find those that hang, end one of those.",
     ),
+    "sinks": (
+        "josefine_cli.sinks",
+        "List Spark's exactly-once sinks, end what one decided, forget it.",
+    ),
     "cluster": ("josefine_cli.cluster", "Run a local cluster; look at and change any cluster."),
     "bench": ("josefine_cli.bench", "Measure how fast records are taken and given."),
     "text": ("josefine_cli.text", "Say lines of the text protocol to a broker."),

@@ -24,6 +24,7 @@ from josefine_broker.records.batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
+    TRANSACTIONAL_BIT,
 )
 from josefine_broker.records.compression import compress
 from josefine_broker.records.crc import crc32c
@@ -41,10 +42,12 @@ SEQUENCE_MASK = 0x7FFFFFFF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """An idempotent producer's id and epoch."""
+    """An idempotent or transactional producer's id and epoch."""
 
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
+    transactional_id: str | None = None
+    """Whose batches are part of a transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +218,9 @@ class Encoder:
             whole = bytearray(HEADER_BYTES + len(body))
             whole[HEADER_BYTES:] = body
             data = memoryview(whole)
+        in_transaction = self._identity.transactional_id is not None
         fields = (
-            self._compression,
+            self._compression | (TRANSACTIONAL_BIT if in_transaction else 0),
             batch.count - 1,
             timestamp_ms,
             timestamp_ms,

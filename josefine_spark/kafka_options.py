@@ -78,7 +78,6 @@ IGNORED_BY_SINK = {
     "kafka.reconnect.backoff.max.ms": _DELIVERY,
     "kafka.partitioner.adaptive.partitioning.enable": _TURNS,
     "kafka.partitioner.availability.timeout.ms": _TURNS,
-    "kafka.transaction.timeout.ms": "a write opens no transaction",
     "kafka.receive.buffer.bytes": _OWN_SOCKETS,
     "kafka.send.buffer.bytes": _OWN_SOCKETS,
     "kafka.connections.max.idle.ms": _OWN_SOCKETS,
@@ -102,7 +101,7 @@ IGNORED_BY_SINK = {
 REFUSED_BY_SINK = {
     "kafka.partitioner.class": f"{_NO_JAVA}: a row goes by the hash of its key, as in Kafka's own "
     "partitioner, or where the column partition says",
-    "kafka.transactional.id": "a write opens no transaction",
+    "kafka.transactional.id": "delivery=exactly_once names transactions after sinkId",
     "kafka.group.id": "a write joins no group",
     "groupIdPrefix": "a write joins no group",
     "subscribe": "that is for reading; name the topic with the option or the column topic",

@@ -30,6 +30,9 @@ BATCH_BYTES = 512 * 1024
 """Of one record batch in the sink: below every broker's default limit of 1 MiB."""
 
 DELIVERY_TIMEOUT_MS = 120_000
+TRANSACTION_TIMEOUT_MS = 900_000
+"""As long as brokers allow by default: a decision is to be ended within it, also by the driver that
+comes after a crash."""
 MAX_BLOCK_MS = 60_000
 
 
@@ -44,6 +47,7 @@ class Delivery(Enum):
     """What the sink promises when a task or a batch runs again."""
 
     AT_LEAST_ONCE = "at_least_once"
+    EXACTLY_ONCE = "exactly_once"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +126,9 @@ class SinkOptions:
     delivery: Delivery = Delivery.AT_LEAST_ONCE
     delivery_log: str | None = None
     """A file that gets a line of JSON per write or microbatch."""
+    sink_id: str | None = None
+    checkpoint: str | None = None
+    transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
     acks: int = -1
     idempotent: bool = True
     hash_keys: bool = True

@@ -2,7 +2,7 @@
 
 Rules: a task answers only when every row of it is acknowledged; inside one task a retry writes
 nothing twice (idempotent producer); a task or batch that runs again writes again: at least once.
-`delivery` keeps the place of exactly-once, which needs the broker's transactions.
+`exactly_once` has the other way.
 """
 
 import logging

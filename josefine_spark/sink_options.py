@@ -13,10 +13,12 @@ from josefine_spark.options import (
     CONNECTION_OPTIONS,
     DELIVERY_TIMEOUT_MS,
     MAX_BLOCK_MS,
+    TRANSACTION_TIMEOUT_MS,
     Delivery,
     SinkOptions,
     connection,
 )
+from josefine_spark.sink_state import SINK_ID
 
 SINK_OPTIONS = (
     *CONNECTION_OPTIONS,
@@ -31,6 +33,8 @@ SINK_OPTIONS = (
     "kafka.enable.idempotence",
     "kafka.max.block.ms",
     "kafka.partitioner.ignore.keys",
+    "kafka.transaction.timeout.ms",
+    "sinkId",
     "checkpointLocation",
 )
 TABLE = OptionTable(
@@ -45,10 +49,6 @@ COMPRESSIONS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 def sink_options(given: Mapping[str, str]) -> SinkOptions:
     """Check and type the options of `writeStream` or `write`. Raises OptionError."""
     options = OptionText(given, TABLE)
-    if options.text("delivery", "").lower() == "exactly_once":
-        raise OptionError(
-            "delivery=exactly_once is not built yet: use at_least_once, or write to a Delta table"
-        )
     acks = options.text("kafka.acks", "all").lower()
     if acks not in ("all", "-1", "1"):
         raise OptionError(f"kafka.acks: expected all or 1, got {acks!r}")
@@ -58,14 +58,21 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
             f"kafka.compression.type: expected one of {', '.join(COMPRESSIONS)}, "
             f"got {compression!r}"
         )
+    delivery = options.choice("delivery", Delivery.AT_LEAST_ONCE)
+    idempotent = _is_idempotent(options, acks)
+    _check_exactly_once(options, delivery, idempotent)
     return SinkOptions(
         connection=connection(options),
         topic=options.text("topic", "") or None,
         include_headers=options.boolean("includeHeaders", True),
-        delivery=options.choice("delivery", Delivery.AT_LEAST_ONCE),
+        delivery=delivery,
         delivery_log=options.text("deliveryLog", "") or None,
         acks=1 if acks == "1" else -1,
-        idempotent=_is_idempotent(options, acks),
+        idempotent=idempotent,
+        sink_id=options.text("sinkId", "") or None,
+        checkpoint=options.text("checkpointLocation", "") or None,
+        transaction_timeout_ms=options.integer("kafka.transaction.timeout.ms", 1_000)
+        or TRANSACTION_TIMEOUT_MS,
         hash_keys=not options.boolean("kafka.partitioner.ignore.keys", False),
         batch_bytes=options.integer("kafka.batch.size", 1024) or BATCH_BYTES,
         compression=COMPRESSIONS[compression],
@@ -73,6 +80,22 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
         max_block_ms=options.integer("kafka.max.block.ms", 1) or MAX_BLOCK_MS,
         without_effect=tuple(options.without_effect),
     )
+
+
+def _check_exactly_once(options: OptionText, delivery: Delivery, idempotent: bool) -> None:
+    if delivery is Delivery.EXACTLY_ONCE:
+        if not idempotent:
+            raise OptionError(
+                "delivery=exactly_once needs kafka.acks=all and kafka.enable.idempotence=true"
+            )
+        sink_id = options.text("sinkId", "")
+        if sink_id and SINK_ID.fullmatch(sink_id) is None:
+            raise OptionError(f"sinkId: expected 1 to 150 of a-z A-Z 0-9 . _ -, got {sink_id!r}")
+        return
+    if options.has("sinkId"):
+        raise OptionError("sinkId is for delivery=exactly_once")
+    if options.has("kafka.transaction.timeout.ms"):
+        options.without_effect.append("kafka.transaction.timeout.ms (delivery is at_least_once)")
 
 
 def _is_idempotent(options: OptionText, acks: str) -> bool:

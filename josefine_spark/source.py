@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 from josefine_spark.admission import OffsetRange
 from josefine_spark.errors import OptionError
 from josefine_spark.heap import freeze_loaded
-from josefine_spark.options import SinkOptions, SourceOptions
+from josefine_spark.options import Delivery, SinkOptions, SourceOptions
 from josefine_spark.sink_options import sink_options
 from josefine_spark.source_options import source_options
 from josefine_spark.stream_reader import JosefineStreamReader
@@ -91,6 +91,10 @@ class JosefineDataSource(DataSource):
             )
         options = sink_options(options_with_table(self.options, schema, written=True))
         _say_without_effect(options)
+        if options.delivery is Delivery.EXACTLY_ONCE:
+            from josefine_spark.exactly_once import ExactlyOnceWriter
+
+            return ExactlyOnceWriter(options, schema)
         return JosefineWriter(options, schema)
 
     def streamWriter(  # noqa: N802
@@ -105,6 +109,10 @@ class JosefineDataSource(DataSource):
             )
         options = sink_options(options_with_table(self.options, schema, written=True))
         _say_without_effect(options)
+        if options.delivery is Delivery.EXACTLY_ONCE:
+            from josefine_spark.exactly_once import ExactlyOnceStreamWriter
+
+            return ExactlyOnceStreamWriter(options, schema)
         return JosefineStreamWriter(options, schema)
 
 

@@ -45,5 +45,6 @@ def _build(header: BatchHeader, records: Sequence[Record], first: int) -> Sealed
         producer_id=header.producer_id,
         producer_epoch=header.producer_epoch,
         base_sequence=sequence,
+        transactional=header.is_transactional,
     )
     return Sealed(memoryview(data), len(records), len(data))

@@ -51,15 +51,18 @@ class TaskWriter:
         options: SinkOptions,
         turn: int,
         now_ms: Callable[[], int] = monotonic_ms,
+        identity: Identity | None = None,
     ) -> None:
-        """`turn` is where keyless rows begin. Raises KafkaError when no broker gives an id."""
+        """`turn` is where keyless rows begin; `identity` who writes (None: a producer of its own).
+        Raises KafkaError when no broker gives an id."""
         self.delivery = DeliveryCounts()
         self._client = client
         self._options = options
         self._now_ms = now_ms
         self._counts: dict[str, int] = {}
+        self._identity = identity or self._new_identity()
         self._encoder = Encoder(
-            self._identity(),
+            self._identity,
             batch_bytes=options.batch_bytes,
             compression=options.compression,
             hash_keys=options.hash_keys,
@@ -100,6 +103,7 @@ class TaskWriter:
                 {tp: batch.data for tp, batch in waiting.items()},
                 acks=self._options.acks,
                 timeout_ms=self._timeout_ms(deadline_ms),
+                transactional_id=self._identity.transactional_id,
             )
             for tp, outcome in outcomes.items():
                 if self._settle(tp, waiting[tp], outcome, deadline_ms):
@@ -159,7 +163,7 @@ class TaskWriter:
                 if not _may_pass(error.code) or self._now_ms() >= deadline_ms:
                     raise
 
-    def _identity(self) -> Identity:
+    def _new_identity(self) -> Identity:
         if self._options.acks != -1 or not self._options.idempotent:
             return Identity()
         given = self._patiently(lambda ms: self._client.init_producer_id(timeout_ms=ms))

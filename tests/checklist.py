@@ -34,7 +34,6 @@ LATER: dict[range, str] = {
     range(84, 85): "the journal's queries and snapshots are a later issue",
     range(85, 86): "there is no older version yet to migrate",
     range(86, 87): "measured at a million events, not at 10 million",
-    range(88, 89): "the sink into topics is at least once, without transactions; Delta is exact",
     range(95, 96): "ARCHITECTURE.md publishes some of what ./build.sh bench prints",
     range(96, 97): "ten minutes per parser are run by hand; the HTTP parser is aiohttp's",
 }

@@ -27,6 +27,7 @@ from josefine_broker.engine.partition.producers import ProducerState
 from josefine_broker.engine.security import sasl
 from josefine_broker.engine.transactions import states as transaction_states
 from josefine_broker.text import session
+from josefine_spark import sink_state
 from raft import Height, progress, roles
 
 _MEMBER = re.compile(r"^\s+([A-Z_]+) = [^#]*(?:#\s*(.+))?$")
@@ -231,6 +232,13 @@ MACHINES = (
         events=transaction_states.TransactionEvent,
         transitions=transaction_states.TRANSITIONS,
         step=transaction_states.next_state,
+    ),
+    StateMachine(
+        title="An exactly-once sink",
+        states=sink_state.Phase,
+        events=sink_state.Event,
+        transitions=sink_state.TRANSITIONS,
+        step=sink_state.next_phase,
     ),
     StateMachine(
         title="A client's connection",

@@ -171,10 +171,12 @@ class BlockingClient:
         *,
         acks: int = -1,
         timeout_ms: int | None = None,
+        transactional_id: str | None = None,
     ) -> dict[TopicPartition, Outcome]:
         """Like `produce`, but each partition has its own error or `produce.Written`."""
         return self._run(
-            lambda t, d: writing.produce(self._session, batches, acks, t, d), timeout_ms
+            lambda t, d: writing.produce(self._session, batches, acks, t, d, transactional_id),
+            timeout_ms,
         )
 
     def create_topics(

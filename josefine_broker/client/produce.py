@@ -39,12 +39,13 @@ def produce(
     acks: int,
     now_ms: int,
     deadline_ms: int,
+    transactional_id: str | None = None,
 ) -> Operation[dict[TopicPartition, Outcome]]:
     """Write one batch per partition. Outcomes hold `Written`, or None with acks=0."""
     attempts = session.start(now_ms, deadline_ms, "produce")
     kind = Spread(
         api_key=apis.PRODUCE,
-        build=partial(_request, batches, acks, deadline_ms - now_ms),
+        build=partial(_request, batches, acks, deadline_ms - now_ms, transactional_id),
         parse=_answers,
         wants_response=acks != 0,
     )
@@ -55,6 +56,7 @@ def _request(
     batches: Mapping[TopicPartition, Batch],
     acks: int,
     timeout_ms: int,
+    transactional_id: str | None,
     cluster: ClusterMetadata,
     partitions: Sequence[TopicPartition],
 ) -> wire.ProduceRequest:
@@ -72,7 +74,7 @@ def _request(
         for topic, numbers in by_topic(partitions).items()
     )
     return wire.ProduceRequest(
-        transactional_id=None, acks=acks, timeout_ms=timeout_ms, topics=topics
+        transactional_id=transactional_id, acks=acks, timeout_ms=timeout_ms, topics=topics
     )
 
 

@@ -150,7 +150,7 @@ MISTAKES: list[tuple[str, dict[str, str], str]] = [
         {"topic": "a b"},
         "rows could not be written: 'a b' cannot name a topic",
     ),
-    ("SELECT 'v' AS value", {"topic": "T", "delivery": "exactly_once"}, "is not built yet"),
+    ("SELECT 'v' AS value", {"topic": "T", "delivery": "once"}, "at_least_once or exactly_once"),
     ("SELECT 'v' AS value", {"topic": "T", "kafka.ack": "all"}, "did you mean kafka.acks"),
 ]
 

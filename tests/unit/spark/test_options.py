@@ -11,6 +11,7 @@ import pytest
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.errors import OptionError
 from josefine_spark.kafka_options import IGNORED_BY_SOURCE
+from josefine_spark.options import Delivery
 from josefine_spark.positions import Kind
 from josefine_spark.sink_options import sink_options
 from josefine_spark.source_options import SOURCE_OPTIONS, source_options
@@ -262,10 +263,24 @@ def test_a_batch_read_starts_at_no_latest_and_ends_at_no_earliest(
         source_options(BASE | given, streaming=False)
 
 
-def test_exactly_once_has_its_place_and_is_refused_for_now() -> None:
-    with pytest.raises(OptionError, match="exactly_once is not built yet"):
-        sink_options({"bootstrapServers": "b:1", "delivery": "exactly_once"})
-    assert sink_options({"bootstrapServers": "b:1", "delivery": "at_least_once"}).acks == -1
+def test_exactly_once_names_its_sink_and_its_transactions() -> None:
+    once = {"bootstrapServers": "b:1", "delivery": "exactly_once"}
+
+    found = sink_options({**once, "sinkId": "a-1", "kafka.transaction.timeout.ms": "60000"})
+
+    assert (found.delivery, found.sink_id, found.transaction_timeout_ms) == (
+        Delivery.EXACTLY_ONCE,
+        "a-1",
+        60_000,
+    )
+    for more, words in (
+        ({"sinkId": "a:b"}, "sinkId: expected 1 to 150 of"),
+        ({"kafka.acks": "1"}, "needs kafka.acks=all"),
+        ({"kafka.enable.idempotence": "false"}, "needs kafka.acks=all"),
+        ({"delivery": "at_least_once", "sinkId": "a"}, "sinkId is for delivery=exactly_once"),
+    ):
+        with pytest.raises(OptionError, match=words):
+            sink_options(once | more)
 
 
 @pytest.mark.parametrize(
@@ -274,7 +289,7 @@ def test_exactly_once_has_its_place_and_is_refused_for_now() -> None:
         ({"topics": "t"}, "did you mean topic?"),
         ({"subscribe": "t"}, "option subscribe is not taken: that is for reading"),
         ({"kafka.partitioner.class": "x.Y"}, "there are no Java classes here"),
-        ({"kafka.transactional.id": "x"}, "opens no transaction"),
+        ({"kafka.transactional.id": "x"}, "names transactions after sinkId"),
         ({"kafka.enable.idempotence": "true", "kafka.acks": "1"}, "needs kafka.acks=all"),
         ({"kafka.lingerms": "5"}, "did you mean kafka.linger.ms?"),
         ({"kafka.no.such": "5"}, "the list of kafka.* options is closed"),

@@ -41,6 +41,7 @@ class Broker:
     created: list[str] = field(default_factory=list)
     now_ms: int = 0
     requests: int = 0
+    transactional_id: str | None = None
 
     def partition_count(self, topic: str, *, create: bool, timeout_ms: int) -> int:
         self._fail(timeout_ms)
@@ -68,9 +69,15 @@ class Broker:
         return {topic: {"max.message.bytes": entry} for topic in topics}
 
     def produce_outcomes(
-        self, batches: Mapping[TopicPartition, memoryview], *, acks: int, timeout_ms: int
+        self,
+        batches: Mapping[TopicPartition, memoryview],
+        *,
+        acks: int,
+        timeout_ms: int,
+        transactional_id: str | None,
     ) -> dict[TopicPartition, Outcome]:
         self.requests += 1
+        self.transactional_id = transactional_id
         try:
             self._fail(timeout_ms)
         except KafkaError as error:
@@ -80,6 +87,7 @@ class Broker:
     def _append(self, tp: TopicPartition, data: bytes, acks: int) -> Outcome:
         header = parse_header(data)
         verify(data, 0, header)
+        assert header.is_transactional is (self.transactional_id is not None)
         log = self.logs.setdefault(tp, [])
         if len(data) > self.bytes_max:
             return Outcome(error=KafkaError(ErrorCode.message_too_large, "too large"))

@@ -1,0 +1,167 @@
+"""Transactions as their producers see them: take transactional ids, end transactions, many at once.
+
+Each id is asked of its own coordinator, all of them at the same time; what passes by itself is
+asked again. Speaks version 2 only (KIP-890): the first batch in a partition adds it, and every end
+raises the epoch, so an end may be asked for again: whoever ended so is told the same.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.client.effects import ANY_BROKER, Call, Exchange, Operation, Unanswered
+from josefine_broker.client.groups import ProducerIdentity
+from josefine_broker.client.operations import Outcome, ask_until, refresh
+from josefine_broker.client.retry import Action, action_for
+from josefine_broker.client.session import Attempts, Session
+from josefine_broker.client.transaction_admin import TRANSACTION
+from josefine_broker.wire import apis
+from josefine_broker.wire import entities as e
+
+AT_ONCE_MAX = 100
+"""Requests on their way: their answers fit into a socket's buffer."""
+NO_PRODUCER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """One kind of request that goes to the coordinators of several ids."""
+
+    api_key: int
+    build: Callable[[str], Any]
+    result: Callable[[Any], Any]
+
+
+def take_ids(
+    session: Session, ids: Iterable[str], timeout_ms: int, now_ms: int, deadline_ms: int
+) -> Operation[dict[str, Outcome]]:
+    """Become the producer of these ids: whoever had one before is fenced, and what it left open is
+    aborted. Results are `ProducerIdentity`; `timeout_ms` is that of transactions."""
+    attempts = session.start(now_ms, deadline_ms, "transactional ids")
+    kind = _Kind(
+        apis.INIT_PRODUCER_ID,
+        lambda each: e.init_producer_id.InitProducerIdRequest(
+            transactional_id=each, transaction_timeout_ms=timeout_ms
+        ),
+        _identity,
+    )
+    return (yield from _ask_coordinators(session, attempts, kind, ids))
+
+
+def end_transactions(
+    session: Session,
+    producers: Mapping[str, ProducerIdentity],
+    is_commit: bool,
+    now_ms: int,
+    deadline_ms: int,
+) -> Operation[dict[str, Outcome]]:
+    """End the transaction of each id. Results are its next identity, None where the broker names
+    none (it speaks version 1)."""
+    attempts = session.start(now_ms, deadline_ms, "ends of transactions")
+    kind = _Kind(
+        apis.END_TXN,
+        lambda each: e.end_txn.EndTxnRequest(
+            transactional_id=each,
+            producer_id=producers[each].producer_id,
+            producer_epoch=producers[each].producer_epoch,
+            committed=is_commit,
+        ),
+        lambda told: None if told.producer_id == NO_PRODUCER else _identity(told),
+    )
+    return (yield from _ask_coordinators(session, attempts, kind, producers))
+
+
+def are_open(
+    session: Session,
+    producers: Mapping[str, ProducerIdentity],
+    now_ms: int,
+    deadline_ms: int,
+) -> Operation[dict[str, bool]]:
+    """Of each id whether this producer's transaction is open: begun, and not ended by anybody."""
+    attempts = session.start(now_ms, deadline_ms, "states of transactions")
+    kind = _Kind(
+        apis.DESCRIBE_TRANSACTIONS,
+        lambda each: e.describe_transactions.DescribeTransactionsRequest(transactional_ids=(each,)),
+        lambda told: (
+            told.transaction_states[0].transaction_state,
+            ProducerIdentity(
+                told.transaction_states[0].producer_id, told.transaction_states[0].producer_epoch
+            ),
+        ),
+    )
+    outcomes = yield from _ask_coordinators(session, attempts, kind, producers)
+    return {each: outcomes[each].result == ("Ongoing", producers[each]) for each in producers}
+
+
+def _identity(told: Any) -> ProducerIdentity:
+    return ProducerIdentity(told.producer_id, told.producer_epoch)
+
+
+def _ask_coordinators(
+    session: Session, attempts: Attempts, kind: _Kind, ids: Iterable[str]
+) -> Operation[dict[str, Outcome]]:
+    """Raises KafkaError when the deadline comes first; what is final is in its id's outcome."""
+    pending = dict.fromkeys(ids)
+    outcomes: dict[str, Outcome] = {}
+    nodes: dict[str, int] = {}
+    while pending:
+        asked = list(islice(pending, AT_ONCE_MAX))
+        yield from _locate(session, attempts, nodes, [each for each in asked if each not in nodes])
+        calls = tuple(
+            Call(node=nodes[each], api_key=kind.api_key, request=kind.build(each)) for each in asked
+        )
+        resumed = yield Exchange(calls=calls, deadline_ms=attempts.deadline_ms)
+        passing = None
+        for each, reply in zip(asked, resumed.replies, strict=True):
+            error = _error_of(each, reply)
+            action = Action.SUCCEED if error is None else action_for(error.code)
+            if action in (Action.SUCCEED, Action.FAIL):
+                result = kind.result(reply) if error is None else None
+                outcomes[each] = Outcome(result, error)
+                del pending[each]
+                continue
+            passing = error
+            if action is not Action.RETRY:
+                del nodes[each]
+        if passing is not None:
+            yield attempts.after(passing, resumed.now_ms)
+    return outcomes
+
+
+def _error_of(transactional_id: str, reply: Any) -> KafkaError | None:
+    if isinstance(reply, Unanswered):
+        return reply.error
+    states = getattr(reply, "transaction_states", None)
+    code: ErrorCode = reply.error_code if states is None else states[0].error_code
+    if code is ErrorCode.none:
+        return None
+    reason = code.name.replace("_", " ")
+    return KafkaError(code, f"transactional id '{transactional_id}': {reason}")
+
+
+def _locate(
+    session: Session, attempts: Attempts, nodes: dict[str, int], ids: Sequence[str]
+) -> Operation[None]:
+    """Who coordinates these ids, into `nodes`; metadata then know their addresses."""
+    if not ids:
+        return
+    request = e.find_coordinator.FindCoordinatorRequest(
+        key_type=TRANSACTION, coordinator_keys=tuple(ids)
+    )
+    call = Call(node=ANY_BROKER, api_key=apis.FIND_COORDINATOR, request=request)
+    response, _ = yield from ask_until(attempts, call, _unlocated)
+    nodes.update({each.key: each.node_id for each in response.coordinators})
+    if not session.cluster.brokers.keys() >= set(nodes.values()):
+        yield from refresh(session, attempts, ())
+
+
+def _unlocated(response: e.find_coordinator.FindCoordinatorResponse) -> KafkaError | None:
+    for found in response.coordinators:
+        if found.error_code is not ErrorCode.none:
+            reason = found.error_message or found.error_code.name.replace("_", " ")
+            return KafkaError(
+                found.error_code, f"no coordinator for transactional id '{found.key}': {reason}"
+            )
+    return None

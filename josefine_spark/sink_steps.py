@@ -1,0 +1,253 @@
+"""The exactly-once sink's protocol, step by step, without I/O (sink-protocol.md).
+
+`plan`, `commit` and `give_up` are generators: each yields a step and is resumed with its result, so
+that tests can end or hold a driver between any two of them. `sink_store` takes the steps for real.
+
+Rules:
+- nothing is aborted before this driver's generation is written, and nothing of that or a newer one;
+- a decision is written under the sink's own transactional id: a driver that was fenced writes none;
+- what is decided is committed, again and again, until every transaction is; nothing else is planned
+  before;
+- what is open and not decided is aborted behind every decision, and by who gives a batch up: that
+  one reads first, and where the decision is, or may be, it touches nothing.
+"""
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+from josefine_broker.client.groups import ProducerIdentity
+from josefine_spark.errors import SinkError
+from josefine_spark.sink_state import (
+    VERDICTS,
+    Batch,
+    Phase,
+    Relation,
+    SinkState,
+    Verdict,
+    generation_of,
+    relation,
+)
+
+DECIDED_WITHIN = 0.8
+"""Of the transactions' timeout: what is left is for ending them, also by the next driver."""
+
+
+class TakeOver(NamedTuple):
+    """Take the sink's own transactional id. Result: `ProducerIdentity`. Whoever had it before
+    writes nothing more, and what it wrote is decided either way."""
+
+
+class Read(NamedTuple):
+    """Result: `Seen`."""
+
+
+class Write(NamedTuple):
+    """Make it the sink's record, durably and only as this producer; None: it is forgotten. Result:
+    the producer's next `ProducerIdentity`. Raises SinkError: fenced, or nobody knows."""
+
+    producer: ProducerIdentity
+    state: SinkState | None
+
+
+class FindOpen(NamedTuple):
+    """Result: transactional ids (str) with an open transaction, whosever they are."""
+
+
+class Abort(NamedTuple):
+    """End the transactions of these ids and fence their producers."""
+
+    ids: tuple[str, ...]
+
+
+class AreOpen(NamedTuple):
+    """Result: those of these ids (tuple of str) whose transaction is not open as this producer's
+    any more."""
+
+    transactions: Mapping[str, ProducerIdentity]
+
+
+class Commit(NamedTuple):
+    """End these transactions, as often as it takes. Result: those (tuple of str) that had been
+    ended otherwise."""
+
+    transactions: Mapping[str, ProducerIdentity]
+
+
+Step: TypeAlias = TakeOver | Read | Write | FindOpen | Abort | AreOpen | Commit
+Steps: TypeAlias = Generator[Step, Any, Any]
+
+
+class Seen(NamedTuple):
+    """What a reader finds."""
+
+    state: SinkState
+    is_final: bool = True
+    """False: a newer record is written, and whether it counts is open."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a driver planned; travels to the tasks and back."""
+
+    sink_id: str
+    query_id: str
+    generation: int
+    producer: ProducerIdentity
+    """The driver's, for its next write."""
+    decided: Batch | None
+    planned_ms: int
+    """By the clock of the driver's machine,"""
+    timeout_ms: int
+    """and how long after that transactions may be open."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What the tasks of a batch wrote."""
+
+    batch: Batch
+    transactions: Mapping[str, ProducerIdentity] = field(default_factory=dict)
+
+
+def judge(sink_id: str, decided: Batch | None, batch: Batch) -> Verdict:
+    """Whether a batch is to be written. Raises SinkError where nobody can know."""
+    found = relation(decided, batch)
+    if VERDICTS[found] is Verdict.STOP:
+        assert decided is not None
+        raise SinkError(_why_stopped(sink_id, found, decided, batch))
+    return VERDICTS[found]
+
+
+def plan(sink_id: str, query_id: str, planned_ms: int, timeout_ms: int) -> Steps:
+    """Before a batch: settle what is decided, abort what is left over. Returns `Plan`."""
+    seen: Seen = yield Read()
+    _check_query(sink_id, seen.state, query_id)
+    producer: ProducerIdentity = yield TakeOver()
+    seen = yield Read()
+    if not seen.is_final:
+        raise SinkError(f"sink {sink_id}: its record changes while it is taken over; try again")
+    state = seen.state
+    _check_query(sink_id, state, query_id)
+    if state.phase is Phase.DECIDED:
+        yield from _end_decided(sink_id, state)
+        state = state.settled()
+    before = state.generation
+    state = state.planned()
+    producer = yield Write(producer, state)
+    yield from _abort_left(sink_id, before)
+    return Plan(
+        sink_id=sink_id,
+        query_id=query_id,
+        generation=state.generation,
+        producer=producer,
+        decided=state.decided,
+        planned_ms=planned_ms,
+        timeout_ms=timeout_ms,
+    )
+
+
+def commit(planned: Plan, written: Written, now_ms: int, *, forgets: bool = False) -> Steps:
+    """Decide the batch, end its transactions. `forgets`: nobody will use this sink again. Raises
+    SinkError."""
+    sink_id, transactions = planned.sink_id, written.transactions
+    seen: Seen = yield Read()
+    if not seen.is_final or seen.state.generation != planned.generation:
+        raise SinkError(f"sink {sink_id}: another run has taken it over; nothing was committed")
+    gone: tuple[str, ...] = yield AreOpen(transactions)
+    if gone:
+        raise SinkError(
+            f"sink {sink_id}: the transaction {gone[0]} ended before its batch was decided, so the "
+            "batch is given up: it took longer than kafka.transaction.timeout.ms, or was aborted"
+        )
+    if now_ms - planned.planned_ms > planned.timeout_ms * DECIDED_WITHIN:
+        raise SinkError(
+            f"sink {sink_id}: the batch took {(now_ms - planned.planned_ms) // 1000} s, too near "
+            f"to the {planned.timeout_ms // 1000} s of kafka.transaction.timeout.ms to be decided "
+            "safely: make batches smaller, or the timeout longer"
+        )
+    state = seen.state.with_decision(written.batch, transactions)
+    producer: ProducerIdentity = yield Write(planned.producer, state)
+    yield from _end_decided(sink_id, state)
+    yield from _abort_left(sink_id, planned.generation)
+    yield Write(producer, None if forgets else state.settled())
+    return None
+
+
+def give_up(planned: Plan) -> Steps:
+    """After a batch that failed, perhaps in `commit`. Returns whether it was aborted."""
+    seen: Seen = yield Read()
+    state = seen.state
+    is_ours = state.generation == planned.generation
+    if not seen.is_final or not is_ours or state.phase is not Phase.PLANNED:
+        return False
+    yield from _abort_left(planned.sink_id, planned.generation)
+    return True
+
+
+def settle(sink_id: str) -> Steps:
+    """End what is decided and not ended, as `plan` would. Returns whether there was anything."""
+    producer: ProducerIdentity = yield TakeOver()
+    seen: Seen = yield Read()
+    if not seen.is_final or seen.state.phase is not Phase.DECIDED:
+        return False
+    yield from _end_decided(sink_id, seen.state)
+    yield Write(producer, seen.state.settled())
+    return True
+
+
+def forget(sink_id: str) -> Steps:
+    """Nothing is decided any more: the batch that comes next is written, whichever it is. Returns
+    whether there was a record."""
+    producer: ProducerIdentity = yield TakeOver()
+    seen: Seen = yield Read()
+    if not seen.is_final or seen.state.phase is Phase.NEW:
+        return False
+    yield Write(producer, seen.state.forgotten())
+    return True
+
+
+def _abort_left(sink_id: str, generation: int) -> Steps:
+    """What attempts of this generation, or before, left open: none of it is decided any more."""
+    left = []
+    for each in (yield FindOpen()):
+        found = generation_of(sink_id, each)
+        if found is not None and found <= generation:
+            left.append(each)
+    if left:
+        yield Abort(tuple(left))
+
+
+def _end_decided(sink_id: str, state: SinkState) -> Steps:
+    lost: tuple[str, ...] = yield Commit(dict(state.transactions))
+    if lost:
+        assert state.decided is not None
+        raise SinkError(
+            f"sink {sink_id}: batch {state.decided.batch_id} was decided, but {len(lost)} of its "
+            f"{len(state.transactions)} transactions ended without it ({lost[0]}): they were not "
+            "committed within kafka.transaction.timeout.ms, or somebody aborted them. Their rows "
+            f"are not in the topic. `josefine sinks forget {sink_id}` has the batch written again, "
+            "with duplicates of what did arrive"
+        )
+
+
+def _check_query(sink_id: str, state: SinkState, query_id: str) -> None:
+    decided = state.decided
+    if decided is not None and decided.query_id != query_id:
+        batch = Batch(query_id=query_id, batch_id=0, fingerprint="")
+        raise SinkError(_why_stopped(sink_id, Relation.OTHER, decided, batch))
+
+
+def _why_stopped(sink_id: str, found: Relation, decided: Batch, batch: Batch) -> str:
+    told = {
+        Relation.OTHER: f"it last committed batch {decided.batch_id} of query {decided.query_id}, "
+        f"and this is query {batch.query_id}: was the checkpoint deleted?",
+        Relation.OLDER: f"batch {decided.batch_id} is committed, and now batch {batch.batch_id} "
+        "runs: the checkpoint is older than the topic",
+        Relation.CHANGED: f"batch {decided.batch_id} is committed with other source offsets than "
+        "it has now: the checkpoint is not the one it was",
+    }[found]
+    return (
+        f"sink {sink_id}: {told}. What it would write may be in the topic already. Take another "
+        f"sinkId, or `josefine sinks forget {sink_id}` to write it all the same"
+    )

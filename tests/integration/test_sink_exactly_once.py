@@ -1,0 +1,208 @@
+"""The exactly-once sink's protocol with a real broker, without Spark: a driver that ends before and
+behind each of its steps, and the next one, which finds what it left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client.groups import ProducerIdentity
+from josefine_broker.client.io_blocking import BlockingClient, NewTopic
+from josefine_broker.client.transaction_admin import open_transactions
+from josefine_broker.client.transactions import take_ids
+from josefine_broker.records.batch import iter_batches
+from josefine_broker.records.reader import read_records
+from josefine_spark.aborted import AbortedTransaction, aborted_batches
+from josefine_spark.encode import Identity
+from josefine_spark.errors import SinkError
+from josefine_spark.options import Connection, SinkOptions
+from josefine_spark.sink_state import Batch, Verdict, attempt_id
+from josefine_spark.sink_steps import Plan, Written, commit, give_up, judge, plan
+from josefine_spark.sink_store import SinkStore
+from josefine_spark.writing import TaskWriter
+from tests.support.broker import BrokerProcess
+
+TIMEOUT_MS = 60_000
+TASKS, ROWS = 2, 5
+
+
+class Killed(BaseException):
+    """Nothing that runs later runs."""
+
+
+class Mortal(SinkStore):
+    """Ends after so many half steps."""
+
+    halves = 10**6
+
+    def _take(self, step: Any) -> Any:
+        self.half()
+        result = super()._take(step)
+        self.half()
+        return result
+
+    def half(self) -> None:
+        self.halves -= 1
+        if self.halves < 0:
+            raise Killed
+
+
+class Driver:
+    """One life of a driver, with a client of its own."""
+
+    def __init__(self, broker: BrokerProcess, sink_id: str, topic: str, halves: int = 10**6):
+        self.client = BlockingClient(broker.bootstrap)
+        self.store = Mortal(self.client, sink_id, TIMEOUT_MS, TIMEOUT_MS)
+        self.store.halves = halves
+        self.sink_id, self.topic = sink_id, topic
+        self.options = SinkOptions(
+            connection=Connection(bootstrap=broker.bootstrap), topic=topic, batch_bytes=2_000
+        )
+
+    def run(self, batch: Batch) -> Plan:
+        """Raises Killed or SinkError."""
+        planned: Plan = self.store.run(plan(self.sink_id, batch.query_id, now_ms(), TIMEOUT_MS))
+        if judge(self.sink_id, planned.decided, batch) is Verdict.WRITE:
+            written = {}
+            for task in range(TASKS):
+                name = attempt_id(self.sink_id, planned.generation, task, task)
+                written[name] = self.attempt(name, numbers(batch, task))
+            self.decide(planned, batch, written)
+        return planned
+
+    def decide(self, planned: Plan, batch: Batch, written: Mapping[str, ProducerIdentity]) -> None:
+        try:
+            steps = commit(planned, Written(batch=batch, transactions=written), now_ms())
+            self.store.run(steps)
+        except SinkError:
+            self.store.run(give_up(planned))
+            raise
+
+    def attempt(self, name: str, rows: list[int]) -> ProducerIdentity:
+        producer: ProducerIdentity = self.client.run(
+            lambda s, t, d: take_ids(s, (name,), TIMEOUT_MS, t, d)
+        )[name].result
+        identity = Identity(
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            transactional_id=name,
+        )
+        writer = TaskWriter(self.client, self.options, 0, identity=identity)
+        writer.add(pa.record_batch({"value": pa.array([b"%d" % n for n in rows])}), now_ms())
+        writer.flush(now_ms())
+        return producer
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("broker")) as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def client(broker: BrokerProcess) -> Iterator[BlockingClient]:
+    with BlockingClient(broker.bootstrap) as client:
+        yield client
+
+
+def batch(number: int, query: str = "q") -> Batch:
+    return Batch(query_id=query, batch_id=number, fingerprint=f"f{number}")
+
+
+def numbers(one: Batch, task: int) -> list[int]:
+    first = (one.batch_id * TASKS + task) * ROWS
+    return list(range(first, first + ROWS))
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def committed(client: BlockingClient, topic: str) -> list[int]:
+    """The rows that a read_committed reader is given."""
+    found: list[int] = []
+    for index in range(client.partition_count(topic)):
+        tp, offset = TopicPartition(topic, index), 0
+        while True:
+            part = client.fetch({tp: offset}, isolation_level=1, max_wait_ms=0)[tp]
+            batches = [(pos, h) for pos, h in iter_batches(part.records)]
+            if not batches:
+                break
+            facts = [
+                (h.base_offset, h.attributes, h.producer_id, pos, h.size_bytes)
+                for pos, h in batches
+            ]
+            aborted = [AbortedTransaction(a.producer_id, a.first_offset) for a in part.aborted]
+            skipped = aborted_batches(facts, part.records, aborted)
+            for (pos, header), skip in zip(batches, skipped, strict=True):
+                offset = header.end_offset
+                if not skip:
+                    found += [int(r.value or b"") for r in read_records(part.records[pos:])]
+    return sorted(found)
+
+
+def left_open(client: BlockingClient, topic: str) -> list[Any]:
+    return client.run(lambda s, t, d: open_transactions(s, [topic], t, d))
+
+
+def test_a_driver_that_ends_at_any_step_loses_and_repeats_nothing(
+    broker: BrokerProcess, client: BlockingClient
+) -> None:
+    """Checklist row 88, for the protocol."""
+    for halves in count():
+        topic = sink_id = f"killed-{halves}"
+        client.create_topics([NewTopic(topic, 2)])
+        Driver(broker, sink_id, topic).run(batch(0))
+        try:
+            Driver(broker, sink_id, topic, halves).run(batch(1))
+            break
+        except Killed:
+            Driver(broker, sink_id, topic).run(batch(1))
+        Driver(broker, sink_id, topic).run(batch(2))
+
+        assert committed(client, topic) == list(range(3 * TASKS * ROWS)), f"after {halves}"
+        assert left_open(client, topic) == []
+    assert halves > 20
+
+
+def test_a_driver_that_was_overtaken_decides_nothing(
+    broker: BrokerProcess, client: BlockingClient
+) -> None:
+    client.create_topics([NewTopic("overtaken", 2)])
+    old = Driver(broker, "overtaken", "overtaken")
+    planned = old.store.run(plan("overtaken", "q", now_ms(), TIMEOUT_MS))
+    late = attempt_id("overtaken", planned.generation, 0, 7)
+    producer = old.attempt(late, numbers(batch(0), 0))
+    Driver(broker, "overtaken", "overtaken").run(batch(0))
+
+    with pytest.raises(SinkError, match="another run has taken it over"):
+        old.decide(planned, batch(0), {late: producer})
+
+    assert committed(client, "overtaken") == list(range(TASKS * ROWS))
+    assert left_open(client, "overtaken") == []
+
+
+def test_a_broker_that_is_killed_between_decision_and_ends_loses_nothing(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "broker") as broker, BlockingClient(broker.bootstrap) as client:
+        client.create_topics([NewTopic("t", 2)])
+        driver = Driver(broker, "s", "t")
+        planned = driver.store.run(plan("s", "q", now_ms(), TIMEOUT_MS))
+        names = [attempt_id("s", planned.generation, n, n) for n in range(TASKS)]
+        written = {name: driver.attempt(name, numbers(batch(0), n)) for n, name in enumerate(names)}
+        driver.store.halves = 6  # read, look, decide
+        with pytest.raises(Killed):
+            driver.decide(planned, batch(0), written)
+        assert committed(client, "t") == []
+        broker.kill()
+        broker.start()
+
+        Driver(broker, "s", "t").run(batch(0))
+
+        assert committed(client, "t") == list(range(TASKS * ROWS))
