@@ -22,6 +22,7 @@ from josefine_broker.engine.metadata.topic_config import TopicSettings
 from josefine_broker.engine.partition.partition import ACKS_ALL
 from josefine_broker.engine.partition.replica_fetch import FetchLimits
 from josefine_broker.engine.quorum import SnapshotLimits
+from josefine_broker.engine.transactions.values import TransactionSettings
 from josefine_broker.host.log.cleaner import CleanerSettings
 from josefine_broker.host.net.connection import ConnectionLimits
 from josefine_broker.host.net.server import Bound
@@ -75,7 +76,13 @@ def broker_settings(config: BrokerConfig) -> BrokerSettings:
             min_insync_replicas=defaults.min_insync_replicas,
             unclean_leader_election=defaults.unclean_leader_election_enable,
         ),
-        offsets=OffsetsSettings(groups=group_settings(config)),
+        offsets=OffsetsSettings(
+            groups=group_settings(config),
+            transactions=TransactionSettings(
+                timeout_max_ms=config.transactions.max_timeout_ms,
+                id_expiration_ms=config.transactions.id_expiration_ms,
+            ),
+        ),
         metadata_timeout_ms=config.raft.proposal_timeout_ms,
         lag_time_max_ms=config.replication.lag_time_max_ms,
         replica_fetch=fetch_limits(config.replication),

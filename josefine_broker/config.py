@@ -32,6 +32,7 @@ from josefine_broker.config_sections import (
     ReplicationSection,
     TextSection,
     TopicDefaultsSection,
+    TransactionsSection,
 )
 from josefine_broker.config_security import SaslSection, TlsSection, protocol_of
 from josefine_broker.config_source import ConfigError, KeyPath, Source, read_source
@@ -61,6 +62,7 @@ class BrokerConfig(Section):
     replication: ReplicationSection = ReplicationSection()
     group: GroupSection = GroupSection()
     offsets: OffsetsSection = OffsetsSection()
+    transactions: TransactionsSection = TransactionsSection()
     admin: AdminSection = AdminSection()
     text: TextSection = TextSection()
     logging: LoggingSection = LoggingSection()

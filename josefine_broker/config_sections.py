@@ -383,6 +383,20 @@ class OffsetsSection(Section):
     )
 
 
+class TransactionsSection(Section):
+    """Transactions, whose producers this broker coordinates."""
+
+    max_timeout_ms: TimeoutMs = Field(
+        default=900_000,
+        description="Longest transaction that a producer may ask for: the bound on what readers of"
+        " committed records wait for, and on decisions of exactly-once sinks.",
+    )
+    id_expiration_ms: TimeoutMs = Field(
+        default=604_800_000,
+        description="How long a transactional id that nobody uses is remembered.",
+    )
+
+
 class AdminSection(Section):
     """The HTTP listener of `/health`, `/metrics` and `/cluster`."""
 

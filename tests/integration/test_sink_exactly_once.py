@@ -24,7 +24,7 @@ from josefine_spark.encode import Identity
 from josefine_spark.errors import SinkError
 from josefine_spark.options import Connection, SinkOptions
 from josefine_spark.sink_state import Batch, Verdict, attempt_id
-from josefine_spark.sink_steps import Plan, Written, commit, give_up, judge, plan
+from josefine_spark.sink_steps import Plan, Written, commit, forget, give_up, judge, plan
 from josefine_spark.sink_store import SinkStore
 from josefine_spark.writing import TaskWriter
 from tests.support.broker import BrokerProcess
@@ -206,3 +206,63 @@ def test_a_broker_that_is_killed_between_decision_and_ends_loses_nothing(tmp_pat
         Driver(broker, "s", "t").run(batch(0))
 
         assert committed(client, "t") == list(range(TASKS * ROWS))
+
+
+def test_twins_of_accepted_attempts_write_nothing_to_see(
+    broker: BrokerProcess, client: BlockingClient
+) -> None:
+    """Speculative ones: whether they end before the decision, or begin behind it."""
+    client.create_topics([NewTopic("twins", 2)])
+    driver = Driver(broker, "twins", "twins")
+    planned = driver.store.run(plan("twins", "q", now_ms(), TIMEOUT_MS))
+    accepted, twin, late = (attempt_id("twins", planned.generation, 0, n) for n in range(3))
+    producer = driver.attempt(accepted, numbers(batch(0), 0))
+    driver.attempt(twin, numbers(batch(0), 0))
+
+    driver.decide(planned, batch(0), {accepted: producer})
+
+    assert left_open(client, "twins") == []
+    driver.attempt(late, numbers(batch(0), 0))
+    assert left_open(client, "twins") != []
+    Driver(broker, "twins", "twins").run(batch(1))
+    assert left_open(client, "twins") == []
+    assert committed(client, "twins") == [*numbers(batch(0), 0), *range(10, 20)]
+
+
+def test_a_transaction_that_ended_before_the_decision_stops_it(
+    broker: BrokerProcess, client: BlockingClient
+) -> None:
+    client.create_topics([NewTopic("gone", 2)])
+    driver = Driver(broker, "gone", "gone")
+    planned = driver.store.run(plan("gone", "q", now_ms(), TIMEOUT_MS))
+    names = [attempt_id("gone", planned.generation, n, n) for n in range(TASKS)]
+    written = {name: driver.attempt(name, numbers(batch(0), n)) for n, name in enumerate(names)}
+    client.run(lambda s, t, d: take_ids(s, names[:1], TIMEOUT_MS, t, d))
+
+    with pytest.raises(SinkError, match="ended before its batch was decided"):
+        driver.decide(planned, batch(0), written)
+
+    assert committed(client, "gone") == []
+    assert left_open(client, "gone") == []
+
+
+def test_a_decision_that_nobody_ended_in_time_is_said_and_forgotten_by_hand(
+    broker: BrokerProcess, client: BlockingClient
+) -> None:
+    """What is past the operator's bound: the transactions are aborted, the rows are not there."""
+    client.create_topics([NewTopic("late", 2)])
+    driver = Driver(broker, "late", "late")
+    planned = driver.store.run(plan("late", "q", now_ms(), TIMEOUT_MS))
+    names = [attempt_id("late", planned.generation, n, n) for n in range(TASKS)]
+    written = {name: driver.attempt(name, numbers(batch(0), n)) for n, name in enumerate(names)}
+    driver.store.halves = 6
+    with pytest.raises(Killed):
+        driver.decide(planned, batch(0), written)
+    client.run(lambda s, t, d: take_ids(s, names[:1], TIMEOUT_MS, t, d))
+
+    with pytest.raises(SinkError, match=r"batch 0 was decided, but 1 of its 2 transactions"):
+        Driver(broker, "late", "late").run(batch(0))
+    SinkStore(client, "late", TIMEOUT_MS, TIMEOUT_MS).run(forget("late"))
+    Driver(broker, "late", "late").run(batch(0))
+
+    assert committed(client, "late") == sorted([*range(10), *numbers(batch(0), 1)])

@@ -98,13 +98,13 @@ PLACES = {
     "the transactions are ended": "commit:3:after",
     "it is settled, Spark does not know": "commit:5:after@2",
 }
-EVERY_DAY = ("the decision is written",)
 LIVES = [
-    pytest.param(EVERY_DAY, id="decided"),
-    pytest.param(tuple(PLACES), id="everywhere", marks=pytest.mark.slow),
+    pytest.param(("the decision is written",), id="decided"),
+    pytest.param(tuple(PLACES), id="everywhere"),
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("places", LIVES)
 def test_a_driver_killed_at_the_protocols_arrows_loses_and_repeats_nothing(

@@ -22,6 +22,7 @@ from josefine_broker.engine.groups.values import GroupSettings
 from josefine_broker.engine.metadata.features import SUPPORTED
 from josefine_broker.engine.metadata.image import Endpoint
 from josefine_broker.engine.metadata.log_config import LogConfig, TimestampType
+from josefine_broker.engine.transactions.values import TransactionSettings
 from josefine_broker.host.net.server import Bound
 from josefine_broker.text import front
 from josefine_broker.text.front import TextSettings
@@ -90,6 +91,19 @@ def test_every_key_of_groups_arrives() -> None:
         offsets_retention_ms=10,
     )
     assert broker_settings(load_config(None, {})).offsets.groups == GroupSettings()
+
+
+def test_every_key_of_transactions_arrives() -> None:
+    overrides: dict[str, object] = {
+        "transactions.max_timeout_ms": 7_000,
+        "transactions.id_expiration_ms": 8_000,
+    }
+
+    found = broker_settings(load_config(None, {}, overrides)).offsets.transactions
+
+    assert found == TransactionSettings(timeout_max_ms=7_000, id_expiration_ms=8_000)
+    plain = broker_settings(load_config(None, {})).offsets.transactions
+    assert plain == TransactionSettings()
 
 
 def test_defaults_of_the_text_protocol_are_those_of_its_commands() -> None:
