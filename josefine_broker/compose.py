@@ -22,6 +22,7 @@ from josefine_broker.engine.metadata.topic_config import TopicSettings
 from josefine_broker.engine.partition.partition import ACKS_ALL
 from josefine_broker.engine.partition.replica_fetch import FetchLimits
 from josefine_broker.engine.quorum import SnapshotLimits
+from josefine_broker.engine.security.authorizer import Authorizer
 from josefine_broker.engine.transactions.values import TransactionSettings
 from josefine_broker.host.log.cleaner import CleanerSettings
 from josefine_broker.host.net.connection import ConnectionLimits
@@ -101,6 +102,14 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
         consumer_heartbeat_interval_ms=group.consumer_heartbeat_interval_ms,
         offsets_retention_ms=config.offsets.retention_ms,
     )
+
+
+def authorizer(config: BrokerConfig) -> Authorizer | None:
+    """None: everybody may do everything."""
+    super_users, acls = config.acls.super_principals, config.acls
+    if super_users is None:
+        return None
+    return Authorizer(super_users, allow_if_none=acls.allow_everyone_if_no_acl_found)
 
 
 def controller_config(config: BrokerConfig) -> ControllerConfig:
@@ -201,6 +210,7 @@ def engine_config(
         ),
         snapshots=SnapshotLimits(blocks=raft.snapshot_blocks, bytes=raft.snapshot_bytes),
         settings=broker_settings(config),
+        authorizer=authorizer(config),
         controller=controller_config(config),
         address=raft_address(config, bound, this_host),
         seeds=raft.seeds,

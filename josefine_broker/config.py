@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import ValidationError, model_validator
 
 from josefine_broker.base.addresses import HostPort
-from josefine_broker.base.security import SecurityProtocol
+from josefine_broker.base.security import ANONYMOUS, SecurityProtocol
 from josefine_broker.config_sections import (
     TEXT_LISTENER,
     AdminSection,
@@ -34,7 +34,7 @@ from josefine_broker.config_sections import (
     TopicDefaultsSection,
     TransactionsSection,
 )
-from josefine_broker.config_security import SaslSection, TlsSection, protocol_of
+from josefine_broker.config_security import AclsSection, SaslSection, TlsSection, protocol_of
 from josefine_broker.config_source import ConfigError, KeyPath, Source, read_source
 from josefine_broker.config_values import (
     Listener,
@@ -55,6 +55,7 @@ class BrokerConfig(Section):
     network: NetworkSection = NetworkSection()
     tls: TlsSection = TlsSection()
     sasl: SaslSection = SaslSection()
+    acls: AclsSection = AclsSection()
     topic_defaults: TopicDefaultsSection = TopicDefaultsSection()
     log: LogSection = LogSection()
     raft: RaftSection = RaftSection()
@@ -117,6 +118,26 @@ class BrokerConfig(Section):
             raise ValueError(
                 f"broker.inter_broker_listener {self.inter_broker_listener!r} speaks SASL, and"
                 " brokers have no password: name a listener that speaks SSL or PLAINTEXT"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _brokers_are_super_users(self) -> BrokerConfig:
+        """Else the others would refuse their fetches."""
+        among_others = len(self.raft.voters) > 1 or bool(self.raft.seeds)
+        if self.acls.inter_broker_principal and self.broker.inter_broker_listener is None:
+            raise ValueError(
+                "acls.inter_broker_principal makes whoever comes through"
+                " broker.inter_broker_listener a super user: name that listener"
+            )
+        known = self.acls.super_principals
+        protocol = self.protocol_of(self.inter_broker_listener)
+        has_names = protocol.is_tls and self.tls.client_auth == "required"
+        is_told = has_names or self.acls.inter_broker_principal is not None
+        if among_others and known is not None and not is_told and ANONYMOUS not in known:
+            raise ValueError(
+                "acls.enabled needs acls.inter_broker_principal, or tls.client_auth: required:"
+                f" brokers come through {self.inter_broker_listener}, which asks nobody for a name"
             )
         return self
 

@@ -416,8 +416,8 @@ class TextSection(Section):
     )
     host: Annotated[str, Field(strict=True, min_length=1)] = Field(
         default="127.0.0.1",
-        description="Address that it listens on. Whoever reaches it may read and write every topic,"
-        " as on every listener.",
+        description="Address that it listens on. Whoever reaches it may do what User:ANONYMOUS"
+        " may: everything, but for ACLs.",
     )
     strict: Flag = Field(
         default=False,

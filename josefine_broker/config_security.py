@@ -1,5 +1,5 @@
 """A configuration's security: which listener speaks which protocol, where a secret is, and the
-sections `tls` and `sasl`.
+sections `tls`, `sasl` and `acls`.
 
 A listener's name that promises a protection gets it, or its broker does not start: a client that
 asked for encryption must not be served without it.
@@ -15,7 +15,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from josefine_broker.base.security import SecretPlace, SecurityProtocol, parse_secret_place
-from josefine_broker.config_values import Count, Listener, Section, TimeoutMs, items
+from josefine_broker.config_values import Count, Flag, Listener, Section, TimeoutMs, items
 
 PROMISES = frozenset(
     ("SSL", "TLS", "MTLS", "SASL", "GSSAPI", "KERBEROS", "SCRAM", "OAUTHBEARER", "HTTP", "HTTPS")
@@ -91,6 +91,25 @@ ClientAuth = Literal["none", "requested", "required"]
 TlsVersion = Literal["1.2", "1.3"]
 
 
+def _parse_principals(value: object) -> tuple[str, ...]:
+    return tuple(_parse_principal(each) for each in items(value, "User:NAME"))
+
+
+def _parse_principal(value: object) -> str:
+    text = value if isinstance(value, str) else ""
+    if not text.startswith("User:") or text in ("User:", "User:*"):
+        raise ValueError(f"must be User:NAME, got {value!r}")
+    return text
+
+
+Principal = Annotated[str, BeforeValidator(_parse_principal)]
+Principals = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_parse_principals),
+    PlainSerializer(list, return_type=list[str]),
+]
+
+
 class TlsSection(Section):
     """TLS of the listeners that speak SSL; files are PEM, and are read again when they change."""
 
@@ -158,3 +177,36 @@ class SaslSection(Section):
     failure_delay_ms: TimeoutMs = Field(
         default=1_000, description="How late a client is told that it was refused."
     )
+
+
+class AclsSection(Section):
+    """Who may do what, once a client is known; the same for every broker of a cluster."""
+
+    enabled: Flag = Field(
+        default=False,
+        description="Whether clients may do only what an ACL allows them; false: everybody may do"
+        " everything.",
+    )
+    super_users: Principals = Field(
+        default=(),
+        description="Who may do everything, as User:NAME; a comma in a certificate's name makes a"
+        " list necessary, not a text. Brokers must be among them (docs/security.md).",
+    )
+    inter_broker_principal: Principal | None = Field(
+        default=None,
+        description="What whoever comes through broker.inter_broker_listener is called, where that"
+        " asks for no certificate and no password: a super user, so that only brokers may reach it."
+        " null: User:ANONYMOUS, as through any other such listener.",
+    )
+    allow_everyone_if_no_acl_found: Flag = Field(
+        default=False,
+        description="Whether a resource about which no ACL speaks is everybody's; false: nobody's.",
+    )
+
+    @property
+    def super_principals(self) -> frozenset[str] | None:
+        """None: everybody is one."""
+        if not self.enabled:
+            return None
+        own = self.inter_broker_principal
+        return frozenset(self.super_users) | (frozenset() if own is None else {own})

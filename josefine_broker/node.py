@@ -342,7 +342,12 @@ class Node:
     async def _serve(self, server: Server, bound: Sequence[Bound]) -> None:
         self._server = server
         self._undo.push_async_callback(server.stop, 0)
-        await server.start(bound, self._securing.by_listener, self._securing.authentication)
+        await server.start(
+            bound,
+            self._securing.by_listener,
+            self._securing.authentication,
+            self._securing.nameless,
+        )
 
     async def _serve_text(
         self, server: Server, bound: Bound, ctx: Context, ticker: Ticker, replicator: Replicator
@@ -410,7 +415,7 @@ class Node:
         register_cluster_metrics(self._metrics, engine, replicator.lag)
         register_group_metrics(self._metrics, ctx)
         register_process_metrics(self._metrics, self.config.broker)
-        self._securing.register_metrics(self._metrics)
+        self._securing.register_metrics(self._metrics, ctx.clients.authorizer)
         if bound is None:
             return
         admin = AdminServer(
@@ -421,6 +426,7 @@ class Node:
                 "/cluster": lambda _query: cluster_view(broker),
                 "/cluster/chain": lambda query: chain_view(broker, query),
             },
+            self._securing.door(ctx),
         )
         self._undo.push_async_callback(admin.stop)
         await admin.start(bound.socket)

@@ -8,10 +8,15 @@ import secrets
 from collections.abc import Mapping
 from functools import partial
 
+from josefine_broker.base.acls import CLUSTER_NAME, Operation, ResourceType
+from josefine_broker.base.tls_files import TlsError
 from josefine_broker.client.io_tls import UNSECURED, Secured
 from josefine_broker.config import BrokerConfig
+from josefine_broker.engine.context import Context
+from josefine_broker.engine.security.authorizer import Authorizer
 from josefine_broker.engine.security.sasl import Users
 from josefine_broker.host.metrics import Metrics
+from josefine_broker.host.net.admin_door import Door
 from josefine_broker.host.net.sasl_gate import Authentication
 from josefine_broker.host.net.tls import Tls, TlsSettings
 from josefine_broker.host.net.users import UsersFile
@@ -48,7 +53,37 @@ class Securing:
                     timeout_ms=sasl.timeout_ms,
                     failure_delay_ms=sasl.failure_delay_ms,
                 )
+        own = config.acls.inter_broker_principal
+        self.nameless = {} if own is None else {config.inter_broker_listener: own}
+        """What clients without a name are called, on listeners where that is not ANONYMOUS."""
+        self._failure_delay_ms = sasl.failure_delay_ms
+        self._check_own_name(config)
         self._peers_speak_tls = config.protocol_of(config.inter_broker_listener).is_tls
+
+    def _check_own_name(self, config: BrokerConfig) -> None:
+        """Raises TlsError where the other brokers would refuse this one."""
+        among_others = len(config.raft.voters) > 1 or bool(config.raft.seeds)
+        known = config.acls.super_principals
+        is_named = config.tls.client_auth == "required" and self._tls is not None
+        speaks_tls = config.protocol_of(config.inter_broker_listener).is_tls
+        if known is None or self._tls is None or not (among_others and is_named and speaks_tls):
+            return
+        own = f"User:{self._tls.contexts.subject}"
+        if own not in known:
+            raise TlsError(
+                f"acls.super_users has no {own}: that is what this broker's certificate calls it,"
+                " and the others would refuse it"
+            )
+
+    def door(self, ctx: Context) -> Door | None:
+        """Of the admin listener; None: everybody may come in."""
+        if ctx.clients.authorizer is None:
+            return None
+        return Door(
+            users=lambda: None if self._users is None else self._users.users,
+            may_look=partial(_may_describe, ctx),
+            failure_delay_ms=self._failure_delay_ms,
+        )
 
     def to_peers(self) -> Secured:
         """How the listener of brokers is dialled."""
@@ -68,8 +103,10 @@ class Securing:
         if self._users is not None:
             self._users.reload_changed()
 
-    def register_metrics(self, metrics: Metrics) -> None:
-        """Nothing where no file is configured."""
+    def register_metrics(self, metrics: Metrics, authorizer: Authorizer | None) -> None:
+        """Nothing of what is not configured."""
+        if authorizer is not None:
+            metrics.one("authorization_denied", lambda: authorizer.denied)
         tls = self._tls
         if tls is None:
             return
@@ -80,6 +117,15 @@ class Securing:
 def _users_of(file: UsersFile) -> Users:
     """As they are now."""
     return file.users
+
+
+def _may_describe(ctx: Context, principal: str, address: str) -> bool:
+    authorizer = ctx.clients.authorizer
+    assert authorizer is not None
+    authorizer.follow(ctx.image.acls)
+    return authorizer.allows(
+        principal, address, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME
+    )
 
 
 def tls_settings(config: BrokerConfig) -> TlsSettings | None:

@@ -21,7 +21,7 @@ from tests.checklist import Row, rows
 ROOT = Path(__file__).resolve().parents[1]
 
 NOT_SERVED: dict[str, str] = {
-    "DescribeAcls, CreateAcls, DeleteAcls, *DelegationToken": "there are no ACLs yet",
+    "*DelegationToken": "there are no tokens yet",
     "*UserScramCredentials": "users are in a file yet (docs/security.md)",
     "DescribeClientQuotas, AlterClientQuotas": "no client is throttled",
     "AlterReplicaLogDirs, AssignReplicasToDirs": "a broker has one log directory",
@@ -85,6 +85,14 @@ DIFFERENT: dict[str, str] = {
     ),
     "the operations of DescribeGroups": (
         "read, describe and delete; groups have no configurations here"
+    ),
+    "ACLs of a group of the consumer protocol": (
+        "a member that subscribes by an expression is assigned every topic that it fits; those it "
+        "may not read it is refused where it reads (Kafka assigns it none of them)"
+    ),
+    "ACLs of delegation tokens, users, two-phase commit and group configurations": (
+        "are refused with INVALID_REQUEST, as is an operation that a resource has not: they would "
+        "say nothing. A broker with `acls.enabled: false` takes none (SECURITY_DISABLED)"
     ),
     "max.compaction.lag.ms": (
         "closes the segment that is written also when nothing is appended any more; in Kafka it "

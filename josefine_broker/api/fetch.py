@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID
 
+from josefine_broker.api.rules.asker import Asker, asker_of
 from josefine_broker.api.shared.hints import leader_of, node_endpoints
+from josefine_broker.base.acls import Operation, ResourceType
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.hosted import Buffer, HostedPartition
@@ -93,8 +95,11 @@ def _read_all(
     room = min(request.max_bytes, ctx.settings.fetch_bytes_max)
     got, is_urgent = 0, False
     results = []
+    asker = asker_of(ctx, info)
     for name, topic_id, part in plan.wanted:
         try:
+            if asker is not None:
+                _check_reader(asker, ctx.topic_name(name, topic_id))
             hosted = _find(ctx, name, topic_id, part.index)
             if version < FOLLOWERS_SERVE_SINCE or replica_id != -1:
                 hosted.partition.check_serves(part.current_leader_epoch)
@@ -178,6 +183,12 @@ def _has_no_news(hosted: HostedPartition, plan: FetchPlan, wanted: Wanted, repli
         and replica_id in partition.isr
         and plan.is_told(wanted, partition.high_watermark, log.log_start_offset)
     )
+
+
+def _check_reader(asker: Asker, topic: str | None) -> None:
+    """Raises KafkaError. An id that there is not is somebody else's to refuse."""
+    if topic is not None and not asker.may(Operation.READ, ResourceType.TOPIC, topic):
+        raise asker.denied(Operation.READ, ResourceType.TOPIC)
 
 
 def _find(ctx: Context, name: str, topic_id: UUID | None, index: int) -> HostedPartition:

@@ -1,7 +1,8 @@
 """Who answers which API key: a literal table, and the only registration.
 
 Each key is a row of `wire/apis.py`, where its name and versions stand; here it gets the file that
-answers it. ApiVersions, the routes and COMPATIBILITY.md are made of this table.
+answers it, behind its rule of `api/access.py`. ApiVersions, the routes and COMPATIBILITY.md are
+made of this table.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,11 +15,14 @@ from josefine_broker.api import (
     alter_partition_reassignments,
     consumer_group_describe,
     consumer_group_heartbeat,
+    create_acls,
     create_partitions,
     create_topics,
+    delete_acls,
     delete_groups,
     delete_records,
     delete_topics,
+    describe_acls,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -55,6 +59,7 @@ from josefine_broker.api import (
     update_features,
     write_txn_markers,
 )
+from josefine_broker.api.access import guarded
 from josefine_broker.api.api_versions import ApiVersionsHandler
 from josefine_broker.base.errors import KafkaError
 from josefine_broker.engine.context import Handler
@@ -76,7 +81,7 @@ class ApiFile(Protocol):
 
 
 class Api(NamedTuple):
-    """One served API: its row, and its file's two functions."""
+    """One served API: its row, and its file's two functions, the handler behind its rule."""
 
     spec: ApiSpec
     handle: Handler
@@ -108,6 +113,9 @@ _FILES: Mapping[int, ApiFile] = {
     apis.END_TXN: end_txn,
     apis.WRITE_TXN_MARKERS: write_txn_markers,
     apis.TXN_OFFSET_COMMIT: txn_offset_commit,
+    apis.DESCRIBE_ACLS: describe_acls,
+    apis.CREATE_ACLS: create_acls,
+    apis.DELETE_ACLS: delete_acls,
     apis.DESCRIBE_CONFIGS: describe_configs,
     apis.ALTER_CONFIGS: alter_configs,
     apis.DESCRIBE_LOG_DIRS: describe_log_dirs,
@@ -135,7 +143,7 @@ _FILES: Mapping[int, ApiFile] = {
 API_VERSIONS = ApiVersionsHandler(apis.APIS[key] for key in sorted((*_FILES, apis.API_VERSIONS)))
 
 SERVED: Mapping[int, Api] = {
-    key: Api(apis.APIS[key], file.handle, file.refuse)
+    key: Api(apis.APIS[key], guarded(key, file.handle, file.refuse), file.refuse)
     for key, file in sorted({**_FILES, apis.API_VERSIONS: API_VERSIONS}.items())
 }
 """By key, in the order of keys."""

@@ -25,6 +25,9 @@ class SecurityProtocol(Enum):
         return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 
+ANONYMOUS = "User:ANONYMOUS"
+"""Who came through a listener that asks nobody for a name (Kafka's word)."""
+
 TLS_RECORD = re.compile(rb"[\x14-\x18]\x03[\x00-\x04]")
 """The first bytes of anything that a TLS peer says (RFC 8446, section 5.1). As the length of a
 Kafka frame they would be 335 MB or more."""

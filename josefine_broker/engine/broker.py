@@ -44,6 +44,7 @@ from josefine_broker.engine.outbox import Outbox
 from josefine_broker.engine.ports import LogsPort
 from josefine_broker.engine.quorum import Quorum, SnapshotLimits
 from josefine_broker.engine.raft_work import RaftWork
+from josefine_broker.engine.security.authorizer import Authorizer
 from raft import Config, InvariantBroken, NodeId, Recovered, Role
 
 HAND_OVER_MS = 1_000
@@ -72,6 +73,8 @@ class EngineConfig:
     snapshots: SnapshotLimits
     settings: BrokerSettings
     controller: ControllerConfig
+    authorizer: Authorizer | None = None
+    """None: everybody may do everything."""
     address: HostPort
     """Where its raft listener is to be dialed."""
     seeds: tuple[HostPort, ...] = ()
@@ -128,6 +131,7 @@ class Broker:
             settings=config.settings,
             quorum=self.quorum,
             why_no_controller=self.why_no_controller,
+            authorizer=config.authorizer,
         )
         self.peers = Peers(
             self._id,

@@ -26,6 +26,7 @@ from josefine_broker.engine.partition.producer_ids import ProducerIds
 from josefine_broker.engine.partition.questions import Questions
 from josefine_broker.engine.partition.replica_fetch import FetchLimits, ReplicaFetchers
 from josefine_broker.engine.ports import LogsPort, Ports, QuorumPort, RaftPort
+from josefine_broker.engine.security.authorizer import Authorizer
 from josefine_broker.engine.transactions.coordinator import TransactionCoordinator
 from josefine_broker.engine.transactions.values import TransactionSettings
 
@@ -163,6 +164,8 @@ class ClientState:
     transactions: Transactions
     questions: Questions = field(default_factory=Questions)
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
+    authorizer: Authorizer | None = None
+    """None: everybody may do everything."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -228,6 +231,7 @@ def new_context(
     settings: BrokerSettings,
     quorum: QuorumPort | None = None,
     why_no_controller: Callable[[], str] = str,
+    authorizer: Authorizer | None = None,
 ) -> Context:
     """A context with empty tables."""
     return Context(
@@ -247,6 +251,7 @@ def new_context(
             transactions=Transactions(
                 coordinator=TransactionCoordinator(settings.offsets.transactions)
             ),
+            authorizer=authorizer,
         ),
     )
 

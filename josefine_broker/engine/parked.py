@@ -31,7 +31,7 @@ class Hangup(NamedTuple):
 class Parked:
     """One waiting request. Subclasses say when it can be answered, and with what."""
 
-    __slots__ = ("deadline_ms", "done", "follower", "on_done", "partitions", "response")
+    __slots__ = ("_make", "deadline_ms", "done", "follower", "on_done", "partitions", "response")
 
     outlives_client = False
     """Whether it has something to do at its end, also for nobody."""
@@ -48,13 +48,19 @@ class Parked:
         """Whose news it waits for,"""
         self.follower: int | None = None
         """and which follower's."""
+        self._make: Callable[[object], object] | None = None
+
+    def make_of(self, make: Callable[[object], object]) -> None:
+        """What is answered is what `make` makes of the answer (or of what was made of it)."""
+        before = self._make
+        self._make = make if before is None else lambda answer: make(before(answer))
 
     def complete(self, response: object) -> None:
         """Answer, and tell the connection. A second answer is a broken invariant."""
         if self.done:
             raise Fatal("a parked request was completed twice")
         self.done = True
-        self.response = response
+        self.response = response if self._make is None else self._make(response)
         if self.on_done is not None:
             self.on_done(self)
 

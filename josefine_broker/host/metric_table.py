@@ -249,6 +249,9 @@ SECTIONS: dict[str, list[Metric]] = {
             ("tls_reload_failures", "Times that changed TLS files could not be used."),
         ),
     ],
+    "ACLs, where they are enabled": [
+        *_counters(("authorization_denied", "Requests refused, some or all, for want of an ACL.")),
+    ],
     "Process": [
         *_gauges(("build_info", "Always 1; the label says which code runs."), labels=("version",)),
         *_gauges(

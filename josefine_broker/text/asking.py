@@ -5,12 +5,18 @@ answers. So it is driven by whoever hosts it, and tested without a socket.
 from collections.abc import Generator
 from typing import Any, TypeAlias, TypeVar
 
+from josefine_broker.api.access import RULES
+from josefine_broker.api.rules.asker import asker_of, authorized
 from josefine_broker.api.table import SERVED
+from josefine_broker.base.acls import Operation, ResourceType
 from josefine_broker.base.errors import KafkaError
+from josefine_broker.base.security import ANONYMOUS
 from josefine_broker.engine.awaiting import Promise
 from josefine_broker.engine.context import RequestInfo
 from josefine_broker.engine.parked import Hangup, Parked
+from josefine_broker.text.errors import TextError, error, shown
 from josefine_broker.text.front import TEXT_LISTENER, Front
+from josefine_broker.wire import apis
 from josefine_broker.wire.codec import RequestHeader
 
 T = TypeVar("T")
@@ -29,26 +35,52 @@ def begin(front: Front, broker_id: int, api_key: int, request: Any, deadline_ms:
     ctx = front.ctx
     if broker_id == ctx.broker_id:
         return ask_here(front, api_key, request)
-    promise = Promise(ctx.parked, deadline_ms, lambda: None)
-    forward = ctx.ports.forward
-    if forward is None:
-        promise.keep(lambda: None)
-    else:
-        forward(
-            broker_id, api_key, request, deadline_ms, lambda answer: promise.keep(lambda: answer)
-        )
-    return promise
+
+    def pass_on(asked: Any) -> Any:
+        promise = Promise(ctx.parked, deadline_ms, lambda: None)
+        forward = ctx.ports.forward
+        if forward is None:
+            promise.keep(lambda: None)
+        else:
+            forward(
+                broker_id, api_key, asked, deadline_ms, lambda answer: promise.keep(lambda: answer)
+            )
+        return promise
+
+    # The other broker takes the request for this one's, which may do everything.
+    info, refuse = _info(api_key), SERVED[api_key].refuse
+    try:
+        return authorized(RULES[api_key], ctx, info, request, refuse, pass_on)
+    except KafkaError as error:
+        return refuse(request, error)
 
 
 def ask_here(front: Front, api_key: int, request: Any) -> Any:
     """This broker's handler, as a client of the newest version would ask it."""
-    spec, handle, refuse = SERVED[api_key]
-    header = RequestHeader(api_key, spec.max_version, 0, CLIENT_ID, 0)
-    info = RequestInfo(header, "User:ANONYMOUS", "text", TEXT_LISTENER)
+    _, handle, refuse = SERVED[api_key]
     try:
-        return handle(front.ctx, info, request)
+        return handle(front.ctx, _info(api_key), request)
     except KafkaError as error:
         return refuse(request, error)
+
+
+def _info(api_key: int) -> RequestInfo:
+    """Nobody says who they are here."""
+    header = RequestHeader(api_key, SERVED[api_key].spec.max_version, 0, CLIENT_ID, 0)
+    return RequestInfo(header, ANONYMOUS, "text", TEXT_LISTENER)
+
+
+def may(front: Front, operation: Operation, kind: ResourceType, name: str) -> bool:
+    """Whether whoever says lines here may do that."""
+    asker = asker_of(front.ctx, _info(apis.FETCH))
+    return asker is None or asker.may(operation, kind, name)
+
+
+def check(front: Front, operation: Operation, kind: ResourceType, name: str) -> None:
+    """Raises TextError."""
+    if not may(front, operation, kind, name):
+        what = f"{operation.name} {kind.name.lower()} '{shown(name)}'"
+        raise TextError(error(f"{ANONYMOUS} may not {what}"))
 
 
 def finish(begun: Any) -> Work[Any]:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from josefine_broker.base.acls import Operation
 from josefine_broker.base.errors import CorruptData, ErrorCode
 from josefine_broker.base.ids import LeaderEpoch
 from josefine_broker.base.moments import moment_ms
@@ -106,7 +107,7 @@ def consume(front: Front, _client: Client, fields: list[str]) -> Work[str]:
         return error("subscriptionId and offset value are a required field")
     topic, text, *places = fields
     begin, *behind = [_parse_place(each) for each in places]
-    count = partition_count(front.ctx, topic)
+    count = partition_count(front, topic, Operation.READ)
     id_ = parse_id(text)
     if id_ is None or id_.partition >= count:
         return error(f"there is no subscription '{shown(text)}' of topic '{shown(topic)}'")

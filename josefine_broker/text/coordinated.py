@@ -8,6 +8,7 @@ nobody.
 from collections.abc import Callable
 
 from josefine_broker.api.shared.topics import submit_offsets_topic
+from josefine_broker.base.acls import Operation
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.groups.offsets import coordinator_partition
 from josefine_broker.engine.metadata.image import NO_LEADER, OFFSETS_TOPIC
@@ -68,7 +69,9 @@ def coordinated(
                 return reply
             why = "it is moving"
             if reply != NOT_THE_LEADER:
-                partition_count(ctx, topic)  # it lags behind, unless this broker does
+                partition_count(
+                    front, topic, Operation.READ
+                )  # it lags behind, unless this broker does
                 why = f"it does not know topic '{shown(topic)}' yet"
         if not (yield from pause(front, deadline_ms)):
             return error(f"the coordinator of group {group} did not take it in time: {why}")

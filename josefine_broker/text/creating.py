@@ -1,9 +1,10 @@
 """CRTP topic [partitions]: makes a topic, as CreateTopics does; `Done` once it is committed."""
 
+from josefine_broker.base.acls import Operation, ResourceType
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.metadata.image import INTERNAL_TOPICS
-from josefine_broker.text.asking import Work, ask, deadline_of
+from josefine_broker.text.asking import Work, ask, check, deadline_of, may
 from josefine_broker.text.errors import NOT_THE_LEADER, TextError, error, shown
 from josefine_broker.text.front import Client, Front
 from josefine_broker.wire import apis
@@ -29,7 +30,7 @@ def create(front: Front, _client: Client, fields: list[str]) -> Work[str]:
         return NOT_THE_LEADER
     if name in INTERNAL_TOPICS:
         return error(f"'{name}' is the broker's own topic")
-    if name in ctx.image.topics:
+    if name in ctx.image.topics and may(front, Operation.DESCRIBE, ResourceType.TOPIC, name):
         return _compare(ctx, name, count)
     wish = e.CreatableTopic(
         name=name,
@@ -66,9 +67,10 @@ def whole_number(text: str) -> int:
     return int(text)
 
 
-def partition_count(ctx: Context, topic: str) -> int:
-    """Raises TextError for a topic that there is not."""
-    entry = ctx.image.topics.get(topic)
+def partition_count(front: Front, topic: str, operation: Operation) -> int:
+    """Of a topic that is there, and on which that may be done. Raises TextError."""
+    check(front, operation, ResourceType.TOPIC, topic)
+    entry = front.ctx.image.topics.get(topic)
     if entry is None:
         raise TextError(error(f"there is no topic '{shown(topic)}'"))
     return len(entry.partitions)

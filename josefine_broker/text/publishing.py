@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from josefine_broker.base.acls import Operation
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.metadata.image import INTERNAL_TOPICS, NO_LEADER
@@ -119,7 +120,7 @@ def _parsed(fields: list[str]) -> tuple[str, Message]:
 
 def _partition(front: Front, topic: str, message: Message) -> int:
     """Raises TextError."""
-    count = partition_count(front.ctx, topic)
+    count = partition_count(front, topic, Operation.WRITE)
     if message.key:
         return partition_of(message.key, count)
     if len(front.turns) >= TURNS_MAX:

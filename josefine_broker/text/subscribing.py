@@ -5,13 +5,14 @@ Rules: a grant is told once every in-sync replica has it.
 
 import json
 
+from josefine_broker.base.acls import Operation, ResourceType
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.groups.offsets import CommittedOffset
 from josefine_broker.engine.groups.text_groups import holder_in
 from josefine_broker.engine.offsets_topic import coordinator_of, store_offsets
 from josefine_broker.engine.parked import Parked
-from josefine_broker.text.asking import Work
+from josefine_broker.text.asking import Work, check
 from josefine_broker.text.coordinated import coordinated, here
 from josefine_broker.text.creating import DONE, partition_count, whole_number
 from josefine_broker.text.errors import GONE, TextError, error, shown
@@ -112,7 +113,9 @@ def _grant(front: Front, topic: str, group: str, wanted: int) -> Work[str]:
     coordinator_of(ctx, group)
     now_ms = ctx.clock.now_ms()
     committed = ctx.clients.groups.coordinator.offsets.committed(group)
-    parts = (TopicPartition(topic, each) for each in range(partition_count(ctx, topic)))
+    parts = (
+        TopicPartition(topic, each) for each in range(partition_count(front, topic, Operation.READ))
+    )
     free = [tp for tp in parts if subscriptions.is_free(group, tp, committed.get(tp), now_ms)]
     if not free:
         return NONE_FREE
@@ -228,7 +231,8 @@ def _parse_subscribe(front: Front, fields: list[str]) -> tuple[str, str, int]:
                 f" not '{shown(group)}'"
             )
         )
-    partition_count(front.ctx, topic)
+    partition_count(front, topic, Operation.READ)
+    check(front, Operation.READ, ResourceType.GROUP, group)
     return topic, group, wanted
 
 
@@ -237,10 +241,11 @@ def _parse_id(front: Front, fields: list[str]) -> tuple[str, str, SubscriptionId
     if len(fields) < 2 or not all(fields[:2]):
         raise TextError(error("topic and subscriptionId are a required field"))
     topic, text = fields[:2]
-    count = partition_count(front.ctx, topic)
+    count = partition_count(front, topic, Operation.READ)
     id_ = parse_id(text)
     if id_ is None or id_.partition >= count or not GROUP_CHARS.issuperset(id_.group_id):
         raise TextError(
             error(f"there is no subscription '{shown(text)}' of topic '{shown(topic)}'")
         )
+    check(front, Operation.READ, ResourceType.GROUP, id_.group_id)
     return topic, text, id_

@@ -51,6 +51,9 @@ ADD_OFFSETS_TO_TXN = 25
 END_TXN = 26
 WRITE_TXN_MARKERS = 27
 TXN_OFFSET_COMMIT = 28
+DESCRIBE_ACLS = 29
+CREATE_ACLS = 30
+DELETE_ACLS = 31
 DESCRIBE_CONFIGS = 32
 ALTER_CONFIGS = 33
 DESCRIBE_LOG_DIRS = 35
@@ -134,6 +137,12 @@ _ROWS = (
     ApiSpec(TXN_OFFSET_COMMIT, "TxnOffsetCommit", 0, 5, 3,
             e.txn_offset_commit.TxnOffsetCommitRequest,
             e.txn_offset_commit.TxnOffsetCommitResponse),
+    ApiSpec(DESCRIBE_ACLS, "DescribeAcls", 1, 3, 2,
+            e.describe_acls.DescribeAclsRequest, e.describe_acls.DescribeAclsResponse),
+    ApiSpec(CREATE_ACLS, "CreateAcls", 1, 3, 2,
+            e.create_acls.CreateAclsRequest, e.create_acls.CreateAclsResponse),
+    ApiSpec(DELETE_ACLS, "DeleteAcls", 1, 3, 2,
+            e.delete_acls.DeleteAclsRequest, e.delete_acls.DeleteAclsResponse),
     ApiSpec(DESCRIBE_CONFIGS, "DescribeConfigs", 1, 4, 4,
             e.describe_configs.DescribeConfigsRequest, e.describe_configs.DescribeConfigsResponse),
     ApiSpec(ALTER_CONFIGS, "AlterConfigs", 0, 2, 2,

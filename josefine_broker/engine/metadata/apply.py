@@ -13,8 +13,10 @@ from uuid import UUID
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import LeaderEpoch
+from josefine_broker.engine.metadata.acls import ACLS_MAX
 from josefine_broker.engine.metadata.changes import (
     AllocateProducerIds,
+    AlterAcls,
     AlterIsr,
     AlterTopicConfig,
     At,
@@ -36,7 +38,9 @@ from josefine_broker.engine.metadata.changes import (
 from josefine_broker.engine.metadata.elections import is_clean
 from josefine_broker.engine.metadata.features import check_level
 from josefine_broker.engine.metadata.image import (
+    ACCESS_LEVEL,
     CLEANUP_POLICY,
+    JOSEFINE_VERSION,
     NO_LEADER,
     WAS_COMPACTED,
     Doubt,
@@ -86,6 +90,8 @@ def apply(image: MetadataImage, change: Change, at: At) -> MetadataImage:
                     f"producer ids from {first_id} are taken, next is {image.next_producer_id}",
                 )
             return replace(image, next_producer_id=first_id + count)
+        case AlterAcls():
+            return _alter_acls(image, change)
         case RegisterBroker():
             return register(image, change, at)
         case UnregisterBroker(broker_id=broker_id):
@@ -111,6 +117,18 @@ def _set_features(image: MetadataImage, levels: tuple[FeatureLevel, ...], at: At
             raised, lambda _, __, entry: replace(entry, unclean_epoch=entry.leader_epoch)
         )
     return raised
+
+
+def _alter_acls(image: MetadataImage, change: AlterAcls) -> MetadataImage:
+    if not image.keeps_access:
+        raise KafkaError(
+            ErrorCode.unsupported_version,
+            f"ACLs are kept from {JOSEFINE_VERSION} {ACCESS_LEVEL} on: finalize it",
+        )
+    acls = (image.acls | frozenset(change.add)) - frozenset(change.remove)
+    if len(acls) > ACLS_MAX:
+        raise KafkaError(ErrorCode.policy_violation, f"a cluster has {ACLS_MAX} ACLs at most")
+    return replace(image, acls=acls)
 
 
 # -- partitions: decisions of the controller and of partition leaders

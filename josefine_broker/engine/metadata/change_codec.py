@@ -11,6 +11,7 @@ from uuid import UUID
 from josefine_broker.base.errors import CorruptData
 from josefine_broker.engine.metadata.changes import (
     AllocateProducerIds,
+    AlterAcls,
     AlterIsr,
     AlterTopicConfig,
     BrokerState,
@@ -35,6 +36,7 @@ from josefine_broker.engine.metadata.image import (
     Address,
     Endpoint,
     FeatureRange,
+    acl_from_plain,
     canonical_json,
     read_json,
 )
@@ -270,6 +272,15 @@ _TABLE = (
         AllocateProducerIds,
         lambda c: {"broker": c.broker_id, "first": c.first_id, "count": c.count},
         lambda p: AllocateProducerIds(broker_id=p["broker"], first_id=p["first"], count=p["count"]),
+    ),
+    _Kind(
+        "alter_acls",
+        AlterAcls,
+        lambda c: {"add": c.add, "remove": c.remove},
+        lambda p: AlterAcls(
+            add=tuple(map(acl_from_plain, p["add"])),
+            remove=tuple(map(acl_from_plain, p["remove"])),
+        ),
     ),
 )
 _KINDS = {kind.name: kind for kind in _TABLE}

@@ -4,8 +4,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from josefine_broker.base.acls import Acl, PatternType
 from josefine_broker.engine.metadata.changes import (
     AllocateProducerIds,
+    AlterAcls,
     AlterIsr,
     AlterTopicConfig,
     Change,
@@ -131,6 +133,19 @@ def _producer_ids(change: AllocateProducerIds, _: Names) -> str:
     return f"producer ids {change.first_id} to {last} for broker {change.broker_id}"
 
 
+def _acls(change: AlterAcls, _: Names) -> str:
+    parts = [_acl(each) for each in change.add]
+    parts += [f"not any more: {_acl(each)}" for each in change.remove]
+    return f"access: {_join(parts)}"
+
+
+def _acl(acl: Acl) -> str:
+    rest = "*" if acl.pattern is PatternType.PREFIXED else ""
+    permission, operation = acl.permission.name.lower(), acl.operation.name.lower()
+    kind = acl.resource_type.name.lower()
+    return f"{permission} {acl.principal} to {operation} {kind} {acl.name}{rest}"
+
+
 _WORDS: dict[type[Any], Callable[[Any, Names], str]] = {
     RegisterBroker: _register,
     UnregisterBroker: _unregister,
@@ -143,4 +158,5 @@ _WORDS: dict[type[Any], Callable[[Any, Names], str]] = {
     CreatePartitions: _widen,
     AlterTopicConfig: _configure,
     AllocateProducerIds: _producer_ids,
+    AlterAcls: _acls,
 }

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
+from josefine_broker.base.acls import Acl
 from josefine_broker.base.ids import LeaderEpoch
 from josefine_broker.engine.metadata.image import Address, Endpoint, FeatureRange, PartitionEntry
 from josefine_broker.engine.metadata.log_completeness import LogClaims
@@ -225,6 +226,14 @@ class AllocateProducerIds:
     count: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterAcls:
+    """These ACLs are there afterwards, those are not; what is so already stays."""
+
+    add: tuple[Acl, ...] = ()
+    remove: tuple[Acl, ...] = ()
+
+
 Change = (
     RegisterBroker
     | UnregisterBroker
@@ -237,4 +246,5 @@ Change = (
     | CreatePartitions
     | AlterTopicConfig
     | AllocateProducerIds
+    | AlterAcls
 )

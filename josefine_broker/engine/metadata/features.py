@@ -32,6 +32,7 @@ The levels so far:
 4. Transactions: brokers of before know no markers, and would show read_committed what was aborted.
 5. Leaders ask the coordinator before a transaction's first batch is let in (KIP-890): brokers of
    before cannot be asked. Records of transactions with tagged fields are read.
+6. ACLs are in the metadata: brokers of before would serve everybody.
 
 The records of classic groups with members need no level: brokers of before pass over their keys,
 and serve no member, so until all are new a group may find a coordinator that does not know it.
@@ -60,7 +61,7 @@ from josefine_broker.engine.metadata.image import (
 from josefine_broker.engine.metadata.image import JOSEFINE_VERSION as JOSEFINE_VERSION
 
 SUPPORTED: tuple[FeatureRange, ...] = (
-    FeatureRange(JOSEFINE_VERSION, 1, 5),
+    FeatureRange(JOSEFINE_VERSION, 1, 6),
     FeatureRange(GROUP_VERSION, 0, 1),
     FeatureRange(TRANSACTION_VERSION, 1, 2),
 )

@@ -12,13 +12,14 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from josefine_broker.base.acls import Acl, Operation, PatternType, Permission, ResourceType
 from josefine_broker.base.errors import CorruptData
 from josefine_broker.base.ids import LeaderEpoch
 from josefine_broker.engine.metadata.log_completeness import Completeness
 from josefine_broker.records.batch import NO_LEADER_EPOCH
 
-IMAGE_VERSIONS = (1, 2)
-"""Version 2 knows what is believed of single logs; it is written from that level on."""
+IMAGE_VERSIONS = (1, 2, 3)
+"""Version 2 knows what is believed of single logs, 3 who may do what: each from its level on."""
 
 JOSEFINE_VERSION = "josefine.version"
 """Formats of blocks, snapshots and messages between brokers, as one number: see `features.py`."""
@@ -30,6 +31,9 @@ themselves."""
 TRANSACTIONS_LEVEL = 4
 VERIFYING_LEVEL = 5
 """From here on leaders ask a transaction's coordinator before they let its first batch in."""
+
+ACCESS_LEVEL = 6
+"""From here on the metadata say who may do what."""
 
 TRANSACTION_VERSION = "transaction.version"
 """Kafka's name; clients go by it (KIP-890). 1: records of transactions have tagged fields. 2: every
@@ -185,6 +189,8 @@ class MetadataImage:
     unregistered: frozenset[int] = frozenset()
     """Brokers removed by command: they leave Raft too, and may register again."""
 
+    acls: frozenset[Acl] = frozenset()
+
     @property
     def keeps_doubts(self) -> bool:
         """Whether registrations speak of each log here, not only of the whole broker."""
@@ -211,6 +217,11 @@ class MetadataImage:
         """Whether every broker answers a leader that asks whether a transaction has its partition
         (KIP-890)."""
         return self.features.get(JOSEFINE_VERSION, 0) >= VERIFYING_LEVEL
+
+    @property
+    def keeps_access(self) -> bool:
+        """Whether every broker reads who may do what; one of before would serve everybody."""
+        return self.features.get(JOSEFINE_VERSION, 0) >= ACCESS_LEVEL
 
     @property
     def serves_consumer_groups(self) -> bool:
@@ -244,7 +255,7 @@ class MetadataImage:
     def to_bytes(self) -> bytes:
         """Canonical bytes: the Raft snapshot, and what `digest` is taken of."""
         plain = {
-            "version": IMAGE_VERSIONS[self.keeps_doubts],
+            "version": IMAGE_VERSIONS[self.keeps_doubts + self.keeps_access],
             "cluster_id": self.cluster_id,
             "brokers": [broker_to_plain(self.brokers[key]) for key in sorted(self.brokers)],
             "topics": [topic_to_plain(self.topics[name]) for name in sorted(self.topics)],
@@ -253,6 +264,8 @@ class MetadataImage:
             "features_epoch": self.features_epoch,
             "unregistered": sorted(self.unregistered),
         }
+        if self.acls:
+            plain["acls"] = sorted(self.acls)
         return canonical_json(plain)
 
     def digest(self) -> str:
@@ -276,6 +289,7 @@ class MetadataImage:
                 features={str(name): int(level) for name, level in plain["features"].items()},
                 features_epoch=plain["features_epoch"],
                 unregistered=frozenset(plain["unregistered"]),
+                acls=frozenset(map(acl_from_plain, plain.get("acls", ()))),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CorruptData(f"metadata image: {error!r}") from error
@@ -295,6 +309,20 @@ def read_json(data: bytes | memoryview, what: str) -> dict[str, Any]:
     if not isinstance(plain, dict):
         raise CorruptData(f"{what} is not a JSON object")
     return plain
+
+
+def acl_from_plain(plain: list[Any]) -> Acl:
+    """The ACL of its list. Raises TypeError, ValueError."""
+    kind, name, pattern, principal, host, operation, permission = plain
+    return Acl(
+        ResourceType(kind),
+        name,
+        PatternType(pattern),
+        principal,
+        host,
+        Operation(operation),
+        Permission(permission),
+    )
 
 
 def broker_to_plain(broker: BrokerEntry) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from josefine_broker.base.errors import KafkaError
 from josefine_broker.engine.metadata.change_codec import decode_change, encode_change
 from josefine_broker.engine.metadata.changes import (
     AllocateProducerIds,
+    AlterAcls,
     AlterIsr,
     AlterTopicConfig,
     Change,
@@ -74,6 +75,8 @@ def is_in_effect(change: Change, image: MetadataImage) -> bool:
             return change.broker_id not in image.brokers
         case SetFeatures():
             return all(image.features.get(name, 0) == level for name, _, level in change.levels)
+        case AlterAcls():
+            return image.acls.issuperset(change.add) and image.acls.isdisjoint(change.remove)
         case _:
             return False
 

@@ -1,5 +1,5 @@
 """The admin listener: `/health`, `/metrics` and the pages it is given, on aiohttp. Answers
-questions, changes nothing.
+questions, changes nothing; whom, `admin_door.py` says.
 
 `/health` is 200 only while every check passes, 503 otherwise; the body names each check, so that a
 person and an orchestrator read the same page. `/health/live` asks whether a restart would help, and
@@ -22,6 +22,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from josefine_broker.host.metrics import Metrics
 from josefine_broker.host.net.acceptor import Acceptor
+from josefine_broker.host.net.admin_door import Door
 
 CONNECTIONS_MAX = 64
 """People, a scraper, an orchestrator's probes; the oldest gives way."""
@@ -55,11 +56,13 @@ class AdminServer:
         checks: Checks,
         identity: Callable[[], Mapping[str, object]],
         pages: Mapping[str, Page] | None = None,
+        door: Door | None = None,
     ) -> None:
         self._metrics = metrics
         self._checks = checks
         self._identity = identity
         self._pages = pages or {}
+        self._door = door
         self._runner: web.AppRunner | None = None
         self._acceptor: Acceptor | None = None
 
@@ -70,7 +73,7 @@ class AdminServer:
         app.router.add_get("/health/ready", partial(self._probe, READY))
         app.router.add_get("/metrics", self._exposition)
         for path, page in self._pages.items():
-            app.router.add_get(path, partial(_answer, page))
+            app.router.add_get(path, partial(self._page, page))
         self._runner = web.AppRunner(
             app, access_log=None, handle_signals=False, shutdown_timeout=STOP_SECONDS
         )
@@ -104,7 +107,14 @@ class AdminServer:
         text = "; ".join(causes) if causes else "ok"
         return web.Response(text=f"{text}\n", status=503 if causes else 200)
 
-    async def _exposition(self, _request: web.Request) -> web.Response:
+    async def _page(self, page: Page, request: web.Request) -> web.Response:
+        refusal = None if self._door is None else await self._door.refusal(request)
+        return refusal or await _answer(page, request)
+
+    async def _exposition(self, request: web.Request) -> web.Response:
+        refusal = None if self._door is None else await self._door.refusal(request)
+        if refusal is not None:
+            return refusal
         scrape = self._metrics.scrape()
         for _ in scrape.steps():
             await asyncio.sleep(0)

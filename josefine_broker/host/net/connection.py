@@ -17,7 +17,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import cast
 
+from josefine_broker.base.certificates import subject_name
 from josefine_broker.base.errors import CorruptData, Fatal
+from josefine_broker.base.security import ANONYMOUS
 from josefine_broker.engine.parked import Parked
 from josefine_broker.host.metrics import ConnectionStats
 from josefine_broker.host.net.dispatch import (
@@ -91,6 +93,7 @@ class Connection(asyncio.BufferedProtocol):
         "_host",
         "_joins",
         "_listener",
+        "_nameless",
         "_on_close",
         "_on_open",
         "_out",
@@ -112,10 +115,12 @@ class Connection(asyncio.BufferedProtocol):
         on_open: Callable[[Connection], bool],
         on_close: Callable[[Connection], None],
         authentication: Authentication | None = None,
+        nameless: str = ANONYMOUS,
     ) -> None:
         """`on_open` may refuse the connection by returning False. With `authentication` nothing
-        else is served before it."""
+        else is served before it. `nameless` is what a client without a certificate is called."""
         self._authentication = authentication
+        self._nameless = nameless
         self._gate: Gate | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._host = host
@@ -141,7 +146,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         peername = transport.get_extra_info("peername")
         address = f"{peername[0]}:{peername[1]}" if peername else "unknown"
-        self._peer = Peer(listener=self._listener, address=address)
+        principal = _shown_name(transport) or self._nameless
+        self._peer = Peer(listener=self._listener, address=address, principal=principal)
         if not self._on_open(self):
             self._closed = True
             self._transport.abort()
@@ -380,3 +386,10 @@ class Connection(asyncio.BufferedProtocol):
             client=self._peer.address, listener=self._listener, reason=reason
         )
         self.close()
+
+
+def _shown_name(transport: asyncio.BaseTransport) -> str:
+    """The principal of a certificate that the handshake found good; empty: none was shown."""
+    tls = transport.get_extra_info("ssl_object")
+    der = None if tls is None else tls.getpeercert(binary_form=True)
+    return f"User:{subject_name(der)}" if der else ""

@@ -15,6 +15,7 @@ from time import perf_counter_ns
 from typing import Any
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
+from josefine_broker.base.security import ANONYMOUS
 from josefine_broker.engine.parked import Hangup, Parked
 from josefine_broker.host.metrics import ApiStats, ConnectionStats
 from josefine_broker.wire.apis import API_VERSIONS
@@ -47,7 +48,7 @@ class Peer:
 
     listener: str
     address: str
-    principal: str = "User:ANONYMOUS"
+    principal: str = ANONYMOUS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

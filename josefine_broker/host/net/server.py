@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
+from josefine_broker.base.security import ANONYMOUS
 from josefine_broker.base.tls_files import reason_of
 from josefine_broker.engine.limits.room import Room
 from josefine_broker.host.net.acceptor import Acceptor
@@ -124,13 +125,18 @@ class Server:
         bound: Iterable[Bound],
         tls: Mapping[str, Tls] | None = None,
         authentication: Mapping[str, Authentication] | None = None,
+        nameless: Mapping[str, str] | None = None,
     ) -> None:
         """Begin to accept, with TLS on the listeners that are named in `tls`, and with SASL on
-        those in `authentication`. Raises BindError when another process listens on the same port.
+        those in `authentication`; `nameless` says what clients without a name are called. Raises
+        BindError when another process listens on the same port.
         """
         for each in bound:
             known_by = (authentication or {}).get(each.name)
-            make = partial(Connection, self._host, each.name, self._opened, self._closed, known_by)
+            called = (nameless or {}).get(each.name, ANONYMOUS)
+            make = partial(
+                Connection, self._host, each.name, self._opened, self._closed, known_by, called
+            )
             self._accept(each, make, (tls or {}).get(each.name))
 
     async def start_text(self, bound: Bound, host: TextHost) -> None:

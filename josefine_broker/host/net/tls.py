@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from josefine_broker.base.certificates import first_of_pem, subject_name
 from josefine_broker.base.security import SecretPlace
 from josefine_broker.base.tls_files import OwnNames, TlsError, load_ca, load_own
 
@@ -59,6 +60,8 @@ class Contexts(NamedTuple):
     """For other brokers' listeners: with our certificate, and believing `ca`."""
     expires_s: int
     """The end of the certificate's validity, in Unix seconds."""
+    subject: str
+    """Whose it is (RFC 2253)."""
 
 
 class Tls:
@@ -126,7 +129,8 @@ def load(settings: TlsSettings, env: Mapping[str, str]) -> Contexts:
     if settings.ca is None:
         dialling.load_default_certs()
     serving.verify_mode = CLIENT_AUTH[settings.client_auth]
-    return Contexts(serving, dialling, expires_s)
+    subject = subject_name(first_of_pem(settings.certificate.read_text("ascii", "replace")))
+    return Contexts(serving, dialling, expires_s, subject)
 
 
 def _password(place: SecretPlace, env: Mapping[str, str]) -> str:

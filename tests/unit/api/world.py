@@ -8,6 +8,7 @@ from uuid import UUID
 
 from josefine_broker.api.table import SERVED
 from josefine_broker.base.errors import KafkaError
+from josefine_broker.base.security import ANONYMOUS
 from josefine_broker.engine.blocks import apply_block, reconcile
 from josefine_broker.engine.context import BrokerSettings, Context, RequestInfo, new_context
 from josefine_broker.engine.metadata.change_codec import encode_change
@@ -183,14 +184,20 @@ class World:
         return World(self.settings, files=self.files, history=self.raft.committed)
 
     def ask(
-        self, api_key: int, request: Any, *, version: int | None = None, client_id: str = "t"
+        self,
+        api_key: int,
+        request: Any,
+        *,
+        version: int | None = None,
+        client_id: str = "t",
+        principal: str = ANONYMOUS,
     ) -> Any:
         """The handler's answer or its refusal, as the host would encode it; maybe a Parked."""
         api = SERVED[api_key]
         header = RequestHeader(
             api_key, api.spec.max_version if version is None else version, 1, client_id, 0
         )
-        info = RequestInfo(header, "User:ANONYMOUS", "127.0.0.1:5", LISTENER)
+        info = RequestInfo(header, principal, "127.0.0.1:5", LISTENER)
         try:
             return api.handle(self.ctx, info, request)
         except KafkaError as error:

@@ -475,3 +475,40 @@ def test_text_listener_is_off_until_it_has_a_port_and_may_be_advertised(tmp_path
     config = load_config(written(tmp_path, text), {})
 
     assert config.broker.advertised_listeners == (Listener("TEXT", "a", 1),)
+
+
+GUARDED = "acls:\n  enabled: true\n"
+AMONG_OTHERS = (
+    "raft:\n  listener: 127.0.0.1:9192\n  voters: ['1@127.0.0.1:9192', '2@127.0.0.1:9292']\n"
+)
+
+
+def test_brokers_that_have_no_name_are_told_of_before_they_refuse_each_other(
+    tmp_path: Path,
+) -> None:
+    said = refusal(tmp_path, AMONG_OTHERS + GUARDED)
+
+    assert "acls.enabled needs acls.inter_broker_principal, or tls.client_auth: required" in said
+    assert "brokers come through PLAINTEXT, which asks nobody for a name" in said
+    alone = load_config(written(tmp_path, GUARDED), {})
+    assert alone.acls.super_principals == frozenset()
+    assert load_config(None, {}).acls.super_principals is None
+
+
+def test_listener_that_makes_super_users_is_to_be_named(tmp_path: Path) -> None:
+    named = GUARDED + "  inter_broker_principal: User:brokers\n"
+
+    assert "name that listener" in refusal(tmp_path, AMONG_OTHERS + named)
+    listeners = (
+        "broker:\n  listeners: ['PLAINTEXT://127.0.0.1:1', 'INSIDE://127.0.0.1:2']\n"
+        "  inter_broker_listener: INSIDE\n"
+    )
+    config = load_config(written(tmp_path, AMONG_OTHERS + named + listeners), {})
+    assert config.acls.super_principals == {"User:brokers"}
+
+
+@pytest.mark.parametrize("name", ["alice", "User:", "User:*", "Group:alice"])
+def test_super_user_is_one_user(tmp_path: Path, name: str) -> None:
+    assert f"must be User:NAME, got '{name}'" in refusal(
+        tmp_path, f"acls:\n  super_users: ['{name}']\n"
+    )

@@ -1,0 +1,1 @@
+"""Who may ask what: the kinds of rules of which `api/access.py` is made."""

@@ -1,0 +1,184 @@
+"""The rules of topics that are not like the others: Produce, Fetch, Metadata, creation, configs.
+
+A topic that a client may not describe is not shown to it; asked for by name it is told the same
+code whether there is one or not.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from josefine_broker.api.rules.asker import After, Asker, Refuse
+from josefine_broker.api.rules.kinds import parted, split
+from josefine_broker.base.acls import Operation, ResourceType
+from josefine_broker.base.errors import ErrorCode
+from josefine_broker.engine.parked import Hangup
+from josefine_broker.wire.entities import create_topics, describe_configs, metadata
+from josefine_broker.wire.entities.describe_topic_partitions import TopicRequest
+from josefine_broker.wire.fetch import FetchRequest
+from josefine_broker.wire.produce import ProduceRequest, ProduceResponse
+
+TOPIC, CLUSTER = ResourceType.TOPIC, ResourceType.CLUSTER
+CONFIGS_OF_TOPIC = 2
+
+
+def produce(
+    asker: Asker, request: ProduceRequest, refuse: Refuse
+) -> tuple[ProduceRequest, After | None]:
+    """WRITE of each topic, and of the transactional id. acks=0 has no answer: as after any other
+    refusal the connection ends."""
+    transactional_id = request.transactional_id
+    if transactional_id is not None:
+        kind = ResourceType.TRANSACTIONAL_ID
+        if not asker.may(Operation.WRITE, kind, transactional_id):
+            raise asker.denied(Operation.WRITE, kind)
+    flags = [asker.may_topic(Operation.WRITE, topic) for topic in request.topics]
+    if all(flags):
+        return request, None
+    both = list(zip(request.topics, flags, strict=True))
+    allowed = request._replace(topics=tuple(topic for topic, flag in both if flag))
+    denied = request._replace(topics=tuple(topic for topic, flag in both if not flag))
+    refused = refuse(denied, asker.denied(Operation.WRITE, TOPIC))
+
+    def after(answer: ProduceResponse | None) -> Any:
+        if answer is None or refused is None:
+            return Hangup("refused, and acks=0 has no answer")
+        return answer._replace(topics=[*answer.topics, *refused.topics])
+
+    return allowed, after
+
+
+def fetch(asker: Asker, request: FetchRequest, refuse: Refuse) -> tuple[FetchRequest, After | None]:
+    """Followers are brokers. What consumers may READ is looked at where a partition is read: a
+    session has partitions that the request does not name."""
+    if request.replica_id >= 0 and not asker.may_cluster(Operation.CLUSTER_ACTION):
+        raise asker.denied(Operation.CLUSTER_ACTION, CLUSTER)
+    return request, None
+
+
+def metadata_topics(
+    asker: Asker, request: metadata.MetadataRequest, refuse: Refuse
+) -> tuple[metadata.MetadataRequest, After | None]:
+    """DESCRIBE of each topic; CREATE of those that would be made."""
+    refused: tuple[metadata.MetadataResponseTopic, ...] = ()
+    if request.topics is not None:
+        flags = [_may_ask_for(asker, topic, request) for topic in request.topics]
+        if not all(flags):
+            request, denied = parted(request, "topics", flags)
+            refused = refuse(denied, asker.denied(Operation.DESCRIBE, TOPIC)).topics
+    shows_operations = request.include_topic_authorized_operations
+    if not refused and request.topics is not None and not shows_operations:
+        return request, None
+
+    def after(answer: metadata.MetadataResponse) -> metadata.MetadataResponse:
+        found = (each for each in answer.topics if _sees(asker, each))
+        shown = (_with_operations(asker, each) if shows_operations else each for each in found)
+        return replace(answer, topics=(*shown, *refused))
+
+    return request, after
+
+
+def _may_ask_for(
+    asker: Asker, topic: metadata.MetadataRequestTopic, request: metadata.MetadataRequest
+) -> bool:
+    if not asker.may_topic(Operation.DESCRIBE, topic):
+        return False
+    name, ctx = topic.name, asker.ctx
+    if name is None or topic.topic_id is not None or name in ctx.image.topics:
+        return True
+    makes = request.allow_auto_topic_creation and ctx.settings.auto_create_topics
+    return not makes or may_create(asker, name)
+
+
+def _sees(asker: Asker, topic: metadata.MetadataResponseTopic) -> bool:
+    return topic.name is None or asker.may(Operation.DESCRIBE, TOPIC, topic.name)
+
+
+def _with_operations(
+    asker: Asker, topic: metadata.MetadataResponseTopic
+) -> metadata.MetadataResponseTopic:
+    if topic.name is None:
+        return topic
+    return replace(topic, topic_authorized_operations=asker.operations(TOPIC, topic.name))
+
+
+def topic_partitions(asker: Asker, request: Any, refuse: Refuse) -> tuple[Any, After | None]:
+    """DescribeTopicPartitions: DESCRIBE of each topic; of none named, those that may be seen."""
+    if not request.topics:
+        names = [n for n in asker.ctx.image.topics if asker.may(Operation.DESCRIBE, TOPIC, n)]
+        if not names:
+            return None, lambda _: refuse(request, asker.denied(Operation.DESCRIBE, TOPIC))
+        wanted = tuple(TopicRequest(name=name) for name in names)
+        return replace(request, topics=wanted), None
+    flags = [asker.may(Operation.DESCRIBE, TOPIC, topic.name) for topic in request.topics]
+    left, after = split(
+        asker, request, refuse, flags, "topics", "topics", Operation.DESCRIBE, TOPIC
+    )
+    return left, after if request.cursor is None else None  # told on the first page
+
+
+def may_create(asker: Asker, name: str) -> bool:
+    """CREATE of the cluster is CREATE of every topic."""
+    return asker.may_cluster(Operation.CREATE) or asker.may(Operation.CREATE, TOPIC, name)
+
+
+def created_topics(
+    asker: Asker, request: create_topics.CreateTopicsRequest, refuse: Refuse
+) -> tuple[create_topics.CreateTopicsRequest, After | None]:
+    """CREATE of each topic; who may not DESCRIBE_CONFIGS is not told them (KIP-525)."""
+    flags = [may_create(asker, topic.name) for topic in request.topics]
+    left, joined = split(asker, request, refuse, flags, "topics", "topics", Operation.CREATE, TOPIC)
+
+    def after(answer: create_topics.CreateTopicsResponse) -> create_topics.CreateTopicsResponse:
+        topics = tuple(
+            each
+            if each.error_code or asker.may(Operation.DESCRIBE_CONFIGS, TOPIC, each.name)
+            else _without_configs(each)
+            for each in answer.topics
+        )
+        answer = replace(answer, topics=topics)
+        return answer if joined is None else joined(answer)
+
+    return left, after
+
+
+def _without_configs(
+    topic: create_topics.CreatableTopicResult,
+) -> create_topics.CreatableTopicResult:
+    return replace(
+        topic,
+        topic_config_error_code=ErrorCode.topic_authorization_failed.value,
+        num_partitions=-1,
+        replication_factor=-1,
+        configs=None,
+    )
+
+
+def configs(operation: Operation, answers: str) -> Any:
+    """Resources of DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: topics, else the
+    cluster's brokers."""
+
+    def step(asker: Asker, request: Any, refuse: Refuse) -> tuple[Any, After | None]:
+        kinds = [TOPIC if each.resource_type == CONFIGS_OF_TOPIC else CLUSTER
+                 for each in request.resources]  # fmt: skip
+        flags = [
+            asker.may(operation, TOPIC, each.resource_name)
+            if kind is TOPIC
+            else asker.may_cluster(operation)
+            for each, kind in zip(request.resources, kinds, strict=True)
+        ]
+        if all(flags):
+            return request, None
+        left, denied = parted(request, "resources", flags)
+        told: list[describe_configs.DescribeConfigsResult] = []
+        for kind in (TOPIC, CLUSTER):
+            error = asker.denied(operation, kind)
+            ours = [(each.resource_type == CONFIGS_OF_TOPIC) is (kind is TOPIC)
+                    for each in denied.resources]  # fmt: skip
+            told += getattr(refuse(parted(denied, "resources", ours)[0], error), answers)
+
+        def after(answer: Any) -> Any:
+            return replace(answer, **{answers: (*getattr(answer, answers), *told)})
+
+        return left, after
+
+    return step

@@ -1,0 +1,109 @@
+"""ACLs as an administrator makes, sees and deletes them (KIP-140)."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from josefine_broker.base.acls import (
+    Acl,
+    AclFilter,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.client import effects
+from josefine_broker.client.effects import ANY_BROKER, Call
+from josefine_broker.client.operations import ask_until
+from josefine_broker.client.session import Session
+from josefine_broker.wire import apis
+from josefine_broker.wire import entities as e
+
+
+def create_acls(
+    session: Session, acls: Sequence[Acl], now_ms: int, deadline_ms: int
+) -> effects.Operation[None]:
+    """All of them, or the first error; one that is there already is none."""
+    attempts = session.start(now_ms, deadline_ms, "create ACLs")
+    request = e.create_acls.CreateAclsRequest(
+        creations=tuple(
+            e.create_acls.AclCreation(
+                resource_type=acl.resource_type,
+                resource_name=acl.name,
+                resource_pattern_type=acl.pattern,
+                principal=acl.principal,
+                host=acl.host,
+                operation=acl.operation,
+                permission_type=acl.permission,
+            )
+            for acl in acls
+        )
+    )
+    call = Call(node=ANY_BROKER, api_key=apis.CREATE_ACLS, request=request)
+    yield from ask_until(attempts, call, lambda response: _first_error(response.results))
+
+
+def describe_acls(
+    session: Session, wanted: AclFilter, now_ms: int, deadline_ms: int
+) -> effects.Operation[list[Acl]]:
+    """Those that the filter fits."""
+    attempts = session.start(now_ms, deadline_ms, "describe ACLs")
+    request = e.describe_acls.DescribeAclsRequest(**_words(wanted))
+    call = Call(node=ANY_BROKER, api_key=apis.DESCRIBE_ACLS, request=request)
+    response, _ = yield from ask_until(attempts, call, lambda found: _first_error([found]))
+    return [
+        _acl(each.resource_type, each.resource_name, each.pattern_type, acl)
+        for each in response.resources
+        for acl in each.acls
+    ]
+
+
+def delete_acls(
+    session: Session, wanted: AclFilter, now_ms: int, deadline_ms: int
+) -> effects.Operation[list[Acl]]:
+    """Which they were."""
+    attempts = session.start(now_ms, deadline_ms, "delete ACLs")
+    unwanted = e.delete_acls.DeleteAclsFilter(**_words(wanted))
+    request = e.delete_acls.DeleteAclsRequest(filters=(unwanted,))
+    call = Call(node=ANY_BROKER, api_key=apis.DELETE_ACLS, request=request)
+    response, _ = yield from ask_until(
+        attempts, call, lambda answer: _first_error(answer.filter_results)
+    )
+    return [
+        _acl(each.resource_type, each.resource_name, each.pattern_type, each)
+        for result in response.filter_results
+        for each in result.matching_acls
+    ]
+
+
+def _words(wanted: AclFilter) -> dict[str, Any]:
+    """As DescribeAcls and DeleteAcls name them."""
+    return {
+        "resource_type_filter": wanted.resource_type,
+        "resource_name_filter": wanted.name,
+        "pattern_type_filter": wanted.pattern,
+        "principal_filter": wanted.principal,
+        "host_filter": wanted.host,
+        "operation": wanted.operation,
+        "permission_type": wanted.permission,
+    }
+
+
+def _acl(kind: int, name: str, pattern: int, told: Any) -> Acl:
+    return Acl(
+        ResourceType(kind),
+        name,
+        PatternType(pattern),
+        told.principal,
+        told.host,
+        Operation(told.operation),
+        Permission(told.permission_type),
+    )
+
+
+def _first_error(results: Iterable[Any]) -> KafkaError | None:
+    for each in results:
+        if each.error_code is not ErrorCode.none:
+            message = each.error_message or each.error_code.name.replace("_", " ")
+            return KafkaError(each.error_code, message)
+    return None

@@ -1,0 +1,57 @@
+"""Who may look at the pages of the admin listener, where ACLs say who may do what: whoever may
+DESCRIBE the cluster, by HTTP's Basic authentication (RFC 7617) with a user's password, or without
+one as `User:ANONYMOUS`. `/health` is everybody's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from josefine_broker.base.security import ANONYMOUS
+from josefine_broker.engine.security.sasl import Users
+
+REALM = 'Basic realm="josefine"'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Door:
+    """What is asked before a page is shown."""
+
+    users: Callable[[], Users | None]
+    may_look: Callable[[str, str], bool]
+    """(principal, address)"""
+    failure_delay_ms: int
+
+    async def refusal(self, request: web.Request) -> web.Response | None:
+        """None: come in."""
+        principal = self._principal(request.headers.get("Authorization"))
+        if principal is not None and self.may_look(principal, request.remote or ""):
+            return None
+        if principal is None:
+            await asyncio.sleep(self.failure_delay_ms / 1_000)
+        status = 401 if principal in (None, ANONYMOUS) else 403
+        return web.json_response(
+            {"error": f"{principal or 'wrong user or password:'} may not DESCRIBE the cluster"},
+            status=status,
+            headers={"WWW-Authenticate": REALM} if status == 401 else None,
+        )
+
+    def _principal(self, header: str | None) -> str | None:
+        """None: that is not the password."""
+        if header is None:
+            return ANONYMOUS
+        kind, _, token = header.partition(" ")
+        users = self.users()
+        if kind.lower() != "basic" or users is None:
+            return None
+        try:
+            user, _, password = base64.b64decode(token, validate=True).decode().partition(":")
+        except (binascii.Error, ValueError):
+            return None
+        return f"User:{user}" if users.has(user, password) else None
