@@ -1,8 +1,9 @@
 """The header `journal.action`: what one record does to its journal, as JSON.
 
-Field-compatible with kafka-journal; `expectedSeqNr` is ours, and others ignore it. Rules: absent
-optionals are left out; fields that are not known are ignored; an unknown kind of action is None,
-for a later version may have more; everything else that does not fit is a JournalError.
+Field-compatible with kafka-journal; `expectedSeqNr` of an append and `expectedOffset` of a purge
+are ours, and others ignore them. Rules: absent optionals are left out; fields that are not known
+are ignored; an unknown kind of action is None, for a later version may have more; everything else
+that does not fit is a JournalError.
 """
 
 import json
@@ -77,6 +78,8 @@ class Purge:
 
     origin: str | None = None
     version: str | None = None
+    expected_offset: int | None = None
+    """Where the journal's last append stands as the writer knew it; None: it did not ask."""
 
 
 Action = Append | Delete | Mark | Purge
@@ -93,6 +96,8 @@ def encode_action(action: Action) -> bytes:
             kind, fields = "mark", {"id": action.id, **_origin_fields(action)}
         case Purge():
             kind, fields = "purge", _origin_fields(action)
+            if action.expected_offset is not None:
+                fields["expectedOffset"] = action.expected_offset
     return compact({kind: fields}).encode()
 
 
@@ -153,7 +158,12 @@ def _decode_mark(fields: Mapping[str, Any]) -> Mark:
 
 
 def _decode_purge(fields: Mapping[str, Any]) -> Purge:
-    return Purge(origin=_text(fields, "origin"), version=_text(fields, "version"))
+    expected = fields.get("expectedOffset")
+    return Purge(
+        origin=_text(fields, "origin"),
+        version=_text(fields, "version"),
+        expected_offset=None if expected is None else _integer(expected),
+    )
 
 
 _DECODERS: dict[str, Callable[[Mapping[str, Any]], Action]] = {

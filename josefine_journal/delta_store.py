@@ -65,6 +65,7 @@ class DeltaStore:
         self.at = at
         self._lock = threading.Lock()
         self._table: DeltaTable | None = None
+        self._layout = SCHEMA_VERSION
         self._seen = _Seen(version=-1)
         self._open_files = OpenFiles()
 
@@ -85,7 +86,7 @@ class DeltaStore:
     def commit(self, batches: Sequence[Batch]) -> None:
         """All of it or nothing. Raises Overtaken, StoreError, OSError."""
         with self._lock:
-            table = self._refreshed() or self._created()
+            table = self._migrated(self._refreshed() or self._created())
             for batch in batches:
                 if self._replicated(table, batch.partition) != batch.begin:
                     raise Overtaken(f"partition {self.topic}-{batch.partition}: {batch.begin}")
@@ -165,7 +166,8 @@ class DeltaStore:
         version, topic_id = said.get(VERSION_KEY, ""), said.get(TOPIC_ID_KEY, "")
         if not version.isdigit():
             raise StoreError(f"{self.path} is a Delta table, but no store of journals")
-        if int(version) > SCHEMA_VERSION:
+        self._layout = int(version)
+        if self._layout > SCHEMA_VERSION:
             raise StoreError(
                 f"{self.path} is a store of version {version}; this program knows up to "
                 f"{SCHEMA_VERSION}: use a newer one"
@@ -177,6 +179,29 @@ class DeltaStore:
                 "store away to begin anew"
             )
         return table
+
+    def _migrated(self, table: DeltaTable) -> DeltaTable:
+        """The table of an older layout with this one's columns and number; its files stay."""
+        if self._layout == SCHEMA_VERSION:
+            return table
+        self.at("before_migration")
+        there = {field.name for field in table.schema().fields}
+        missing = [each for each in Schema.from_arrow(SCHEMA).fields if each.name not in there]
+        try:
+            if missing:
+                table.alter.add_columns(missing)
+            table.alter.set_table_properties(
+                {VERSION_KEY: str(SCHEMA_VERSION)}, raise_if_not_exists=False
+            )
+        except CommitFailedError as error:
+            raise Overtaken(f"{self.path}: {error}") from error
+        except DeltaError as error:
+            raise self._broken(error) from error
+        finally:
+            self._table = None
+        migrated = self._refreshed()
+        assert migrated is not None, "it was there"
+        return migrated
 
     def _created(self) -> DeltaTable:
         said = {VERSION_KEY: str(SCHEMA_VERSION), TOPIC_KEY: self.topic}

@@ -12,6 +12,7 @@ PLACES = (
     "begun",  # a round knows where the store and the log end
     "read",  # what is new was read from the topic
     "before_create",  # there is no table yet
+    "before_migration",  # the table is one of an older layout
     "before_files",  # the commit is decided on, no file is written
     "before_commit",  # files lie in the table's folder, no log entry names them
     "after_commit",  # the commit is there, the replicator does not know

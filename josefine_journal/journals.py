@@ -31,6 +31,7 @@ from josefine_journal.records import (
     encode_append,
     headers_of,
 )
+from josefine_journal.reduction import Last, Placed, behind, counts
 from josefine_journal.remembered import Folded, Remembered
 from josefine_journal.topic import TopicLog
 from josefine_journal.viewing import Viewer
@@ -129,10 +130,12 @@ class Journal:
         viewer = await self._viewer()
         known = await viewer.known(await self._topic.partition_of(self._key))
         at = await self._write(action, value, headers)
-        found = await (await self._viewer()).pointer_at(at, known) or 0
-        is_taken = found == expected_seq_nr
-        self._remember(at.offset + 1, action.range.last if is_taken else SeqNr(found) or None)
+        last = await (await self._viewer()).last_at(at, known)
+        placed = Placed(offset=at.offset, action=action)
+        is_taken = counts(placed, last)
+        self._remember(at.offset + 1, behind(placed, last) if is_taken else last)
         if not is_taken:
+            found = 0 if last is None else last.seq_nr
             raise ConcurrentWriter(self._name, expected=expected_seq_nr, found=found)
         return at
 
@@ -151,7 +154,7 @@ class Journal:
         view = await viewer.look(
             mark, wanted=from_seq_nr, kept_bytes_max=self._journals.kept_bytes_max
         )
-        self._remember(view.end_offset, view.pointer)
+        self._remember(view.end_offset, view.window.last)
         window = view.window
         reading = Reading(max(from_seq_nr, view.deleted_to + 1))
         if view.stored is not None and not window.is_purged:
@@ -164,7 +167,7 @@ class Journal:
                 yield found
         if (resume := window.resume) is None:
             return
-        again = Window(resume.pointer, kept_bytes_max=0)
+        again = Window(resume.last, kept_bytes_max=0)
         async for records in viewer.actions(resume.offset, mark):
             taken = [each for each in records if again.take(each) and each.value is not None]
             if found := [event for each in taken for event in reading.events(each)]:
@@ -175,7 +178,7 @@ class Journal:
         since the journal was purged, or ever."""
         mark = await self._mark()
         view = await (await self._viewer()).look(mark, wanted=SEQ_NR_MAX + 1)
-        self._remember(view.end_offset, view.pointer)
+        self._remember(view.end_offset, view.window.last)
         return view.pointer
 
     async def delete(self, to: int = SEQ_NR_MAX) -> PartitionOffset | None:
@@ -192,10 +195,14 @@ class Journal:
         )
         return await self._write(action)
 
-    async def purge(self) -> PartitionOffset:
-        """Make it a journal that was never written."""
+    async def purge(self, *, expected_offset: int | None = None) -> PartitionOffset:
+        """Make it a journal that was never written.
+
+        `expected_offset`: only if its last append still stands there; nobody is told if not.
+        """
+        origin, version = self._journals.origin, self._journals.version
         return await self._write(
-            Purge(origin=self._journals.origin, version=self._journals.version)
+            Purge(origin=origin, version=version, expected_offset=expected_offset)
         )
 
     async def mark(self, name: str) -> PartitionOffset:
@@ -224,9 +231,9 @@ class Journal:
         journals = self._journals
         return Viewer(self._key, self._topic, journals.store(), journals.remembered, journals.heads)
 
-    def _remember(self, end_offset: int, pointer: SeqNr | None) -> None:
+    def _remember(self, end_offset: int, last: Last | None) -> None:
         """The journal as it is there."""
-        folded = Folded(end_offset=end_offset, pointer=pointer)
+        folded = Folded(end_offset=end_offset, last=last)
         self._journals.remembered.put(self._key, self._topic.topic_id, folded)
 
 

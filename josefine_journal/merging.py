@@ -84,6 +84,8 @@ def merged(topic: str, partition: int, rows: pa.Table, *, is_whole: bool) -> pa.
     is_emptied = pc.is_in(rows["offset"], value_set=pa.array(emptied, pa.int64()))
     values = pc.if_else(is_emptied, pa.scalar(None, pa.binary()), rows["value"])
     rows = rows.set_column(FILE_SCHEMA.get_field_index("value"), FILE_SCHEMA.field("value"), values)
+    untagged = pc.if_else(is_emptied, pa.scalar(None, rows["tags"].type), rows["tags"])
+    rows = rows.set_column(FILE_SCHEMA.get_field_index("tags"), FILE_SCHEMA.field("tags"), untagged)
     is_gone = pc.is_in(rows["offset"], value_set=pa.array(gone, pa.int64()))
     return rows.filter(pc.invert(is_gone))
 

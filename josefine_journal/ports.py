@@ -12,6 +12,7 @@ from uuid import UUID
 from josefine_broker.records.builder import Record
 from josefine_journal.events import SeqNr
 from josefine_journal.records import ActionRecord
+from josefine_journal.reduction import Last
 
 
 class Log(Protocol):
@@ -43,12 +44,16 @@ class Log(Protocol):
 class Outline:
     """What a journal's rows in the store amount to."""
 
-    pointer: SeqNr | None = None
-    """The last sequence number, also of deleted events."""
+    last: Last | None = None
+    """Its number is there also where the event is deleted."""
     deleted_to: int = 0
     """Up to where events are gone; 0: none."""
     begin_offset: int = 0
     """Rows below it count for nothing: they are from before a purge."""
+
+    @property
+    def pointer(self) -> SeqNr | None:
+        return None if self.last is None else self.last.seq_nr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +80,7 @@ class Snapshot(Protocol):
 
     def outline(self, partition: int, key: str) -> Outline: ...
 
-    def pointers(self, partition: int, keys: Sequence[str]) -> Mapping[str, SeqNr]:
+    def lasts(self, partition: int, keys: Sequence[str]) -> Mapping[str, Last]:
         """Those of them that have one."""
         ...
 

@@ -65,6 +65,10 @@ class ActionRecord:
     timestamp_ms: int
     value: bytes | None
     headers: Headers
+    tags: tuple[str, ...] = ()
+    """Of its events, each once: where it was settled."""
+    expire_on_ms: int | None = None
+    """When the journal expires unless another append follows: where it was settled."""
 
     @property
     def placed(self) -> Placed:

@@ -1,9 +1,10 @@
 """What of one journal's actions the store has to do: the rules of replication, for any writer.
 
 Rules (one journal, in the order of the log): marks are nothing; an append whose writer expected
-another last sequence number than was there is refused, by every reader alike; what stands before a
-purge is nothing; of deletes in a row the furthest is enough; of the appends that a later delete
-covers whole only the last before it is kept, for it has the journal's sequence number and metadata.
+another last sequence number than was there is refused, by every reader alike, and so is a purge
+whose writer expected another last append; what stands before a purge is nothing; of deletes in a
+row the furthest is enough; of the appends that a later delete covers whole only the last before it
+is kept, for it has the journal's sequence number and metadata.
 """
 
 from collections.abc import Iterable
@@ -21,21 +22,44 @@ class Placed:
     action: Action
 
 
-def accepted(actions: Iterable[Placed], pointer: SeqNr | None) -> list[Placed]:
-    """Without the appends whose expectation is not met; `pointer`: the journal's before them."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Last:
+    """A journal's last sequence number, and where the last of its appends that count stands."""
+
+    seq_nr: SeqNr
+    offset: int
+
+
+def counts(placed: Placed, last: Last | None) -> bool:
+    """False: it expected something else than `last`, which is the journal's before it."""
+    match placed.action:
+        case Append(expected_seq_nr=int(expected)):
+            return expected == (0 if last is None else last.seq_nr)
+        case Purge(expected_offset=int(expected)):
+            return last is not None and last.offset == expected
+        case _:
+            return True
+
+
+def behind(placed: Placed, last: Last | None) -> Last | None:
+    """The journal's last behind an action that counts."""
+    match placed.action:
+        case Append(range=numbers):
+            furthest = numbers.last if last is None else SeqNr(max(last.seq_nr, numbers.last))
+            return Last(seq_nr=furthest, offset=placed.offset)
+        case Purge():
+            return None
+        case _:
+            return last
+
+
+def accepted(actions: Iterable[Placed], last: Last | None) -> list[Placed]:
+    """Without those whose expectation is not met; `last` is the journal's before them."""
     taken = []
-    last = 0 if pointer is None else pointer
     for placed in actions:
-        match placed.action:
-            case Append(range=numbers, expected_seq_nr=expected):
-                if expected is not None and expected != last:
-                    continue
-                last = max(last, numbers.last)
-            case Purge():
-                last = 0
-            case _:
-                pass
-        taken.append(placed)
+        if counts(placed, last):
+            last = behind(placed, last)
+            taken.append(placed)
     return taken
 
 

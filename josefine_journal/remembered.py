@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from josefine_journal.events import SeqNr
+from josefine_journal.reduction import Last
 
 JOURNALS_MAX = 10_000
 """The one that was not asked for longest is forgotten first."""
@@ -20,7 +21,11 @@ class Folded:
     """All of a journal's actions below `end_offset` of its partition."""
 
     end_offset: int
-    pointer: SeqNr | None
+    last: Last | None
+
+    @property
+    def pointer(self) -> SeqNr | None:
+        return None if self.last is None else self.last.seq_nr
 
 
 class Remembered:

@@ -2,61 +2,63 @@
 
 Rules: what the store has is settled, so no reader of it asks for more than rows of one journal: an
 append that is refused is not there; a delete names the last sequence number that was there at its
-place, and one that found nothing is not there; an append that a delete covers whole has no value.
+place, and one that found nothing is not there; an append that a delete covers whole has no value;
+what an append says of tags and expiry stands beside its value.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from josefine_journal.actions import Append, Delete, Mark, Purge
+from josefine_journal.describing import described
 from josefine_journal.events import SeqNr
 from josefine_journal.records import ActionRecord
-from josefine_journal.reduction import accepted, reduced
+from josefine_journal.reduction import Last, behind, counts, reduced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """What the store is given, and the journal's last sequence number behind it (None: none)."""
+    """What the store is given, and the journal's last behind it (None: none)."""
 
     records: tuple[ActionRecord, ...]
-    pointer: SeqNr | None
+    last: Last | None
 
 
-def asks_for_pointer(records: Iterable[ActionRecord]) -> bool:
-    """Whether settling these needs the journal's last sequence number before them."""
+def asks_for_last(records: Iterable[ActionRecord]) -> bool:
+    """Whether settling these needs the journal's last before them."""
     for record in records:
         match record.action:
+            case Delete() | Append(expected_seq_nr=int()) | Purge(expected_offset=int()):
+                return True
             case Purge():
                 return False
-            case Delete() | Append(expected_seq_nr=int()):
-                return True
             case _:
                 pass
     return False
 
 
-def settle(records: Sequence[ActionRecord], pointer: SeqNr | None) -> Settled:
-    """One journal's records, in the order of the log; `pointer` is the journal's before them.
+def settle(records: Sequence[ActionRecord], last: Last | None) -> Settled:
+    """One journal's records, in the order of the log; `last` is the journal's before them.
 
-    Where `asks_for_pointer` says no, any pointer gives the same records.
+    Where `asks_for_last` says no, any last gives the same records.
     """
-    last = 0 if pointer is None else pointer
     taken: dict[int, ActionRecord] = {}
     for record in records:
-        if not accepted((record.placed,), SeqNr(last) if last else None):
+        if not counts(record.placed, last):
             continue
         match record.action:
-            case Append(range=numbers):
-                last = SeqNr(max(last, numbers.last))
+            case Append():
+                record = described(record)
             case Purge():
-                last = 0
-            case Delete(to=to) if last:
-                clamped = replace(record.action, to=SeqNr(min(to, last)))
+                record = replace(record, action=replace(record.action, expected_offset=None))
+            case Delete(to=to) if last is not None:
+                clamped = replace(record.action, to=SeqNr(min(to, last.seq_nr)))
                 record = replace(record, action=clamped)
             case Delete() | Mark():
                 continue
+        last = behind(record.placed, last)
         taken[record.offset] = record
-    return Settled(records=least(taken.values()), pointer=SeqNr(last) if last else None)
+    return Settled(records=least(taken.values()), last=last)
 
 
 def least(records: Iterable[ActionRecord]) -> tuple[ActionRecord, ...]:
@@ -70,6 +72,6 @@ def least(records: Iterable[ActionRecord]) -> tuple[ActionRecord, ...]:
         if isinstance(action, Delete):
             deleted_to = max(deleted_to, action.to)
         if isinstance(action, Append) and action.range.last <= deleted_to:
-            record = replace(record, value=None)
+            record = replace(record, value=None, tags=())
         result.append(record)
     return tuple(reversed(result))

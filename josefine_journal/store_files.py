@@ -102,6 +102,17 @@ class StoreFile:
             if found.num_rows:
                 yield found
 
+    @property
+    def group_count(self) -> int:
+        return len(self._seq_nr_max)
+
+    def group(self, number: int, columns: Sequence[str] | None) -> pa.Table | None:
+        """A group of rows, None where one of the columns is not there; no columns: all that are."""
+        if columns is not None and not set(columns) <= set(self._file.schema_arrow.names):
+            return None
+        wanted = None if columns is None else list(columns)
+        return self._file.read_row_group(number, columns=wanted, use_threads=False)
+
     def everything(self) -> pa.Table:
         return self._file.read(use_threads=False)
 

@@ -1,7 +1,8 @@
 """A settled action as a row of the store, and the reverse. Values of Arrow, no files.
 
 The row is the record: what an append's value says is kept as bytes and read by who reads the event,
-so nothing of it can be lost or refused on the way. `last_seq_nr` of a delete is how far it reaches.
+so nothing of it can be lost or refused on the way; its tags and its expiry stand beside them, for
+who looks for those. `last_seq_nr` of a delete is how far it reaches.
 """
 
 import json
@@ -11,11 +12,13 @@ from typing import Any
 import pyarrow as pa
 
 from josefine_journal.actions import Action, Append, Delete, PayloadType, Purge, SeqRange
+from josefine_journal.describing import described
 from josefine_journal.events import SeqNr
 from josefine_journal.json_text import compact
 from josefine_journal.records import ActionRecord
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""1 had neither tags nor expiry: who meets its files makes both from the values."""
 APPEND, DELETE, PURGE = "append", "delete", "purge"
 
 _HEADER = pa.struct([pa.field("name", pa.string()), pa.field("value", pa.binary())])
@@ -34,6 +37,8 @@ SCHEMA = pa.schema(
         pa.field("metadata", pa.string()),
         pa.field("headers", pa.list_(_HEADER)),
         pa.field("value", pa.binary()),
+        pa.field("tags", pa.list_(pa.string())),
+        pa.field("expire_on_ms", pa.int64()),
     ]
 )
 """Of the table; the files have all but `partition`, which their folder says."""
@@ -62,7 +67,8 @@ def _row(key: str, record: ActionRecord) -> dict[str, Any]:
             metadata = None if action.metadata is None else compact(action.metadata)
             row |= {"kind": APPEND, "first_seq_nr": numbers.first, "last_seq_nr": numbers.last}
             row |= {"payload_type": action.payload_type.value, "metadata": metadata}
-            row |= {"value": record.value}
+            row |= {"value": record.value, "expire_on_ms": record.expire_on_ms}
+            row |= {"tags": list(record.tags) or None}
         case Delete(to=to):
             row |= {"kind": DELETE, "last_seq_nr": to}
         case Purge():
@@ -86,7 +92,18 @@ def _record(topic: str, partition: int, row: dict[str, Any]) -> ActionRecord:
         timestamp_ms=row["timestamp_ms"],
         value=row["value"],
         headers=_headers(row["headers"] or ()),
+        tags=tuple(row.get("tags") or ()),
+        expire_on_ms=row.get("expire_on_ms"),
     )
+
+
+def upgraded(topic: str, partition: int, rows: pa.Table) -> pa.Table:
+    """Rows of a file of any version with all columns of this one."""
+    if set(FILE_SCHEMA.names) <= set(rows.column_names):
+        return rows.select(FILE_SCHEMA.names)
+    found = records_of(topic, partition, rows)
+    described_rows = [_row(key, described(record)) for key, record in found]
+    return pa.Table.from_pylist(described_rows, schema=FILE_SCHEMA)
 
 
 def _headers(listed: Sequence[dict[str, Any]]) -> tuple[tuple[str, bytes | None], ...]:

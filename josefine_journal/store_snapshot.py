@@ -18,8 +18,9 @@ from josefine_journal.errors import StoreError
 from josefine_journal.events import SeqNr
 from josefine_journal.ports import Outline
 from josefine_journal.records import ActionRecord
+from josefine_journal.reduction import Last
 from josefine_journal.store_files import StoreFile, appends_of
-from josefine_journal.store_rows import APPEND, DELETE, OUTLINE_COLUMNS, PURGE, records_of
+from josefine_journal.store_rows import APPEND, DELETE, OUTLINE_COLUMNS, PURGE, records_of, upgraded
 
 FILES_OPEN_MAX = 256
 SHORT_GROUPS_MAX = 2
@@ -77,7 +78,7 @@ class DeltaSnapshot:
         files: Mapping[int, Sequence[PartFile]],
         open_files: OpenFiles,
     ) -> None:
-        self._topic = topic
+        self.topic = topic
         self._path = path
         self._replicated = replicated
         self._files = files
@@ -93,7 +94,7 @@ class DeltaSnapshot:
         return self._files[partition]
 
     def outline(self, partition: int, key: str) -> Outline:
-        pointer, deleted_to = 0, 0
+        pointer, deleted_to, at, purged = 0, 0, None, None
         for file in reversed(self._files[partition]):  # a purge ends the search
             rows = self._rows(file, (key,))
             if rows is None or not rows.num_rows:
@@ -103,20 +104,29 @@ class DeltaSnapshot:
                 rows = rows.filter(pc.greater(rows["offset"], purged))
             pointer = max(pointer, _most(rows, "last_seq_nr", APPEND) or 0)
             deleted_to = max(deleted_to, _most(rows, "last_seq_nr", DELETE) or 0)
+            if at is None:
+                at = _most(rows, "offset", APPEND)
             if purged is not None:
-                return _outline(pointer, deleted_to, purged)
-        return _outline(pointer, deleted_to, 0)
+                break
+        # a delete names a number that was there, also where that append went away with it
+        last = None if at is None else Last(seq_nr=SeqNr(max(pointer, deleted_to)), offset=at)
+        return Outline(last=last, deleted_to=deleted_to, begin_offset=purged or 0)
 
-    def pointers(self, partition: int, keys: Sequence[str]) -> Mapping[str, SeqNr]:
-        found: dict[str, SeqNr] = {}
+    def lasts(self, partition: int, keys: Sequence[str]) -> Mapping[str, Last]:
+        found: dict[str, Last] = {}
         for file in self._files[partition]:
             rows = self._rows(file, keys)
             for row in () if rows is None else rows.to_pylist():
-                key, kind = row["key"], row["kind"]
-                if kind == PURGE:
-                    found.pop(key, None)
-                elif kind == APPEND:
-                    found[key] = SeqNr(max(found.get(key, 0), row["last_seq_nr"]))
+                key, number = row["key"], row["last_seq_nr"]
+                before = found.get(key)
+                match row["kind"]:
+                    case "purge":
+                        found.pop(key, None)
+                    case "append":
+                        furthest = max(number, 0 if before is None else before.seq_nr)
+                        found[key] = Last(seq_nr=SeqNr(furthest), offset=row["offset"])
+                    case "delete" if before is not None and number > before.seq_nr:
+                        found[key] = Last(seq_nr=SeqNr(number), offset=before.offset)
         return found
 
     def appends(
@@ -129,7 +139,7 @@ class DeltaSnapshot:
             if short is not None:
                 part = appends_of(short, key, outline.begin_offset, begin)
                 if part.num_rows:
-                    yield [record for _, record in records_of(self._topic, partition, part)]
+                    yield [record for _, record in records_of(self.topic, partition, part)]
                 continue
             with self._open_files.lock:
                 parts = self._open_files.get(self._path / file.path).appends(
@@ -137,14 +147,31 @@ class DeltaSnapshot:
                 )
                 part = next(parts, None)
             while part is not None:
-                yield [record for _, record in records_of(self._topic, partition, part)]
+                yield [record for _, record in records_of(self.topic, partition, part)]
                 with self._open_files.lock:
                     part = next(parts, None)
 
-    def everything(self, partition: int, file: PartFile) -> pa.Table:
-        """All rows of a file."""
+    def scans(self, partition: int, columns: Sequence[str]) -> Iterator[Iterator[pa.Table]]:
+        """Each file in the order of the log, a group of rows at a time."""
+        for file in self._files[partition]:
+            yield self._scan(partition, file, columns)
+
+    def _scan(self, partition: int, file: PartFile, columns: Sequence[str]) -> Iterator[pa.Table]:
         with self._open_files.lock:
-            return self._open_files.get(self._path / file.path).everything()
+            groups = self._open_files.get(self._path / file.path).group_count
+        for number in range(groups):
+            with self._open_files.lock:
+                opened = self._open_files.get(self._path / file.path)
+                rows = opened.group(number, columns)
+                if rows is None:
+                    rows = upgraded(self.topic, partition, opened.group(number, None))
+            yield rows.select(columns)
+
+    def everything(self, partition: int, file: PartFile) -> pa.Table:
+        """All rows of a file, as they are written now."""
+        with self._open_files.lock:
+            rows = self._open_files.get(self._path / file.path).everything()
+        return upgraded(self.topic, partition, rows)
 
     def _rows(self, file: PartFile, keys: Sequence[str]) -> Any:
         """What an outline needs of these journals; None: the file has nothing of them."""
@@ -160,10 +187,6 @@ class DeltaSnapshot:
                 rows = self._short[file.path, keys[0]] = opened.read(groups, wanted)
                 return rows
             return opened.read(groups, wanted, OUTLINE_COLUMNS)
-
-
-def _outline(pointer: int, deleted_to: int, begin_offset: int) -> Outline:
-    return Outline(pointer=SeqNr(pointer) or None, deleted_to=deleted_to, begin_offset=begin_offset)
 
 
 def _most(rows: pa.Table, column: str, kind: str) -> int | None:

@@ -16,6 +16,7 @@ from josefine_journal.events import SeqNr
 from josefine_journal.heads import Heads
 from josefine_journal.ports import Log, Outline, Snapshot, Store
 from josefine_journal.records import ActionRecord, PartitionOffset, action_record
+from josefine_journal.reduction import Last
 from josefine_journal.remembered import Folded, Remembered
 from josefine_journal.window import Window
 
@@ -61,7 +62,7 @@ class View:
     @property
     def folded(self) -> Folded:
         """What is worth to be remembered."""
-        return Folded(end_offset=self.end_offset, pointer=self.pointer)
+        return Folded(end_offset=self.end_offset, last=self.window.last)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,21 +123,21 @@ class Viewer:
             before = (await self._before(partition, snapshot))[0]
         return Known(before=before, snapshot=snapshot)
 
-    async def pointer_at(self, at: PartitionOffset, known: Known) -> SeqNr | None:
-        """The journal's last sequence number at its own record `at`; `known` is from before it.
+    async def last_at(self, at: PartitionOffset, known: Known) -> Last | None:
+        """The journal's last before its own record `at`; `known` is from before it.
 
         Raises StoreError where the topic lost the records between the two meanwhile.
         """
         if known.before.end_offset > at.offset:  # the topic was made again meanwhile
             known = await self.known(at.partition)
         try:
-            return (await self.window(known.before, at)).pointer
+            return (await self.window(known.before, at)).last
         except RecordsGone:
             if known.snapshot is None:
                 raise
         before, _ = await self._before(at.partition, known.snapshot)
         try:
-            return (await self.window(before, at)).pointer
+            return (await self.window(before, at)).last
         except RecordsGone as error:
             raise StoreError(
                 f"{self._log.topic}-{at.partition} offset {at.offset}: the topic lost what stands "
@@ -152,7 +153,7 @@ class Viewer:
         rewinds: bool = False,
     ) -> Window:
         """The actions from there up to `end`, which is not among them."""
-        window = Window(before.pointer, kept_bytes_max=kept_bytes_max)
+        window = Window(before.last, kept_bytes_max=kept_bytes_max)
         begin = before.end_offset
         try:
             if self._heads is not None and begin < end.offset:
@@ -187,11 +188,11 @@ class Viewer:
         """Where the topic goes on: behind the store, or at its beginning without one."""
         if self._store is None:
             begin = await self._log.start_offset(partition)
-            return Folded(end_offset=begin, pointer=None), None
+            return Folded(end_offset=begin, last=None), None
         stored = await asyncio.to_thread(self._stored, self._store, partition, snapshot)
         if self._heads is not None:
             self._heads.replicated(partition, stored.end_offset)
-        return Folded(end_offset=stored.end_offset, pointer=stored.outline.pointer), stored
+        return Folded(end_offset=stored.end_offset, last=stored.outline.last), stored
 
     def _stored(self, store: Store, partition: int, snapshot: Snapshot | None) -> Stored:
         snapshot = snapshot or store.snapshot((partition,))

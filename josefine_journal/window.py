@@ -1,7 +1,7 @@
 """A journal's unreplicated actions while they are read, up to the mark that bounds the read.
 
-Rules: appends whose expectation is not met count for nothing; what is read is kept, so that a short
-window is read once; past `kept_bytes_max` it is read again from `resume` on, so that a long one
+Rules: what expected something else counts for nothing; what is read is kept, so that a short window
+is read once; past `kept_bytes_max` it is read again from `resume` on, so that a long one
 needs no memory; values are decoded only where an event of theirs is given to the reader, and
 nothing is given before the whole window was searched for deletes and purges.
 """
@@ -13,7 +13,7 @@ from josefine_journal.actions import Append, Delete, Purge
 from josefine_journal.events import SeqNr
 from josefine_journal.head import EMPTY, Head, combine, head_of
 from josefine_journal.records import ActionRecord, EventRecord, event_records
-from josefine_journal.reduction import accepted
+from josefine_journal.reduction import Last, behind, counts
 
 ACTION_BYTES = 256
 """What an action counts beside its value."""
@@ -21,18 +21,18 @@ ACTION_BYTES = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resume:
-    """From where on the window was not kept, and the journal's last sequence number before."""
+    """From where on the window was not kept, and the journal's last before."""
 
     offset: int
-    pointer: SeqNr | None
+    last: Last | None
 
 
 class Window:
     """The only mutable part: takes one journal's records in the order of the log."""
 
-    def __init__(self, before: SeqNr | None, *, kept_bytes_max: int) -> None:
-        """`before` is the last sequence number of what stands before the window."""
-        self._before = before
+    def __init__(self, before: Last | None, *, kept_bytes_max: int) -> None:
+        """`before` is the last of what stands before the window."""
+        self._last = before
         self._deleted_to = 0
         self._head: Head = EMPTY
         self._kept: list[ActionRecord] = []
@@ -41,9 +41,13 @@ class Window:
         self._resume: Resume | None = None
 
     @property
+    def last(self) -> Last | None:
+        """The journal's last as far as it was read."""
+        return self._last
+
+    @property
     def pointer(self) -> SeqNr | None:
-        """The journal's last sequence number as far as it was read."""
-        return self._head.pointer(self._before)
+        return None if self._last is None else self._last.seq_nr
 
     @property
     def deleted_to(self) -> int:
@@ -66,29 +70,34 @@ class Window:
         return self._resume
 
     def take(self, record: ActionRecord, *, is_held: bool = False) -> bool:
-        """Whether it counts: False for an append that expected another sequence number.
+        """Whether it counts: False for one that expected something else.
 
         `is_held`: it is in memory anyway, so it is kept however many there are.
         """
-        pointer = self.pointer
-        if not accepted((record.placed,), pointer):
+        before = self._last
+        if not counts(record.placed, before):
             return False
+        self._last = behind(record.placed, before)
         self._head = combine(self._head, head_of(record.action, record.offset))
         if isinstance(record.action, Purge):
             self._kept, self._kept_bytes, self._resume, self._deleted_to = [], 0, None, 0
         elif isinstance(record.action, Delete):
-            self._deleted_to = max(self._deleted_to, min(record.action.to, pointer or 0))
+            self._deleted_to = max(self._deleted_to, min(record.action.to, _number(before)))
         elif isinstance(record.action, Append) and self._resume is None:
-            self._keep(record, pointer, is_held)
+            self._keep(record, before, is_held)
         return True
 
-    def _keep(self, record: ActionRecord, pointer: SeqNr | None, is_held: bool) -> None:
+    def _keep(self, record: ActionRecord, before: Last | None, is_held: bool) -> None:
         size = 0 if is_held else record.value_bytes + ACTION_BYTES
         if self._kept_bytes + size > self._kept_bytes_max:
-            self._resume = Resume(offset=record.offset, pointer=pointer)
+            self._resume = Resume(offset=record.offset, last=before)
             return
         self._kept.append(record)
         self._kept_bytes += size
+
+
+def _number(last: Last | None) -> int:
+    return 0 if last is None else last.seq_nr
 
 
 class Reading:

@@ -10,6 +10,9 @@ class Model:
 
     def __init__(self) -> None:
         self.pointer: int | None = None
+        self.last_offset: int | None = None
+        """Where the last append that counts stands, as its writer was told."""
+        self.expire_on_ms: int | None = None
         self._events: dict[int, Event] = {}
 
     def append(self, events: Sequence[Event], expected: int | None = None) -> bool:
@@ -25,6 +28,10 @@ class Model:
 
     def purge(self) -> None:
         self._events, self.pointer = {}, None
+        self.last_offset = self.expire_on_ms = None
+
+    def is_over(self, now_ms: int) -> bool:
+        return self.expire_on_ms is not None and self.expire_on_ms <= now_ms
 
     def read(self, begin: int = 1) -> list[Event]:
         return [each for n, each in sorted(self._events.items()) if n >= begin]

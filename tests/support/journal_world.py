@@ -5,6 +5,7 @@ without Delta. A commit can be made to fail before or after it is done, as a kil
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from uuid import UUID
 
 from josefine_broker.client.partitioner import partition_for_key
@@ -14,6 +15,7 @@ from josefine_journal.errors import Overtaken, RecordsGone
 from josefine_journal.events import SeqNr
 from josefine_journal.ports import Batch, Outline
 from josefine_journal.records import ActionRecord
+from josefine_journal.reduction import Last, behind
 
 Rows = Mapping[tuple[int, str], tuple[ActionRecord, ...]]
 
@@ -26,6 +28,7 @@ class MemoryLog:
         self.reads = 0
         self.meanwhile: Callable[[], Awaitable[None]] | None = None
         """Done once, behind the next record that is written."""
+        self.written: Callable[[Record, int], None] = lambda record, offset: None
         self._records: list[list[Record]] = [[] for _ in range(partitions)]
         self._starts = [0] * partitions
         self.per_fetch = per_fetch
@@ -49,6 +52,7 @@ class MemoryLog:
     async def write(self, partition: int, record: Record) -> int:
         offset = len(self._records[partition])
         self._records[partition].append(record._replace(offset=offset))
+        self.written(record, offset)
         meanwhile, self.meanwhile = self.meanwhile, None
         if meanwhile is not None:
             await meanwhile()
@@ -83,26 +87,20 @@ class MemorySnapshot:
         found = Outline()
         for row in self.rows.get((partition, key), ()):
             match row.action:
-                case Append(range=numbers):
-                    pointer = SeqNr(max(found.pointer or 0, numbers.last))
-                    found = Outline(
-                        pointer=pointer,
-                        deleted_to=found.deleted_to,
-                        begin_offset=found.begin_offset,
-                    )
+                case Append():
+                    found = replace(found, last=behind(row.placed, found.last))
                 case Delete(to=to):
-                    found = Outline(
-                        pointer=found.pointer,
-                        deleted_to=max(found.deleted_to, to),
-                        begin_offset=found.begin_offset,
-                    )
+                    last = found.last
+                    if last is not None:
+                        last = replace(last, seq_nr=SeqNr(max(last.seq_nr, to)))
+                    found = replace(found, last=last, deleted_to=max(found.deleted_to, to))
                 case Purge():
                     found = Outline(begin_offset=row.offset)
         return found
 
-    def pointers(self, partition: int, keys: Sequence[str]) -> Mapping[str, SeqNr]:
-        found = {key: self.outline(partition, key).pointer for key in keys}
-        return {key: pointer for key, pointer in found.items() if pointer is not None}
+    def lasts(self, partition: int, keys: Sequence[str]) -> Mapping[str, Last]:
+        found = {key: self.outline(partition, key).last for key in keys}
+        return {key: last for key, last in found.items() if last is not None}
 
     def appends(
         self, partition: int, key: str, outline: Outline, begin: int
@@ -115,6 +113,15 @@ class MemorySnapshot:
                 and row.action.range.last >= begin
             ):
                 yield [row]
+
+    def expired(self, partition: int, now_ms: int) -> Iterator[tuple[str, int]]:
+        for (of, key), rows in self.rows.items():
+            appends = [row for row in rows if isinstance(row.action, Append)]
+            last = self.outline(of, key).last
+            if of == partition and last is not None:
+                over = appends[-1].expire_on_ms
+                if over is not None and over <= now_ms:
+                    yield key, last.offset
 
 
 class MemoryStore:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from random import Random
+from unittest import mock
 from uuid import UUID
 
 import pyarrow as pa
@@ -27,9 +28,10 @@ from josefine_journal.records import (
     event_records,
     headers_of,
 )
+from josefine_journal.reduction import Last
 from josefine_journal.resolving import settle
 from josefine_journal.store_files import StoreFile
-from josefine_journal.store_rows import records_of, table_of
+from josefine_journal.store_rows import SCHEMA, records_of, table_of
 from josefine_journal.store_snapshot import PartFile
 from tests.support.journal_world import MemoryStore
 
@@ -169,8 +171,8 @@ def test_reader_finds_its_rows_among_many_journals(store: DeltaStore) -> None:
     assert numbers(store, keys[777]) == [1, 2]
     assert numbers(store, keys[777], begin=2) == [2]
     assert (numbers(store, keys[-1]), numbers(store, long), numbers(store, "no")) == ([1], [1], [])
-    pointers = store.snapshot((0,)).pointers(0, [keys[777], long, "no"])
-    assert pointers == {keys[777]: 2, long: 1}
+    lasts = store.snapshot((0,)).lasts(0, [keys[777], long, "no"])
+    assert {key: last.seq_nr for key, last in lasts.items()} == {keys[777]: 2, long: 1}
 
 
 def test_read_from_a_late_number_does_not_read_what_is_before_it(store: DeltaStore) -> None:
@@ -204,7 +206,7 @@ def amounts_to(records: list[tuple[str, ActionRecord]]) -> tuple[Outline, list[o
     store = MemoryStore()
     store.commit([Batch(partition=0, begin=None, end=10**6, records=records)])
     outline = store.newest.outline(0, "id")
-    outline = Outline(pointer=outline.pointer, deleted_to=outline.deleted_to)
+    outline = Outline(last=outline.last, deleted_to=outline.deleted_to)
     given = [
         event
         for part in store.newest.appends(0, "id", store.newest.outline(0, "id"), 1)
@@ -261,7 +263,7 @@ def test_rows_before_a_purge_count_for_nothing_also_within_a_file(store: DeltaSt
     """Whoever wrote the store need not have left them out."""
     store.commit([batch(None, 3, append(0, 1, 2, 3), record(1, Purge()), append(2, 1))])
     assert (numbers(store), store.snapshot((0,)).outline(0, "id").pointer) == ([1], 1)
-    assert store.snapshot((0,)).pointers(0, ["id", "no"]) == {"id": 1}
+    assert store.snapshot((0,)).lasts(0, ["id", "no"]) == {"id": Last(seq_nr=SeqNr(1), offset=2)}
 
 
 def test_merge_that_another_one_overtook_leaves_its_files(tmp_path: Path) -> None:
@@ -346,8 +348,8 @@ def test_table_that_is_no_store_of_this_topic_is_left_alone(tmp_path: Path) -> N
     DeltaStore(tmp_path, "t", None).snapshot((0,))  # brokers that have no ids cannot tell
 
     table = DeltaTable(tmp_path / "t")
-    table.alter.set_table_properties({VERSION_KEY: "2"}, raise_if_not_exists=False)
-    with pytest.raises(StoreError, match="is a store of version 2; this program knows up to 1"):
+    table.alter.set_table_properties({VERSION_KEY: "3"}, raise_if_not_exists=False)
+    with pytest.raises(StoreError, match="is a store of version 3; this program knows up to 2"):
         DeltaStore(tmp_path, "t", ID).snapshot((0,))
 
 
@@ -371,3 +373,59 @@ def test_file_that_went_away_is_named(store: DeltaStore) -> None:
     file.unlink()
     with pytest.raises(StoreError, match=f"file {file} of the store cannot be read"):
         store.snapshot((0,)).outline(0, "id")
+
+
+def test_store_of_version_1_gets_the_columns_of_2_once_and_its_files_stay(tmp_path: Path) -> None:
+    """Checklist row 85. Killed between the two commits of it, it is done by the next writer."""
+    make_version_1(tmp_path, tagged(0, 1))
+    with pytest.raises(StopIteration):
+        DeltaStore(tmp_path, "t", None, at=stopping("before_migration")).commit([batch(1, 2)])
+    assert said_version(tmp_path) == "1"
+    assert numbers(DeltaStore(tmp_path, "t", None)) == [1]  # a reader takes it as it is
+
+    store = DeltaStore(tmp_path, "t", None)
+    store.commit([batch(1, 3, append(2, 2))])
+    versions = DeltaTable(tmp_path / "t").version()
+    store.commit([batch(3, 4, append(3, 3))])
+
+    assert (said_version(tmp_path), numbers(store)) == ("2", [1, 2, 3])
+    assert DeltaTable(tmp_path / "t").version() == versions + 1
+    snapshot = store.snapshot((0,))
+    old, *_ = (snapshot.everything(0, each) for each in snapshot.files(0))
+    assert old.select(["tags", "expire_on_ms"]).to_pylist() == [
+        {"tags": ["x"], "expire_on_ms": 7 + 86_400_000}
+    ]
+    columns = DeltaTable(tmp_path / "t").to_pyarrow_table().sort_by("offset")
+    assert columns["tags"].to_pylist() == [None, None, None]
+
+
+def stopping(place: str) -> Callable[[str], None]:
+    def at(reached: str) -> None:
+        if reached == place:
+            raise StopIteration
+
+    return at
+
+
+def said_version(root: Path) -> str | None:
+    return DeltaTable(root / "t").metadata().configuration.get(VERSION_KEY)
+
+
+def tagged(offset: int, number: int) -> ActionRecord:
+    expires = RecordMetadata(payload=PayloadMetadata(expire_after=timedelta(days=1)))
+    event = Event(seq_nr=SeqNr(number), tags=("x",), payload=Json(1))
+    action, value = encode_append([event], expires, origin="o", version=None, expected_seq_nr=None)
+    return record(offset, action, value)
+
+
+def make_version_1(root: Path, one: ActionRecord) -> None:
+    """As it was written before there were tags and expiry."""
+    first = [field for field in SCHEMA if field.name not in ("tags", "expire_on_ms")]
+    rows = table_of([("id", one)]).select([f.name for f in first if f.name != "partition"])
+    with mock.patch.multiple(
+        "josefine_journal.delta_store",
+        SCHEMA=pa.schema(first),
+        SCHEMA_VERSION=1,
+        table_of=lambda records: rows,
+    ):
+        DeltaStore(root, "t", None).commit([batch(None, 1, one)])

@@ -3,10 +3,11 @@
 from uuid import UUID
 
 from josefine_journal.events import SeqNr
+from josefine_journal.reduction import Last
 from josefine_journal.remembered import Folded, Remembered
 
 ONE, OTHER = UUID(int=1), UUID(int=2)
-FOLDED = Folded(end_offset=7, pointer=SeqNr(3))
+FOLDED = Folded(end_offset=7, last=Last(seq_nr=SeqNr(3), offset=2))
 
 
 def test_what_is_remembered_is_of_one_topic_and_of_a_log_that_reaches_so_far() -> None:

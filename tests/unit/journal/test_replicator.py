@@ -13,6 +13,7 @@ from josefine_journal.errors import RecordsLost, StoreError
 from josefine_journal.events import Event, Json, SeqNr
 from josefine_journal.records import RecordMetadata, encode_append, headers_of
 from josefine_journal.replicator import EMPTY_COMMIT_MS, Replicator, Round
+from josefine_journal.taking import DeadLetter
 from tests.support.journal_world import MemoryLog, MemoryStore
 
 
@@ -154,18 +155,67 @@ def test_a_commit_of_which_nobody_knows_is_found_out_by_the_next_round(where: st
 def test_store_is_asked_for_no_number_that_nobody_needs() -> None:
     log, store = log_of([appended("a", 1), appended("b", 1, 0)]), MemoryStore()
     asked: list[Sequence[str]] = []
-    plain = store.newest.pointers
+    plain = store.newest.lasts
 
-    def pointers(partition: int, keys: Sequence[str]) -> object:
+    def lasts(partition: int, keys: Sequence[str]) -> object:
         asked.append(keys)
         return plain(partition, keys)
 
-    store.newest.pointers = pointers  # type: ignore[method-assign, assignment]
+    store.newest.lasts = lasts  # type: ignore[method-assign, assignment]
     replicator = Replicator(log, store, (0,))
     rounds(replicator, 0)
     write(log, [appended("b", 2, 1)])
-    store.newest.pointers = pointers  # type: ignore[method-assign, assignment]
+    store.newest.lasts = lasts  # type: ignore[method-assign, assignment]
     rounds(replicator, 0)
 
     assert asked == [["b"]]
     assert pointer(store, 0, "b") == 2
+
+
+def test_a_dead_letter_goes_its_way_and_stops_nobody() -> None:
+    """Checklist rows 81 and 82. Its place is stored behind it, and so are all other journals."""
+    poison = Record(b"a", b"x", ((ACTION_HEADER, b"{"),), 0)
+    log = log_of([appended("a", 1), poison, appended("b", 1), appended("a", 2)])
+    store, buried = MemoryStore(), []
+
+    async def bury(letter: DeadLetter) -> None:
+        assert store.newest.ends.get(0, 0) <= letter.record.offset, "it was stored before"
+        buried.append((letter.partition, letter.record.offset, str(letter.error)))
+
+    (first,) = rounds(Replicator(log, store, (0,), bury=bury), 0)
+
+    assert [each[:2] for each in buried] == [(0, 1)]
+    assert "t-0 offset 1" in buried[0][2]
+    assert (store.newest.ends, first.rows, len(first.dead)) == ({0: 4}, 3, 1)
+    assert (pointer(store, 0, "a"), pointer(store, 0, "b")) == (2, 1)
+
+
+def test_a_dead_letter_that_cannot_be_written_is_not_passed_over() -> None:
+    """Checklist row 81."""
+    poison = Record(b"a", b"x", ((ACTION_HEADER, b"{"),), 0)
+    log, store = log_of([appended("a", 1), poison]), MemoryStore()
+
+    async def bury(letter: DeadLetter) -> None:
+        raise OSError("no broker")
+
+    with pytest.raises(OSError, match="no broker"):
+        rounds(Replicator(log, store, (0,), bury=bury), 0)
+    assert store.newest.ends == {}
+
+
+def test_a_value_that_cannot_be_read_harms_its_own_journal_only() -> None:
+    """Checklist row 82. It is stored as it is."""
+    broken = appended("a", 1)._replace(value=b'{"expireAfter": broken')
+    log, store = log_of([broken, appended("b", 1)]), MemoryStore()
+    rounds(Replicator(log, store, (0,)), 0)
+    assert store.newest.rows[0, "a"][0].value == broken.value
+    assert pointer(store, 0, "b") == 1
+
+
+def test_the_last_round_stores_what_only_marks_reached() -> None:
+    log, store = log_of([MARK, MARK]), MemoryStore()
+    replicator = Replicator(log, store, (0,))
+    rounds(replicator, 0)
+    assert store.newest.ends == {}
+    asyncio.run(replicator.round(1, is_last=True))
+    assert store.newest.ends == {0: 2}

@@ -18,6 +18,7 @@ from josefine_journal.records import (
     encode_append,
     headers_of,
 )
+from josefine_journal.reduction import Last
 from josefine_journal.window import ACTION_BYTES, Reading, Window
 from tests.support.journal import Model
 
@@ -74,7 +75,7 @@ def read(log: list[ActionRecord], kept_bytes_max: int, begin: int) -> list[Event
     reading = Reading(max(begin, window.deleted_to + 1))
     found = [each for record in window.kept for each in reading.events(record)]
     if window.resume is not None:
-        again = Window(window.resume.pointer, kept_bytes_max=0)
+        again = Window(window.resume.last, kept_bytes_max=0)
         rest = [each for each in log if each.offset >= window.resume.offset]
         for record in rest:
             if again.take(record) and record.value is not None:
@@ -114,7 +115,7 @@ def test_what_is_kept_is_bounded_and_a_purge_begins_anew() -> None:
 
     assert [each.offset for each in window.kept] == [0, 1, 2]
     assert window.resume is not None
-    assert (window.resume.offset, window.resume.pointer) == (3, 3)
+    assert (window.resume.offset, window.resume.last) == (3, Last(seq_nr=SeqNr(3), offset=2))
     assert [each.offset for each in purged.kept] == [10]
     assert purged.resume is None
 
