@@ -20,7 +20,8 @@ import typer
 from josefine_cli.cluster_where import Bootstrap, bootstrap_of
 from josefine_cli.errors import UsageError, UserError
 from josefine_cli.journal_events import FIELDS, as_line, as_object, parse_events
-from josefine_cli.journal_store import Store, check_store, replicate, status
+from josefine_cli.journal_status import ids, status, tagged
+from josefine_cli.journal_store import Store, check_store, replicate
 from josefine_cli.output import (
     JSON_HELP,
     PATIENCE,
@@ -201,6 +202,8 @@ def purge(
 
 app.command()(replicate)
 app.command()(status)
+app.command()(ids)
+app.command()(tagged)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ is left alone where they are others.
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from josefine_journal.errors import Overtaken, StoreError
 from josefine_journal.failpoints import nothing_fails
 from josefine_journal.ports import Batch
 from josefine_journal.store_rows import SCHEMA, SCHEMA_VERSION, table_of
-from josefine_journal.store_snapshot import DeltaSnapshot, OpenFiles, PartFile
+from josefine_journal.store_snapshot import DeltaSnapshot, OpenFiles, PartFile, files_of
 
 VERSION_KEY = "josefine.journal.version"
 TOPIC_KEY = "josefine.journal.topic"
@@ -82,6 +82,12 @@ class DeltaStore:
             files={p: seen.files.get(p, ()) for p in partitions},
             open_files=self._open_files,
         )
+
+    def partitions(self) -> Sequence[int]:
+        """Those that have rows."""
+        with self._lock:
+            self._refreshed()
+            return sorted(self._seen.files)
 
     def commit(self, batches: Sequence[Batch]) -> None:
         """All of it or nothing. Raises Overtaken, StoreError, OSError."""
@@ -148,7 +154,8 @@ class DeltaStore:
             except DeltaError as error:
                 raise self._broken(error) from error
         if self._table.version() != self._seen.version:
-            self._seen = _Seen(version=self._table.version(), files=_files(self._table))
+            listed = pa.table(self._table.get_add_actions(flatten=True))
+            self._seen = _Seen(version=self._table.version(), files=files_of(listed))
         return self._table
 
     def _entry(self, version: int) -> Path:
@@ -273,23 +280,3 @@ class DeltaStore:
 
     def _broken(self, error: Exception) -> StoreError:
         return StoreError(f"store {self.path}: {error}")
-
-
-def _files(table: DeltaTable) -> dict[int, tuple[PartFile, ...]]:
-    """Of each partition, in the order of the log."""
-    found: dict[int, list[PartFile]] = {}
-    for row in _rows(table.get_add_actions(flatten=True)):
-        file = PartFile(
-            path=row["path"],
-            size=row["size_bytes"],
-            rows=row["num_records"],
-            first_offset=row["min.offset"],
-            first_key=row.get("min.key"),
-            last_key=row.get("max.key"),
-        )
-        found.setdefault(int(row["partition.partition"]), []).append(file)
-    return {p: tuple(sorted(files, key=lambda f: f.first_offset)) for p, files in found.items()}
-
-
-def _rows(actions: Any) -> Iterator[dict[str, Any]]:
-    yield from pa.table(actions).to_pylist()

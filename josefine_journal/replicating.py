@@ -1,12 +1,14 @@
 """A replicator at work: round after round, until it is stopped. The shell around `replicator.py`.
 
 Rules: a broker that does not answer is waited for; whatever else a round raises ends it, and what
-it had not committed is read again by who begins next; to stop it, cancel it: a commit under way is
+it had not committed is read again by who begins next; who is stopped ends behind a last round,
+which stores how far it looked; who is cancelled leaves that to its successor: a commit under way is
 finished by its thread, or is not there.
 """
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import Awaitable, Callable
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.client.io_asyncio import monotonic_ms
@@ -17,6 +19,7 @@ from josefine_journal.replicator import Replicator, Round
 INTERVAL_MS = 1_000
 """Between rounds that found everything replicated: what readers read of the topic meanwhile."""
 RETRY_MS_MAX = 15_000
+EXPIRE_MS = 3_600_000
 VACUUM_MS = 3_600_000
 VACUUM_HOURS = 24
 """How long a merged file stays for a reader that is at it, and an unfinished one for its writer."""
@@ -24,7 +27,8 @@ FOR_EVER = {ErrorCode.unknown_topic_or_partition, ErrorCode.topic_authorization_
 
 
 class Replicating:
-    """One run. `tell_round` after each round, `tell_trouble` before each wait for a broker."""
+    """One run. `tell_round` after each round, `tell_trouble` before each wait for a broker;
+    `expire` purges what expired, as often as `expire_ms` says."""
 
     def __init__(
         self,
@@ -34,6 +38,8 @@ class Replicating:
         tell_round: Callable[[Round], None],
         tell_trouble: Callable[[Exception, int], None],
         interval_ms: int = INTERVAL_MS,
+        expire: Callable[[], Awaitable[int]] | None = None,
+        expire_ms: int = EXPIRE_MS,
     ) -> None:
         self._replicator = replicator
         self._store = store
@@ -41,28 +47,57 @@ class Replicating:
         self._tell_trouble = tell_trouble
         self._interval_ms = interval_ms
         self._vacuumed_ms = monotonic_ms()
+        self._expire = expire
+        self._expire_ms = expire_ms
+        self._expired_ms: int | None = None
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """End behind the round under way and a last one."""
+        self._stopping.set()
 
     async def run(self, *, until_caught_up: bool = False) -> None:
         """Raises what a round raises, but for a broker that is away."""
         retry_ms = self._interval_ms
         while True:
+            is_last = self._stopping.is_set()
             try:
-                found = await self._replicator.round(monotonic_ms())
+                found = await self._replicator.round(monotonic_ms(), is_last=is_last)
+                self._tell_round(found)
+                await self._tidy(found)
+                await self._expire_if_due(found)
             except (KafkaError, OSError) as error:
                 if isinstance(error, KafkaError) and error.code in FOR_EVER:
                     raise
+                if is_last:
+                    return
                 self._tell_trouble(error, retry_ms)
-                await asyncio.sleep(retry_ms / 1_000)
+                await self._pause(retry_ms)
                 retry_ms = min(2 * retry_ms, RETRY_MS_MAX)
                 continue
             retry_ms = self._interval_ms
-            self._tell_round(found)
-            await self._tidy(found)
+            if is_last:
+                return
             if found.behind or found.overtaken:
                 continue
             if until_caught_up:
                 return
-            await asyncio.sleep(self._interval_ms / 1_000)
+            await self._pause(self._interval_ms)
+
+    async def _pause(self, pause_ms: int) -> None:
+        """So long, or until it is stopped."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause_ms / 1_000):
+                await self._stopping.wait()
+
+    async def _expire_if_due(self, found: Round) -> None:
+        """Where all is replicated: the store knows the journals' last appends then."""
+        if self._expire is None or found.behind or found.overtaken:
+            return
+        now_ms = monotonic_ms()
+        if self._expired_ms is None or now_ms - self._expired_ms >= self._expire_ms:
+            self._expired_ms = now_ms
+            await self._expire()
 
     async def _tidy(self, found: Round) -> None:
         for partition in found.committed:

@@ -42,6 +42,8 @@ class Round:
     lost: tuple[RecordsLost, ...] = ()
     """Passed over."""
     dead: tuple[DeadLetter, ...] = ()
+    oldest_ms: int | None = None
+    """The time of the oldest action that was stored."""
 
     @property
     def lag(self) -> int:
@@ -124,6 +126,7 @@ class Replicator:
             found,
             replicated=replicated | {batch.partition: batch.end for batch in batches},
             rows=sum(len(batch.records) for batch in batches),
+            oldest_ms=_oldest_ms(batches),
             committed=tuple(batch.partition for batch in batches),
         )
 
@@ -216,3 +219,8 @@ class Replicator:
             self._looked.pop(partition, None)
             self._ends.pop(partition, None)
         self._settling.forget(partitions)
+
+
+def _oldest_ms(batches: Sequence[Batch]) -> int | None:
+    times = (record.timestamp_ms for batch in batches for _, record in batch.records)
+    return min(times, default=None)

@@ -193,3 +193,19 @@ def _most(rows: pa.Table, column: str, kind: str) -> int | None:
     """The largest number of the rows of a kind."""
     found = pc.max(rows.filter(pc.equal(rows["kind"], kind))[column]).as_py()
     return None if found is None else int(found)
+
+
+def files_of(actions: pa.Table) -> dict[int, tuple[PartFile, ...]]:
+    """Of each partition, in the order of the log; the table's additions as delta-rs lists them."""
+    found: dict[int, list[PartFile]] = {}
+    for row in actions.to_pylist():
+        file = PartFile(
+            path=row["path"],
+            size=row["size_bytes"],
+            rows=row["num_records"],
+            first_offset=row["min.offset"],
+            first_key=row.get("min.key"),
+            last_key=row.get("max.key"),
+        )
+        found.setdefault(int(row["partition.partition"]), []).append(file)
+    return {p: tuple(sorted(files, key=lambda f: f.first_offset)) for p, files in found.items()}

@@ -52,12 +52,6 @@ MUTANTS = [
         new="",
     ),
     Mutant(
-        breaks="what stands before a purge is nothing",
-        function=reduction.reduced,
-        old="kept = [placed]",
-        new="kept = [*kept, placed][-2:]",
-    ),
-    Mutant(
         breaks="of the appends that a delete covers the last stays",
         function=reduction._behind_delete,
         old="each is last or not",

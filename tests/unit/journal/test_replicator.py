@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 
 import pytest
 
 from josefine_broker.records.builder import Record
 from josefine_journal.actions import ACTION_HEADER, Mark
-from josefine_journal.errors import RecordsLost, StoreError
+from josefine_journal.dead_letters import letter
+from josefine_journal.errors import JournalError, RecordsLost, StoreError
 from josefine_journal.events import Event, Json, SeqNr
 from josefine_journal.records import RecordMetadata, encode_append, headers_of
 from josefine_journal.replicator import EMPTY_COMMIT_MS, Replicator, Round
@@ -219,3 +221,15 @@ def test_the_last_round_stores_what_only_marks_reached() -> None:
     assert store.newest.ends == {}
     asyncio.run(replicator.round(1, is_last=True))
     assert store.newest.ends == {0: 2}
+
+
+def test_a_dead_letter_is_the_record_with_its_place_and_the_reason() -> None:
+    """Checklist row 81."""
+    record = Record(b"a", b"x", ((ACTION_HEADER, b"{"),), 7, 3)
+    dead = DeadLetter(topic="t", partition=1, record=record, error=JournalError("no JSON"))
+
+    found = letter(dead)
+
+    assert (found.key, found.value, found.headers[0]) == (b"a", b"x", (ACTION_HEADER, b"{"))
+    said = json.loads(found.headers[1][1] or b"")
+    assert said == {"topic": "t", "partition": 1, "offset": 3, "error": "no JSON"}

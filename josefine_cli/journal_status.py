@@ -1,0 +1,121 @@
+"""`josefine journal status`, `ids` and `tagged`: what a store has of all its journals."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client.io_asyncio import EARLIEST, AsyncClient
+from josefine_cli.cluster_where import Bootstrap, bootstrap_of
+from josefine_cli.errors import UserError
+from josefine_cli.journal_events import as_line, as_object
+from josefine_cli.journal_store import TheStore, check_store
+from josefine_cli.output import JSON_HELP, PATIENCE, checked_addresses, print_json, print_table
+from josefine_journal.topic import TopicLog
+
+if TYPE_CHECKING:
+    from josefine_journal.store_snapshot import DeltaSnapshot
+
+Topic = Annotated[str, typer.Argument(help="The topic; it must exist.")]
+StoredTopic = Annotated[str, typer.Argument(help="The topic that was replicated.")]
+
+
+def status(
+    topic: Topic,
+    store: TheStore,
+    bootstrap: Bootstrap = None,
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+) -> None:
+    """Show how far a topic's journals are in their store, and what retention may take."""
+    check_store(store)
+    where = checked_addresses(bootstrap_of(bootstrap))
+    rows = asyncio.run(_status(where, topic, store))
+    if as_json:
+        print_json({"topic": topic, "store": str(store), "partitions": rows})
+        return
+    columns = ("partition", "log from", "log to", "stored to", "to do", "lost", "files", "rows")
+    print_table(columns, [tuple(row.values()) for row in rows])
+
+
+async def _status(where: str, topic: str, store: Path) -> list[dict[str, int]]:
+    from josefine_journal.delta_store import DeltaStore
+
+    async with AsyncClient(where, client_id="josefine-cli", policy=PATIENCE) as client:
+        log = TopicLog(client, topic)
+        partitions = range(await log.partition_count())
+        delta = DeltaStore(store, topic, log.topic_id)
+        snapshot = await asyncio.to_thread(delta.snapshot, partitions)
+        ends = await log.end_offsets(partitions)
+        asked = {TopicPartition(topic, partition): EARLIEST for partition in partitions}
+        starts = await client.list_offsets(asked)
+    rows = []
+    for partition in partitions:
+        start = starts[TopicPartition(topic, partition)].offset
+        stored = snapshot.replicated(partition) or 0
+        files = snapshot.files(partition)
+        rows.append(
+            {
+                "partition": partition,
+                "log_start": start,
+                "log_end": ends[partition],
+                "stored_end": stored,
+                "lag": max(0, ends[partition] - max(start, stored)),
+                "lost": max(0, start - stored),
+                "files": len(files),
+                "rows": sum(each.rows for each in files),
+            }
+        )
+    return rows
+
+
+def ids(
+    topic: StoredTopic,
+    store: TheStore,
+    as_json: Annotated[bool, typer.Option("--json", help="One object per journal.")] = False,
+) -> None:
+    """Print the ids of a topic's journals, as far as they are replicated; asks no broker."""
+    check_store(store)
+    from josefine_journal.queries import ids as ids_of
+
+    for snapshot, partition in _stored(topic, store):
+        for key in ids_of(snapshot, partition):
+            if as_json:
+                print_json({"topic": topic, "partition": partition, "journal": key})
+            else:
+                print(key)
+
+
+def tagged(
+    topic: StoredTopic,
+    tag: Annotated[str, typer.Argument(help="The tag.")],
+    store: TheStore,
+    as_json: Annotated[bool, typer.Option("--json", help="One object per event.")] = False,
+) -> None:
+    """Print the events that have a tag, as far as they are replicated; asks no broker."""
+    check_store(store)
+    from josefine_journal.queries import tagged as tagged_of
+
+    for snapshot, partition in _stored(topic, store):
+        for key, record in tagged_of(snapshot, partition, tag):
+            if as_json:
+                print_json({"journal": key, **as_object(record)})
+            else:
+                print(f"{key}  {as_line(record)}")
+
+
+def _stored(topic: str, root: Path) -> Iterator[tuple[DeltaSnapshot, int]]:
+    """Each partition of the store. Raises UserError where there is none."""
+    from josefine_journal.delta_store import DeltaStore
+
+    store = DeltaStore(root, topic, None)
+    found = store.partitions()
+    if not found:
+        raise UserError(f"there is no store of topic '{topic}' in {root}")
+    snapshot = store.snapshot(found)
+    for partition in found:
+        yield snapshot, partition
