@@ -49,9 +49,7 @@ def replicate(
     partitions: Annotated[
         str | None, typer.Option(help="Only these, like 0,2,5; default: all.", metavar="NUMBERS")
     ] = None,
-    once: Annotated[
-        bool, typer.Option("--once", help="End when everything is replicated.")
-    ] = False,
+    once: Annotated[bool, typer.Option("--once", help="End when all is replicated.")] = False,
     interval: Annotated[
         str, typer.Option(help=f"Between looks at a topic where nothing is new: {FORMS}.")
     ] = "1s",
@@ -106,10 +104,10 @@ def replicate(
         as_json=as_json,
     )
     where = checked_addresses(bootstrap_of(bootstrap))
-    if prefix is not None:
-        number = asyncio.run(replicate_all(where, prefix, asked))
-    else:
-        number = asyncio.run(replicate_one(where, topic or "", asked))
+    work = (
+        replicate_one(where, topic, asked) if topic else replicate_all(where, prefix or "", asked)
+    )
+    number = asyncio.run(work)
     if number == signal.SIGINT:
         raise typer.Exit(EXIT_SIGNAL + number)
 

@@ -83,6 +83,10 @@ class MemorySnapshot:
     def replicated(self, partition: int) -> int | None:
         return self.ends.get(partition)
 
+    def files(self, partition: int) -> Sequence[object]:
+        """None: there is nothing to merge."""
+        return ()
+
     def outline(self, partition: int, key: str) -> Outline:
         found = Outline()
         for row in self.rows.get((partition, key), ()):

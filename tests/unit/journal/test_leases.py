@@ -1,18 +1,24 @@
 """Who has which topic: shares, locks, and what happens when one is gone."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from josefine_journal.dead_letters import SUFFIX
 from josefine_journal.errors import JournalError
+from josefine_journal.events import Event, Json, SeqNr
+from josefine_journal.journals import Journals
 from josefine_journal.leases import Leases, Share, share
+from josefine_journal.records import event_records
 from josefine_journal.replicating import Replicating
 from josefine_journal.replicator import Replicator
 from josefine_journal.sharing import Sharing
 from tests.support.journal_world import MemoryLog, MemoryStore
+from tests.support.waiting import wait_until_async
 
 WAIT_S = 60.0
 
@@ -57,6 +63,18 @@ class World:
     def add(self, name: str) -> None:
         self.logs[name], self.stores[name] = MemoryLog(1, name), MemoryStore()
 
+    async def write(self, count: int) -> None:
+        """So many events to each topic that is there now."""
+        logs = list(self.logs.values())
+        for number, log in product(range(1, count + 1), logs):
+            journal = Journals(None, log.topic, log=log).journal("id")
+            await journal.append([Event(seq_nr=SeqNr(number), payload=Json(number))])
+            await until("it is stored, nearly", partial(self.has, log.topic, number - 20))
+
+    def has(self, topic: str, end: int) -> bool:
+        """Whether its store reaches that far."""
+        return self.stores[topic].newest.ends.get(0, 0) >= end
+
     async def topics(self) -> Sequence[str]:
         return [*self.logs, "t1" + SUFFIX]
 
@@ -83,10 +101,8 @@ class World:
         )
 
 
-async def until(what: str, is_so: object) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while not is_so():  # type: ignore[operator]
-            await asyncio.sleep(0.005)
+async def until(what: str, is_so: Callable[[], bool]) -> None:
+    await wait_until_async(is_so, WAIT_S, what)
 
 
 def test_replicators_share_topics_take_new_ones_and_those_of_one_that_ended(
@@ -102,6 +118,7 @@ def test_replicators_share_topics_take_new_ones_and_those_of_one_that_ended(
         first = asyncio.create_task(one.run())
         await until("one has all", lambda: one.topics == ["t1", "t2", "t3"])
         second = asyncio.create_task(other.run())
+        writing = asyncio.create_task(world.write(400))
         await until("they share", lambda: len(other.topics) == 1 and len(one.topics) == 2)
         assert sorted([*one.topics, *other.topics]) == ["t1", "t2", "t3"]
         world.add("t4")
@@ -109,8 +126,14 @@ def test_replicators_share_topics_take_new_ones_and_those_of_one_that_ended(
         one.stop()
         await first
         await until("the other has all", lambda: len(other.topics) == 4)
+        await writing
+        for name in ("t1", "t2", "t3"):
+            await until("all is stored", partial(world.has, name, 400))
         other.stop()
         await second
+        for name in ("t1", "t2", "t3"):
+            rows = world.stores[name].newest.rows[0, "id"]
+            assert [event_records(each)[0].event.seq_nr for each in rows] == list(range(1, 401))
 
     asyncio.run(run())
 
