@@ -104,9 +104,7 @@ def replicate(
         as_json=as_json,
     )
     where = checked_addresses(bootstrap_of(bootstrap))
-    work = (
-        replicate_one(where, topic, asked) if topic else replicate_all(where, prefix or "", asked)
-    )
+    work = replicate_one(where, topic, asked) if topic else replicate_all(where, str(prefix), asked)
     number = asyncio.run(work)
     if number == signal.SIGINT:
         raise typer.Exit(EXIT_SIGNAL + number)
