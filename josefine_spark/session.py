@@ -28,6 +28,7 @@ from josefine_spark.cache import cache_dir
 from josefine_spark.class_archive import with_archive
 from josefine_spark.environment import settle_environment
 from josefine_spark.registration import make_active, needs_registration, register
+from josefine_spark.worker_start import choose_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,8 +102,11 @@ def session(
         return running
     settings = dict(DEFAULTS)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    if not submitted:
+    if submitted:
+        choose_python(local=False)
+    else:
         settings["spark.master"] = master or (conf or {}).get("spark.master", "local[*]")
+        choose_python(local=settings["spark.master"].split("[")[0] == "local")
         if settings["spark.master"].startswith("local"):
             settings.update(LOCAL_DEFAULTS)
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -142,9 +146,7 @@ def _make_known(spark: "SparkSession") -> None:
 
 
 def prepare_environment() -> None:
-    """Make the Python workers that Spark will start run this interpreter and find this package."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    """Make the Python workers that Spark will start find this package."""
     root = Path(__file__).resolve().parent.parent
     installed = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")}
     paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]

@@ -2,12 +2,12 @@
 
 Each run that is killed is a real `josefine pipeline run` process of its own and takes its JVM
 along; the last one of a test, which nothing disturbs, is made by the tests' own Spark. Starting a
-driver is most of such a life, so half of the deaths are died in place (`Lab.die`), where that
-leaves the same on disk: at a failpoint the query's thread in the JVM waits for our callback, so
-whether the process ends there or the callback raises, this sink does nothing more and Spark commits
-no batch of it. What differs is the other sink, which a kill cuts off and a death in place lets end
-its batch: the kills at the other failpoints and at random moments are for that, and `-m slow` kills
-at every one.
+driver is most of such a life, so most deaths are died in place (`Lab.die`), where that leaves the
+same on disk: at a failpoint the query's thread in the JVM waits for our callback, so whether the
+process ends there or the callback raises, this sink does nothing more and Spark commits no batch of
+it. What differs is the other sink, which a kill cuts off and a death in place lets end its batch:
+the kills in the middle of a write and at random moments are for that, and `-m slow` kills at every
+failpoint.
 
 One table lives through all kills of a test, so that a later kill meets the leftovers of earlier
 ones. Afterwards: no row twice, none missing, the chains at the topic's ends.
@@ -37,10 +37,10 @@ FAILPOINTS = (
     "after_commit_before_log",
 )
 SLOW = pytest.mark.slow
-IN_PLACE = ("after_offsets", "before_commit", "mid_commit:2@2")
-"""Where a death in place is enough every day: nothing of the sink is half done there that only a
-kill could leave."""
-EVERY_DAY = [pytest.param(IN_PLACE, id="in-turn"), pytest.param((), id="killed", marks=SLOW)]
+IN_PLACE = tuple(fail for fail in FAILPOINTS if fail != "mid_write")
+"""Where every day's runs die in place. In the middle of a write is where a kill leaves most half
+done, so there the driver is killed every day, too."""
+KILLED_EVERYWHERE = pytest.param((), id="killed", marks=SLOW)
 
 
 def dies_at(lab, fail: str, rows: int, in_place: tuple[str, ...]) -> None:
@@ -55,7 +55,7 @@ def killed_at(lab, fail: str, rows: int, *arguments: str) -> None:
     assert code == KILLED, f"{fail}: exit {code}\n{stderr[-2000:]}"
 
 
-@pytest.mark.parametrize("in_place", EVERY_DAY)
+@pytest.mark.parametrize("in_place", [pytest.param(IN_PLACE, id="in-turn"), KILLED_EVERYWHERE])
 def test_a_driver_killed_at_every_failpoint_loses_and_repeats_nothing(lab, in_place):
     """Checklist rows 88 and 89 (its commits are whole or not there). With the checkpoint kept; each
     life recovers from the kill before it."""
@@ -71,7 +71,7 @@ def test_a_driver_killed_at_every_failpoint_loses_and_repeats_nothing(lab, in_pl
     lab.check()
 
 
-@pytest.mark.parametrize("in_place", EVERY_DAY)
+@pytest.mark.parametrize("in_place", [pytest.param(FAILPOINTS, id="died"), KILLED_EVERYWHERE])
 def test_a_driver_killed_and_its_checkpoint_lost_loses_and_repeats_nothing(lab, in_place):
     """Checklist row 88. The checkpoint is set aside, or deleted after each kill, while batch sizes
     change and dead letters lie in every batch."""
@@ -91,17 +91,20 @@ def test_a_driver_killed_and_its_checkpoint_lost_loses_and_repeats_nothing(lab, 
     lab.check()
 
 
-SEEDS = [pytest.param(2), *(pytest.param(s, marks=SLOW) for s in (1, *range(3, 12)))]
-"""Seed 2 once left a table's folder without its first commit."""
+RANDOM_LIVES = [
+    pytest.param(2, 1),
+    *(pytest.param(seed, 3, marks=SLOW) for seed in range(1, 12)),
+]
+"""(seed, kills). Seed 2 once left a table's folder without its first commit."""
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_driver_killed_at_random_moments_loses_and_repeats_nothing(lab, seed):
+@pytest.mark.parametrize(("seed", "kills"), RANDOM_LIVES)
+def test_a_driver_killed_at_random_moments_loses_and_repeats_nothing(lab, seed, kills):
     """Checklist row 88. The moment: some time after the run showed a first sign of writing."""
     rng = Random(seed)
     lab.produce(100)
 
-    for _ in range(3):
+    for _ in range(kills):
         process = lab.command(rows=rng.randint(10, 30))
         marks = marks_of(lab)
         wait_until(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -147,27 +146,14 @@ def test_a_java_that_is_too_old_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     check_java()
 
 
-def test_workers_run_this_interpreter_and_find_this_package(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+def test_workers_find_this_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/elsewhere")
 
     prepare_environment()
     prepare_environment()
 
     root = str(POM.resolve().parent.parent)
-    assert os.environ["PYSPARK_PYTHON"] == sys.executable
     assert os.environ["PYTHONPATH"].split(os.pathsep) == [root, "/elsewhere"]
-
-
-def test_a_chosen_worker_interpreter_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYSPARK_PYTHON", "/my/python")
-    monkeypatch.setenv("PYTHONPATH", "")
-
-    prepare_environment()
-
-    assert os.environ["PYSPARK_PYTHON"] == "/my/python"
 
 
 def test_cache_falls_back_when_home_cannot_be_written(
