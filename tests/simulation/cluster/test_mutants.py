@@ -47,11 +47,15 @@ def caught_by(mutant: Mutant) -> int | None:
     return None
 
 
+ALL = (*MUTANTS, *GROUP_MUTANTS, *TRANSFER_MUTANTS, *CONSUMER_MUTANTS)
+SOME = [
+    pytest.param(mutant, id=mutant.breaks, marks=[pytest.mark.slow] if n % 3 else [])
+    for n, mutant in enumerate(ALL)
+]
+"""Every third at every run of the tests; all of them with `-m "slow or not slow"`."""
+
+
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    "mutant",
-    [*MUTANTS, *GROUP_MUTANTS, *TRANSFER_MUTANTS, *CONSUMER_MUTANTS],
-    ids=lambda mutant: mutant.breaks,
-)
+@pytest.mark.parametrize("mutant", SOME)
 def test_a_broken_rule_is_caught(mutant: Mutant) -> None:
     assert caught_by(mutant) is not None, f"nobody noticed that this is broken: {mutant.breaks}"

@@ -57,7 +57,7 @@ def test_each_commit_names_the_offsets_it_continues_from(lab):
     assert set(entries[0].metadata["topic_ids"]) == {lab.topic}
 
 
-@pytest.mark.parametrize("rows", [40, 17])
+@pytest.mark.parametrize("rows", [27, *(pytest.param(n, marks=pytest.mark.slow) for n in (17, 40))])
 def test_a_lost_checkpoint_neither_repeats_nor_loses_a_row(lab, rows):
     """Checklist row 88. Also with other batch sizes than before."""
     lab.produce(100)
@@ -104,7 +104,7 @@ def test_a_removed_offsets_entry_stops_with_both_maps_and_trusting_the_table_set
 
 def test_commits_of_others_do_not_hide_the_chain(lab):
     """OPTIMIZE and VACUUM between runs, then a lost checkpoint: the walk back passes them."""
-    lab.produce(100)
+    lab.produce(40)
     lab.run(rows=20)
 
     for table in ("rows", "sums"):
