@@ -5,11 +5,12 @@ that tests can end or hold a driver between any two of them. `sink_store` takes 
 
 Rules:
 - nothing is aborted before this driver's generation is written, and nothing of that or a newer one;
-- a decision is written under the sink's own transactional id: a driver that was fenced writes none;
+- a decision is written as the producer of the sink's own transactional id: a driver that was fenced
+  writes none;
 - what is decided is committed, again and again, until every transaction is; nothing else is planned
   before;
 - what is open and not decided is aborted behind every decision, and by who gives a batch up: that
-  one reads first, and where the decision is, or may be, it touches nothing.
+  one makes sure first that no decision is there, nor on its way.
 """
 
 from collections.abc import Generator, Mapping
@@ -33,20 +34,30 @@ DECIDED_WITHIN = 0.8
 """Of the transactions' timeout: what is left is for ending them, also by the next driver."""
 
 
+class Driver(NamedTuple):
+    """Who writes the sink's record, and the number of its next write: of two writes with one number
+    the first that arrives counts, and the other one is as good as done (KIP-98)."""
+
+    producer_id: int
+    epoch: int
+    sequence: int
+
+
 class TakeOver(NamedTuple):
-    """Take the sink's own transactional id. Result: `ProducerIdentity`. Whoever had it before
-    writes nothing more, and what it wrote is decided either way."""
+    """Become the sink's driver. Result: `Driver`. Nothing that one before it wrote arrives any
+    more."""
 
 
 class Read(NamedTuple):
-    """Result: `Seen`."""
+    """Result: the `SinkState` that has arrived last."""
 
 
 class Write(NamedTuple):
-    """Make it the sink's record, durably and only as this producer; None: it is forgotten. Result:
-    the producer's next `ProducerIdentity`. Raises SinkError: fenced, or nobody knows."""
+    """Make it the sink's record, durably and only as this driver; None: it is forgotten. Result:
+    the `Driver` for the next write. Raises SinkError: another one has taken over, or it is not
+    known whether it arrives."""
 
-    producer: ProducerIdentity
+    driver: Driver
     state: SinkState | None
 
 
@@ -78,14 +89,6 @@ Step: TypeAlias = TakeOver | Read | Write | FindOpen | Abort | AreOpen | Commit
 Steps: TypeAlias = Generator[Step, Any, Any]
 
 
-class Seen(NamedTuple):
-    """What a reader finds."""
-
-    state: SinkState
-    is_final: bool = True
-    """False: a newer record is written, and whether it counts is open."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What a driver planned; travels to the tasks and back."""
@@ -93,8 +96,7 @@ class Plan:
     sink_id: str
     query_id: str
     generation: int
-    producer: ProducerIdentity
-    """The driver's, for its next write."""
+    driver: Driver
     decided: Batch | None
     planned_ms: int
     """By the clock of the driver's machine,"""
@@ -121,26 +123,23 @@ def judge(sink_id: str, decided: Batch | None, batch: Batch) -> Verdict:
 
 def plan(sink_id: str, query_id: str, planned_ms: int, timeout_ms: int) -> Steps:
     """Before a batch: settle what is decided, abort what is left over. Returns `Plan`."""
-    seen: Seen = yield Read()
-    _check_query(sink_id, seen.state, query_id)
-    producer: ProducerIdentity = yield TakeOver()
-    seen = yield Read()
-    if not seen.is_final:
-        raise SinkError(f"sink {sink_id}: its record changes while it is taken over; try again")
-    state = seen.state
+    state: SinkState = yield Read()
+    _check_query(sink_id, state, query_id)
+    driver: Driver = yield TakeOver()
+    state = yield Read()
     _check_query(sink_id, state, query_id)
     if state.phase is Phase.DECIDED:
         yield from _end_decided(sink_id, state)
         state = state.settled()
     before = state.generation
     state = state.planned()
-    producer = yield Write(producer, state)
+    driver = yield Write(driver, state)
     yield from _abort_left(sink_id, before)
     return Plan(
         sink_id=sink_id,
         query_id=query_id,
         generation=state.generation,
-        producer=producer,
+        driver=driver,
         decided=state.decided,
         planned_ms=planned_ms,
         timeout_ms=timeout_ms,
@@ -151,8 +150,8 @@ def commit(planned: Plan, written: Written, now_ms: int, *, forgets: bool = Fals
     """Decide the batch, end its transactions. `forgets`: nobody will use this sink again. Raises
     SinkError."""
     sink_id, transactions = planned.sink_id, written.transactions
-    seen: Seen = yield Read()
-    if not seen.is_final or seen.state.generation != planned.generation:
+    state: SinkState = yield Read()
+    if state.generation != planned.generation:
         raise SinkError(f"sink {sink_id}: another run has taken it over; nothing was committed")
     gone: tuple[str, ...] = yield AreOpen(transactions)
     if gone:
@@ -166,20 +165,22 @@ def commit(planned: Plan, written: Written, now_ms: int, *, forgets: bool = Fals
             f"to the {planned.timeout_ms // 1000} s of kafka.transaction.timeout.ms to be decided "
             "safely: make batches smaller, or the timeout longer"
         )
-    state = seen.state.with_decision(written.batch, transactions)
-    producer: ProducerIdentity = yield Write(planned.producer, state)
+    state = state.with_decision(written.batch, transactions)
+    driver: Driver = yield Write(planned.driver, state)
     yield from _end_decided(sink_id, state)
     yield from _abort_left(sink_id, planned.generation)
-    yield Write(producer, None if forgets else state.settled())
+    yield Write(driver, None if forgets else state.settled())
     return None
 
 
 def give_up(planned: Plan) -> Steps:
-    """After a batch that failed, perhaps in `commit`. Returns whether it was aborted."""
-    seen: Seen = yield Read()
-    state = seen.state
-    is_ours = state.generation == planned.generation
-    if not seen.is_final or not is_ours or state.phase is not Phase.PLANNED:
+    """After a batch that failed, perhaps in `commit`. Returns whether it was aborted. A decision
+    may be on its way yet: what is written here has its number, so only one of the two counts."""
+    state: SinkState = yield Read()
+    if _is_undecided(planned, state):
+        yield Write(planned.driver, state)
+        state = yield Read()
+    if not _is_undecided(planned, state):
         return False
     yield from _abort_left(planned.sink_id, planned.generation)
     return True
@@ -187,24 +188,28 @@ def give_up(planned: Plan) -> Steps:
 
 def settle(sink_id: str) -> Steps:
     """End what is decided and not ended, as `plan` would. Returns whether there was anything."""
-    producer: ProducerIdentity = yield TakeOver()
-    seen: Seen = yield Read()
-    if not seen.is_final or seen.state.phase is not Phase.DECIDED:
+    driver: Driver = yield TakeOver()
+    state: SinkState = yield Read()
+    if state.phase is not Phase.DECIDED:
         return False
-    yield from _end_decided(sink_id, seen.state)
-    yield Write(producer, seen.state.settled())
+    yield from _end_decided(sink_id, state)
+    yield Write(driver, state.settled())
     return True
 
 
 def forget(sink_id: str) -> Steps:
     """Nothing is decided any more: the batch that comes next is written, whichever it is. Returns
     whether there was a record."""
-    producer: ProducerIdentity = yield TakeOver()
-    seen: Seen = yield Read()
-    if not seen.is_final or seen.state.phase is Phase.NEW:
+    driver: Driver = yield TakeOver()
+    state: SinkState = yield Read()
+    if state.phase is Phase.NEW:
         return False
-    yield Write(producer, seen.state.forgotten())
+    yield Write(driver, state.forgotten())
     return True
+
+
+def _is_undecided(planned: Plan, state: SinkState) -> bool:
+    return state.generation == planned.generation and state.phase is Phase.PLANNED
 
 
 def _abort_left(sink_id: str, generation: int) -> Steps:

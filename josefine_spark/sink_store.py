@@ -1,10 +1,10 @@
 """Takes the steps of the exactly-once sink's protocol with a real broker, Kafka's own wire protocol
 and nothing else.
 
-The records of sinks are in the topic `__josefine_sinks`, compacted, made by the first sink. A
-record is written in a transaction of its sink's own id, so that who was fenced writes none. It
-counts when that transaction's marker says so; a reader sees the markers themselves, and waits for
-no other sink.
+The records of sinks are in the topic `__josefine_sinks`, compacted, made by the first sink. They
+are written outside of transactions, which our compaction leaves alone, by the producer of the
+sink's own transactional id: who takes the id over writes first, and from then on the partition's
+leader takes nothing of an older epoch.
 """
 
 import time
@@ -22,7 +22,6 @@ from josefine_broker.client.partitioner import partition_for_key
 from josefine_broker.client.transaction_admin import list_transactions
 from josefine_broker.records.batch import iter_batches
 from josefine_broker.records.builder import Record, build_batch
-from josefine_broker.records.control import read_marker
 from josefine_broker.records.reader import read_records
 from josefine_spark.errors import SinkError, reason
 from josefine_spark.sink_state import SinkState, driver_id
@@ -30,9 +29,9 @@ from josefine_spark.sink_steps import (
     Abort,
     AreOpen,
     Commit,
+    Driver,
     FindOpen,
     Read,
-    Seen,
     Steps,
     TakeOver,
     Write,
@@ -42,8 +41,12 @@ TOPIC = "__josefine_sinks"
 PARTITIONS = 8
 CONFIGS = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20)}
 """The open segment is never compacted: a small one keeps reading short."""
-RECORD_TIMEOUT_MS = 30_000
-"""Of the transaction around one record. A driver that dies there holds back its own sink only."""
+FENCE = b"fence:"
+"""Before a sink's id: the key of what is written only to fence, once for each take-over."""
+OWN_TIMEOUT_MS = 60_000
+"""Of the sink's own transactional id, in which nothing is ever written."""
+EPOCH_LAST = 2**15 - 1
+"""No producer is given it."""
 
 NOT_OURS = {
     ErrorCode.producer_fenced,
@@ -66,7 +69,9 @@ class SinkStore:
         self._id = driver_id(sink_id)
         self._attempt_timeout_ms = attempt_timeout_ms
         self._timeout_ms = timeout_ms
+        self._fence = FENCE + sink_id.encode()
         self._reader = _RecordReader()
+        self._tp: TopicPartition | None = None
 
     def run(self, steps: Steps) -> Any:
         """To their end; what they return. Raises SinkError."""
@@ -87,8 +92,8 @@ class SinkStore:
                 return self._take_over()
             case Read():
                 return self._read()
-            case Write(producer, state):
-                return self._write(producer, state)
+            case Write(driver, state):
+                return self._write(driver, state)
             case FindOpen():
                 return self._find_open()
             case Abort(ids):
@@ -99,8 +104,24 @@ class SinkStore:
                 return self._commit(producers)
         return None
 
-    def _take_over(self) -> ProducerIdentity:
-        return self._take_ids((self._id,), RECORD_TIMEOUT_MS)[self._id]
+    def _take_over(self) -> Driver:
+        """Its first write, of number 0, is what fences."""
+        taken = self._take_ids((self._id,), OWN_TIMEOUT_MS)[self._id]
+        # An end of nothing: what tells version 2 from those before.
+        outcome = self._ends({self._id: taken}, is_commit=False)[self._id]
+        producer = outcome.result
+        if producer is None:
+            raise SinkError(
+                f"sink {self._sink_id}: delivery=exactly_once needs a broker with transactions of "
+                "version 2 (KIP-890; Kafka 4.0 or newer)"
+            )
+        driver = Driver(producer.producer_id, producer.producer_epoch, 0)
+        after = self._append(driver, self._fence, b"")
+        self._read()
+        before = self._reader.writer(self._sink_id)
+        if before not in (None, driver.producer_id):  # its epochs, or its id's time, are used up
+            self._append(Driver(before, EPOCH_LAST, 0), self._fence, b"")
+        return after
 
     def _take_ids(self, ids: tuple[str, ...], timeout_ms: int) -> dict[str, ProducerIdentity]:
         outcomes = self._client.run(
@@ -109,41 +130,31 @@ class SinkStore:
         )
         return {each: _result(outcome) for each, outcome in outcomes.items()}
 
-    def _read(self) -> Seen:
-        tp = self._partition(create=True)
+    def _read(self) -> SinkState:
+        tp = self._partition()
         end = self._client.list_offsets({tp: LATEST})[tp].offset
         self._reader.read(self._client, tp, end, self._timeout_ms)
-        return self._reader.seen(self._sink_id)
+        return self._reader.state(self._sink_id)
 
-    def _write(self, producer: ProducerIdentity, state: SinkState | None) -> ProducerIdentity:
-        tp = self._partition()
+    def _write(self, driver: Driver, state: SinkState | None) -> Driver:
         key, value = self._sink_id.encode(), None if state is None else state.encode()
+        return self._append(driver, key, value)
+
+    def _append(self, driver: Driver, key: bytes, value: bytes | None) -> Driver:
+        tp = self._partition()
         batch = build_batch(
             [Record(key, value, (), time.time_ns() // 1_000_000)],
-            producer_id=producer.producer_id,
-            producer_epoch=producer.producer_epoch,
-            base_sequence=0,
-            transactional=True,
+            producer_id=driver.producer_id,
+            producer_epoch=driver.epoch,
+            base_sequence=driver.sequence,
         )
-        outcome = self._client.produce_outcomes(
-            {tp: batch}, timeout_ms=self._timeout_ms, transactional_id=self._id
-        )[tp]
-        self._check_fenced(outcome)
-        ended = self._ends({self._id: producer})[self._id]
-        self._check_fenced(ended)
-        following: ProducerIdentity | None = ended.result
-        if following is None:
+        outcome = self._client.produce_outcomes({tp: batch}, timeout_ms=self._timeout_ms)[tp]
+        if outcome.error is not None and outcome.error.code in NOT_OURS:
             raise SinkError(
-                f"sink {self._sink_id}: delivery=exactly_once needs a broker with transactions of "
-                "version 2 (KIP-890; Kafka 4.0 or newer)"
-            )
-        return following
-
-    def _check_fenced(self, outcome: Outcome) -> None:
-        error = outcome.error
-        if error is not None and error.code in NOT_OURS:
-            raise SinkError(f"sink {self._sink_id}: another run has taken it over") from error
+                f"sink {self._sink_id}: another run has taken it over"
+            ) from outcome.error
         _result(outcome)
+        return driver._replace(sequence=driver.sequence + 1)
 
     def _find_open(self) -> list[str]:
         found = self._client.run(
@@ -160,27 +171,32 @@ class SinkStore:
 
     def _commit(self, producers: Mapping[str, ProducerIdentity]) -> tuple[str, ...]:
         otherwise = []
-        for each, outcome in self._ends(producers).items():
+        for each, outcome in self._ends(producers, is_commit=True).items():
             if outcome.error is not None and outcome.error.code in NOT_OURS:
                 otherwise.append(each)
             else:
                 _result(outcome)
         return tuple(otherwise)
 
-    def _ends(self, producers: Mapping[str, ProducerIdentity]) -> dict[str, Outcome]:
+    def _ends(
+        self, producers: Mapping[str, ProducerIdentity], *, is_commit: bool
+    ) -> dict[str, Outcome]:
         return self._client.run(
-            lambda s, t, d: transactions.end_transactions(s, producers, True, t, d),
+            lambda s, t, d: transactions.end_transactions(s, producers, is_commit, t, d),
             timeout_ms=self._timeout_ms,
         )
 
-    def _partition(self, *, create: bool = False) -> TopicPartition:
+    def _partition(self) -> TopicPartition:
         """Where the sink's record is, however many partitions the topic has got since."""
-        if create and self._client.metadata([TOPIC]).topics[TOPIC].error_code is not ErrorCode.none:
-            with suppress(_TopicIsThereError):
-                self._create()
-        if self._client.partition_count(TOPIC) < PARTITIONS:
-            raise SinkError(f"the topic {TOPIC} must have {PARTITIONS} partitions")
-        return TopicPartition(TOPIC, partition_for_key(self._sink_id.encode(), PARTITIONS))
+        if self._tp is None:
+            if self._client.metadata([TOPIC]).topics[TOPIC].error_code is not ErrorCode.none:
+                with suppress(_TopicIsThereError):
+                    self._create()
+            if self._client.partition_count(TOPIC) < PARTITIONS:
+                raise SinkError(f"the topic {TOPIC} must have {PARTITIONS} partitions")
+            number = partition_for_key(self._sink_id.encode(), PARTITIONS)
+            self._tp = TopicPartition(TOPIC, number)
+        return self._tp
 
     def _create(self) -> None:
         try:
@@ -202,15 +218,16 @@ class _RecordReader:
         self._offset = 0
         self.records: dict[bytes, bytes | None] = {}
         """By sink id; None: it is forgotten."""
-        self._written: dict[int, tuple[bytes, bytes | None]] = {}
-        """By producer: a record whose transaction has not ended."""
+        self._writers: dict[bytes, int] = {}
 
-    def seen(self, sink_id: str) -> Seen:
+    def state(self, sink_id: str) -> SinkState:
         """Raises CorruptData."""
-        key = sink_id.encode()
-        value = self.records.get(key)
-        state = SinkState() if value is None else SinkState.decode(value)
-        return Seen(state, all(each != key for each, _ in self._written.values()))
+        value = self.records.get(sink_id.encode())
+        return SinkState() if value is None else SinkState.decode(value)
+
+    def writer(self, sink_id: str) -> int | None:
+        """The producer id of its newest record."""
+        return self._writers.get(sink_id.encode())
 
     def read(self, client: BlockingClient, tp: TopicPartition, end: int, timeout_ms: int) -> None:
         """On to `end`. Raises KafkaError."""
@@ -236,13 +253,11 @@ class _RecordReader:
                 continue
             self._offset = header.end_offset
             if header.is_control:
-                marker = read_marker(batch)
-                ended = self._written.pop(header.producer_id, None)
-                if marker is not None and marker.is_commit and ended is not None:
-                    self.records[ended[0]] = ended[1]
                 continue
             for record in read_records(batch):
-                self._written[header.producer_id] = record.key or b"", record.value
+                key = record.key or b""
+                self.records[key] = record.value
+                self._writers[key] = header.producer_id
 
 
 def all_sinks(client: BlockingClient, timeout_ms: int) -> dict[str, SinkState]:
@@ -256,7 +271,7 @@ def all_sinks(client: BlockingClient, timeout_ms: int) -> dict[str, SinkState]:
         end = client.list_offsets({tp: LATEST})[tp].offset
         reader.read(client, tp, end, timeout_ms)
         for key, value in reader.records.items():
-            if value is not None:
+            if value is not None and not key.startswith(FENCE):
                 found[key.decode(errors="replace")] = SinkState.decode(value)
     return dict(sorted(found.items()))
 

@@ -42,6 +42,7 @@ def test_what_a_dead_driver_decided_is_shown_and_ended(broker: BrokerProcess) ->
         driver.store.halves = 6
         with pytest.raises(Killed):
             driver.decide(planned, batch(0), written)
+        driver.client.close()
 
         listed = json.loads(josefine(broker.bootstrap, "sinks", "list", "--json").out)
         settled = josefine(broker.bootstrap, "sinks", "settle", "s")

@@ -23,14 +23,37 @@ from josefine_spark.aborted import AbortedTransaction, aborted_batches
 from josefine_spark.encode import Identity
 from josefine_spark.errors import SinkError
 from josefine_spark.options import Connection, SinkOptions
-from josefine_spark.sink_state import Batch, Verdict, attempt_id
-from josefine_spark.sink_steps import Plan, Written, commit, forget, give_up, judge, plan
+from josefine_spark.sink_state import Batch, SinkState, Verdict, attempt_id
+from josefine_spark.sink_steps import Driver as Driver_
+from josefine_spark.sink_steps import (
+    Plan,
+    Read,
+    TakeOver,
+    Write,
+    Written,
+    commit,
+    forget,
+    give_up,
+    judge,
+    plan,
+)
 from josefine_spark.sink_store import SinkStore
 from josefine_spark.writing import TaskWriter
 from tests.support.broker import BrokerProcess
 
 TIMEOUT_MS = 60_000
 TASKS, ROWS = 2, 5
+
+
+clients: list[BlockingClient] = []
+"""Of drivers that ended as they were."""
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    while clients:
+        clients.pop().close()
 
 
 class Killed(BaseException):
@@ -59,6 +82,7 @@ class Driver:
 
     def __init__(self, broker: BrokerProcess, sink_id: str, topic: str, halves: int = 10**6):
         self.client = BlockingClient(broker.bootstrap)
+        clients.append(self.client)
         self.store = Mortal(self.client, sink_id, TIMEOUT_MS, TIMEOUT_MS)
         self.store.halves = halves
         self.sink_id, self.topic = sink_id, topic
@@ -196,7 +220,7 @@ def test_a_broker_that_is_killed_between_decision_and_ends_loses_nothing(tmp_pat
         planned = driver.store.run(plan("s", "q", now_ms(), TIMEOUT_MS))
         names = [attempt_id("s", planned.generation, n, n) for n in range(TASKS)]
         written = {name: driver.attempt(name, numbers(batch(0), n)) for n, name in enumerate(names)}
-        driver.store.halves = 6  # read, look, decide
+        driver.store.halves = 6  # read, look, decide: the ends are not reached
         with pytest.raises(Killed):
             driver.decide(planned, batch(0), written)
         assert committed(client, "t") == []
@@ -266,3 +290,33 @@ def test_a_decision_that_nobody_ended_in_time_is_said_and_forgotten_by_hand(
     Driver(broker, "late", "late").run(batch(0))
 
     assert committed(client, "late") == sorted([*range(10), *numbers(batch(0), 1)])
+
+
+def test_an_older_driver_writes_nothing_also_where_its_producer_was_another(
+    broker: BrokerProcess, client: BlockingClient
+) -> None:
+    """A producer id is used up after 32,766 take-overs, and forgotten after a week."""
+    store = SinkStore(client, "pid", TIMEOUT_MS, TIMEOUT_MS)
+    old = store._take(TakeOver())
+    strange = client.init_producer_id()
+    other = Driver_(strange.producer_id, strange.producer_epoch, 0)
+    other = store._take(Write(other, SinkState().planned()))
+
+    store._take(TakeOver())
+
+    for driver in (old, other):
+        with pytest.raises(SinkError, match="another run has taken it over"):
+            store._take(Write(driver, SinkState().planned()))
+
+
+def test_of_two_writes_with_one_number_the_first_counts(
+    broker: BrokerProcess, client: BlockingClient
+) -> None:
+    store = SinkStore(client, "number", TIMEOUT_MS, TIMEOUT_MS)
+    driver = store._take(TakeOver())
+    first = SinkState().planned()
+
+    after = store._take(Write(driver, first))
+
+    assert store._take(Write(driver, first.planned())) == after
+    assert store._take(Read()) == first

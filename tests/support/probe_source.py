@@ -93,6 +93,13 @@ class ProbeWriter(DataSourceStreamArrowWriter):
     def __init__(self, log: str, fail: int) -> None:
         self._notes = Notes(log)
         self._fail = fail
+        self._pickled = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        if not self._pickled:
+            self._pickled = True
+            self._notes.note("writer pickled")
+        return self.__dict__
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         rows = sum(batch.num_rows for batch in iterator)

@@ -115,6 +115,19 @@ def test_tasks_know_their_batch_and_query(calls: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.spark
+def test_a_writer_is_pickled_once_for_each_batch_before_its_tasks_write(
+    calls: list[dict[str, Any]],
+) -> None:
+    """The one moment that is the driver's own: a batch is planned there. Those that commit are
+    others, and are not pickled."""
+    order = [call["call"] for call in calls if call["call"] in ("writer pickled", *END_CALLS)]
+
+    assert order == ["writer pickled", "commit"] * BATCHES + ["abort"]
+    first = next(n for n, call in enumerate(calls) if call["call"] == "write")
+    assert "writer pickled" in [call["call"] for call in calls[:first]]
+
+
+@pytest.mark.spark
 def test_a_commit_that_fails_is_followed_by_an_abort_with_all_messages(
     calls: list[dict[str, Any]],
 ) -> None:

@@ -8,13 +8,14 @@ the record. Answers get lost, and a write may be on its way when its driver look
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from random import Random
 from types import ModuleType
 from typing import Any
 
 from josefine_broker.client.groups import ProducerIdentity
+from josefine_spark import sink_steps
 from josefine_spark.errors import SinkError
 from josefine_spark.sink_state import Batch, SinkState, Verdict, attempt_id
 
@@ -44,9 +45,10 @@ class Broker:
     transactions: dict[str, Transaction] = field(default_factory=dict)
     visible: list[int] = field(default_factory=list)
     state: SinkState | None = None
-    pending: SinkState | None = None
-    """A record that is written, and its end is on its way."""
+    pending: list[tuple[int, int, SinkState | None]] = field(default_factory=list)
+    """Records on their way, with their driver's epoch and number."""
     epoch: int = 0
+    sequence: int = 0
     fences: bool = True
     young: set[str] = field(default_factory=set)
     """Transactions that were found open: they have time left to be ended as decided."""
@@ -58,31 +60,34 @@ class Broker:
             raise SinkError("the answer is lost")
         return result
 
-    def _TakeOver(self, step: Any) -> ProducerIdentity:  # noqa: N802
-        self.arrive(self.rng.random() < 0.5)
-        self.epoch += 1
-        return ProducerIdentity(0, self.epoch)
+    def _TakeOver(self, step: Any) -> Any:  # noqa: N802
+        self.epoch, self.sequence = self.epoch + 1, 1
+        return sink_steps.Driver(0, self.epoch, 1)
 
-    def arrive(self, is_commit: bool) -> None:
-        """What was on its way is over."""
-        if self.pending is not None and is_commit:
-            self.state = self.pending
-        self.pending = None
+    def _Read(self, step: Any) -> SinkState:  # noqa: N802
+        return self.state or SinkState()
 
-    def _Read(self, step: Any) -> Any:  # noqa: N802
-        return self.seen(self.state or SinkState(), self.pending is None)
-
-    seen: Callable[..., Any] = lambda *facts: facts
-
-    def _Write(self, step: Any) -> ProducerIdentity:  # noqa: N802
-        if self.fences and step.producer.producer_epoch != self.epoch:
-            raise SinkError("fenced")
+    def _Write(self, step: Any) -> Any:  # noqa: N802
+        _, epoch, sequence = step.driver
         if self.trouble and self.rng.random() < self.trouble:
-            self.pending = step.state
-            raise SinkError("the end is on its way")
-        self.state = step.state
-        self.epoch += 1
-        return ProducerIdentity(0, self.epoch)
+            self.pending.append((epoch, sequence, step.state))
+            raise SinkError("it is on its way")
+        if not self.arrives(epoch, sequence, step.state):
+            raise SinkError("fenced")
+        return step.driver._replace(sequence=sequence + 1)
+
+    def arrives(self, epoch: int, sequence: int, state: SinkState | None) -> bool:
+        """Once by its number; False: a newer driver has written."""
+        if self.fences and epoch != self.epoch:
+            return False
+        if sequence == self.sequence:
+            self.state, self.sequence = state, sequence + 1
+        return True
+
+    def deliver(self) -> None:
+        """Something that was on its way arrives."""
+        if self.pending:
+            self.arrives(*self.pending.pop(self.rng.randrange(len(self.pending))))
 
     def _FindOpen(self, step: Any) -> list[str]:  # noqa: N802
         return [name for name, each in self.transactions.items() if each.rows is not None]
@@ -156,7 +161,6 @@ class World:
 
     def life(self) -> Iterator[str]:
         """A driver from its start to its end, step by step. Raises SinkError."""
-        self.broker.seen = self.steps.Seen
         attempts = 0  # of each driver, which is why they alone name nothing
         while len(self.committed) < BATCHES:
             number = next(n for n in range(BATCHES) if n not in self.committed)
