@@ -77,6 +77,7 @@ from josefine_broker.hosting import Hosting
 from josefine_broker.observe import health_checks
 from josefine_broker.observe_cluster import chain_view, cluster_view
 from josefine_broker.observe_groups import register_group_metrics
+from josefine_broker.observe_local import local_view
 from josefine_broker.observe_metrics import (
     register_cleaner_metrics,
     register_cluster_metrics,
@@ -425,6 +426,7 @@ class Node:
             {
                 "/cluster": lambda _query: cluster_view(broker),
                 "/cluster/chain": lambda query: chain_view(broker, query),
+                "/cluster/local": lambda query: local_view(ctx, query),
             },
             self._securing.door(ctx),
         )

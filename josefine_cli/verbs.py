@@ -37,6 +37,10 @@ VERBS: dict[str, tuple[str, str]] = {
     ),
     "acls": ("josefine_cli.acls", "List, add and remove rules that say who may do what."),
     "cluster": ("josefine_cli.cluster", "Run a local cluster; look at and change any cluster."),
+    "dashboard": (
+        "josefine_cli.dashboard.command",
+        "Show a cluster as it lives, in a browser.",
+    ),
     "bench": ("josefine_cli.bench", "Measure how fast records are taken and given."),
     "text": ("josefine_cli.text", "Say lines of the text protocol to a broker."),
     "log": ("josefine_cli.log", "Verify a stopped broker's files against their checksums."),

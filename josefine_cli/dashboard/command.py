@@ -1,0 +1,76 @@
+"""`josefine dashboard`: serve the page until Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import suppress
+from typing import Annotated
+
+import typer
+
+from josefine_broker.base.addresses import HostPort, parse_host_port
+from josefine_cli.cluster_local import DEFAULT_DIRECTORY
+from josefine_cli.cluster_where import Admin, Bootstrap, Directory, admin_urls, bootstrap_of
+from josefine_cli.errors import UsageError
+from josefine_cli.output import checked_addresses, connect, note
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+STOP_SECONDS = 0.5
+
+
+@app.command()
+def dashboard(
+    listen: Annotated[
+        str, typer.Option(help="Where to serve it; port 0 is any free port.", metavar="HOST:PORT")
+    ] = "127.0.0.1:9700",
+    bootstrap: Bootstrap = None,
+    admin: Admin = None,
+    directory: Directory = DEFAULT_DIRECTORY,
+) -> None:
+    """Show a cluster as it lives, in a browser: brokers, Raft chain, topics, groups, messages.
+
+    Example: josefine dashboard --bootstrap 127.0.0.1:9092 --admin 127.0.0.1:9644
+    """
+    try:
+        where = parse_host_port(listen)
+    except ValueError as error:
+        raise UsageError(f"--listen: {error}") from None
+    brokers = checked_addresses(bootstrap_of(bootstrap, directory))
+    urls = admin_urls(admin, directory)
+    if where.host not in ("127.0.0.1", "::1", "localhost"):
+        note(f"whoever reaches {listen} sees every record that these credentials may read")
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_serve(where, brokers, urls))
+
+
+async def _serve(where: HostPort, brokers: str, urls: list[str]) -> None:
+    from aiohttp import web
+
+    from josefine_cli.dashboard.server import application
+    from josefine_cli.dashboard.watching import Watcher
+
+    watcher = Watcher(urls)
+    await watcher.start()
+    served = application(watcher, lambda: connect(brokers), where.host)
+    runner = web.AppRunner(
+        served, access_log=None, handle_signals=False, shutdown_timeout=STOP_SECONDS
+    )
+    await runner.setup()
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    try:
+        site = web.TCPSite(runner, where.host, where.port)
+        try:
+            await site.start()
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise UsageError(f"--listen {where}: {reason}") from None
+        port = runner.addresses[0][1]
+        print(f"dashboard on http://{HostPort(where.host, port)}", flush=True)
+        await stop.wait()
+    finally:
+        await runner.cleanup()
+        await watcher.stop()
