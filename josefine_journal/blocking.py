@@ -76,8 +76,8 @@ class BlockingJournal:
     def delete(self, to: int = SEQ_NR_MAX) -> PartitionOffset | None:
         return self._runner.run(self._journal.delete(to))
 
-    def purge(self) -> PartitionOffset:
-        return self._runner.run(self._journal.purge())
+    def purge(self, *, expected_offset: int | None = None) -> PartitionOffset:
+        return self._runner.run(self._journal.purge(expected_offset=expected_offset))
 
     def mark(self, name: str) -> PartitionOffset:
         return self._runner.run(self._journal.mark(name))

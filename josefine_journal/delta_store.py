@@ -92,18 +92,34 @@ class DeltaStore:
     def commit(self, batches: Sequence[Batch]) -> None:
         """All of it or nothing. Raises Overtaken, StoreError, OSError."""
         with self._lock:
-            table = self._migrated(self._refreshed() or self._created())
-            for batch in batches:
-                if self._replicated(table, batch.partition) != batch.begin:
-                    raise Overtaken(f"partition {self.topic}-{batch.partition}: {batch.begin}")
+            table = self._ready(batches)
             self.at("before_files")
-            actions = [
-                self._written(b.partition, table_of(b.records)) for b in batches if b.records
-            ]
-            self.at("before_commit")
-            transactions = [Transaction(self._app_id(b.partition), b.end) for b in batches]
-            self._commit(table, actions, transactions)
-            self.at("after_commit")
+            self._commit_rows(table, batches, [self.written(b) for b in batches if b.records])
+
+    def commit_files(self, batches: Sequence[Batch], files: Sequence[AddAction]) -> None:
+        """The same for batches whose rows were `written` by others, into this folder."""
+        with self._lock:
+            self._commit_rows(self._ready(batches), batches, files)
+
+    def _ready(self, batches: Sequence[Batch]) -> DeltaTable:
+        """The table, for a commit that begins where it ends. Raises Overtaken."""
+        table = self._migrated(self._refreshed() or self._created())
+        for batch in batches:
+            if self._replicated(table, batch.partition) != batch.begin:
+                raise Overtaken(f"partition {self.topic}-{batch.partition}: {batch.begin}")
+        return table
+
+    def _commit_rows(
+        self, table: DeltaTable, batches: Sequence[Batch], files: Sequence[AddAction]
+    ) -> None:
+        self.at("before_commit")
+        transactions = [Transaction(self._app_id(b.partition), b.end) for b in batches]
+        self._commit(table, files, transactions)
+        self.at("after_commit")
+
+    def written(self, batch: Batch) -> AddAction:
+        """A new file with the rows of a batch; nothing names it yet."""
+        return self._written(batch.partition, table_of(batch.records))
 
     def replace(self, partition: int, old: Sequence[PartFile], rows: pa.Table) -> None:
         """Put rows in the place of files that amount to the same. Raises as `commit` does."""

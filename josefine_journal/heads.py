@@ -12,6 +12,7 @@ from contextlib import aclosing
 from josefine_broker.base.errors import KafkaError
 from josefine_broker.client.io_asyncio import monotonic_ms
 from josefine_broker.records.builder import Record
+from josefine_journal.calls import Calls
 from josefine_journal.errors import JournalError
 from josefine_journal.head_cache import HeadCache
 from josefine_journal.ports import Log
@@ -23,8 +24,13 @@ class Heads:
     """Of one topic, for one event loop."""
 
     def __init__(
-        self, log: Log, cache: HeadCache, clock_ms: Callable[[], int] = monotonic_ms
+        self,
+        log: Log,
+        cache: HeadCache,
+        clock_ms: Callable[[], int] = monotonic_ms,
+        calls: Calls | None = None,
     ) -> None:
+        self._calls = calls
         self._log = log
         self._cache = cache
         self._clock_ms = clock_ms
@@ -47,7 +53,10 @@ class Heads:
             pass
         except (JournalError, KafkaError):
             self._cache.forget(partition)
-        return self._cache.head(partition, key, begin, end)
+        found = self._cache.head(partition, key, begin, end)
+        if self._calls is not None:
+            self._calls.cached(self._log.topic, is_hit=found[1] >= end)
+        return found
 
     async def _read_on(self, partition: int, begin: int, end: int, rewinds: bool) -> None:
         at = self._cache.resume(

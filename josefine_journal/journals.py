@@ -11,6 +11,7 @@ it must keep its records (no retention, no compaction). Its number of partitions
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import TypeVar
@@ -18,6 +19,7 @@ from typing import TypeVar
 from josefine_broker.client.io_asyncio import AsyncClient
 from josefine_broker.records.builder import Record
 from josefine_journal.actions import Action, Delete, Mark, Purge
+from josefine_journal.calls import Calls
 from josefine_journal.errors import ConcurrentWriter, JournalError
 from josefine_journal.events import SEQ_NR_MAX, SEQ_NR_MIN, Event, SeqNr
 from josefine_journal.head_cache import BYTES_MAX, HeadCache
@@ -62,10 +64,11 @@ class Journals:
         head_cache_bytes_max: int = BYTES_MAX,
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         rng: Random | None = None,
+        calls: Calls | None = None,
     ) -> None:
         """Opens nothing; the client stays its owner's to close. `store` is the folder of a Delta
         store (docs/journal.md); who gives a `log` needs no client; `head_cache_bytes_max` 0: each
-        reader reads the topic by itself."""
+        reader reads the topic by itself; `calls` counts what is done."""
         assert client is not None or log is not None
         self.topic: Log = log or TopicLog(client, topic)  # type: ignore[arg-type]
         self._store = store
@@ -78,7 +81,8 @@ class Journals:
         self.remembered = Remembered()
         self.heads = None
         if head_cache_bytes_max:
-            self.heads = Heads(self.topic, HeadCache(head_cache_bytes_max))
+            self.heads = Heads(self.topic, HeadCache(head_cache_bytes_max), calls=calls)
+        self.calls = calls
 
     def store(self) -> Store | None:
         """Of the topic as it is now: once it is known to be there."""
@@ -118,6 +122,16 @@ class Journal:
         none); the events are behind it. Raises ConcurrentWriter where another writer was faster:
         the events are not there.
         """
+        with self._timed("append"):
+            return await self._append(events, metadata, headers, expected_seq_nr)
+
+    async def _append(
+        self,
+        events: Sequence[Event],
+        metadata: RecordMetadata | None,
+        headers: Headers,
+        expected_seq_nr: int | None,
+    ) -> PartitionOffset:
         action, value = encode_append(
             events,
             metadata or RecordMetadata(),
@@ -145,16 +159,30 @@ class Journal:
             for each in chunk:
                 yield each
 
+    @contextmanager
+    def _timed(self, kind: str) -> Iterator[None]:
+        """A call, as it is counted."""
+        calls, begun = self._journals.calls, time.perf_counter()
+        error: BaseException | None = None
+        try:
+            yield
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            if calls is not None:
+                calls.ended(self._topic.topic, kind, time.perf_counter() - begun, error)
+
     async def chunks(
         self, from_seq_nr: int = SEQ_NR_MIN
     ) -> AsyncGenerator[list[EventRecord], None]:
         """`read`, as many events at a time as come together; no list is empty."""
-        mark = await self._mark()
-        viewer = await self._viewer()
-        view = await viewer.look(
-            mark, wanted=from_seq_nr, kept_bytes_max=self._journals.kept_bytes_max
-        )
-        self._remember(view.end_offset, view.window.last)
+        with self._timed("read"):  # up to its first event: the rest is its reader's time, too
+            mark = await self._mark()
+            viewer = await self._viewer()
+            kept = self._journals.kept_bytes_max
+            view = await viewer.look(mark, wanted=from_seq_nr, kept_bytes_max=kept)
+            self._remember(view.end_offset, view.window.last)
         window = view.window
         reading = Reading(max(from_seq_nr, view.deleted_to + 1))
         if view.stored is not None and not window.is_purged:
@@ -176,24 +204,25 @@ class Journal:
     async def pointer(self) -> SeqNr | None:
         """The last sequence number, also of events that are deleted; None: nothing was written
         since the journal was purged, or ever."""
-        mark = await self._mark()
-        view = await (await self._viewer()).look(mark, wanted=SEQ_NR_MAX + 1)
-        self._remember(view.end_offset, view.window.last)
-        return view.pointer
+        with self._timed("pointer"):
+            mark = await self._mark()
+            view = await (await self._viewer()).look(mark, wanted=SEQ_NR_MAX + 1)
+            self._remember(view.end_offset, view.window.last)
+            return view.pointer
 
     async def delete(self, to: int = SEQ_NR_MAX) -> PartitionOffset | None:
         """Delete the events up to and with `to` that are there now; None: the journal is empty,
         and nothing was written."""
         if to < SEQ_NR_MIN:
             raise JournalError(f"{self._name}: {to} is no sequence number to delete up to")
-        pointer = await self.pointer()
-        if pointer is None:
-            return None
-        journals = self._journals
-        action = Delete(
-            to=SeqNr(min(to, pointer)), origin=journals.origin, version=journals.version
-        )
-        return await self._write(action)
+        with self._timed("delete"):
+            pointer = await self.pointer()
+            if pointer is None:
+                return None
+            journals = self._journals
+            reached = SeqNr(min(to, pointer))
+            action = Delete(to=reached, origin=journals.origin, version=journals.version)
+            return await self._write(action)
 
     async def purge(self, *, expected_offset: int | None = None) -> PartitionOffset:
         """Make it a journal that was never written.
@@ -201,9 +230,9 @@ class Journal:
         `expected_offset`: only if its last append still stands there; nobody is told if not.
         """
         origin, version = self._journals.origin, self._journals.version
-        return await self._write(
-            Purge(origin=origin, version=version, expected_offset=expected_offset)
-        )
+        action = Purge(origin=origin, version=version, expected_offset=expected_offset)
+        with self._timed("purge"):
+            return await self._write(action)
 
     async def mark(self, name: str) -> PartitionOffset:
         """Write a place in the log that changes nothing."""
