@@ -82,6 +82,8 @@ def broker_settings(config: BrokerConfig) -> BrokerSettings:
             transactions=TransactionSettings(
                 timeout_max_ms=config.transactions.max_timeout_ms,
                 id_expiration_ms=config.transactions.id_expiration_ms,
+                two_phase_enable=config.transactions.two_phase_commit_enable,
+                two_phase_timeout_max_ms=config.transactions.two_phase_commit_timeout_max_ms,
             ),
         ),
         metadata_timeout_ms=config.raft.proposal_timeout_ms,

@@ -395,6 +395,17 @@ class TransactionsSection(Section):
         default=604_800_000,
         description="How long a transactional id that nobody uses is remembered.",
     )
+    two_phase_commit_enable: bool = Field(
+        default=False,
+        description="Whether producers may take part in a two-phase commit (KIP-939;"
+        " transaction.two.phase.commit.enable): how their transactions end is decided elsewhere."
+        " Switch it on when every broker knows it.",
+    )
+    two_phase_commit_timeout_max_ms: TimeoutMs = Field(
+        default=604_800_000,
+        description="So long such a transaction may be open, whatever its producer asks for: then"
+        " it is aborted, for what is open holds readers of read_committed back.",
+    )
 
 
 class AdminSection(Section):

@@ -61,6 +61,12 @@ DIFFERENT: dict[str, str] = {
         "Another choice of an assignor begins an epoch. A commit counts in its member's epoch "
         "alone (KIP-1251 would take one from before)"
     ),
+    "two-phase commit (KIP-939)": (
+        "served where `transactions.two_phase_commit_enable` says so (Kafka:"
+        " `transaction.two.phase.commit.enable`, and an ACL besides). A participant's transaction"
+        " is not open for ever: `transactions.two_phase_commit_timeout_max_ms` is its timeout, and"
+        " it is aborted then"
+    ),
     "a record without a key in a compacted topic": (
         "Kafka refuses it (INVALID_RECORD), for which it decompresses and reads every record that "
         "is produced to such a topic. This broker reads none: it would cost 1.4 µs each, more than "

@@ -68,6 +68,10 @@ def _of_transactional_id(
 ) -> object:
     """The coordinator may want a new id: one is at hand before it is asked."""
     check_transactions(ctx)
+    if (request.enable2_pc or request.keep_prepared_txn) and not ctx.image.tags_transactions:
+        raise KafkaError(
+            ErrorCode.unsupported_version, "a two-phase commit waits for transaction.version"
+        )
     transaction_partition(ctx, transactional_id)
 
     def translate(answer: TransactionAnswer) -> e.InitProducerIdResponse:
@@ -75,12 +79,16 @@ def _of_transactional_id(
             error_code=told_to(info, answer.error),
             producer_id=answer.producer.producer_id,
             producer_epoch=answer.producer.epoch,
+            ongoing_txn_producer_id=answer.ongoing.producer_id,
+            ongoing_txn_producer_epoch=answer.ongoing.epoch,
         )
 
     wait = TransactionWait(ctx, translate)
     init = Init(
         timeout_ms=request.transaction_timeout_ms,
         claimed=producer_of(request.producer_id, request.producer_epoch),
+        two_phase=request.enable2_pc,
+        keeps=request.keep_prepared_txn,
     )
 
     def new_id() -> ProducerId:

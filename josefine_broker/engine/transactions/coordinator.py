@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.base.ids import ProducerEpoch, TopicPartition
-from josefine_broker.engine.transactions.ending import completed, ended, judge_end
+from josefine_broker.engine.transactions.ending import completed, ended, judge_end, taken_away
 from josefine_broker.engine.transactions.states import (
     IDLE,
     PREPARED,
@@ -43,15 +43,15 @@ from josefine_broker.engine.transactions.transaction import (
     is_first,
     is_new,
     is_of,
+    keeper,
     next_producer,
+    timeout_of,
 )
 from josefine_broker.engine.transactions.values import (
     EPOCH_LAST,
-    EPOCH_MAX,
     NO_PRODUCER_ID,
     NOBODY,
     VERSION_1,
-    VERSION_2,
     Answer,
     Effect,
     Init,
@@ -103,8 +103,9 @@ class TransactionCoordinator:
         self, transactional_id: str, request: Init, ticket: Ticket, now: Now, new_id: NewId
     ) -> None:
         """A producer takes the id, or takes it over."""
-        if not 0 < request.timeout_ms <= self.settings.timeout_max_ms:
-            self._refuse(ticket, ErrorCode.invalid_transaction_timeout)
+        timeout_ms = timeout_of(request, self.settings)
+        if isinstance(timeout_ms, ErrorCode):
+            self._refuse(ticket, timeout_ms)
             return
         found = self._transactions.get(transactional_id)
         if found is None:
@@ -112,7 +113,7 @@ class TransactionCoordinator:
             assert first_id is not None, "one is at hand"
             record = TransactionRecord(
                 producer=Producer(first_id, ProducerEpoch(0)),
-                timeout_ms=request.timeout_ms,
+                timeout_ms=timeout_ms,
                 state=TransactionState.EMPTY,
                 updated_ms=now.wall_ms,
             )
@@ -124,6 +125,8 @@ class TransactionCoordinator:
             self._refuse(ticket, ErrorCode.concurrent_transactions)
         elif not is_of(found, request.claimed):
             self._refuse(ticket, ErrorCode.producer_fenced)
+        elif found.record.state is TransactionState.ONGOING and request.keeps:
+            self._keep(transactional_id, found, request, ticket, now, new_id)
         elif found.record.state is TransactionState.ONGOING:
             self._abort(transactional_id, found, now)
             self._refuse(ticket, ErrorCode.concurrent_transactions)
@@ -140,7 +143,7 @@ class TransactionCoordinator:
                 TransactionEvent.INIT,
                 producer=producer,
                 previous_id=found.record.previous_id if keeps_id else current_id,
-                timeout_ms=request.timeout_ms,
+                timeout_ms=timeout_ms,
                 partitions=frozenset(),
                 updated_ms=now.wall_ms,
                 started_ms=-1,
@@ -167,6 +170,8 @@ class TransactionCoordinator:
             found.waiting.append(Joining(producer, partitions, ticket, version))
         elif is_busy:
             self._refuse(ticket, ErrorCode.concurrent_transactions)
+        elif record.is_kept:
+            self._refuse(ticket, ErrorCode.invalid_txn_state)
         elif not partitions or has(record, partitions):
             self._effects.append(Answer(ticket, TransactionAnswer()))
         else:
@@ -212,7 +217,9 @@ class TransactionCoordinator:
         if found is None:
             return
         record = found.record
-        if record.state is TransactionState.ONGOING:
+        if record.is_kept:
+            self._refuse(ticket, ErrorCode.invalid_txn_state)
+        elif record.state is TransactionState.ONGOING:
             event = TransactionEvent.COMMIT if is_commit else TransactionEvent.ABORT
             after = record.moved(event, updated_ms=now.wall_ms)
             self._store(transactional_id, found, after, ticket, TransactionAnswer())
@@ -246,7 +253,7 @@ class TransactionCoordinator:
         if isinstance(verdict, ErrorCode):
             self._refuse(ticket, verdict)
             return
-        next_id = new_id() if record.producer.epoch >= EPOCH_LAST else NO_PRODUCER_ID
+        next_id = new_id() if record.successor.epoch >= EPOCH_LAST else NO_PRODUCER_ID
         if next_id is None:
             self._refuse(ticket, ErrorCode.concurrent_transactions)
             return
@@ -380,14 +387,33 @@ class TransactionCoordinator:
         is_idle = record.state in IDLE and found.pending is None
         return is_idle and now.wall_ms - record.updated_ms > self.settings.id_expiration_ms
 
+    def _keep(
+        self,
+        transactional_id: str,
+        found: Transaction,
+        request: Init,
+        ticket: Ticket,
+        now: Now,
+        new_id: NewId,
+    ) -> None:
+        """What is open stays, and who asks is to end it: its timeout goes on counting."""
+        record = found.record
+        producer = keeper(record, request.claimed, new_id)
+        if producer is None:
+            self._refuse(ticket, ErrorCode.producer_fenced)
+            return
+        after = record.moved(
+            TransactionEvent.KEEP,
+            next_id=producer.producer_id,
+            next_epoch=producer.epoch,
+            updated_ms=now.wall_ms,
+        )
+        answer = TransactionAnswer(producer=producer, ongoing=record.producer)
+        self._store(transactional_id, found, after, ticket, answer)
+
     def _abort(self, transactional_id: str, found: Transaction, now: Now) -> None:
         """For nobody who asked: its producer is fenced by it."""
-        producer = found.record.producer
-        step = 2 if found.record.version == VERSION_2 else 1
-        epoch = ProducerEpoch(min(producer.epoch + step, EPOCH_MAX))
-        after = found.record.moved(
-            TransactionEvent.ABORT, producer=producer._replace(epoch=epoch), updated_ms=now.wall_ms
-        )
+        after = taken_away(found.record, now.wall_ms)
         self._store(transactional_id, found, after, None, TransactionAnswer())
 
     def _mark(self, transactional_id: str, found: Transaction, now: Now) -> None:

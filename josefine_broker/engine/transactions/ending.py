@@ -18,6 +18,8 @@ from josefine_broker.engine.transactions.states import (
 )
 from josefine_broker.engine.transactions.values import (
     EPOCH_LAST,
+    EPOCH_MAX,
+    FIRST_EPOCH,
     NO_PRODUCER_ID,
     VERSION_2,
     Producer,
@@ -74,7 +76,7 @@ def judge_end(
     record: TransactionRecord, producer: Producer, *, is_commit: bool
 ) -> TransactionEvent | ErrorCode:
     """What moves the transaction; or the answer, `DONE` among them."""
-    if producer in (record.producer, record.successor):
+    if producer == record.successor or (producer == record.producer and not record.is_kept):
         asked = End.COMMIT if is_commit else End.ABORT
     elif was_before(record, producer):
         asked = End.COMMIT_AGAIN if is_commit else End.ABORT_AGAIN
@@ -88,8 +90,9 @@ def judge_end(
 def was_before(record: TransactionRecord, producer: Producer) -> bool:
     """Whether this was the producer until the epoch, or the id, moved on."""
     current = record.producer
-    if producer.producer_id == current.producer_id:
-        return producer.epoch + 1 == current.epoch
+    if producer.producer_id in (current.producer_id, record.next_id):
+        epoch = ProducerEpoch(producer.epoch + 1)
+        return producer._replace(epoch=epoch) in (current, record.successor)
     was_its_id = record.previous_id not in (NO_PRODUCER_ID, current.producer_id)
     return was_its_id and producer == (record.previous_id, EPOCH_LAST) and current.epoch == 0
 
@@ -98,13 +101,18 @@ def ended(
     record: TransactionRecord, event: TransactionEvent, next_id: ProducerId, wall_ms: int
 ) -> TransactionRecord:
     """The record as it is decided: its markers are of the next epoch, and fence this one.
-    `next_id`: the producer goes on under it, for its epochs are used up."""
+    `next_id`: the producer goes on under it, for its epochs are used up. Who ends what was kept
+    goes on under its own next epoch."""
     producer = record.producer
     is_open = record.state is TransactionState.ONGOING
+    next_epoch = FIRST_EPOCH
+    if record.is_kept and next_id == NO_PRODUCER_ID:
+        next_id, next_epoch = record.next_id, ProducerEpoch(record.next_epoch + 1)
     return record.moved(
         event,
         producer=producer._replace(epoch=ProducerEpoch(producer.epoch + 1)),
         next_id=next_id,
+        next_epoch=next_epoch,
         version=VERSION_2,
         partitions=record.partitions if is_open else frozenset(),
         updated_ms=wall_ms,
@@ -112,15 +120,32 @@ def ended(
     )
 
 
+def taken_away(record: TransactionRecord, wall_ms: int) -> TransactionRecord:
+    """The record as it is aborted for nobody who asked: under an epoch that its producer never had,
+    nor who kept it."""
+    producer, successor = record.producer, record.successor
+    is_of_its_id = successor.producer_id == producer.producer_id
+    newest = successor.epoch if is_of_its_id else producer.epoch
+    step = 2 if record.version == VERSION_2 else 1
+    return record.moved(
+        TransactionEvent.ABORT,
+        producer=producer._replace(epoch=ProducerEpoch(min(newest + step, EPOCH_MAX))),
+        next_id=NO_PRODUCER_ID,
+        next_epoch=FIRST_EPOCH,
+        updated_ms=wall_ms,
+    )
+
+
 def completed(record: TransactionRecord, wall_ms: int) -> TransactionRecord:
     """The record once every marker is written."""
     assert record.state in PREPARED
-    rotates = record.next_id != NO_PRODUCER_ID
+    rotates = record.next_id not in (NO_PRODUCER_ID, record.producer.producer_id)
     return record.moved(
         TransactionEvent.MARKED,
         producer=record.successor,
         previous_id=record.producer.producer_id if rotates else record.previous_id,
         next_id=NO_PRODUCER_ID,
+        next_epoch=FIRST_EPOCH,
         partitions=frozenset(),
         updated_ms=wall_ms,
     )

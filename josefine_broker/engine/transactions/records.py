@@ -44,9 +44,14 @@ KEY_VERSION = 0
 PLAIN_VERSION = 0
 TAGGED_VERSION = 1
 """With tagged fields (KIP-890): brokers of before do not read it."""
-PREVIOUS_ID_TAG, NEXT_ID_TAG, CLIENT_VERSION_TAG = 0, 1, 2
+PREVIOUS_ID_TAG, NEXT_ID_TAG, CLIENT_VERSION_TAG, NEXT_EPOCH_TAG = 0, 1, 2, 3
 _INT16, _INT64 = Struct(">h"), Struct(">q")
-_TAGS = {PREVIOUS_ID_TAG: _INT64, NEXT_ID_TAG: _INT64, CLIENT_VERSION_TAG: _INT16}
+_TAGS = {
+    PREVIOUS_ID_TAG: _INT64,
+    NEXT_ID_TAG: _INT64,
+    CLIENT_VERSION_TAG: _INT16,
+    NEXT_EPOCH_TAG: _INT16,
+}
 
 STATUS: dict[TransactionState, int] = {
     TransactionState.EMPTY: 0,
@@ -117,6 +122,8 @@ def _write_tags(out: bytearray, record: TransactionRecord) -> None:
         tags.append((NEXT_ID_TAG, _INT64, record.next_id))
     if record.version:
         tags.append((CLIENT_VERSION_TAG, _INT16, record.version))
+    if record.next_epoch:
+        tags.append((NEXT_EPOCH_TAG, _INT16, record.next_epoch))
     write_varint(out, len(tags))
     for tag, packed, value in tags:
         write_varint(out, tag)
@@ -156,6 +163,7 @@ def _decode_value(value: bytes) -> TransactionRecord:
         previous_id=ProducerId(tags.get(PREVIOUS_ID_TAG, NO_PRODUCER_ID)),
         next_id=ProducerId(tags.get(NEXT_ID_TAG, NO_PRODUCER_ID)),
         version=tags.get(CLIENT_VERSION_TAG, VERSION_1),
+        next_epoch=ProducerEpoch(tags.get(NEXT_EPOCH_TAG, 0)),
     )
 
 

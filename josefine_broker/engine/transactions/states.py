@@ -28,6 +28,7 @@ class TransactionEvent(Enum):
 
     INIT = "init"  # a producer took the id, or took it over
     ADD = "add"  # partitions or groups joined it
+    KEEP = "keep"  # its producer's next process took it over as it is, to end it
     COMMIT = "commit"  # its producer ends it well
     ABORT = "abort"  # its producer gives it up, a successor fences it, or its time is over
     MARKED = "marked"  # every marker is written
@@ -40,6 +41,7 @@ TRANSITIONS: dict[tuple[TransactionState, TransactionEvent], TransactionState] =
     (TransactionState.EMPTY, TransactionEvent.ABORT): TransactionState.PREPARE_ABORT,
     (TransactionState.EMPTY, TransactionEvent.EXPIRE): TransactionState.DEAD,
     (TransactionState.ONGOING, TransactionEvent.ADD): TransactionState.ONGOING,
+    (TransactionState.ONGOING, TransactionEvent.KEEP): TransactionState.ONGOING,
     (TransactionState.ONGOING, TransactionEvent.COMMIT): TransactionState.PREPARE_COMMIT,
     (TransactionState.ONGOING, TransactionEvent.ABORT): TransactionState.PREPARE_ABORT,
     (TransactionState.PREPARE_COMMIT, TransactionEvent.MARKED): TransactionState.COMPLETE_COMMIT,

@@ -13,14 +13,17 @@ from josefine_broker.engine.transactions.ending import was_before
 from josefine_broker.engine.transactions.states import PREPARED, TransactionState
 from josefine_broker.engine.transactions.values import (
     EPOCH_LAST,
+    FIRST_EPOCH,
     NO_EPOCH,
     NOBODY,
+    Init,
     NewId,
     Now,
     Producer,
     Ticket,
     TransactionAnswer,
     TransactionRecord,
+    TransactionSettings,
 )
 
 
@@ -70,8 +73,9 @@ class Transaction:
 
 
 def has(record: TransactionRecord, partitions: Collection[TopicPartition]) -> bool:
-    """Whether its open transaction has them already."""
-    return record.state is TransactionState.ONGOING and record.partitions.issuperset(partitions)
+    """Whether its open transaction has them already, and may be written to."""
+    is_open = record.state is TransactionState.ONGOING and not record.is_kept
+    return is_open and record.partitions.issuperset(partitions)
 
 
 def is_first(record: TransactionRecord | None, found: Transaction) -> bool:
@@ -98,7 +102,7 @@ def check_identity(found: Transaction | None, producer: Producer) -> ErrorCode:
         return ErrorCode.none
     if found.record.producer.producer_id != producer.producer_id:
         return ErrorCode.invalid_producer_id_mapping
-    if found.record.producer.epoch != producer.epoch:
+    if found.record.is_kept or found.record.producer.epoch != producer.epoch:
         return ErrorCode.producer_fenced
     return ErrorCode.none
 
@@ -133,7 +137,28 @@ def next_producer(found: Transaction, claimed: Producer, new_id: NewId) -> Produ
         is_retry = found.last.epoch != NO_EPOCH and claimed == found.last
         rotated = claimed.producer_id != current.producer_id and was_before(found.record, claimed)
         return current if is_retry or rotated else None
-    if current.epoch >= EPOCH_LAST:
+    return _following(current, new_id)
+
+
+def timeout_of(request: Init, settings: TransactionSettings) -> int | ErrorCode:
+    """How long a transaction of who asks may be open; or why it may have none."""
+    if (request.two_phase or request.keeps) and not settings.two_phase_enable:
+        return ErrorCode.transactional_id_authorization_failed
+    if request.two_phase:
+        return settings.two_phase_timeout_max_ms
+    if not 0 < request.timeout_ms <= settings.timeout_max_ms:
+        return ErrorCode.invalid_transaction_timeout
+    return request.timeout_ms
+
+
+def keeper(record: TransactionRecord, claimed: Producer, new_id: NewId) -> Producer | None:
+    """Who ends the transaction that is open, and writes no more into it; None: who asks is fenced.
+    It may be asked again and again: each time who asked before is fenced."""
+    return _following(record.successor, new_id) if claimed in (NOBODY, record.successor) else None
+
+
+def _following(producer: Producer, new_id: NewId) -> Producer | None:
+    if producer.epoch >= EPOCH_LAST:
         next_id = new_id()
-        return None if next_id is None else Producer(next_id, ProducerEpoch(0))
-    return current._replace(epoch=ProducerEpoch(current.epoch + 1))
+        return None if next_id is None else Producer(next_id, FIRST_EPOCH)
+    return producer._replace(epoch=ProducerEpoch(producer.epoch + 1))

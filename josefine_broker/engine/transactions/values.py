@@ -21,6 +21,7 @@ Ticket = object
 
 NO_PRODUCER_ID = ProducerId(-1)
 NO_EPOCH = ProducerEpoch(-1)
+FIRST_EPOCH = ProducerEpoch(0)
 NO_TIME_MS = -1
 EPOCH_MAX = 2**15 - 1
 """Reached by fencing alone."""
@@ -44,6 +45,12 @@ class TransactionSettings:
     """A producer cannot ask for a longer transaction (transaction.max.timeout.ms)."""
     id_expiration_ms: int = 7 * 24 * 3_600_000
     """A transactional id that nobody used for so long is forgotten."""
+    two_phase_enable: bool = False
+    """Whether producers may take part in a two-phase commit (KIP-939): somebody else decides how
+    their transactions end, and when."""
+    two_phase_timeout_max_ms: int = 7 * 24 * 3_600_000
+    """So long may a transaction of theirs be open, whatever they ask for: what is open holds
+    read_committed back."""
 
 
 class Now(NamedTuple):
@@ -78,16 +85,23 @@ class TransactionRecord:
     previous_id: ProducerId = NO_PRODUCER_ID
     """Its producer's before the epochs of that were used up."""
     next_id: ProducerId = NO_PRODUCER_ID
-    """The producer's from the moment on when every marker is written; none: it keeps its id."""
+    """The producer's from the moment on when every marker is written; none: it keeps its id. Of an
+    open transaction: it was prepared, and is kept for this one to end it (KIP-939)."""
+    next_epoch: ProducerEpoch = FIRST_EPOCH
     version: int = VERSION_1
     """That its producer spoke last."""
 
     @property
     def successor(self) -> Producer:
-        """Who goes on when the transaction is completed."""
+        """Who goes on when the transaction is completed; who ends one that is kept."""
         if self.next_id == NO_PRODUCER_ID:
             return self.producer
-        return Producer(self.next_id, ProducerEpoch(0))
+        return Producer(self.next_id, self.next_epoch)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether its open transaction is to be ended by another than who wrote it."""
+        return self.state is TransactionState.ONGOING and self.next_id != NO_PRODUCER_ID
 
     def moved(self, event: TransactionEvent, **changes: object) -> "TransactionRecord":
         """This record after `event`. Raises Fatal where the table does not list it."""
@@ -106,13 +120,19 @@ class Init:
     timeout_ms: int
     claimed: Producer = NOBODY
     """Who asks says that it is this one (KIP-360); NOBODY: it begins."""
+    two_phase: bool = False
+    """It takes part in a two-phase commit (KIP-939): the broker's bound is its timeout,"""
+    keeps: bool = False
+    """and what its last process prepared stays open, for it to end."""
 
 
 class TransactionAnswer(NamedTuple):
-    """What a request is told; the producer for an InitProducerId, and an end of version 2."""
+    """What a request is told; the producer for an InitProducerId, and an end of version 2; who
+    wrote the transaction that was kept."""
 
     error: ErrorCode = ErrorCode.none
     producer: Producer = NOBODY
+    ongoing: Producer = NOBODY
 
 
 class Answer(NamedTuple):

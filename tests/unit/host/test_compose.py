@@ -97,11 +97,18 @@ def test_every_key_of_transactions_arrives() -> None:
     overrides: dict[str, object] = {
         "transactions.max_timeout_ms": 7_000,
         "transactions.id_expiration_ms": 8_000,
+        "transactions.two_phase_commit_enable": True,
+        "transactions.two_phase_commit_timeout_max_ms": 9_000,
     }
 
     found = broker_settings(load_config(None, {}, overrides)).offsets.transactions
 
-    assert found == TransactionSettings(timeout_max_ms=7_000, id_expiration_ms=8_000)
+    assert found == TransactionSettings(
+        timeout_max_ms=7_000,
+        id_expiration_ms=8_000,
+        two_phase_enable=True,
+        two_phase_timeout_max_ms=9_000,
+    )
     plain = broker_settings(load_config(None, {})).offsets.transactions
     assert plain == TransactionSettings()
 

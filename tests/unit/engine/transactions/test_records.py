@@ -57,7 +57,7 @@ def test_tagged_bytes_are_those_of_the_schema() -> None:
 
 def test_tags_of_newer_code_are_passed_over_and_no_partitions_are_none() -> None:
     """Tag 3 is KIP-939's next epoch."""
-    newer = TAGGED[:-1] + bytes.fromhex("01 03 02 0007")
+    newer = TAGGED[:-1] + bytes.fromhex("01 09 02 0007")
     assert decode_value(newer) == RECORD
     nullable = TAGGED[:17] + b"\0" + TAGGED[-17:]
     assert decode_value(nullable) == replace(RECORD, partitions=frozenset())
@@ -87,7 +87,7 @@ def test_what_is_written_is_read(
     )
 
     assert decode_value(encode_value(record, version)) == record
-    rotating = replace(record, previous_id=3, next_id=2**62, version=2)
+    rotating = replace(record, previous_id=3, next_id=2**62, next_epoch=7, version=2)
     kept = rotating if version == TAGGED_VERSION else record
     assert decode_value(encode_value(rotating, version)) == kept
     assert decode_key(encode_key("transaction")) == "transaction"

@@ -17,6 +17,7 @@ from josefine_broker.engine.transactions.values import (
     EPOCH_MAX,
     VERSION_2,
     Producer,
+    TransactionAnswer,
     TransactionRecord,
 )
 from tests.unit.engine.transactions.test_coordinator import CONCURRENT, FENCED, OK, A, B, Desk
@@ -63,7 +64,7 @@ def test_end_raises_the_epoch_and_its_markers_are_of_the_next(
 ) -> None:
     answer = desk.end_and_go_on(producer, is_commit=is_commit)
 
-    assert answer == (OK, raised(producer))
+    assert answer == TransactionAnswer(OK, raised(producer))
     (mark,) = desk.marks
     assert (mark.producer, mark.version) == (raised(producer), VERSION_2)
     assert desk.add(raised(producer), B, version=VERSION_2) is OK
@@ -148,7 +149,7 @@ def test_nothing_can_be_aborted_but_not_committed(desk: Desk, began: bool) -> No
         producer = desk.end_and_go_on(producer).producer
 
     assert desk.end_and_go_on(producer).error is WRONG
-    assert desk.end_and_go_on(producer, is_commit=False) == (OK, raised(producer))
+    assert desk.end_and_go_on(producer, is_commit=False) == TransactionAnswer(OK, raised(producer))
 
     assert desk.add(producer, B, version=VERSION_2) is FENCED
     assert desk.state() is TransactionState.COMPLETE_ABORT
@@ -180,7 +181,7 @@ def test_used_up_epochs_give_a_new_id(desk: Desk) -> None:
     answer = desk.end_and_go_on(producer)
 
     following = Producer(ProducerId(101), ProducerEpoch(0))
-    assert answer == (OK, following)
+    assert answer == TransactionAnswer(OK, following)
     assert desk.marks[0].producer == raised(producer)
     desk.add(following, B, version=VERSION_2)
     joining = desk.tickets
@@ -192,7 +193,7 @@ def test_used_up_epochs_give_a_new_id(desk: Desk) -> None:
     assert desk.init(producer).error is CONCURRENT
     desk.marked(desk.marks[-1])
     desk.settle()
-    assert desk.end_and_go_on(producer) == (OK, following), "asked again"
+    assert desk.end_and_go_on(producer) == TransactionAnswer(OK, following), "asked again"
     view = desk.coordinator.view("t")
     assert view is not None
     assert (view.record.previous_id, view.record.next_id) == (producer.producer_id, -1)
