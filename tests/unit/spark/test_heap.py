@@ -48,7 +48,8 @@ def test_what_a_process_makes_later_is_collected() -> None:
 
     freeze_loaded()
 
-    assert gc.get_freeze_count() == frozen
+    # Of what was there some may go meanwhile.
+    assert 0 < gc.get_freeze_count() <= frozen
 
 
 def test_a_process_that_is_not_below_the_daemon_is_left_alone() -> None:

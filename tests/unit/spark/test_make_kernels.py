@@ -56,5 +56,6 @@ def test_what_setup_compiles_is_all_that_is_run() -> None:
 
     assert not done.returncode, done.stderr
     made, run = json.loads(done.stdout)
-    assert len(run) >= 10
+    # A loop from the cache brings those that it calls along, and they do not show.
+    assert {"josefine_spark.kernels.decode", "josefine_spark.encode_kernels.encode"} <= run.keys()
     assert made == run

@@ -121,12 +121,12 @@ def test_lines_that_come_together_are_one_batch_and_keep_their_order() -> None:
     world = World()
     client = client_of(world)
     client.say("CRTP t")
-    before = world.ctx.counters.produced_batches
+    before = world.ctx.hosted.traffic.total().batches_in
 
     replies = client.send("".join(f"PUBS t {message(str(n))}\n" for n in range(500)).encode())
 
     assert replies == ["Done"] * 500
-    assert world.ctx.counters.produced_batches == before + 1
+    assert world.ctx.hosted.traffic.total().batches_in == before + 1
     assert values_in(world.fetch(topic="t")) == [str(n).encode() for n in range(500)]
 
 
