@@ -15,6 +15,9 @@ import sys
 CLIENT_CONFIG = "JOSEFINE_CLIENT_CONFIG"
 """The variable that names the file of a client's settings where the command line does not."""
 
+COMPLETE = "_JOSEFINE_COMPLETE"
+"""The variable in which a shell asks for completions, by the lines of `josefine completion`."""
+
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
 EXIT_SIGNAL = 128

@@ -43,6 +43,10 @@ def run(arguments: Sequence[str]) -> int:
             from josefine_cli.verbs import app
 
             command = typer.main.get_command(app)
+            if errors.COMPLETE in os.environ:
+                from typer.completion import completion_init  # type: ignore[attr-defined]
+
+                completion_init()
         code = command.main(list(arguments), prog_name="josefine", standalone_mode=False)
     except SystemExit as error:
         return error.code if isinstance(error.code, int) else errors.EXIT_FAILURE

@@ -43,6 +43,7 @@ VERBS: dict[str, tuple[str, str]] = {
     ),
     "delete-records": ("josefine_cli.delete_records", "Drop the oldest records of partitions."),
     "config": ("josefine_cli.config_files", "Check a broker's configuration without a start."),
+    "completion": ("josefine_cli.completion", "Let a shell complete this command."),
     "doctor": ("josefine_cli.doctor", "Check this machine for a broker, and say what to mend."),
     "bench": ("josefine_cli.bench", "Measure how fast records are taken and given."),
     "text": ("josefine_cli.text", "Say lines of the text protocol to a broker."),
