@@ -42,6 +42,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "Show a cluster as it lives, in a browser.",
     ),
     "delete-records": ("josefine_cli.delete_records", "Drop the oldest records of partitions."),
+    "log-dirs": ("josefine_cli.log_dirs", "List what each broker stores, with sizes."),
     "config": ("josefine_cli.config_files", "Check a broker's configuration without a start."),
     "completion": ("josefine_cli.completion", "Let a shell complete this command."),
     "doctor": ("josefine_cli.doctor", "Check this machine for a broker, and say what to mend."),
