@@ -10,9 +10,6 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -20,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from josefine_cli import pipeline_file, pipeline_offsets, pipeline_status
-from josefine_cli.pipeline_file import ENVIRONMENT, FILE, JSON, print_json
+from josefine_cli import pipeline_dlq, pipeline_file, pipeline_offsets, pipeline_status
+from josefine_cli.pipeline_file import ENVIRONMENT, FILE, JSON
+from josefine_cli.pipeline_secrets import hiding, print_hidden_json, say
 from pipelines.counting import counted
-from pipelines.errors import EXIT_FAILED, ConfigError, PipelineError
+from pipelines.errors import EXIT_FAILED, ConfigError
 from pipelines.folders import refuse_unwritable
 from pipelines.model import Mode, Pipeline
-from pipelines.variables import hidden
 
 if TYPE_CHECKING:
     from pipelines.run import RunResult
@@ -100,7 +97,7 @@ def plan(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: bool
     from pipelines.plan import plan as build
     from pipelines.run import start_session
 
-    with _hiding(pipeline):
+    with hiding(pipeline):
         spark = start_session(pipeline)
         try:
             planned = build(spark, pipeline)
@@ -110,20 +107,20 @@ def plan(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: bool
             stop_session(spark)
     if as_json:
         sinks = [p.to_json() for p in planned]
-        _print_hidden_json(pipeline, {"ok": True, "name": pipeline.name, "sinks": sinks})
+        print_hidden_json(pipeline, {"ok": True, "name": pipeline.name, "sinks": sinks})
         return
-    say = partial(_say, pipeline)
+    tell = partial(say, pipeline)
     for sink in planned:
         path = " -> ".join([sink.source, *sink.transforms, sink.table])
         by = f" by {', '.join(sink.keys)}" if sink.keys else ""
-        say(f"{sink.name}: {path} ({sink.mode}{by})")
+        tell(f"{sink.name}: {path} ({sink.mode}{by})")
         for name, kind in sink.columns:
-            say(f"    {name:<24} {kind}")
+            tell(f"    {name:<24} {kind}")
         for name, node, expr, action in sink.checks:
-            say(f"    check {name} of {node}: {' '.join(expr.split())} ({action})")
+            tell(f"    check {name} of {node}: {' '.join(expr.split())} ({action})")
         if sink.dead_letters:
-            say(f"    dead letters -> {sink.dead_letters}")
-        say(f"    checkpoint   -> {sink.checkpoint}")
+            tell(f"    dead letters -> {sink.dead_letters}")
+        tell(f"    checkpoint   -> {sink.checkpoint}")
 
 
 @app.command("test")
@@ -134,7 +131,7 @@ def try_out(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: b
     from pipelines.run import start_session
     from pipelines.trial import lines, run_cases
 
-    with _hiding(pipeline):
+    with hiding(pipeline):
         spark = start_session(pipeline)
         try:
             outcomes = run_cases(spark, pipeline)
@@ -145,9 +142,9 @@ def try_out(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: b
     well = not any(each.complaints for each in outcomes)
     if as_json:
         tests = [each.to_json() for each in outcomes]
-        _print_hidden_json(pipeline, {"ok": well, "name": pipeline.name, "tests": tests})
+        print_hidden_json(pipeline, {"ok": well, "name": pipeline.name, "tests": tests})
     else:
-        _say(pipeline, "\n".join(lines(str(file), outcomes)))
+        say(pipeline, "\n".join(lines(str(file), outcomes)))
     if not well:
         raise typer.Exit(EXIT_FAILED)
 
@@ -168,7 +165,7 @@ def run(
     from pipelines.wishes import wishes
 
     side = Trust(trust.value) if trust else Trust.NEITHER
-    with _hiding(pipeline):
+    with hiding(pipeline):
         said = wishes(pipeline, side, rename or (), new_chain or (), on_data_loss is not None)
         refuse_unwritable(pipeline, os.environ)
         result = _run(pipeline, said)
@@ -194,29 +191,6 @@ def _run(pipeline: Pipeline, said: Wishes) -> RunResult:
             return run_pipeline(spark, pipeline, reporter, wishes=said, stop=stop)
         finally:
             stop_session(spark)
-
-
-@contextmanager
-def _hiding(pipeline: Pipeline) -> Iterator[None]:
-    """Whatever goes wrong, no secret is in what is told of it; Spark's errors may quote settings.
-
-    With secrets in the file, JOSEFINE_DEBUG shows no trace below here.
-    """
-    try:
-        yield
-    except Exception as error:
-        if not pipeline.secrets or isinstance(error, typer.Exit):
-            raise
-        said = hidden(str(error), pipeline.secrets)
-        if isinstance(error, ConfigError):
-            problems = [
-                replace(each, message=hidden(each.message, pipeline.secrets))
-                for each in error.problems
-            ]
-            raise ConfigError(problems) from None
-        if isinstance(error, PipelineError):
-            raise type(error)(said) from None
-        raise PipelineError(f"unexpected {type(error).__name__}: {said}") from None
 
 
 def _stop_on_signals(stop: threading.Event) -> None:
@@ -252,7 +226,7 @@ def _summary(pipeline: Pipeline, result: RunResult, as_json: bool) -> None:
             for name, totals in result.sinks.items()
         }
         seconds = round(result.seconds, 3)
-        _print_hidden_json(
+        print_hidden_json(
             pipeline,
             {
                 "name": pipeline.name,
@@ -262,48 +236,30 @@ def _summary(pipeline: Pipeline, result: RunResult, as_json: bool) -> None:
             },
         )
         return
-    say = partial(_say, pipeline)
+    tell = partial(say, pipeline)
     how = "stopped on request" if result.interrupted else "done"
-    say(f"{pipeline.name}: {how} after {result.seconds:.1f} s")
+    tell(f"{pipeline.name}: {how} after {result.seconds:.1f} s")
     for name, totals in result.sinks.items():
         rate = totals.records / totals.seconds if totals.seconds else 0.0
         wrote = _WROTE[pipeline.sinks[name].mode]
         line = f"  {name}: {counted(totals.records, 'record')} read"
         line += f", {counted(totals.rows, 'row')} {wrote}"
         line += f" in {counted(totals.batches, 'batch', 'batches')}, {rate:,.0f} records/s"
-        say(line)
+        tell(line)
         if totals.copies:
-            say(f"    {counted(totals.copies, 'row')} left out, whose keys were there")
+            tell(f"    {counted(totals.copies, 'row')} left out, whose keys were there")
         for told in checks_told(pipeline.checks, totals.checked):
-            say(f"    {told}")
+            tell(f"    {told}")
         if totals.dead_letters:
             dead = counted(totals.dead_letters, "dead letter")
-            say(f"    {dead} in {pipeline.dead_letter_path}")
-        say(f"    {totals.path}{_reached(nested(totals.ends))}")
+            tell(f"    {dead} in {pipeline.dead_letter_path}")
+        tell(f"    {totals.path}{_reached(nested(totals.ends))}")
 
 
 def _reached(ends: dict[str, dict[str, int]]) -> str:
     return f" reached {json.dumps(ends)}" if ends else ": nothing new"
 
 
-def _say(pipeline: Pipeline, text: str) -> None:
-    print(hidden(text, pipeline.secrets))
-
-
-def _print_hidden_json(pipeline: Pipeline, value: Any) -> None:
-    print_json(_hidden(value, pipeline.secrets))
-
-
-def _hidden(value: Any, secrets: frozenset[str]) -> Any:
-    """The value with every text in it, also names, without a secret."""
-    if isinstance(value, str):
-        return hidden(value, secrets)
-    if isinstance(value, dict):
-        return {_hidden(key, secrets): _hidden(each, secrets) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_hidden(each, secrets) for each in value]
-    return value
-
-
 pipeline_status.add_to(app)
 app.add_typer(pipeline_offsets.app, name="offsets")
+app.add_typer(pipeline_dlq.app, name="dlq")

@@ -16,6 +16,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from pipelines.counting import counted
+from pipelines.decode import headers_of
 from pipelines.errors import RunError
 from pipelines.model import Action, Check
 
@@ -123,9 +124,10 @@ def letters(
         return None
     reasons = F.array_join(F.array_sort(F.collect_set("reason")), "; ").alias("reason")
     by_record = failed.groupBy(*RECORD).agg(reasons)
-    found = records.select(*RECORD, "timestamp", "key", "value")
+    kept = ["key", "value", *headers_of(records)]
+    found = records.select(*RECORD, "timestamp", *kept)
     return by_record.join(found, [*RECORD], "left").select(
-        F.lit(source).alias("source"), *RECORD, "timestamp", "reason", "key", "value"
+        F.lit(source).alias("source"), *RECORD, "timestamp", "reason", *kept
     )
 
 

@@ -96,7 +96,13 @@ def bad_rows(
         reason.alias("reason"),
         "key",
         "value",
+        *headers_of(frame),
     )
+
+
+def headers_of(frame: DataFrame) -> list[str]:
+    """The column of headers, where records have them."""
+    return [name for name in frame.columns if name == "headers"]
 
 
 def _json_values(text: Column) -> Column:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _PREFIX = "spark.databricks.delta.write."
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _RESET = _PREFIX + "txnVersion.autoReset.enabled"
-FACTS = {"columns", "dead_letters", "keys", "mode"}
+FACTS = {"columns", "dead_letters", "judged_by", "keys", "mode"}
 """What `Link.facts` may have."""
 NO_BATCH = -1
 """The batch of a commit that a start makes, before any query runs."""
@@ -295,7 +295,7 @@ def ensure_table(spark: SparkSession, path: str | None, table: str | None, schem
     builder = DeltaTable.createIfNotExists(spark).addColumns(schema)
     if path is None:
         builder.tableName(str(table)).execute()
-        return _folder_of(spark, str(table))
+        return folder_of(spark, str(table))
     try:
         builder.location(path).execute()
     except PySparkException as error:
@@ -319,7 +319,8 @@ def change_columns(spark: SparkSession, path: str, steps: Steps) -> None:
         spark.sql(f"ALTER TABLE {table} ALTER COLUMN `{name}` TYPE {kind}")
 
 
-def _folder_of(spark: SparkSession, table: str) -> str:
+def folder_of(spark: SparkSession, table: str) -> str:
+    """Where the catalog keeps a table."""
     from delta.tables import DeltaTable
 
     detail = DeltaTable.forName(spark, table).detail().select("location").first()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -142,6 +142,14 @@ class DeltaLogReader:
     def reaches_back(self) -> bool:
         """Whether no entry was cleaned away."""
         return self.versions()[:1] in ([], [0])
+
+    def own(self) -> Iterator[LogEntry]:
+        """Our commits whose rows the table has, newest first, as far as the log goes."""
+        look_at: int | None = max(self.versions(), default=-1)
+        while look_at is not None and (entry := self.entry(look_at)) is not None:
+            if entry.txn_version is not None:
+                yield entry
+            look_at = entry.restored_to if entry.operation == "RESTORE" else look_at - 1
 
     def other_chains(self) -> dict[str, OtherChain | None]:
         """Transaction id → chain, of other names whose rows the table has, as far as the log goes.

@@ -11,6 +11,7 @@ Unset, a place costs one comparison with None.
 | `mid_write` | data files lie in the table's folder, no log entry names them |
 | `mid_commit:N` | after the batch's N-th Delta commit (1: the dead letters, 2: the sink's own) |
 | `after_commit_before_log` | every table is committed, Spark's `commits/N` is not written |
+| `mid_replay:N` | `dlq replay`: the letters are written down (0), the N-th sink has its rows |
 | `after_set_aside` | `--trust table` has renamed the checkpoint, no query runs yet |
 
 `fail_write` kills no driver: the Python workers of a Delta write's tasks die, once, as with a lost
@@ -34,6 +35,7 @@ NAMES = (
     "mid_commit",
     "after_commit_before_log",
     "after_set_aside",
+    "mid_replay",
     "fail_write",
 )
 

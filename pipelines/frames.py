@@ -8,32 +8,33 @@ limiting within one would mean nothing.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from josefine_spark.topic_offsets import ByPartition
 from pipelines import checking, decode
 from pipelines.deduplicating import without_copies
 from pipelines.errors import RunError
 from pipelines.frame_columns import columns_ddl
-from pipelines.historizing import OWN, versions
+from pipelines.historizing import versions
 from pipelines.merging import partials
-from pipelines.model import Action, Deduplicate, Mode, Pipeline, Placed, Sink, Source
+from pipelines.model import Action, Mode, Pipeline, Sink, Source
+from pipelines.refusals import (
+    STATEFUL,
+    analyzed_plan,
+    refuse_flag,
+    refuse_no_condition,
+    refuse_no_time,
+    refuse_own,
+    refuse_twice,
+)
 from pipelines.spark_words import complaint, refusal
-from pipelines.upserting import HIDDEN, flag_of, latest_rows
+from pipelines.upserting import HIDDEN, latest_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
-
-_STATEFUL = re.compile(
-    r"^[\s:+|-]*(?:'|\*\(\d+\) )?"
-    r"(Aggregate|Window|WindowGroupLimit|Distinct|Deduplicate|GlobalLimit|LocalLimit|Tail|Offset"
-    r"|Sort|Join|LateralJoin|AsOfJoin|Intersect|Except|Sample|Pivot)\b",
-    re.MULTILINE,
-)
 
 
 def value_schema(spark: SparkSession, source: Source) -> StructType | None:
@@ -81,9 +82,9 @@ def table_rows(pipeline: Pipeline, sink: Sink, rows: DataFrame) -> DataFrame:
     """What goes into the sink's table, given the rows of its input."""
     from pyspark.errors import PySparkException
 
-    _refuse_twice(pipeline, sink, rows.columns)
+    refuse_twice(pipeline, sink, rows.columns)
     if sink.deduplicate is not None:
-        _refuse_no_time(sink, sink.deduplicate, rows)
+        refuse_no_time(sink, sink.deduplicate, rows)
         try:
             return without_copies(rows, sink.deduplicate)
         except PySparkException as error:
@@ -100,9 +101,9 @@ def table_rows(pipeline: Pipeline, sink: Sink, rows: DataFrame) -> DataFrame:
         message = f"no column {', '.join(missing)} in `{sink.input}`; it has: {have}"
         raise refusal(sink.place, path, message)
     if sink.mode is Mode.SCD2:
-        _refuse_own(sink, rows)
+        refuse_own(sink, rows)
     if sink.latest is not None:
-        _refuse_flag(sink, rows)
+        refuse_flag(sink, rows)
     try:
         reduced = _REDUCED[sink.mode](rows, sink)
         _ = reduced.schema
@@ -111,29 +112,7 @@ def table_rows(pipeline: Pipeline, sink: Sink, rows: DataFrame) -> DataFrame:
     return reduced
 
 
-def _refuse_no_time(sink: Sink, how: Deduplicate, rows: DataFrame) -> None:
-    """Raise ConfigError when the columns that tell copies are not there, or of no use."""
-    path = f"sinks.{sink.name}.deduplicate"
-    kinds = {name.lower(): kind for name, kind in rows.dtypes}
-    for name, place in (*zip(how.keys, how.key_places, strict=True), (how.time, how.time_place)):
-        if name is not None and name.lower() not in kinds:
-            have = ", ".join(rows.columns)
-            raise refusal(place, path, f"no column {name} in `{sink.input}`; it has: {have}")
-    kind = kinds[how.time.lower()] if how.time else "timestamp"
-    if kind != "timestamp":
-        message = f"`{how.time}` is {kind.upper()}; expected a column of type TIMESTAMP"
-        raise refusal(how.time_place, f"{path}.time", message)
-
-
 _REDUCED = {Mode.MERGE: partials, Mode.UPSERT: latest_rows, Mode.SCD2: versions}
-
-
-def _refuse_own(sink: Sink, rows: DataFrame) -> None:
-    """Raise ConfigError when the input has a column that is the table's own."""
-    own = [name for name in rows.columns if name.lower() in OWN]
-    if own:
-        message = f"`{sink.input}` has a column `{own[0]}`, which is the sink's own"
-        raise refusal(sink.place, f"sinks.{sink.name}", f"{message}: leave it out there")
 
 
 def stored(rows: DataFrame) -> DataFrame:
@@ -146,39 +125,6 @@ def first_rows(rows: DataFrame) -> DataFrame:
     return stored(rows.where(f"NOT {HIDDEN}") if HIDDEN in rows.columns else rows)
 
 
-def _refuse_flag(sink: Sink, rows: DataFrame) -> None:
-    """Raise ConfigError when `delete_when` is no condition over single rows."""
-    latest = sink.latest
-    assert latest is not None
-    if latest.delete_when is None:
-        return
-    place, path = latest.delete_when.place, latest.delete_when.path
-    if flag_of(sink) in [name.lower() for name in rows.columns]:
-        message = f"`{sink.input}` has a column `{flag_of(sink)}`, which is the sink's own"
-        raise refusal(place, path, f"{message}: leave it out there")
-    _refuse_no_condition(latest.delete_when, rows)
-
-
-def _refuse_no_condition(condition: Placed, rows: DataFrame) -> str:
-    """The analyzed plan of a condition; raises ConfigError when it is none over single rows."""
-    from pyspark.errors import PySparkException
-    from pyspark.sql import functions as F  # noqa: N812
-
-    place, path = condition.place, condition.path
-    try:
-        asked: Any = rows.select(F.expr(condition.text))
-        kind = asked.schema.fields[0].dataType.simpleString()
-    except PySparkException as error:
-        raise complaint(place, path, error) from error
-    if kind != "boolean":
-        raise refusal(place, path, f"expected a condition; it is {kind.upper()}")
-    analyzed = _analyzed(asked)
-    match = _STATEFUL.search(analyzed)
-    if match and not _STATEFUL.search(_analyzed(rows)):
-        raise refusal(place, path, f"{match[1]} needs more than one row; expected a condition")
-    return analyzed
-
-
 def refuse_checks(pipeline: Pipeline, sink: Sink, good: DataFrame) -> None:
     """Raise ConfigError when a check that judges this sink's batches is no condition there, or
     sends dead letters that it cannot."""
@@ -186,7 +132,7 @@ def refuse_checks(pipeline: Pipeline, sink: Sink, good: DataFrame) -> None:
     made = nodes_of(pipeline, {check.on for check in checks}, good).made
     for check in checks:
         rows, expr = made[check.on], check.expr
-        steps = _refuse_no_condition(expr, rows).partition("\n")[0]
+        steps = refuse_no_condition(expr, rows).partition("\n")[0]
         wrong = checking.why_not_steady(check, steps)
         if wrong:
             raise refusal(expr.place, expr.path, wrong)
@@ -204,23 +150,15 @@ def refuse_checks(pipeline: Pipeline, sink: Sink, good: DataFrame) -> None:
             raise refusal(check.on_place, f"checks.{check.name}.on", wrong)
 
 
-def _analyzed(frame: Any) -> str:
-    return str(frame._jdf.queryExecution().analyzed().treeString())
-
-
-def _refuse_twice(pipeline: Pipeline, sink: Sink, names: list[str]) -> None:
-    lower = [name.lower() for name in names]
-    twice = sorted({name for name in lower if lower.count(name) > 1})
-    if not twice:
-        return
-    made = pipeline.transforms.get(sink.input)
-    place, path = (made.sql.place, made.sql.path) if made else (sink.place, f"sinks.{sink.name}")
-    raise refusal(place, path, f"column {', '.join(twice)} is there twice")
-
-
 def rows_of(pipeline: Pipeline, node: str, good: DataFrame) -> DataFrame:
     """A source's or transform's rows, without those that checks leave out."""
     return nodes_of(pipeline, [node], good).rows[node]
+
+
+def nodes_for(pipeline: Pipeline, sink: Sink, good: DataFrame) -> Nodes:
+    """What a sink's rows and the checks of its batches are made of."""
+    checks = pipeline.checks_of(sink)
+    return nodes_of(pipeline, dict.fromkeys([sink.input, *(c.on for c in checks)]), good)
 
 
 def nodes_of(pipeline: Pipeline, wanted: Iterable[str], good: DataFrame) -> Nodes:
@@ -256,14 +194,14 @@ def _kept(pipeline: Pipeline, node: str, frame: DataFrame) -> DataFrame:
         try:
             frame = checking.kept(frame, [check])
         except PySparkException as error:
-            _refuse_no_condition(check.expr, frame)  # which says it more plainly
+            refuse_no_condition(check.expr, frame)  # which says it more plainly
             raise complaint(check.expr.place, check.expr.path, error) from error
     return frame
 
 
 def refuse_stateful(pipeline: Pipeline, good: DataFrame, sink: Sink) -> None:
     """Raise ConfigError when a transform of this sink looks beyond single rows."""
-    match = _STATEFUL.search(_analyzed(rows_of(pipeline, sink.input, good)))
+    match = STATEFUL.search(analyzed_plan(rows_of(pipeline, sink.input, good)))
     if match is None:
         return
     transform = pipeline.transforms[pipeline.lineage(sink.input)[1][-1]]
@@ -302,15 +240,28 @@ def dead_letters(
     `made`: the nodes' rows as `nodes_of` has them.
     """
     source = pipeline.source_of(sink)
-    found = checking.letters(made, pipeline.checks_sending(source), parsed, source.name)
-    if source.decode is not None and source.decode.dead_letter:
-        bad = bad_rows(parsed, source, schema)
-        found = bad if found is None else bad.unionByName(found)
+    decodes = source.decode is not None and source.decode.dead_letter
+    found = letters_of(pipeline, source, parsed, schema if decodes else None, made)
     assert found is not None, "only who has some writes dead letters"
     for (topic, partition), offset in sorted(skip_below.items()):
         there = (found["topic"] == topic) & (found["partition"] == partition)
         found = found.where(~(there & (found["offset"] < offset)))
     return found
+
+
+def letters_of(
+    pipeline: Pipeline,
+    source: Source,
+    parsed: DataFrame,
+    schema: StructType | None,
+    made: Mapping[str, DataFrame],
+) -> DataFrame | None:
+    """The records that checks send away and, with a schema, those that do not fit it."""
+    found = checking.letters(made, pipeline.checks_sending(source), parsed, source.name)
+    if schema is None:
+        return found
+    bad = bad_rows(parsed, source, schema)
+    return bad if found is None else bad.unionByName(found)
 
 
 def bad_rows(parsed: DataFrame, source: Source, schema: StructType | None) -> DataFrame:

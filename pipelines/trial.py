@@ -193,7 +193,7 @@ def _dead_letters(spark: SparkSession, pipeline: Pipeline, case: Case) -> DataFr
         checked_nodes = [check.on for check in pipeline.checks_sending(source)]
         made = frames.nodes_of(pipeline, checked_nodes, good).made
         bad = frames.dead_letters(pipeline, sink, parsed, schema, made, {})
-        letters = bad if letters is None else letters.unionByName(bad)
+        letters = bad if letters is None else letters.unionByName(bad, allowMissingColumns=True)
     return spark.createDataFrame([], "source STRING") if letters is None else letters
 
 

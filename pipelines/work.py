@@ -12,11 +12,10 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from josefine_broker.base.ids import TopicPartition
-from josefine_spark.topic_offsets import ByPartition, TopicOffsets
-from pipelines import checking, failpoints, frames, messages
+from josefine_spark.topic_offsets import ByPartition
+from pipelines import checking, failpoints, frames, messages, writing
 from pipelines.chain import (
     Batch,
     Commit,
@@ -25,25 +24,18 @@ from pipelines.chain import (
     decide_by_offset,
 )
 from pipelines.checking import Checked
-from pipelines.checkpoint import CheckpointFiles
-from pipelines.deduplicating import Span, new_rows, span_of
-from pipelines.delta_chain import DeltaChain, Link, StoppedError, change_columns, ensure_table
+from pipelines.deduplicating import Span, span_of
+from pipelines.delta_chain import DeltaChain, StoppedError
 from pipelines.delta_log import LogEntry
 from pipelines.errors import ChainError, RunError
-from pipelines.evolution import Steps, fit, other_rows
-from pipelines.hadoop import HadoopFiles
-from pipelines.historizing import history, identity
-from pipelines.merging import Merge, fold
 from pipelines.model import Mode, Pipeline, Sink
+from pipelines.preparing import prepare
 from pipelines.retries import Retry
-from pipelines.settling import Settling
-from pipelines.sources import SourceKind, Topics
-from pipelines.upserting import upsert
+from pipelines.sources import SourceKind
 from pipelines.wishes import Wishes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 
 class InterruptedBatchError(Exception):
@@ -87,111 +79,43 @@ class SinkWork:
         self.lock = threading.Lock()
         self.stopping = False
         self.error: Exception | None = None
-        self.topics = Topics(earliest={}, latest=TopicOffsets())
-        self.begun_at: ByPartition = {}
         self._spark = spark
         self._pipeline = pipeline
         self._kind = kind
         self._run_id = run_id
         self._on_batch = on_batch
         self._on_retry = on_retry
-        self._files = self._checkpoint(pipeline.checkpoint_of(sink.name))
 
     # -- start ---------------------------------------------------------------------------------
 
     def prepare(self, wishes: Wishes) -> DataFrame:
         """Check schemas, make sure of the tables, settle where to start; return the stream."""
-        self._schema = frames.value_schema(self._spark, self.source)
-        # In a session of its own: the views of a transform must not meet the caller's.
-        empty = frames.empty_source(self._spark.newSession(), self.source)
-        parsed = frames.parse(empty, self.source, self._schema)
-        good = frames.good_rows(parsed, self.source, self._schema)
-        frames.refuse_stateful(self._pipeline, good, self.sink)
-        rows = frames.sink_rows(self._pipeline, self.sink, good)
-        frames.refuse_checks(self._pipeline, self.sink, good)
-        self.topics = self._kind.look(self.source)
-        writes_dead = self._pipeline.writes_dead_letters(self.sink)
-        stored = frames.stored(rows)
-        path = ensure_table(self._spark, self.sink.path, self.sink.table, stored.schema)
-        wants = frames.columns(stored)
-        facts = self._facts(wants)
-        if writes_dead:
-            facts["dead_letters"] = self._pipeline.dead_letter_path
-        self.chain = self._chain(path, self.sink.name, facts)
-        self.dead_chain: DeltaChain | None = None
-        if writes_dead:
-            bad = self._dead_letters(parsed, self._nodes(good), {})
-            dead_path = ensure_table(self._spark, self._pipeline.dead_letter_path, None, bad.schema)
-            # A dot is in no sink's name, so this chain collides with none.
-            self.dead_chain = self._chain(dead_path, f"dead_letter.{self.source.name}")
-        settling = Settling(
+        ready = prepare(
             self._spark,
             self._pipeline,
             self.sink,
-            self.chain,
-            self.dead_chain,
-            self._files,
-            self._checkpoint(self._pipeline.old_checkpoint_of(self.sink.name)),
-            self.topics,
+            self._kind,
+            self._run_id,
+            partial(self._on_retry, self.sink.name),
             wishes,
         )
-        steps = Steps()
-
-        def fits(said: Mapping[str, Any]) -> None:
-            nonlocal steps
-            steps = self._steps(path, wants, said)
-
-        start = settling.settle(fits)
-        self._files = settling.files
-        change_columns(self._spark, path, steps)
-        if start.at is None:
-            return self._kind.open(self._spark, self.source, None)
-        self.begun_at = self.topics.keep(start.at)
-        ids = start.tip.reached.topic_ids if start.tip else {}
-        at = TopicOffsets(ends=self.begun_at, topic_ids=ids)
-        return self._kind.open(self._spark, self.source, at)
+        self._schema, self.chain, self.dead_chain = ready.schema, ready.chain, ready.dead_chain
+        self._files, self._topics, self._begun_at = ready.files, ready.topics, ready.begun_at
+        return ready.stream
 
     def records_to_do(self) -> int | None:
         """How many offsets the topics had beyond the start, when the run was prepared; None where
         the source itself finds out where it begins."""
-        if not self.begun_at and self.source.start.text != "earliest":
+        if not self._begun_at and self.source.start.text != "earliest":
             return None
-        latest = self.topics.latest.ends
-        return sum(
-            max(0, end - self.begun_at.get(p, self._earliest(p))) for p, end in latest.items()
-        )
-
-    def _earliest(self, partition: TopicPartition) -> int:
-        return self.topics.earliest.get(partition, 0)
-
-    def _facts(self, columns: Mapping[str, str]) -> dict[str, Any]:
-        """What the next run has to know of the table's rows."""
-        keys = _row_keys(self.sink)
-        return {"columns": [*columns], "mode": self.sink.mode.value, "keys": [*keys]}
-
-    def _steps(self, path: str, wants: Mapping[str, str], said: Mapping[str, Any]) -> Steps:
-        """What to change in a table that was there before. Raises RunError."""
-        sink = self.sink
-        steps: Steps | str = other_rows(said, sink.mode.value, _row_keys(sink))
-        if not steps:
-            have = frames.columns(self._spark.read.format("delta").load(path))
-            wrote = said.get("columns", ())
-            steps = fit(have, wants, wrote, sink.evolution, merges=sink.merges)
-        if isinstance(steps, str):
-            raise RunError(f"sink `{sink.name}`: {sink.path or sink.table} {steps}")
-        return steps
+        begun, earliest = self._begun_at, self._topics.earliest
+        latest = self._topics.latest.ends
+        return sum(max(0, end - begun.get(p, earliest.get(p, 0))) for p, end in latest.items())
 
     @property
     def checkpoint_folder(self) -> str:
         """Known when the sink is prepared."""
         return self._files.folder
-
-    def _checkpoint(self, folder: str) -> CheckpointFiles:
-        return CheckpointFiles(HadoopFiles(self._spark), folder, self._kind.parse)
-
-    def _chain(self, path: str, name: str, facts: Mapping[str, Any] | None = None) -> DeltaChain:
-        link = Link(pipeline=self._pipeline.name, sink=name, run=self._run_id, facts=facts or {})
-        return DeltaChain(self._spark, path, link, partial(self._on_retry, self.sink.name))
 
     # -- batches -------------------------------------------------------------------------------
 
@@ -253,7 +177,8 @@ class SinkWork:
             # The batch is looked at several times (bad rows, good rows, counts): decode it once.
             parsed = parsed.persist()
         try:
-            nodes = self._nodes(frames.good_rows(parsed, self.source, self._schema))
+            good = frames.good_rows(parsed, self.source, self._schema)
+            nodes = frames.nodes_for(self._pipeline, self.sink, good)
             if own is not None:
                 if self._fails_on_bad():
                     frames.fail_on_bad(parsed, self.source, self._schema)
@@ -261,7 +186,9 @@ class SinkWork:
                 checking.judge(self.sink.name, checks, checked)
             if dead is not None:
                 assert self.dead_chain is not None
-                bad = self._dead_letters(parsed, nodes, dead.skip_below)
+                bad = frames.dead_letters(
+                    self._pipeline, self.sink, parsed, self._schema, nodes.made, dead.skip_below
+                )
                 entry = self._guard(
                     self.dead_chain,
                     batch_id,
@@ -302,20 +229,6 @@ class SinkWork:
             already_there=True,
         )
 
-    def _nodes(self, good: DataFrame) -> frames.Nodes:
-        """What this sink's rows and the checks of its batches are made of."""
-        checks = self._pipeline.checks_of(self.sink)
-        return frames.nodes_of(
-            self._pipeline, dict.fromkeys([self.sink.input, *(c.on for c in checks)]), good
-        )
-
-    def _dead_letters(
-        self, parsed: DataFrame, nodes: frames.Nodes, skip_below: ByPartition
-    ) -> DataFrame:
-        return frames.dead_letters(
-            self._pipeline, self.sink, parsed, self._schema, nodes.made, skip_below
-        )
-
     def _write_own(
         self,
         out: DataFrame,
@@ -332,27 +245,11 @@ class SinkWork:
 
         said = {"checks": {name: each.to_json() for name, each in checked.items()}}
         more = said if checked else None
-        how = self._how(out.schema, span)
 
         def commit(chain: DeltaChain) -> LogEntry:
-            if how is None:
-                return chain.append(out, own, batch_id, more)
-            return chain.merge(out, how, own, batch_id, more)
+            return writing.write(chain, self.sink, out, own, batch_id, more, span)
 
-        metrics = self._guard(self.chain, batch_id, batch, commit).metrics
-        if how is None:
-            return metrics.get("numOutputRows", 0)
-        return sum(metrics.get(f"numTargetRows{w}", 0) for w in ("Inserted", "Updated", "Deleted"))
-
-    def _how(self, schema: StructType, span: Span | None) -> Merge | None:
-        """How rows come into the table; None: they are appended."""
-        if self.sink.deduplicate is not None and span is not None:
-            return new_rows(self.sink.deduplicate, schema, span)
-        if self.sink.mode is Mode.APPEND:
-            return None
-        if self.sink.mode is Mode.SCD2:
-            return history(self.sink, schema)
-        return fold(self.sink) if self.sink.merges else upsert(self.sink, schema)
+        return writing.rows_written(self.sink, self._guard(self.chain, batch_id, batch, commit))
 
     def _guard(
         self,
@@ -386,11 +283,6 @@ class SinkWork:
             chain.tip,
         )
         return ChainError(text)
-
-
-def _row_keys(sink: Sink) -> tuple[str, ...]:
-    """What the table has one row for."""
-    return identity(sink) if sink.mode is Mode.SCD2 else sink.keys
 
 
 def _records(batch: Batch) -> int:

@@ -11,6 +11,7 @@ import pytest
 import typer
 
 from josefine_cli import pipeline as command
+from josefine_cli import pipeline_secrets as secrets
 from josefine_cli.main import run
 from pipelines.errors import ConfigError, RunError
 from pipelines.json_schema import json_schema
@@ -172,7 +173,7 @@ def pipeline_with_secret():
     [(RunError(f"x {SECRET} y"), RunError), (ValueError(f"x {SECRET} y"), Exception)],
 )
 def test_an_error_of_a_run_shows_no_secret(error, kind):
-    with pytest.raises(kind) as raised, command._hiding(pipeline_with_secret()):
+    with pytest.raises(kind) as raised, secrets.hiding(pipeline_with_secret()):
         raise error
 
     assert "x *** y" in str(raised.value)
@@ -184,17 +185,17 @@ def test_complaints_of_spark_show_no_secret_and_an_exit_stays_one():
     problems = examine("version: 2", "f.yaml", Variables(env={})).problems
     problem = next(each for each in problems if "expected 1" in each.message)
 
-    with pytest.raises(ConfigError) as raised, command._hiding(pipeline_with_secret()):
+    with pytest.raises(ConfigError) as raised, secrets.hiding(pipeline_with_secret()):
         raise ConfigError([type(problem)(place=problem.place, path="", message=f"a {SECRET}")])
     assert str(raised.value) == "f.yaml:1:10: a ***"
-    with pytest.raises(typer.Exit), command._hiding(pipeline_with_secret()):
+    with pytest.raises(typer.Exit), secrets.hiding(pipeline_with_secret()):
         raise typer.Exit(78)
 
 
 def test_what_is_printed_has_no_secret():
     value = {"a": [SECRET, {"b": f"s3a://{SECRET}@x"}], "n": 1}
 
-    assert command._hidden(value, frozenset({SECRET})) == {
+    assert secrets._hidden(value, frozenset({SECRET})) == {
         "a": ["***", {"b": "s3a://***@x"}],
         "n": 1,
     }

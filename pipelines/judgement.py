@@ -1,0 +1,31 @@
+"""By what a file judges the records of a source: good, or a dead letter.
+
+A digest of it is in each commit. A record that the same judgement has met twice is both times the
+same, so that a replay can tell which tables have left a letter out (`letters.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from pipelines.model import Pipeline, Source
+
+JUDGED_BY = "judged_by"
+"""The digest's name in a commit."""
+_METHOD = 1
+"""To be raised when the code takes other values for good ones."""
+
+
+def judgement(pipeline: Pipeline, source: Source) -> str:
+    """A digest of `decode`, of the checks that send dead letters and of what they look at."""
+    how = source.decode
+    checks = pipeline.checks_sending(source)
+    nodes = [name for check in checks for name in pipeline.lineage(check.on)[1]]
+    said = [
+        _METHOD,
+        [how.schema.text, how.strict, how.tombstones] if how else None,
+        [[check.name, check.on, check.expr.text] for check in checks],
+        {name: pipeline.transforms[name].sql.text for name in nodes},
+    ]
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]

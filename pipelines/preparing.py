@@ -1,0 +1,115 @@
+"""One sink before its first batch: schemas looked at, tables there, the start settled, the stream.
+
+Whatever is wrong with the file stops here, before any table is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from josefine_spark.topic_offsets import ByPartition, TopicOffsets
+from pipelines import frames, writing
+from pipelines.checkpoint import CheckpointFiles
+from pipelines.delta_chain import DeltaChain, Link, change_columns, ensure_table
+from pipelines.evolution import Steps
+from pipelines.hadoop import HadoopFiles
+from pipelines.judgement import JUDGED_BY, judgement
+from pipelines.model import Pipeline, Sink
+from pipelines.retries import Retry
+from pipelines.settling import Settling
+from pipelines.sources import SourceKind, Topics
+from pipelines.wishes import Wishes
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """What a sink's batches need. `begun_at`: empty where the source's `start` says it."""
+
+    schema: StructType | None
+    chain: DeltaChain
+    dead_chain: DeltaChain | None
+    files: CheckpointFiles
+    topics: Topics
+    begun_at: ByPartition
+    stream: DataFrame
+
+
+def prepare(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    sink: Sink,
+    kind: SourceKind,
+    run_id: str,
+    on_retry: Callable[[int, Retry], None],
+    wishes: Wishes,
+) -> Ready:
+    """Raises ConfigError for SQL, RunError and ChainError for what does not fit together."""
+    source = pipeline.source_of(sink)
+
+    def chain_of(path: str, name: str, facts: Mapping[str, Any]) -> DeltaChain:
+        said = {**facts, JUDGED_BY: judgement(pipeline, source)}
+        link = Link(pipeline=pipeline.name, sink=name, run=run_id, facts=said)
+        return DeltaChain(spark, path, link, on_retry)
+
+    def files_of(folder: str) -> CheckpointFiles:
+        return CheckpointFiles(HadoopFiles(spark), folder, kind.parse)
+
+    schema = frames.value_schema(spark, source)
+    # In a session of its own: the views of a transform must not meet the caller's.
+    empty = frames.empty_source(spark.newSession(), source)
+    parsed = frames.parse(empty, source, schema)
+    good = frames.good_rows(parsed, source, schema)
+    frames.refuse_stateful(pipeline, good, sink)
+    stored = frames.stored(frames.sink_rows(pipeline, sink, good))
+    frames.refuse_checks(pipeline, sink, good)
+    topics = kind.look(source)
+    path = ensure_table(spark, sink.path, sink.table, stored.schema)
+    wants = frames.columns(stored)
+    chain = chain_of(path, sink.name, writing.facts(pipeline, sink, wants))
+    dead_chain: DeltaChain | None = None
+    if pipeline.writes_dead_letters(sink):
+        made = frames.nodes_for(pipeline, sink, good).made
+        letters = frames.dead_letters(pipeline, sink, parsed, schema, made, {})
+        dead_path = _dead_table(spark, pipeline, letters)
+        # A dot is in no sink's name, so this chain collides with none.
+        dead_chain = chain_of(dead_path, f"dead_letter.{source.name}", {})
+    files, old = pipeline.checkpoint_of(sink.name), pipeline.old_checkpoint_of(sink.name)
+    settling = Settling(
+        spark, pipeline, sink, chain, dead_chain, files_of(files), files_of(old), topics, wishes
+    )
+    steps = Steps()
+
+    def fits(said: Mapping[str, Any]) -> None:
+        nonlocal steps
+        steps = writing.steps(spark, sink, path, wants, said)
+
+    start = settling.settle(fits)
+    change_columns(spark, path, steps)
+    begun_at = {} if start.at is None else topics.keep(start.at)
+    ids = start.tip.reached.topic_ids if start.tip else {}
+    at = None if start.at is None else TopicOffsets(ends=begun_at, topic_ids=ids)
+    return Ready(
+        schema=schema,
+        chain=chain,
+        dead_chain=dead_chain,
+        files=settling.files,
+        topics=topics,
+        begun_at=begun_at,
+        stream=kind.open(spark, source, at),
+    )
+
+
+def _dead_table(spark: SparkSession, pipeline: Pipeline, letters: DataFrame) -> str:
+    """The dead letters' table, with all columns of these letters: `headers` may come later."""
+    assert pipeline.dead_letter_path is not None
+    path = ensure_table(spark, pipeline.dead_letter_path, None, letters.schema)
+    there = spark.read.format("delta").load(path).columns
+    new = [(name, kind) for name, kind in frames.columns(letters).items() if name not in there]
+    change_columns(spark, path, Steps(add=tuple(new)))
+    return path

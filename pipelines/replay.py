@@ -1,0 +1,182 @@
+"""`dlq replay`: the dead letters of a source once more through the file as it is now, exactly once.
+
+What the file takes now goes into the tables that had left it out; what it does not stays a letter.
+Which letters those are is written down first (`replay_table.py`), then each sink gets its rows in
+one commit of a chain of its own, whose version is the replay's number: it is made once, whatever is
+killed, and an unfinished replay is finished before another begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from josefine_broker.base.ids import TopicPartition
+from josefine_spark.topic_offsets import TopicOffsets
+from pipelines import checking, failpoints, frames, writing
+from pipelines.chain import Commit, Tip
+from pipelines.counting import counted
+from pipelines.deduplicating import span_of
+from pipelines.delta_chain import NO_BATCH, DeltaChain, Link, StoppedError
+from pipelines.delta_log import DeltaLogReader
+from pipelines.errors import ChainError, RunError
+from pipelines.hadoop import HadoopFiles
+from pipelines.letters import Letter
+from pipelines.model import Action, Pipeline, Sink, Source
+from pipelines.outlook import Look, Outlook, folder_of_sink
+from pipelines.replay_table import RECORD, ReplayTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Replay:
+    """One source's letters. `only`: the sinks that the user named, whatever their chains say."""
+
+    def __init__(
+        self, spark: SparkSession, pipeline: Pipeline, source: Source, only: Collection[str] = ()
+    ) -> None:
+        # In a session of its own: the views of a transform must not meet the caller's.
+        self._spark = spark.newSession()
+        self._pipeline, self._source = pipeline, source
+        self._run = uuid4().hex
+        self._table = ReplayTable(self._spark, pipeline, source, self._run)
+        self._look = Look(self._spark, pipeline, source, self._table, only)
+
+    def look(self) -> Outlook:
+        """What `run` would do now. Writes nothing."""
+        self._refuse_lost_table()
+        unfinished = self._unfinished()
+        return self._again(*unfinished) if unfinished else self._look.look()
+
+    def run(self) -> Outlook:
+        """Finish what was begun, or begin and finish the next. Raises RunError, ChainError."""
+        outlook = self.look()
+        try:
+            if outlook.replay is None and outlook.planned:
+                outlook.replay = self._table.plan(self._look.letters(), outlook.planned)
+                failpoints.hit("mid_replay", 0)
+            if outlook.replay is not None:
+                self._finish(outlook, outlook.replay)
+        except StoppedError as stopped:
+            raise ChainError(
+                f"source `{self._source.name}`: another replay or run has committed meanwhile; "
+                "run the command again"
+            ) from stopped
+        return outlook
+
+    def _finish(self, outlook: Outlook, number: int) -> None:
+        for index, sink in enumerate(self._sinks_of(outlook), start=1):
+            chain, version = self._chain(sink)
+            if version < number:
+                outlook.rows[sink.name] = self._write(chain, sink, number)
+            failpoints.hit("mid_replay", index)
+
+    def _write(self, chain: DeltaChain, sink: Sink, number: int) -> int:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        planned = self._table.of(number).where(F.array_contains("sinks", sink.name))
+        letters = self._look.all_letters().join(planned, [*RECORD], "left_semi")
+        records = self._look.records(letters)
+        parsed = frames.parse(records, self._source, self._look.schema).persist()
+        try:
+            good = frames.good_rows(parsed, self._source, self._look.schema)
+            nodes = frames.nodes_for(self._pipeline, sink, good)
+            checks = [c for c in self._pipeline.checks_of(sink) if c.action is Action.FAIL]
+            checking.judge(sink.name, checks, checking.count(nodes.made, checks))
+            made = nodes.rows[sink.input]
+            rows = frames.table_rows(self._pipeline, sink, made)
+            self._refuse_other_columns(chain, sink, frames.columns(frames.stored(rows)))
+            how = sink.deduplicate
+            commit = Commit(start={}, end=TopicOffsets(), txn_version=number)
+            span = span_of(made, how) if how else None
+            said = {"replay": number, "source": self._source.name}
+            entry = writing.write(chain, sink, rows, commit, NO_BATCH, said, span)
+        finally:
+            parsed.unpersist()
+        return writing.rows_written(sink, entry)
+
+    def _refuse_other_columns(
+        self, chain: DeltaChain, sink: Sink, columns: Mapping[str, str]
+    ) -> None:
+        own = Link(pipeline=self._pipeline.name, sink=sink.name, run=self._run)
+        found = DeltaChain(self._spark, chain.path, own).load()
+        said = found.said if isinstance(found, Tip) else {}
+        if writing.steps(self._spark, sink, chain.path, columns, said) != writing.NO_STEPS:
+            raise RunError(
+                f"sink `{sink.name}`: {chain.path} has not the columns of the file yet: run the "
+                "pipeline first"
+            )
+
+    def _refuse_lost_table(self) -> None:
+        """Else letters would be replayed again, or the sinks take a replay for one of before."""
+        newest = self._table.newest
+        for sink in self._look.sinks:
+            version = self._chain(sink)[1]
+            if version > newest:
+                raise RunError(
+                    f"sink `{sink.name}` has replay {version} of source `{self._source.name}`, but "
+                    f"{self._table.path} ends at {newest}: it was deleted or restored, and which "
+                    "letters were replayed is not known; bring it back, or set the dead letters' "
+                    "table aside, too"
+                )
+
+    def _unfinished(self) -> tuple[int, DataFrame] | None:
+        """The newest replay and its letters, when a sink has not got its rows."""
+        number = self._table.newest
+        if number == 0:
+            return None
+        planned = self._table.of(number).persist()
+        names = {name for row in planned.select("sinks").distinct().collect() for name in row[0]}
+        known = {sink.name: sink for sink in self._look.sinks}
+        for name in sorted(names):
+            if name not in known:
+                raise RunError(
+                    f"replay {number} of source `{self._source.name}` was for a sink `{name}`, "
+                    "which the file has not: give it its name back until the replay is finished"
+                )
+        waits = any(self._chain(known[name])[1] < number for name in names)
+        return (number, planned) if waits else None
+
+    def _again(self, number: int, planned: DataFrame) -> Outlook:
+        """A replay that died in between: the same letters, all of which must still be good."""
+        letters = self._look.all_letters().join(planned, [*RECORD], "left_semi")
+        _, bad = self._look.judged(letters)
+        if bad:
+            what = counted(len(bad), "letter")
+            raise RunError(
+                f"replay {number} of source `{self._source.name}` was begun with {what} that the "
+                f"file does not take any more ({bad[0][3]}): mend it, then finish the replay"
+            )
+        rows = planned.select(*RECORD[:3], "sinks").collect()
+        waiting = self._look.letters().count()
+        outlook = Outlook(source=self._source.name, letters=waiting, replay=number)
+        outlook.planned = {
+            Letter(partition=TopicPartition(row[0], row[1]), offset=row[2]): row[3] for row in rows
+        }
+        return outlook
+
+    def _sinks_of(self, outlook: Outlook) -> list[Sink]:
+        wanted = {name for sinks in outlook.planned.values() for name in sinks}
+        return [sink for sink in self._look.sinks if sink.name in wanted]
+
+    def _chain(self, sink: Sink) -> tuple[DeltaChain, int]:
+        """A sink's chain of replays and its newest number. A dot is in no sink's name."""
+        name = f"replay.{self._source.name}.{sink.name}"
+        link = Link(pipeline=self._pipeline.name, sink=name, run=self._run)
+        chain = DeltaChain(self._spark, folder_of_sink(self._spark, sink), link)
+        found = chain.load()
+        return chain, found.txn_version if found is not None else 0
+
+
+def replays(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    only: Collection[str],
+    do: Callable[[Replay], Outlook],
+) -> list[Outlook]:
+    """Each source that has dead letters, in the file's order."""
+    if not DeltaLogReader(HadoopFiles(spark), str(pipeline.dead_letter_path), "").versions():
+        return []
+    return [do(Replay(spark, pipeline, source, only)) for source in pipeline.sources.values()]

@@ -1,0 +1,85 @@
+"""The table beside the dead letters that says which of them were replayed, by which replay.
+
+A replay's letters are in it before any sink has their rows, in one commit; the commits of the sinks
+have the replay's number as their transaction's version. So a replay that died is found unfinished,
+and is finished with the same letters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from josefine_spark.topic_offsets import TopicOffsets
+from pipelines.chain import Commit
+from pipelines.delta_chain import NO_BATCH, DeltaChain, Link, ensure_table
+from pipelines.letters import Letter
+from pipelines.model import Pipeline, Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+RECORD = ("topic", "partition", "offset", "timestamp")
+"""What tells a letter of one source; of a topic that was created again, the time differs."""
+_PLANNED = "replay BIGINT, topic STRING, partition INT, offset BIGINT, sinks ARRAY<STRING>"
+_COLUMNS = f"pipeline STRING, source STRING, {_PLANNED}, timestamp TIMESTAMP, replayed_at TIMESTAMP"
+
+Planned = Mapping[Letter, Sequence[str]]
+"""Letter → the sinks that it goes to; none where all have its rows."""
+
+
+class ReplayTable:
+    """What one source's letters have been through. Mutable: nothing; the table is the truth."""
+
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, source: Source, run: str) -> None:
+        self._spark, self._pipeline, self._source = spark, pipeline, source
+        self.path = f"{pipeline.dead_letter_path}_replayed"
+        link = Link(pipeline=pipeline.name, sink=f"replays.{source.name}", run=run)
+        self._chain = DeltaChain(spark, self.path, link)
+        found = self._chain.load()
+        self.newest = found.txn_version if found is not None else 0
+
+    def rows(self) -> DataFrame:
+        """The replayed letters of this source."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        if not self._chain.is_there():
+            return self._spark.createDataFrame([], _COLUMNS)
+        table = self._spark.read.format("delta").load(self.path)
+        ours = F.col("pipeline") == self._pipeline.name
+        return table.where(ours & (F.col("source") == self._source.name))
+
+    def of(self, replay: int) -> DataFrame:
+        """The letters of one replay, with their sinks."""
+        return self.rows().where(f"replay = {replay}").select(*RECORD, "sinks")
+
+    def plan(self, letters: DataFrame, planned: Planned) -> int:
+        """Write down what is replayed next; its number. `letters`: with the columns of RECORD.
+
+        Raises StoppedError when another replay has begun meanwhile.
+        """
+        from pyspark.sql import functions as F  # noqa: N812
+        from pyspark.sql.types import StructType
+
+        ensure_table(self._spark, self.path, None, StructType.fromDDL(_COLUMNS))
+        self._chain.load()
+        number = self.newest + 1
+        rows = [
+            (number, *letter.partition, letter.offset, [*sinks])
+            for letter, sinks in planned.items()
+        ]
+        frame = self._spark.createDataFrame(rows, _PLANNED)
+        places = [*RECORD[:3]]
+        frame = frame.join(letters.select(*RECORD), places).select(
+            F.lit(self._pipeline.name).alias("pipeline"),
+            F.lit(self._source.name).alias("source"),
+            "replay",
+            *places,
+            "sinks",
+            "timestamp",
+            F.current_timestamp().alias("replayed_at"),
+        )
+        commit = Commit(start={}, end=TopicOffsets(), txn_version=number)
+        self._chain.append(frame, commit, NO_BATCH)
+        self.newest = number
+        return number

@@ -1,0 +1,95 @@
+"""How a sink's rows come into its table, in a run and in a replay of dead letters alike.
+
+What a commit says of the rows is said here too, for the next one has to fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pipelines import frames
+from pipelines.chain import Commit
+from pipelines.deduplicating import Span, new_rows
+from pipelines.delta_chain import DeltaChain
+from pipelines.errors import RunError
+from pipelines.evolution import Steps, fit, other_rows
+from pipelines.historizing import history, identity
+from pipelines.merging import Merge, fold
+from pipelines.model import Mode, Pipeline, Sink
+from pipelines.upserting import upsert
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from pipelines.delta_log import LogEntry
+
+NO_STEPS = Steps()
+
+
+def facts(pipeline: Pipeline, sink: Sink, columns: Mapping[str, str]) -> dict[str, Any]:
+    """What the next run has to know of the table's rows."""
+    said: dict[str, Any] = {
+        "columns": [*columns],
+        "mode": sink.mode.value,
+        "keys": [*_row_keys(sink)],
+    }
+    if pipeline.writes_dead_letters(sink):
+        said["dead_letters"] = pipeline.dead_letter_path
+    return said
+
+
+def steps(
+    spark: SparkSession, sink: Sink, path: str, wants: Mapping[str, str], said: Mapping[str, Any]
+) -> Steps:
+    """What to change in a table that was there before. `said`: by its last commit. Raises
+    RunError."""
+    due: Steps | str = other_rows(said, sink.mode.value, _row_keys(sink))
+    if not due:
+        have = frames.columns(spark.read.format("delta").load(path))
+        due = fit(have, wants, said.get("columns", ()), sink.evolution, merges=sink.merges)
+    if isinstance(due, str):
+        raise RunError(f"sink `{sink.name}`: {sink.path or sink.table} {due}")
+    return due
+
+
+def write(
+    chain: DeltaChain,
+    sink: Sink,
+    rows: DataFrame,
+    commit: Commit,
+    batch_id: int,
+    more: Mapping[str, Any] | None,
+    span: Span | None,
+) -> LogEntry:
+    """Commit a sink's rows. `span`: of the rows before copies were left out, where some are."""
+    how = _how(sink, rows.schema, span)
+    if how is None:
+        return chain.append(rows, commit, batch_id, more)
+    return chain.merge(rows, how, commit, batch_id, more)
+
+
+def rows_written(sink: Sink, entry: LogEntry) -> int:
+    """How many rows of the table a commit made, changed or deleted."""
+    metrics = entry.metrics
+    if sink.mode is Mode.APPEND and sink.deduplicate is None:
+        return metrics.get("numOutputRows", 0)
+    return sum(metrics.get(f"numTargetRows{w}", 0) for w in ("Inserted", "Updated", "Deleted"))
+
+
+def _how(sink: Sink, schema: StructType, span: Span | None) -> Merge | None:
+    """None: they are appended."""
+    if sink.deduplicate is not None:
+        assert span is not None
+        return new_rows(sink.deduplicate, schema, span)
+    if sink.mode is Mode.APPEND:
+        return None
+    if sink.mode is Mode.SCD2:
+        return history(sink, schema)
+    return fold(sink) if sink.merges else upsert(sink, schema)
+
+
+def _row_keys(sink: Sink) -> tuple[str, ...]:
+    """What the table has one row for."""
+    return identity(sink) if sink.mode is Mode.SCD2 else sink.keys
