@@ -104,9 +104,7 @@ def _commit(rows: DataFrame, store: DeltaStore, root: Path, done: Replicated) ->
     if bad:  # rare: what stands behind such a record is left out, and the batch folded once more
         done.stalled |= {partition: each["bad"] for partition, each in bad.items()}
         for partition, each in bad.items():
-            going = going.filter(
-                (going.partition != partition) | (going.offset < each["bad_offset"])
-            )
+            going = going.filter(f"partition != {partition} or offset < {each['bad_offset']}")
         found = _folded(going, root, store.topic, done.ends)
     batches = [
         Batch(partition=e["partition"], begin=done.ends[e["partition"]], end=e["end"], records=())

@@ -429,3 +429,14 @@ def make_version_1(root: Path, one: ActionRecord) -> None:
         table_of=lambda records: rows,
     ):
         DeltaStore(root, "t", None).commit([batch(None, 1, one)])
+
+
+def test_pointer_stays_where_a_duplicate_is_the_last_append_that_is_kept(store: DeltaStore) -> None:
+    """Checklist row 65. A delete names what was there, also where the append of it is gone."""
+    log = [append(0, 1), append(1, 5), append(2, 1), record(3, Delete(to=SeqNr(9)))]
+    store.commit([batch(None, 4, *settle(log, None).records)])
+
+    snapshot = store.snapshot((0,))
+
+    last = Last(seq_nr=SeqNr(5), offset=2)
+    assert (snapshot.outline(0, "id").last, snapshot.lasts(0, ["id"])) == (last, {"id": last})
