@@ -78,7 +78,11 @@ def main() -> None:
 
     bootstrap, source, target, checkpoint = sys.argv[1:]
     os.environ[GROUP] = str(os.getpgid(0))
-    spark = session("mortal", {"spark.driver.memory": "600m"}, master="local[2]")
+    conf = {
+        "spark.driver.memory": "600m",
+        "spark.python.authenticate.socketTimeout": "240s",  # 15 s are too few under load
+    }
+    spark = session("mortal", conf, master="local[2]")
     spark.dataSource.register(MortalSource)
     frame = (
         spark.readStream.format("josefine")
