@@ -190,6 +190,7 @@ class Node:
         _say_recovered(manager, say)
         for (topic, index), unopened in ctx.hosted.unopened.items():
             say(f"offline: {topic}-{index}: {unopened.reason}")
+        self._securing.follow(ctx)
         await self._serve(server, bound)
         if text_bound is not None:
             await self._serve_text(server, text_bound, ctx, ticker, replicator)

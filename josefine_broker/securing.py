@@ -14,7 +14,7 @@ from josefine_broker.client.io_tls import UNSECURED, Secured
 from josefine_broker.config import BrokerConfig
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.security.authorizer import Authorizer
-from josefine_broker.engine.security.sasl import Users
+from josefine_broker.engine.security.sasl import Stored, Users, no_stored
 from josefine_broker.host.metrics import Metrics
 from josefine_broker.host.net.admin_door import Door
 from josefine_broker.host.net.sasl_gate import Authentication
@@ -29,6 +29,7 @@ class Securing:
 
     def __init__(self, config: BrokerConfig, env: Mapping[str, str]) -> None:
         """Reads the files. Raises TlsError, UsersError."""
+        self._ctx: Context | None = None
         settings = tls_settings(config)
         self._tls = None if settings is None else Tls(settings, env)
         self.by_listener: dict[str, Tls] = {}
@@ -45,7 +46,9 @@ class Securing:
             if config.protocol_of(listener.name).is_sasl:
                 assert sasl.users is not None, "the configuration was checked"
                 if self._users is None:
-                    self._users = UsersFile(sasl.users, secrets.token_bytes(32), sasl.iterations)
+                    self._users = UsersFile(
+                        sasl.users, secrets.token_bytes(32), sasl.iterations, self._stored_users
+                    )
                 self.authentication[listener.name] = Authentication(
                     mechanisms=sasl.mechanisms,
                     users=partial(_users_of, self._users),
@@ -74,6 +77,13 @@ class Securing:
                 f"acls.super_users has no {own}: that is what this broker's certificate calls it,"
                 " and the others would refuse it"
             )
+
+    def follow(self, ctx: Context) -> None:
+        """From now on users of the metadata come in too."""
+        self._ctx = ctx
+
+    def _stored_users(self) -> Stored:
+        return no_stored() if self._ctx is None else self._ctx.image.credentials
 
     def door(self, ctx: Context) -> Door | None:
         """Of the admin listener; None: everybody may come in."""

@@ -35,6 +35,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "josefine_cli.sinks",
         "List Spark's exactly-once sinks, end what one decided, forget it.",
     ),
+    "users": ("josefine_cli.users", "List users, set their passwords, remove them."),
     "acls": ("josefine_cli.acls", "List, add and remove rules that say who may do what."),
     "cluster": ("josefine_cli.cluster", "Run a local cluster; look at and change any cluster."),
     "dashboard": (

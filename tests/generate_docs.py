@@ -22,7 +22,6 @@ ROOT = Path(__file__).resolve().parents[1]
 
 NOT_SERVED: dict[str, str] = {
     "*DelegationToken": "there are no tokens yet",
-    "*UserScramCredentials": "users are in a file yet (docs/security.md)",
     "DescribeClientQuotas, AlterClientQuotas": "no client is throttled",
     "AlterReplicaLogDirs, AssignReplicasToDirs": "a broker has one log directory",
     "AddRaftVoter, UpdateRaftVoter": (

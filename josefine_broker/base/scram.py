@@ -12,10 +12,13 @@ import hmac
 import re
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """Mechanism → hash."""
+
+NUMBERS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+"""Mechanism → its number in Kafka's protocol (KIP-554)."""
 
 ITERATIONS_MIN, ITERATIONS_MAX = 4_096, 16_384
 """Kafka's bounds (KIP-84): fewer are guessed too fast, more hold up whoever computes them."""
@@ -36,8 +39,8 @@ class Credential:
 
     salt: bytes
     iterations: int
-    stored_key: bytes
-    server_key: bytes
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +63,16 @@ def salted_password(mechanism: str, password: str, salt: bytes, iterations: int)
 def credential(mechanism: str, password: str, salt: bytes, iterations: int) -> Credential:
     """Of a user with that password."""
     salted = salted_password(mechanism, password, salt, iterations)
+    return of_salted(mechanism, salted, salt, iterations)
+
+
+def digest_bytes(mechanism: str) -> int:
+    """The size of a salted password, and of each key."""
+    return hashlib.new(HASHES[mechanism]).digest_size
+
+
+def of_salted(mechanism: str, salted: bytes, salt: bytes, iterations: int) -> Credential:
+    """Of a user whose salted password that is."""
     return Credential(
         salt=salt,
         iterations=iterations,

@@ -1,4 +1,4 @@
-"""ACLs as an administrator makes, sees and deletes them (KIP-140)."""
+"""ACLs (KIP-140) and passwords (KIP-554) as an administrator makes, sees and deletes them."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -12,10 +12,11 @@ from josefine_broker.base.acls import (
     ResourceType,
 )
 from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.scram import NUMBERS, salted_password
 from josefine_broker.client import effects
 from josefine_broker.client.effects import ANY_BROKER, Call
 from josefine_broker.client.operations import ask_until
-from josefine_broker.client.session import Session
+from josefine_broker.client.session import Attempts, Session
 from josefine_broker.wire import apis
 from josefine_broker.wire import entities as e
 
@@ -74,6 +75,75 @@ def delete_acls(
         for result in response.filter_results
         for each in result.matching_acls
     ]
+
+
+def describe_users(
+    session: Session, now_ms: int, deadline_ms: int
+) -> effects.Operation[dict[str, dict[str, int]]]:
+    """User → mechanism → iterations, of the users of the metadata."""
+    attempts = session.start(now_ms, deadline_ms, "describe users")
+    request = e.describe_user_scram_credentials.DescribeUserScramCredentialsRequest(users=None)
+    call = Call(node=ANY_BROKER, api_key=apis.DESCRIBE_USER_SCRAM_CREDENTIALS, request=request)
+    response, _ = yield from ask_until(
+        attempts, call, lambda found: _first_error([found, *found.results])
+    )
+    names = {number: name for name, number in NUMBERS.items()}
+    return {
+        each.user: {names[info.mechanism]: info.iterations for info in each.credential_infos}
+        for each in response.results
+    }
+
+
+def set_password(
+    session: Session,
+    user: str,
+    password: str,
+    mechanisms: Sequence[str],
+    salt: bytes,
+    iterations: int,
+    now_ms: int,
+    deadline_ms: int,
+) -> effects.Operation[None]:
+    """By each mechanism; `salt` is random. What is sent does for the password: over TLS alone."""
+    attempts = session.start(now_ms, deadline_ms, "set a password")
+    request = e.alter_user_scram_credentials.AlterUserScramCredentialsRequest(
+        deletions=(),
+        upsertions=tuple(
+            e.alter_user_scram_credentials.ScramCredentialUpsertion(
+                name=user,
+                mechanism=NUMBERS[each],
+                iterations=iterations,
+                salt=salt,
+                salted_password=salted_password(each, password, salt, iterations),
+            )
+            for each in mechanisms
+        ),
+    )
+    yield from _alter_users(attempts, request)
+
+
+def remove_user(
+    session: Session, user: str, mechanisms: Sequence[str], now_ms: int, deadline_ms: int
+) -> effects.Operation[None]:
+    """The user's passwords by these mechanisms, each of which has to be there."""
+    attempts = session.start(now_ms, deadline_ms, "remove a user")
+    request = e.alter_user_scram_credentials.AlterUserScramCredentialsRequest(
+        deletions=tuple(
+            e.alter_user_scram_credentials.ScramCredentialDeletion(
+                name=user, mechanism=NUMBERS[each]
+            )
+            for each in mechanisms
+        ),
+        upsertions=(),
+    )
+    yield from _alter_users(attempts, request)
+
+
+def _alter_users(
+    attempts: Attempts, request: e.alter_user_scram_credentials.AlterUserScramCredentialsRequest
+) -> effects.Operation[None]:
+    call = Call(node=ANY_BROKER, api_key=apis.ALTER_USER_SCRAM_CREDENTIALS, request=request)
+    yield from ask_until(attempts, call, lambda answer: _first_error(answer.results))
 
 
 def _words(wanted: AclFilter) -> dict[str, Any]:

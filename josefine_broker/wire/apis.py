@@ -65,6 +65,8 @@ INCREMENTAL_ALTER_CONFIGS = 44
 ALTER_PARTITION_REASSIGNMENTS = 45
 LIST_PARTITION_REASSIGNMENTS = 46
 OFFSET_DELETE = 47
+DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+ALTER_USER_SCRAM_CREDENTIALS = 51
 DESCRIBE_QUORUM = 55
 UPDATE_FEATURES = 57
 DESCRIBE_CLUSTER = 60
@@ -170,6 +172,12 @@ _ROWS = (
             e.list_partition_reassignments.ListPartitionReassignmentsResponse),
     ApiSpec(OFFSET_DELETE, "OffsetDelete", 0, 0, 1,
             e.offset_delete.OffsetDeleteRequest, e.offset_delete.OffsetDeleteResponse),
+    ApiSpec(DESCRIBE_USER_SCRAM_CREDENTIALS, "DescribeUserScramCredentials", 0, 0, 0,
+            e.describe_user_scram_credentials.DescribeUserScramCredentialsRequest,
+            e.describe_user_scram_credentials.DescribeUserScramCredentialsResponse),
+    ApiSpec(ALTER_USER_SCRAM_CREDENTIALS, "AlterUserScramCredentials", 0, 0, 0,
+            e.alter_user_scram_credentials.AlterUserScramCredentialsRequest,
+            e.alter_user_scram_credentials.AlterUserScramCredentialsResponse),
     ApiSpec(DESCRIBE_QUORUM, "DescribeQuorum", 0, 2, 0,
             e.describe_quorum.DescribeQuorumRequest, e.describe_quorum.DescribeQuorumResponse),
     ApiSpec(UPDATE_FEATURES, "UpdateFeatures", 1, 2, 0,

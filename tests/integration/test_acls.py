@@ -25,6 +25,10 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourcePatternType,
     ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
 )
 
 from josefine_broker.base import acls as acl_words
@@ -276,6 +280,53 @@ def test_command_says_what_a_rule_lacks(
 
     assert code != 0
     assert words in said
+
+
+def test_librdkafka_sets_a_password_that_lets_its_user_in(guarded: Guarded) -> None:
+    """KIP-554."""
+    root = AdminClient(guarded.librdkafka(ROOT))
+    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 8_192)
+    wanted = UserScramCredentialUpsertion("dave", info, PASSWORD.encode())
+    done(root.alter_user_scram_credentials([wanted]))
+
+    told = root.describe_user_scram_credentials(["dave"])["dave"].result(30)
+    assert [(each.mechanism, each.iterations) for each in told.scram_credential_infos] == [
+        (ScramMechanism.SCRAM_SHA_256, 8_192)
+    ]
+    with guarded.client("dave") as client:
+        client.metadata(())
+    alice = AdminClient(guarded.librdkafka(ALICE))
+    assert refused(alice.alter_user_scram_credentials([wanted])) == {"CLUSTER_AUTHORIZATION_FAILED"}
+    gone = UserScramCredentialDeletion("dave", ScramMechanism.SCRAM_SHA_256)
+    done(root.alter_user_scram_credentials([gone]))
+    with pytest.raises(KafkaError) as caught, guarded.client("dave") as client:
+        client.metadata(())
+    assert caught.value.code is ErrorCode.sasl_authentication_failed
+
+
+def test_command_sets_lists_and_removes_users(guarded: Guarded, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text(f"{PASSWORD}\n")
+    command = ("users", "set", "erin", "--password-from", f"file:{secret}")
+    assert guarded.josefine(ROOT, *command) == (0, "password of user 'erin' set\n")
+    code, said = guarded.josefine(ROOT, "users", "list", "--json")
+    assert (code, json.loads(said)) == (
+        0, {"erin": {"SCRAM-SHA-256": 4_096, "SCRAM-SHA-512": 4_096}},
+    )  # fmt: skip
+    with guarded.client("erin") as client:
+        client.metadata(())
+    assert guarded.josefine(ROOT, "users", "remove", "erin", "-y") == (0, "user 'erin' removed\n")
+    for arguments, words in (
+        (("set", "erin"), "a password without a terminal to ask on needs --password-from"),
+        (("set", "erin", "--password-from", PASSWORD), "--password-from"),
+        (("set", "erin", "--iterations", "100"), "4096"),
+        (("remove", "erin"), "there is no user 'erin' in the metadata"),
+    ):
+        code, said = guarded.josefine(ROOT, "users", *arguments)
+        assert code != 0
+        assert words in said
+        assert PASSWORD not in said
+    assert PASSWORD not in guarded.broker.output
 
 
 def test_text_protocol_may_do_what_everybody_may(guarded: Guarded) -> None:

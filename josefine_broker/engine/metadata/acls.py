@@ -15,6 +15,8 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 
 ACLS_MAX = 10_000
 """Of a cluster: each is in every snapshot of the metadata."""
+CREDENTIALS_MAX = 10_000
+"""Of users, the same."""
 TEXT_CHARS_MAX = 1_024
 """Of a name, principal or host."""
 

@@ -13,10 +13,11 @@ from uuid import UUID
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import LeaderEpoch
-from josefine_broker.engine.metadata.acls import ACLS_MAX
+from josefine_broker.engine.metadata.acls import ACLS_MAX, CREDENTIALS_MAX
 from josefine_broker.engine.metadata.changes import (
     AllocateProducerIds,
     AlterAcls,
+    AlterCredentials,
     AlterIsr,
     AlterTopicConfig,
     At,
@@ -92,6 +93,8 @@ def apply(image: MetadataImage, change: Change, at: At) -> MetadataImage:
             return replace(image, next_producer_id=first_id + count)
         case AlterAcls():
             return _alter_acls(image, change)
+        case AlterCredentials():
+            return _alter_credentials(image, change)
         case RegisterBroker():
             return register(image, change, at)
         case UnregisterBroker(broker_id=broker_id):
@@ -119,12 +122,28 @@ def _set_features(image: MetadataImage, levels: tuple[FeatureLevel, ...], at: At
     return raised
 
 
-def _alter_acls(image: MetadataImage, change: AlterAcls) -> MetadataImage:
+def _check_access(image: MetadataImage) -> None:
     if not image.keeps_access:
         raise KafkaError(
             ErrorCode.unsupported_version,
-            f"ACLs are kept from {JOSEFINE_VERSION} {ACCESS_LEVEL} on: finalize it",
+            f"ACLs and users are kept from {JOSEFINE_VERSION} {ACCESS_LEVEL} on: finalize it",
         )
+
+
+def _alter_credentials(image: MetadataImage, change: AlterCredentials) -> MetadataImage:
+    _check_access(image)
+    gone = frozenset(change.remove)
+    left = {key: each for key, each in image.credentials.items() if key not in gone}
+    left |= {(user, mechanism): credential for user, mechanism, credential in change.put}
+    if len(left) > CREDENTIALS_MAX:
+        raise KafkaError(
+            ErrorCode.policy_violation, f"a cluster has {CREDENTIALS_MAX} credentials at most"
+        )
+    return replace(image, credentials=left)
+
+
+def _alter_acls(image: MetadataImage, change: AlterAcls) -> MetadataImage:
+    _check_access(image)
     acls = (image.acls | frozenset(change.add)) - frozenset(change.remove)
     if len(acls) > ACLS_MAX:
         raise KafkaError(ErrorCode.policy_violation, f"a cluster has {ACLS_MAX} ACLs at most")

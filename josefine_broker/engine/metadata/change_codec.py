@@ -12,6 +12,7 @@ from josefine_broker.base.errors import CorruptData
 from josefine_broker.engine.metadata.changes import (
     AllocateProducerIds,
     AlterAcls,
+    AlterCredentials,
     AlterIsr,
     AlterTopicConfig,
     BrokerState,
@@ -30,6 +31,7 @@ from josefine_broker.engine.metadata.changes import (
     Replicas,
     SetFeatures,
     UnregisterBroker,
+    UserCredential,
 )
 from josefine_broker.engine.metadata.image import (
     COMPLETENESS_LEVEL,
@@ -38,6 +40,8 @@ from josefine_broker.engine.metadata.image import (
     FeatureRange,
     acl_from_plain,
     canonical_json,
+    credential_from_plain,
+    credential_to_plain,
     read_json,
 )
 from josefine_broker.engine.metadata.log_completeness import Completeness, LogClaims
@@ -239,6 +243,14 @@ def _alter_config_change(p: dict[str, Any]) -> AlterTopicConfig:
     )
 
 
+def _credentials_change(p: dict[str, Any]) -> AlterCredentials:
+    put = map(credential_from_plain, p["put"])
+    return AlterCredentials(
+        put=tuple(UserCredential(*key, credential) for key, credential in put),
+        remove=_pairs(p["remove"]),
+    )
+
+
 _TABLE = (
     _Kind("register_broker", RegisterBroker, _register_plain, _register_change),
     _Kind(
@@ -281,6 +293,15 @@ _TABLE = (
             add=tuple(map(acl_from_plain, p["add"])),
             remove=tuple(map(acl_from_plain, p["remove"])),
         ),
+    ),
+    _Kind(
+        "alter_credentials",
+        AlterCredentials,
+        lambda c: {
+            "put": [credential_to_plain(each[:2], each.credential) for each in c.put],
+            "remove": c.remove,
+        },
+        _credentials_change,
     ),
 )
 _KINDS = {kind.name: kind for kind in _TABLE}

@@ -8,6 +8,7 @@ from josefine_broker.base.acls import Acl, PatternType
 from josefine_broker.engine.metadata.changes import (
     AllocateProducerIds,
     AlterAcls,
+    AlterCredentials,
     AlterIsr,
     AlterTopicConfig,
     Change,
@@ -139,6 +140,12 @@ def _acls(change: AlterAcls, _: Names) -> str:
     return f"access: {_join(parts)}"
 
 
+def _credentials(change: AlterCredentials, _: Names) -> str:
+    parts = [f"{each.user} by {each.mechanism}" for each in change.put]
+    parts += [f"{user} not any more by {mechanism}" for user, mechanism in change.remove]
+    return f"passwords: {_join(parts)}"
+
+
 def _acl(acl: Acl) -> str:
     rest = "*" if acl.pattern is PatternType.PREFIXED else ""
     permission, operation = acl.permission.name.lower(), acl.operation.name.lower()
@@ -159,4 +166,5 @@ _WORDS: dict[type[Any], Callable[[Any, Names], str]] = {
     AlterTopicConfig: _configure,
     AllocateProducerIds: _producer_ids,
     AlterAcls: _acls,
+    AlterCredentials: _credentials,
 }

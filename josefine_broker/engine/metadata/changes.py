@@ -12,6 +12,7 @@ from uuid import UUID
 
 from josefine_broker.base.acls import Acl
 from josefine_broker.base.ids import LeaderEpoch
+from josefine_broker.base.scram import Credential
 from josefine_broker.engine.metadata.image import Address, Endpoint, FeatureRange, PartitionEntry
 from josefine_broker.engine.metadata.log_completeness import LogClaims
 
@@ -234,6 +235,23 @@ class AlterAcls:
     remove: tuple[Acl, ...] = ()
 
 
+class UserCredential(NamedTuple):
+    """How a user proves a password by one mechanism."""
+
+    user: str
+    mechanism: str
+    credential: Credential
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterCredentials:
+    """Credentials that are there afterwards in place of any before, and (user, mechanism) of those
+    that are not."""
+
+    put: tuple[UserCredential, ...] = ()
+    remove: tuple[tuple[str, str], ...] = ()
+
+
 Change = (
     RegisterBroker
     | UnregisterBroker
@@ -247,4 +265,5 @@ Change = (
     | AlterTopicConfig
     | AllocateProducerIds
     | AlterAcls
+    | AlterCredentials
 )

@@ -32,7 +32,7 @@ The levels so far:
 4. Transactions: brokers of before know no markers, and would show read_committed what was aborted.
 5. Leaders ask the coordinator before a transaction's first batch is let in (KIP-890): brokers of
    before cannot be asked. Records of transactions with tagged fields are read.
-6. ACLs are in the metadata: brokers of before would serve everybody.
+6. ACLs and users are in the metadata: brokers of before would serve everybody, and let in nobody.
 
 The records of classic groups with members need no level: brokers of before pass over their keys,
 and serve no member, so until all are new a group may find a coordinator that does not know it.

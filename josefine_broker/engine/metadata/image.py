@@ -15,6 +15,7 @@ from uuid import UUID
 from josefine_broker.base.acls import Acl, Operation, PatternType, Permission, ResourceType
 from josefine_broker.base.errors import CorruptData
 from josefine_broker.base.ids import LeaderEpoch
+from josefine_broker.base.scram import Credential
 from josefine_broker.engine.metadata.log_completeness import Completeness
 from josefine_broker.records.batch import NO_LEADER_EPOCH
 
@@ -190,6 +191,8 @@ class MetadataImage:
     """Brokers removed by command: they leave Raft too, and may register again."""
 
     acls: frozenset[Acl] = frozenset()
+    credentials: Mapping[tuple[str, str], Credential] = field(default_factory=_nothing)
+    """(user, SCRAM mechanism) → what a password is checked by (KIP-554)."""
 
     @property
     def keeps_doubts(self) -> bool:
@@ -266,6 +269,10 @@ class MetadataImage:
         }
         if self.acls:
             plain["acls"] = sorted(self.acls)
+        if self.credentials:
+            plain["credentials"] = [
+                credential_to_plain(key, self.credentials[key]) for key in sorted(self.credentials)
+            ]
         return canonical_json(plain)
 
     def digest(self) -> str:
@@ -290,6 +297,7 @@ class MetadataImage:
                 features_epoch=plain["features_epoch"],
                 unregistered=frozenset(plain["unregistered"]),
                 acls=frozenset(map(acl_from_plain, plain.get("acls", ()))),
+                credentials=dict(map(credential_from_plain, plain.get("credentials", ()))),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CorruptData(f"metadata image: {error!r}") from error
@@ -322,6 +330,26 @@ def acl_from_plain(plain: list[Any]) -> Acl:
         host,
         Operation(operation),
         Permission(permission),
+    )
+
+
+def credential_to_plain(key: tuple[str, str], credential: Credential) -> list[Any]:
+    """A user's credential as a list; bytes as hexadecimal digits."""
+    return [
+        *key,
+        credential.iterations,
+        credential.salt.hex(),
+        credential.stored_key.hex(),
+        credential.server_key.hex(),
+    ]
+
+
+def credential_from_plain(plain: list[Any]) -> tuple[tuple[str, str], Credential]:
+    """Raises TypeError, ValueError."""
+    user, mechanism, iterations, *texts = plain
+    salt, stored_key, server_key = map(bytes.fromhex, texts)
+    return (user, mechanism), Credential(
+        salt=salt, iterations=iterations, stored_key=stored_key, server_key=server_key
     )
 
 

@@ -13,6 +13,7 @@ from josefine_broker.engine.metadata.change_codec import decode_change, encode_c
 from josefine_broker.engine.metadata.changes import (
     AllocateProducerIds,
     AlterAcls,
+    AlterCredentials,
     AlterIsr,
     AlterTopicConfig,
     Change,
@@ -77,6 +78,12 @@ def is_in_effect(change: Change, image: MetadataImage) -> bool:
             return all(image.features.get(name, 0) == level for name, _, level in change.levels)
         case AlterAcls():
             return image.acls.issuperset(change.add) and image.acls.isdisjoint(change.remove)
+        case AlterCredentials():
+            known = image.credentials
+            return known.keys().isdisjoint(change.remove) and all(
+                known.get((user, mechanism)) == credential
+                for user, mechanism, credential in change.put
+            )
         case _:
             return False
 

@@ -7,7 +7,7 @@ Who is refused learns neither whether the user exists nor which part was wrong.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
@@ -60,15 +60,32 @@ TRANSITIONS: dict[tuple[SaslState, SaslEvent], SaslState] = {
 }
 
 
+Stored = Mapping[tuple[str, str], Credential]
+"""(user, mechanism) → credential, as the metadata has them."""
+
+
+def no_stored() -> Stored:
+    """Where there is no metadata."""
+    return {}
+
+
 class Users:
-    """Names and passwords, with what SCRAM needs of them. A value but for its memory: a credential
-    is made when it is first asked for, which takes milliseconds."""
+    """Names and passwords, with what SCRAM needs of them, and the users of the metadata. A value
+    but for its memory: a credential is made when it is first asked for, which takes milliseconds.
+    """
 
-    __slots__ = ("_credentials", "_iterations", "_passwords", "_salting")
+    __slots__ = ("_credentials", "_iterations", "_passwords", "_salting", "_stored")
 
-    def __init__(self, passwords: Mapping[str, str], salting: bytes, iterations: int) -> None:
+    def __init__(
+        self,
+        passwords: Mapping[str, str],
+        salting: bytes,
+        iterations: int,
+        stored: Callable[[], Stored] = no_stored,
+    ) -> None:
         """`salting` is random and secret: salts are made of it, also those of users that there are
-        not, so that nobody can tell them apart."""
+        not, so that nobody can tell them apart. Who has a password here has none in `stored`."""
+        self._stored = stored
         self._passwords = dict(passwords)
         self._salting = salting
         self._iterations = iterations
@@ -78,16 +95,25 @@ class Users:
         return f"Users({len(self._passwords)})"
 
     def has(self, user: str, password: str) -> bool:
-        """Whether that is the password."""
+        """Whether that is the password. Milliseconds for whoever has none here, in the metadata or
+        not."""
         known = self._passwords.get(user)
-        same = hmac.compare_digest((known or "").encode(), password.encode())
-        return same and known is not None
+        if known is not None:
+            return hmac.compare_digest(known.encode(), password.encode())
+        stored = self._stored()
+        mechanism = next((each for each in HASHES if (user, each) in stored), next(iter(HASHES)))
+        kept = self.credential(mechanism, user)
+        made = credential(mechanism, password, kept.salt, kept.iterations)
+        return hmac.compare_digest(made.stored_key, kept.stored_key)
 
     def credential(self, mechanism: str, user: str) -> Credential:
         """Of a user that there is not it is one that no proof fits."""
         made = self._credentials.get((mechanism, user))
         if made is not None:
             return made
+        stored = None if user in self._passwords else self._stored().get((user, mechanism))
+        if stored is not None:
+            return stored
         salt = hmac.digest(self._salting, f"{mechanism}\0{user}".encode(), "sha256")
         password = self._passwords.get(user)
         if password is None:

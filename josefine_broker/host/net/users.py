@@ -8,9 +8,10 @@ from __future__ import annotations
 import logging
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
-from josefine_broker.engine.security.sasl import Users
+from josefine_broker.engine.security.sasl import Stored, Users, no_stored
 
 log = logging.getLogger(__name__)
 
@@ -22,9 +23,16 @@ class UsersError(ValueError):
 class UsersFile:
     """Used on the event loop only."""
 
-    def __init__(self, path: Path, salting: bytes, iterations: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        salting: bytes,
+        iterations: int,
+        stored: Callable[[], Stored] = no_stored,
+    ) -> None:
         """`salting` is random. Raises UsersError."""
         self._path = path
+        self._stored = stored
         self._salting = salting
         self._iterations = iterations
         self._seen = self._look()
@@ -62,7 +70,7 @@ class UsersFile:
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise UsersError(f"sasl.users: {self._path} is open to others: chmod 600 it")
         try:
-            return Users(parse_users(text), self._salting, self._iterations)
+            return Users(parse_users(text), self._salting, self._iterations, self._stored)
         except ValueError as error:
             raise UsersError(f"sasl.users: {self._path}: {error}") from None
 
