@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The one door: ./build.sh setup | lint | test [unit|sim|integration|compat|spark|pyspark41|changed|all] | demo | bench | docs
+# The one door: ./build.sh setup | lint | test [unit|sim|integration|compat|spark|slow|pyspark41|changed|all] | demo | bench | docs
 # Every verb does the set-up it needs, is quick when run again, and works from any directory and
 # without a terminal. What it installs goes into .venv/ here and ~/.cache/josefine (jars).
 set -euo pipefail
@@ -20,6 +20,8 @@ usage: ./build.sh VERB [ARGUMENTS]
   test [KIND] [PYTEST ARGUMENTS]
                         KIND: unit, sim, integration, compat, spark, all (default: all);
                         several processes share the tests: -n N says how many, -n 0 none (--pdb)
+  test slow [PYTEST ARGUMENTS]
+                        the long proofs that the daily tests take a share of, or leave out
   test pyspark41 [PYTEST ARGUMENTS]
                         the connector's tests with PySpark 4.1, in an environment of its own
   test changed [--since BASE] [--list] [PYTEST ARGUMENTS]
@@ -148,6 +150,7 @@ run_test() {
     integration) setup_light; pytest_in "$(cores)" tests/integration "$@" ;;
     compat) setup_light; ensure_kcat; pytest_in "$(cores)" tests/compat "$@" ;;
     spark) setup dev; pytest_in "$(cores)" tests/spark "$@" ;;
+    slow) setup dev; ensure_kcat; pytest_in "$(cores)" tests -m slow --durations=20 "$@" ;;
     pyspark41) VENV=.venv-pyspark41 PY=.venv-pyspark41/bin/python
                export PIP_CONSTRAINT=$PWD/tests/spark/pyspark41.txt
                ensure_python; ensure_packages dev; ensure_java; ensure_jars
@@ -156,7 +159,7 @@ run_test() {
     all) run_lint; setup dev; ensure_kcat
          # One more than cores: who waits for brokers leaves a core to somebody who computes.
          pytest_in $(($(cores) + 1)) tests --durations=20 "$@" ;;
-    *) die "test knows unit, sim, integration, compat, spark, pyspark41, changed and all, not '$kind'" ;;
+    *) die "test knows unit, sim, integration, compat, spark, slow, pyspark41, changed and all, not '$kind'" ;;
   esac
 }
 
