@@ -55,6 +55,13 @@ SOME = [
 """Every third at every run of the tests; all of them with `-m "slow or not slow"`."""
 
 
+def test_every_mutant_finds_the_line_that_it_breaks() -> None:
+    """Those of the long run, too, which would rot unseen."""
+    for mutant in ALL:
+        with mutated(mutant):
+            pass
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("mutant", SOME)
 def test_a_broken_rule_is_caught(mutant: Mutant) -> None:
