@@ -1,16 +1,20 @@
 """Who runs what when several processes share the tests (pytest-xdist; `./build.sh test` does).
 
 Rules: a file's tests run in one process, one after the other, so that its module's broker or
-cluster is made once; the tests of a folder that share a Spark session run in one process, for a
-session takes seconds to start and a gigabyte; tests that start drivers of their own are units.
-Units of Spark come first, being the longest, and the last process begins at the other end, with
-what mostly waits: so computing and waiting lie side by side from the first minute on. A process
-that has nothing left to do takes the next unit; the order within a unit is pytest-randomly's.
+cluster is made once; the tests of a folder that share a Spark session run in one process (or two,
+where there are many), for a session takes seconds to start and a gigabyte; tests that start drivers
+of their own are units. Units of Spark come first, being the longest, and the last process begins at
+the other end, with what mostly waits: so computing and waiting lie side by side from the first
+minute on. A process that has nothing left to do takes the next unit; the order within a unit is
+pytest-randomly's.
 """
 
 from collections.abc import Iterable
 
 SESSION_FOLDERS = ("tests/spark/connector", "tests/spark/pipelines")
+HALVED = {"tests/spark/pipelines": "test_p"}
+"""Folders that would keep one process busy when all others have nothing left: two units, the files
+below that name and those from it on."""
 OWN_DRIVERS = ("tests/spark/pipelines/test_kill.py",)
 
 SPARK = (*OWN_DRIVERS, "tests/spark")
@@ -23,7 +27,10 @@ def unit_of(nodeid: str) -> str:
     file = nodeid.partition("::")[0]
     if file in OWN_DRIVERS:
         return nodeid
-    return next((folder for folder in SESSION_FOLDERS if file.startswith(folder + "/")), file)
+    folder, _, name = file.rpartition("/")
+    if folder not in SESSION_FOLDERS:
+        return file
+    return f"{folder} {1 + (name >= HALVED[folder])}" if folder in HALVED else folder
 
 
 def next_unit(waiting: Iterable[str], *, of_last_process: bool) -> str:
