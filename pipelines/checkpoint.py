@@ -1,7 +1,8 @@
 """What Spark's checkpoint of one sink says: planned and committed batches with their offsets.
 
 Reads `offsets/N` (written before a batch runs) and `commits/N` (after it). Never writes, except
-that `set_aside` renames the whole folder when the user trusts the table instead.
+that `set_aside` renames the whole folder when the user trusts the table instead, and `sweep` makes
+room for a first batch.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ class Files(Protocol):
     def names(self, folder: str) -> list[str]: ...
 
     def rename(self, path: str, new_path: str) -> None: ...
+
+    def remove(self, path: str) -> None: ...
 
 
 class CheckpointFiles:
@@ -84,6 +87,15 @@ class CheckpointFiles:
         new_path = f"{self.folder}.set-aside-{n}"
         self._files.rename(self.folder, new_path)
         return new_path
+
+    def sweep(self) -> None:
+        """Of a checkpoint without a batch, remove what a driver left that was killed while it wrote
+        its first offsets. Spark starts no query over it: STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY.
+        """
+        folder = f"{self.folder}/offsets"
+        for name in self._files.names(folder):
+            if name.startswith(".") and name.endswith(".tmp"):
+                self._files.remove(f"{folder}/{name}")
 
     def _ids(self, log: str) -> list[int]:
         return [int(n) for n in self._files.names(f"{self.folder}/{log}") if n.isdigit()]

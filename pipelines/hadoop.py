@@ -46,6 +46,10 @@ class HadoopFiles:
         if not system.rename(where, self._jvm.org.apache.hadoop.fs.Path(new_path)):
             raise OSError(f"{path} cannot be renamed to {new_path}")
 
+    def remove(self, path: str) -> None:
+        where, system = self._at(path)
+        system.delete(where, False)
+
     def write_text(self, path: str, text: str) -> None:
         """Write or replace a file. Not atomic: for hints only."""
         where, system = self._at(path)

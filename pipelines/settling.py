@@ -105,6 +105,8 @@ class Settling:
             self.files.set_aside()
             self.files = self._new_files
             failpoints.hit("after_set_aside")
+        if checkpoint is None:
+            self.files.sweep()
         if self._dead is not None:
             self._settle_dead_letters(self._dead, outcome)
         return self._pass(at, lost) if lost else outcome

@@ -37,6 +37,9 @@ class FolderFiles:
     def rename(self, path: str, new_path: str) -> None:
         Path(path).rename(new_path)
 
+    def remove(self, path: str) -> None:
+        Path(path).unlink()
+
 
 def table_end(folder: Path) -> TopicOffsets:
     """Everything below it is in the table. Raises PipelineError in one sentence."""

@@ -85,3 +85,14 @@ def test_a_checkpoint_is_set_aside_under_a_free_name():
     memory.texts["/ck/s/offsets/0"] = "again"
     assert files.set_aside() == "/ck/s.set-aside-2"
     assert memory.texts["/ck/s.set-aside-2/offsets/0"] == "again"
+
+
+def test_what_a_kill_left_of_the_first_offsets_is_swept_and_nothing_else():
+    there, files = checkpoint({0: 10}, [])
+    left = "/ck/s/offsets/.0.1dcffc94.tmp"
+    before = dict(files.texts)
+    files.texts[left] = "half"
+
+    there.sweep()
+
+    assert files.texts == before
