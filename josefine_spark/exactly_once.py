@@ -59,6 +59,12 @@ class AttemptWritten(TaskWritten):
     producer: ProducerIdentity | None = None
 
 
+LOOKS_S = (0.0, 1.0, 2.0)
+"""Pauses before each look for what a failed batch left open: Spark tells of the failure while other
+tasks run on, and may begin a transaction, until it has ended them (two seconds,
+`spark.python.task.killTimeout`)."""
+
+
 class _ExactlyOnce:
     """What both writers share. `streaming` writers know their query by its checkpoint."""
 
@@ -211,9 +217,15 @@ class _ExactlyOnce:
         for each in messages:
             if isinstance(each, AttemptWritten) and each.planned is not None:
                 try:
-                    self._store(each.planned.sink_id).run(give_up(each.planned))
+                    self._give_up(each.planned)
                 except SinkError as error:
                     log.warning("what the batch wrote is not aborted yet: %s", error)
+                return
+
+    def _give_up(self, planned: Plan) -> None:
+        for pause_s in LOOKS_S:
+            time.sleep(pause_s)
+            if not self._store(planned.sink_id).run(give_up(planned)):
                 return
 
 
