@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from josefine_cli import pipeline_dlq, pipeline_file, pipeline_offsets, pipeline_status
+from josefine_cli import (
+    pipeline_check,
+    pipeline_dlq,
+    pipeline_file,
+    pipeline_offsets,
+    pipeline_status,
+)
 from josefine_cli.pipeline_file import ENVIRONMENT, FILE, JSON
 from josefine_cli.pipeline_secrets import hiding, print_hidden_json, say
 from pipelines.counting import counted
@@ -87,6 +93,7 @@ ON_DATA_LOSS = typer.Option(
 )
 
 pipeline_file.add_to(app)
+pipeline_check.add_to(app)
 
 
 @app.command()

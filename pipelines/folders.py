@@ -7,31 +7,53 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from pipelines.errors import SetupError
 from pipelines.model import Pipeline
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folder:
+    """One that a run writes. `local`: its path on this machine, None where it is elsewhere.
+
+    `cause`: why it cannot be made or written, "" when it can.
+    """
+
+    key: str
+    path: str
+    is_table: bool
+    local: str | None
+    cause: str
+
+
 def refuse_unwritable(pipeline: Pipeline, env: Mapping[str, str]) -> None:
     """Raise SetupError naming every local folder that cannot be made or written."""
-    elsewhere = "spark.hadoop.fs.defaultFS" in pipeline.conf or "HADOOP_CONF_DIR" in env
-    found: dict[str, None] = {}
-    for key, path in _folders(pipeline):
-        local = _local(path, plain_is_local=not elsewhere)
-        cause = _cause(local) if local else None
-        if cause:
-            found[f"{pipeline.file}: {key}: {path} cannot be written: {cause}"] = None
+    found = dict.fromkeys(
+        f"{pipeline.file}: {each.key}: {each.path} cannot be written: {each.cause}"
+        for each in folders(pipeline, env)
+        if each.cause
+    )
     if found:
         raise SetupError("\n".join(found))
 
 
-def _folders(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
-    yield "spark.checkpoint", pipeline.checkpoint
+def folders(pipeline: Pipeline, env: Mapping[str, str]) -> Iterator[Folder]:
+    """Every folder that the file names for writing, looked at where it is on this machine."""
+    elsewhere = "spark.hadoop.fs.defaultFS" in pipeline.conf or "HADOOP_CONF_DIR" in env
+    for key, path, is_table in _named(pipeline):
+        local = _local(path, plain_is_local=not elsewhere)
+        cause = _cause(local) if local else ""
+        yield Folder(key=key, path=path, is_table=is_table, local=local, cause=cause)
+
+
+def _named(pipeline: Pipeline) -> Iterator[tuple[str, str, bool]]:
+    yield "spark.checkpoint", pipeline.checkpoint, False
     for sink in pipeline.sinks.values():
         if sink.path:
-            yield f"sinks.{sink.name}.path", sink.path
+            yield f"sinks.{sink.name}.path", sink.path, True
     if pipeline.dead_letter_path:
-        yield "dead_letter.path", pipeline.dead_letter_path
+        yield "dead_letter.path", pipeline.dead_letter_path, True
 
 
 def _local(path: str, plain_is_local: bool) -> str | None:
@@ -42,8 +64,8 @@ def _local(path: str, plain_is_local: bool) -> str | None:
     return path if plain_is_local and "://" not in path else None
 
 
-def _cause(path: str) -> str | None:
-    """Why a folder cannot be made or written; None when it can."""
+def _cause(path: str) -> str:
+    """Why a folder cannot be made or written; "" when it can."""
     nearest = path
     while not os.path.lexists(nearest) and os.path.dirname(nearest) != nearest:
         nearest = os.path.dirname(nearest)
@@ -51,4 +73,4 @@ def _cause(path: str) -> str | None:
         return f"{nearest} is not a folder"
     if not os.access(nearest, os.W_OK | os.X_OK):
         return f"no permission to write in {nearest}"
-    return None
+    return ""

@@ -1,0 +1,194 @@
+"""Asks brokers, folders and tables what `checkup.py` judges. No Spark; nothing is written.
+
+The right to read a topic is proven by a fetch at its end, which brokers judge as every other fetch.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ids import TopicPartition
+from pipelines.checkup import ABSENT, FORBIDDEN, Facts, FolderFacts, SourceFacts
+from pipelines.errors import SetupError
+from pipelines.folders import Folder, folders
+from pipelines.model import Pipeline, Source
+from pipelines.source_kinds import ANY_KIND
+from pipelines.sources import LOOK_TIMEOUT_MS
+
+if TYPE_CHECKING:
+    from josefine_broker.client.cluster import TopicMetadata
+    from josefine_broker.client.io_blocking import BlockingClient
+
+CLIENT_ID = "josefine-pipeline-check"
+ABSENT_TIMEOUT_MS, UNKNOWN_TIMEOUT_MS = 2_000, 500
+"""A person waits; a broker or topic that is just coming is still found."""
+
+_TROUBLES: Mapping[ErrorCode, str] = {
+    ErrorCode.unknown_topic_or_partition: ABSENT,
+    ErrorCode.topic_authorization_failed: FORBIDDEN,
+}
+
+
+def inquire(pipeline: Pipeline, env: Mapping[str, str]) -> Facts:
+    """All facts, also where some of them are bad."""
+    return Facts(
+        machine=_machine(),
+        sources={s.name: _source(pipeline, s) for s in pipeline.sources.values()},
+        folders=tuple(_folder(each) for each in folders(pipeline, env)),
+    )
+
+
+def _machine() -> str:
+    from josefine_spark.session import SessionError, check_java, spark_version
+
+    for package in ("pyspark", "delta", "pyarrow"):
+        if importlib.util.find_spec(package) is None:
+            return f"'{package}' is not installed: pip install 'josefine[spark]'"
+    try:
+        spark_version()
+        check_java()
+    except SessionError as error:
+        return str(error)
+    return ""
+
+
+def _source(pipeline: Pipeline, source: Source) -> SourceFacts:
+    if source.local is not None:
+        try:
+            found = ANY_KIND.look(source).latest.ends
+        except SetupError as error:
+            return SourceFacts(unreachable=str(error).removeprefix(f"source `{source.name}`: "))
+        return SourceFacts(partitions=_counted(found))
+    from josefine_broker.client.io_blocking import BlockingClient, Policy
+
+    policy = Policy(
+        request_timeout_ms=LOOK_TIMEOUT_MS,
+        bootstrap_timeout_ms=ABSENT_TIMEOUT_MS,
+        unknown_topic_timeout_ms=UNKNOWN_TIMEOUT_MS,
+    )
+    try:
+        with BlockingClient(source.bootstrap, client_id=CLIENT_ID, policy=policy) as client:
+            return _topics(client, pipeline, source)
+    except (KafkaError, OSError, ValueError) as error:
+        return SourceFacts(unreachable=f"{source.bootstrap}: {_told(error)}")
+
+
+def _topics(client: BlockingClient, pipeline: Pipeline, source: Source) -> SourceFacts:
+    """What the brokers say of its topics and groups. Raises KafkaError when none answers."""
+    topics = _matching(client, source)
+    troubles: dict[str, str] = {}
+    leaderless: list[TopicPartition] = []
+    readable: dict[str, int] = {}
+    for name, topic in topics.items():
+        if topic.error_code is not ErrorCode.none or not topic.partitions:
+            troubles[name] = _TROUBLES.get(topic.error_code, topic.error_code.name)
+            continue
+        unled = [TopicPartition(name, n) for n, p in topic.partitions.items() if p.leader < 0]
+        leaderless += unled
+        why = "" if unled else _why_unread(client, topic)
+        if why:
+            troubles[name] = why
+        else:
+            readable[name] = len(topic.partitions)
+    return SourceFacts(
+        partitions=readable,
+        troubles=troubles,
+        leaderless=tuple(leaderless),
+        group_trouble=_groups(client, pipeline, source),
+    )
+
+
+def _matching(client: BlockingClient, source: Source) -> dict[str, TopicMetadata]:
+    topics = client.metadata(source.topics or None).topics
+    if source.pattern is None:
+        return {name: topics[name] for name in source.topics}
+    pattern = re.compile(source.pattern)
+    named = {n: t for n, t in sorted(topics.items()) if pattern.fullmatch(n)}
+    return {name: topic for name, topic in named.items() if not topic.is_internal}
+
+
+def _why_unread(client: BlockingClient, topic: TopicMetadata) -> str:
+    """ "" where a record of every partition may be fetched."""
+    from josefine_spark.discovery import latest_offsets
+
+    partitions = [TopicPartition(topic.name, number) for number in topic.partitions]
+    try:
+        ends = latest_offsets(client, partitions, read_committed=False)
+        fetched = client.fetch(ends, partition_bytes_max=1, min_bytes=0, max_wait_ms=0)
+    except KafkaError as error:
+        return _TROUBLES.get(error.code, _told(error))
+    codes = [one.error_code for one in fetched.values() if one.error_code is not ErrorCode.none]
+    return _TROUBLES.get(codes[0], codes[0].name) if codes else ""
+
+
+def _groups(client: BlockingClient, pipeline: Pipeline, source: Source) -> dict[str, str]:
+    """Group → why this user may not see it; its offsets are advice, so nothing else matters."""
+    troubles = {}
+    for sink in pipeline.sinks.values():
+        group = f"{pipeline.name}.{sink.name}"
+        if pipeline.source_of(sink) is not source:
+            continue
+        try:
+            client.committed_offsets(group, ())
+        except KafkaError as error:
+            if error.code is ErrorCode.group_authorization_failed:
+                troubles[group] = "no right to read it"
+    return troubles
+
+
+def _counted(partitions: Mapping[TopicPartition, int]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for tp in sorted(partitions):
+        counts[tp.topic] = counts.get(tp.topic, 0) + 1
+    return counts
+
+
+def _folder(folder: Folder) -> FolderFacts:
+    version, trouble, not_opened = None, "", ""
+    if folder.is_table and folder.local and not folder.cause:
+        version, trouble, not_opened = _table(Path(folder.local))
+    return FolderFacts(
+        key=folder.key,
+        path=folder.path,
+        is_local=folder.local is not None,
+        cause=folder.cause,
+        is_table=folder.is_table,
+        version=version,
+        table_trouble=trouble,
+        not_opened=not_opened,
+    )
+
+
+def _table(path: Path) -> tuple[int | None, str, str]:
+    """(version of the Delta table there, why it cannot be read, what to install for a look)."""
+    if not (path / "_delta_log").is_dir():
+        # Spark makes no table where other files lie; Delta itself passes over hidden ones.
+        others = [each.name for each in _listed(path) if not each.name.startswith(("_", "."))]
+        return None, f"it has files ({min(others)}) and no Delta log" if others else "", ""
+    if not any(each.suffix == ".json" for each in _listed(path / "_delta_log")):
+        return None, "", ""  # a run was killed before its first commit, and goes on there
+    if importlib.util.find_spec("deltalake") is None:
+        return None, "", "pip install 'josefine[journal]'"
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    try:
+        return DeltaTable(str(path)).version(), "", ""
+    except (DeltaError, OSError) as error:
+        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        if "not supported" in said:
+            return None, "", f"delta-rs does not read it, Spark may: {said}"
+        return None, said, ""
+
+
+def _listed(path: Path) -> list[Path]:
+    return sorted(path.iterdir()) if path.is_dir() else []
+
+
+def _told(error: Exception) -> str:
+    return error.message or error.code.name if isinstance(error, KafkaError) else str(error)
