@@ -75,15 +75,18 @@ def assert_as_expected(lab) -> None:
             assert sum(one["failed"] for one in each) == failed
 
 
-def test_rows_are_counted_left_out_and_lettered_once_whatever_is_killed(lab):
+DEATHS = ("mid_commit:1", "mid_commit:2")
+EVERY_DEATH = pytest.param((*DEATHS, "after_commit_before_log"), marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("deaths", [DEATHS, EVERY_DEATH], ids=["some", "every"])
+def test_rows_are_counted_left_out_and_lettered_once_whatever_is_killed(lab, deaths):
     write(lab, CHECKS)
     lab.produce(30)
     lab.run(rows=20)
-    lab.produce(30)
-    lab.die("mid_commit:1", rows=20)
-    lab.die("mid_commit:2", rows=20)
-    lab.produce(30)
-    lab.die("after_commit_before_log", rows=20)
+    for fail in deaths:
+        lab.produce(30)
+        lab.die(fail, rows=20)
     lab.lose_checkpoint()
     result = lab.run(rows=17)
 

@@ -84,7 +84,7 @@ def test_lines_of_files_are_read_once_however_they_grow_and_whatever_dies(spark,
 
 def test_a_rate_goes_on_where_the_table_ends(spark, tmp_path):
     words = (
-        "    type: rate\n    rows_per_second: 2\n    start: { last: 60 }\n    limit: { rows: 25 }"
+        "    type: rate\n    rows_per_second: 2\n    start: { last: 30 }\n    limit: { rows: 12 }"
     )
 
     first = run(spark, tmp_path, words)

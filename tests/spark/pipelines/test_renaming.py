@@ -11,7 +11,7 @@ from pipelines.reconcile import Trust
 from pipelines.run import run_pipeline
 from pipelines.validate import read_pipeline
 from pipelines.wishes import Wishes
-from tests.spark.pipelines.conftest import Quiet
+from tests.spark.pipelines.conftest import ONE_SINK, Quiet
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -42,6 +42,7 @@ def test_a_renamed_pipeline_and_sink_go_on_where_the_old_names_ended(lab):
         lab.run()
 
 
+@ONE_SINK
 def test_a_checkpoint_in_the_old_place_is_used_by_its_pipeline_and_left_alone_by_another(lab):
     """`<checkpoint>/<sink>` of before; two pipelines with a sink of the same name share it."""
     lab.produce(20)

@@ -17,6 +17,8 @@ from tests.spark.pipelines.conftest import DiedError, Quiet, failpoint
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
+DEATHS = ("mid_replay:1", "mid_replay:3")
+
 FILE = """\
 version: 1
 name: dead
@@ -86,7 +88,12 @@ def die(spark, pipeline, fail: str) -> None:
             replays(spark, pipeline, (), Replay.run)
 
 
-def test_letters_come_in_once_after_a_fix_whatever_is_killed(spark, tmp_path):
+@pytest.mark.parametrize(
+    "deaths",
+    [DEATHS, pytest.param(("mid_replay:0", *DEATHS), marks=pytest.mark.slow)],
+    ids=["some", "every"],
+)
+def test_letters_come_in_once_after_a_fix_whatever_is_killed(spark, tmp_path, deaths):
     broken = file(tmp_path, records=RECORDS, check="n > 0", strict="true")
     run_pipeline(spark, broken, Quiet())
     assert tables(spark, tmp_path) == {
@@ -101,7 +108,7 @@ def test_letters_come_in_once_after_a_fix_whatever_is_killed(spark, tmp_path):
     (seen,) = replays(spark, fixed, (), Replay.look)
     assert seen.sinks() == {"rows": 2, "sums": 2, "raw": 1}
     assert not Path(f"{tmp_path}/dead_replayed").exists()
-    for fail in ("mid_replay:0", "mid_replay:1", "mid_replay:3"):
+    for fail in deaths:
         die(spark, fixed, fail)
     again = file(
         tmp_path, records=[*RECORDS, "{ value: { n: 7 } }"], check="n > -5", strict="false"

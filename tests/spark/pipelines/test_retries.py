@@ -10,6 +10,7 @@ from pipelines.delta_chain import DeltaChain, Link
 from pipelines.errors import RunError
 from pipelines.retries import ATTEMPTS_MAX, RETRIES
 from pipelines.sources import JosefineKind
+from tests.spark.pipelines.conftest import ONE_SINK
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -23,7 +24,7 @@ def disarmed():
     failpoints.arm(None, None)
 
 
-@pytest.mark.parametrize("hit", [1, 2, 3])
+@pytest.mark.parametrize("hit", [1, pytest.param(2, marks=pytest.mark.slow), 3])
 def test_a_write_whose_workers_die_is_made_again_and_writes_once(lab, hit):
     """The dead letters' append, the rows' append, the merge: whichever comes as the N-th."""
     lab.produce(30)
@@ -39,6 +40,7 @@ def test_a_write_whose_workers_die_is_made_again_and_writes_once(lab, hit):
     lab.check()
 
 
+@ONE_SINK
 def test_a_worker_that_does_not_connect_while_spark_plans_begins_the_run_again(lab):
     class NotConnected(JosefineKind):
         failed = False
@@ -57,6 +59,7 @@ def test_a_worker_that_does_not_connect_while_spark_plans_begins_the_run_again(l
     lab.check()
 
 
+@ONE_SINK
 def test_a_failure_of_the_rows_is_not_tried_again(lab):
     lab.write_file(
         **{
@@ -99,6 +102,7 @@ class Rewritten:
         return self.chain._committed(write, self.commit, BATCH, self.metadata)
 
 
+@ONE_SINK
 def test_attempts_are_bounded_with_longer_pauses_and_the_last_failure_is_raised(lab):
     made = Rewritten(lab)
     writes = []
@@ -116,6 +120,7 @@ def test_attempts_are_bounded_with_longer_pauses_and_the_last_failure_is_raised(
     assert made.pauses == [pause_s, 2 * pause_s, 3 * pause_s]
 
 
+@ONE_SINK
 def test_a_commit_whose_answer_was_lost_is_found_and_not_made_again(lab):
     made = Rewritten(lab)
 

@@ -120,7 +120,7 @@ def test_a_batch_that_is_there_changes_no_row(spark, tmp_path):
 
 
 def test_a_history_that_dies_and_loses_its_checkpoint_has_each_version_once(lab):
-    lab.write_file(sinks=SINKS)
+    lab.write_file(on_error="fail", sinks=SINKS)
     lab.produce(40)
     lab.run(rows=15)
     lab.produce(20)
@@ -139,7 +139,7 @@ def test_a_history_that_dies_and_loses_its_checkpoint_has_each_version_once(lab)
         assert row["_current"] == (following is None and n % 3 != 0)
     assert lab.chain_ends("history", "history") == lab.topic_ends()
 
-    lab.write_file(sinks=SINKS.replace("order_by: id", "order_by: _offset"))
+    lab.write_file(on_error="fail", sinks=SINKS.replace("order_by: id", "order_by: _offset"))
     with pytest.raises(RunError, match="has a row for each k, id, the file's keys are k, _offset"):
         lab.run()
 

@@ -7,6 +7,7 @@ import pytest
 from josefine_broker.client.io_blocking import NewTopic
 from josefine_spark.environment import NAMES, shared_environment
 from pipelines.sources import JosefineKind
+from tests.spark.pipelines.conftest import ONE_SINK
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -32,6 +33,7 @@ def test_the_shared_environment_is_settled_before_the_first_stream_starts(lab):
     lab.check()
 
 
+@ONE_SINK
 def test_a_pattern_reads_every_topic_whose_whole_name_it_matches(lab):
     """A topic that only contains a match is not read."""
     other, longer = f"{lab.topic}-more", f"x{lab.topic}"

@@ -57,7 +57,7 @@ def end_the_group(process):
     os.killpg(process.pid, signal.SIGTERM)
 
 
-@pytest.mark.parametrize("end", [ctrl_c, end_the_group])
+@pytest.mark.parametrize("end", [pytest.param(ctrl_c, marks=pytest.mark.slow), end_the_group])
 def test_a_signal_ends_the_command_well_between_batches(lab_without_spark, end):
     lab = lab_without_spark
     process = running(lab)

@@ -8,6 +8,7 @@ import pytest
 from deltalake import DeltaTable
 
 from pipelines.errors import RunError
+from tests.spark.pipelines.conftest import ONE_SINK
 
 RETENTION_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 
@@ -113,6 +114,7 @@ def test_columns_that_the_file_changes_are_told_and_follow_when_it_says_so(lab):
     assert found[11] == (None, "x")
 
 
+@ONE_SINK
 def test_a_table_of_the_catalog_is_written_like_one_of_a_path(lab):
     lab.spark.sql(f"CREATE DATABASE IF NOT EXISTS lab_{lab.topic.replace('-', '_')}")
     name = f"lab_{lab.topic.replace('-', '_')}.rows"
