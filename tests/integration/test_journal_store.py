@@ -257,7 +257,8 @@ def test_topics_with_a_prefix_are_replicated_by_one_that_expires_them_too(
         client.create_topics([NewTopic(name=f"{topic}-more", partitions=PARTITIONS)])
     with BlockingJournals(broker.bootstrap, topic) as journals:
         short = RecordMetadata(payload=PayloadMetadata(expire_after=timedelta(milliseconds=1)))
-        journals.journal("alice").append([Event(seq_nr=SeqNr(3))], short)
+        third = Event(seq_nr=SeqNr(3), payload=Json(["alice", 3]))
+        journals.journal("alice").append([third], short)
     arguments = ("journal", "replicate", "--prefix", topic, "--store", str(tmp_path))
     process = josefine_process(
         broker.bootstrap, *arguments, "--interval", "100ms", "--expire", "100ms", "--metrics", "0"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSourceStreamReader
 
@@ -109,15 +110,29 @@ HAS_LIMITS = hasattr(DataSourceStreamReader, "getDefaultReadLimit")
 needs_limits = pytest.mark.skipif(not HAS_LIMITS, reason="PySpark 4.1 knows no limits of a batch")
 
 
+NO_WORKER = "Python worker failed to connect back"
+"""Spark gives a Python process 10 s to start, which a busy machine may not: pipelines begin again
+on it, too (`pipelines/retries.py`)."""
+
+
 def run_to_the_end(start: Callable[[], Any]) -> Any:
     """An availableNow query that is started by `start`, with 4.1 until a run brings nothing; the
     first query."""
-    query = start()
-    query.awaitTermination()
+    query = _ended(start)
     last = query
     while not HAS_LIMITS and any(each.numInputRows for each in last.recentProgress):
-        last = start()
-        last.awaitTermination()
+        last = _ended(start)
+    return query
+
+
+def _ended(start: Callable[[], Any], starts: int = 3) -> Any:
+    query = start()
+    try:
+        query.awaitTermination()
+    except StreamingQueryException as failed:
+        if NO_WORKER not in str(failed) or starts == 1:
+            raise
+        return _ended(start, starts - 1)
     return query
 
 
