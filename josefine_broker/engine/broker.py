@@ -49,6 +49,8 @@ from raft import Config, InvariantBroken, NodeId, Recovered, Role
 
 HAND_OVER_MS = 1_000
 """Between two attempts to let another voter lead Raft."""
+PATIENCE_SESSIONS = 4
+"""How many session timeouts a broker that others call removed waits for a block that names it."""
 
 
 class Reach(Protocol):
@@ -416,7 +418,12 @@ class Broker:
 
     def _turned_away(self, event: e.TurnedAway) -> None:
         is_heard = self.place is Place.SERVING and self.ctx.cluster.is_heard
-        sentence = self.peers.must_stop(event.reason, is_heard=is_heard)
+        sentence = self.peers.must_stop(
+            event.reason,
+            self._clock.monotonic_ms(),
+            patience_ms=PATIENCE_SESSIONS * self.config.session_timeout_ms,
+            is_heard=is_heard,
+        )
         if sentence:
             raise DismissedError(sentence)
 

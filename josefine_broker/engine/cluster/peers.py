@@ -58,6 +58,9 @@ class Peers:
         self._own: dict[str, HostPort] = {}
         self._seeds = seeds
         self._warned: set[str] = set()
+        self._left_behind: tuple[int, int] | None = None
+        """(height that the image had, since when) as others refused this broker, which it does not
+        name, as removed."""
 
     def learn_from_image(self) -> None:
         """The image says where the others are, and who was removed: it is invited no more, unless a
@@ -136,18 +139,32 @@ class Peers:
             return forgotten(peer.node_id) + way_back(peer.node_id, own, missing)
         return None
 
-    def must_stop(self, refusal: str, *, is_heard: bool = False) -> str:
+    def must_stop(
+        self, refusal: str, now_ms: int, *, patience_ms: int, is_heard: bool = False
+    ) -> str:
         """The sentence, where this broker was refused as one that lost its data, or that was
-        removed and missed it: the others know more than the block that registered it. Else empty,
-        so too for who `is_heard` by the controller."""
+        removed and missed it: the others know more than the block that registered it or, where that
+        block did not come here either, than this broker learned in `patience_ms`. Else empty, so
+        too for who `is_heard` by the controller."""
         at = refusal.find(forgotten(self._own_id))
         if not self.cluster_id:
             return refusal[at:] if at >= 0 else ""
         told = removed_as_of(refusal, self._own_id)
-        own = self._image().brokers.get(self._own_id)
-        if told is None or own is None or is_heard or told[1] < own.epoch:
+        if told is None or is_heard:
             return ""
-        return told[0]
+        sentence, height = told
+        own = self._image().brokers.get(self._own_id)
+        if own is None:
+            return sentence if self._stays_behind(height, now_ms, patience_ms) else ""
+        return sentence if height >= own.epoch else ""
+
+    def _stays_behind(self, height: int, now_ms: int, patience_ms: int) -> bool:
+        """Whether the image stood still below `height` for so long. Who comes back after a removal
+        is refused as well, by those that lag; but the leader sends it blocks meanwhile."""
+        known = self._height()
+        if self._left_behind is None or self._left_behind[0] != known:
+            self._left_behind = (known, now_ms)
+        return height > known and now_ms - self._left_behind[1] >= patience_ms
 
     def discovered(self, leader: int | None) -> Discovered:
         """What a broker is told that looks for the cluster."""

@@ -383,8 +383,8 @@ MUTANTS = [
     Mutant(
         breaks="a process that missed its removal is told, and stops",
         function=Peers.must_stop,
-        old="told[1] < own.epoch",
-        new="True",
+        old="height >= own.epoch",
+        new="False",
         faults=MEMBERS,
         seed=2,
     ),

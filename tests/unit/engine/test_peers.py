@@ -109,10 +109,11 @@ def test_broker_refused_for_its_lost_data_must_stop_but_only_while_it_names_no_c
     sentence = "broker 1 votes in this cluster, but came with an empty data directory: do this"
     refusal = f"there:9093 refused: {sentence}"
 
-    assert peers.must_stop(refusal) == sentence
-    assert not peers.must_stop("there:9093 refused: broker 1 belongs to cluster red")
+    assert peers.must_stop(refusal, 0, patience_ms=100) == sentence
+    other = "there:9093 refused: broker 1 belongs to cluster red"
+    assert not peers.must_stop(other, 0, patience_ms=100)
     peers.cluster_id = "c"
-    assert not peers.must_stop(refusal)
+    assert not peers.must_stop(refusal, 0, patience_ms=100)
 
 
 def test_process_whose_broker_was_removed_stops_when_others_know_more_than_its_registration() -> (
@@ -124,11 +125,46 @@ def test_process_whose_broker_was_removed_stops_when_others_know_more_than_its_r
     sentence = removed(1, registered)
     refusal = f"there:9093 refused: {sentence}"
 
-    assert peers.must_stop(refusal) == sentence
-    assert not peers.must_stop(refusal, is_heard=True)
-    assert not peers.must_stop(f"there:9093 refused: {removed(1, registered - 1)}")
-    assert not peers.must_stop(f"there:9093 refused: {removed(2, registered)}")
-    assert not peers.must_stop("refused: broker 1 was removed from this cluster, as of block x;")
+    assert peers.must_stop(refusal, 0, patience_ms=100) == sentence
+    assert not peers.must_stop(refusal, 0, patience_ms=100, is_heard=True)
+    for other in (
+        f"there:9093 refused: {removed(1, registered - 1)}",
+        f"there:9093 refused: {removed(2, registered)}",
+        "refused: broker 1 was removed from this cluster, as of block x;",
+    ):
+        assert not peers.must_stop(other, 0, patience_ms=100)
+
+
+def test_process_that_was_removed_before_it_saw_itself_registered_stops_when_nothing_comes() -> (
+    None
+):
+    """Found by seeds 100095 and 110132. One that comes back is refused as well by those that lag,
+    but the leader sends it blocks meanwhile."""
+    image = World().ctx.image
+    image = replace(image, brokers={2: image.brokers[1]})
+    height = 16
+    peers = Peers(
+        1,
+        address=HERE,
+        cluster_id="c",
+        seeds=(),
+        book=AddressBook(),
+        image=lambda: image,
+        members=frozenset,
+        height=lambda: height,
+    )
+    sentence = removed(1, 40)
+
+    def stops(now_ms: int, refusal: str = sentence) -> str:
+        return peers.must_stop(f"there:9093 refused: {refusal}", now_ms, patience_ms=100)
+
+    assert not stops(0)
+    assert not stops(99)
+    height = 17
+    assert not stops(100)
+    assert not stops(199)
+    assert not stops(200, removed(1, 17))
+    assert stops(200) == sentence
 
 
 def test_broker_that_is_removed_is_no_longer_invited_until_a_greeting_names_it_again() -> None:
