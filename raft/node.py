@@ -91,6 +91,15 @@ class Node:
         return self._core.term
 
     @property
+    def role(self) -> Role:
+        return self._core.role
+
+    @property
+    def leader(self) -> NodeId | None:
+        """Of this term, as far as it knows."""
+        return self._core.leader
+
+    @property
     def members(self) -> Members:
         """In force: those of the last block on the head path that names them."""
         return self._core.members

@@ -177,7 +177,7 @@ class Broker:
 
     @property
     def _leads_raft(self) -> bool:
-        return self.quorum.node.status().role is Role.LEADER
+        return self.quorum.node.role is Role.LEADER
 
     def hello(self, to: int) -> Hello:
         """How this broker introduces itself to `to` (0: whoever dialed). It names no cluster before
@@ -189,7 +189,7 @@ class Broker:
         connection under its id, if there is one."""
         voters = self.quorum.node.members.voters
         missing: list[int] = []
-        if self.quorum.node.status().leader is None:
+        if self.quorum.node.leader is None:
             others = voters - {peer.node_id, self._id}
             missing = [each for each in others if not self._reach.is_connected(each)]
         return self.peers.why_not(peer, elsewhere=elsewhere, voters=voters, missing=missing)

@@ -97,7 +97,7 @@ class Hearing:
 
     def _discover(self, peer: Hello, _said: Discover, reply_to: object) -> None:
         self._peers.check(peer.node_id, Speech.DISCOVER, None)
-        self._outbox.reply(reply_to, self._peers.discovered(self._quorum.node.status().leader))
+        self._outbox.reply(reply_to, self._peers.discovered(self._quorum.node.leader))
 
     def _propose(self, peer: Hello, said: ProposeChange, reply_to: object) -> None:
         """As the leader: propose the registration of a newcomer, and answer what came of it."""
@@ -108,7 +108,7 @@ class Hearing:
         def answer(answer: ProposeAnswer) -> None:
             self._outbox.reply(reply_to, answer)
 
-        if quorum.node.status().leader != own_id:
+        if quorum.node.leader != own_id:
             answer(ProposeAnswer(failed=f"broker {own_id} does not lead"))
             return
         image = self._ctx.image

@@ -149,7 +149,7 @@ class Quorum:
 
     def change_members(self, change: MemberChange) -> bool:
         """Begin this step; False: Raft refuses now, and is to be asked again."""
-        members = self.node.status().members
+        members = self.node.members
         node = NodeId(change.broker_id)
         voters, learners = set(members.voters), set(members.learners)
         match change.step:
@@ -176,7 +176,7 @@ class Quorum:
         """Let the best of the other voters lead, one of `live` if there is one; False: it cannot
         be begun."""
         followers = self.node.followers()
-        voters = self.node.status().members.voters
+        voters = self.node.members.voters
         best = max(
             (each for each in followers if each in voters),
             key=lambda each: (each in live, followers[each].match or -1),
@@ -286,26 +286,26 @@ class Quorum:
 
     def view(self, gone: Callable[[], frozenset[int]]) -> RaftView:
         """What of Raft matters to the controller; `gone` is asked only where that is."""
-        status = self.status()
-        leads = status.role is Role.LEADER and status.applied.term == status.term
+        node, members = self.node, self.node.members
+        leads = node.role is Role.LEADER and self.applied.term == node.term
         return RaftView(
-            term=status.term,
-            leader=-1 if status.leader is None else status.leader,
+            term=node.term,
+            leader=-1 if node.leader is None else node.leader,
             leads=leads,
-            voters=status.members.voters,
-            learners=status.members.learners,
-            caught_up=self._caught_up(status) if leads else frozenset(),
+            voters=members.voters,
+            learners=members.learners,
+            caught_up=self._caught_up(members.learners) if leads else frozenset(),
             gone=gone() if leads else frozenset(),
         )
 
-    def _caught_up(self, status: Status) -> frozenset[int]:
-        if not status.members.learners:
+    def _caught_up(self, learners: Collection[int]) -> frozenset[int]:
+        if not learners:
             return frozenset()
-        least = status.head.height - NEAR_HEAD_BLOCKS
+        least = self.node.chain.head.height - NEAR_HEAD_BLOCKS
         return frozenset(
             id_
             for id_, each in self.node.followers().items()
-            if id_ in status.members.learners and each.match is not None and each.match >= least
+            if id_ in learners and each.match is not None and each.match >= least
         )
 
     def describe(self) -> QuorumView:

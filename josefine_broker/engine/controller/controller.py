@@ -201,8 +201,10 @@ class Controller:
             shutting_down = contact.wants_shutdown
             is_up_to_date = contact.applied_height >= broker.epoch
             fenced = broker.fenced and (unclean or shutting_down or not is_up_to_date)
-        judged = replace(broker, fenced=fenced, shutting_down=shutting_down, unclean=unclean)
-        return broker if judged == broker else judged
+        known = broker.fenced, broker.shutting_down, broker.unclean
+        if known == (fenced, shutting_down, unclean):
+            return broker
+        return replace(broker, fenced=fenced, shutting_down=shutting_down, unclean=unclean)
 
     def members(
         self,

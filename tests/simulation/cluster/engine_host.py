@@ -192,7 +192,7 @@ class EngineHost:
         process.touch()
         self.store.sync()
         node = self.broker.quorum.node
-        is_birth = node.status().leader == process.machine.id and node.chain.commit.height == 0
+        is_birth = node.leader == process.machine.id and node.chain.commit.height == 0
         if not (is_birth and process.world.breaks_birth(process)):
             self._stored(work)
 

@@ -37,6 +37,7 @@ __all__ = ["LAG_TIME_MS", "Process"]
 
 CHECKPOINT_MS = 1_000
 SHUTDOWN_TIMEOUT_MS = 3_000
+HAS_A_PLACE = Place.FENCED, Place.SERVING
 
 
 class Process:
@@ -186,7 +187,7 @@ class Process:
                 self.world.kill(self.machine.id, power=False)
             elif broker.has_left or self.clock.monotonic_ms() >= self._leave_by_ms:
                 self.world.stopped(self)
-        elif broker.place in (Place.FENCED, Place.SERVING):
+        elif not (self.is_serving and self._is_marked) and broker.place in HAS_A_PLACE:
             self._mark()
             self.is_serving |= self._is_marked and broker.place is Place.SERVING
 

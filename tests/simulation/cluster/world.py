@@ -17,6 +17,7 @@ from josefine_broker.engine.cluster.enrolment import DismissedError
 from josefine_broker.engine.metadata.change_codec import decode_change
 from josefine_broker.engine.metadata.changes import At
 from josefine_broker.engine.metadata.image import NO_LEADER, MetadataImage
+from josefine_broker.engine.partition.partition import ReplicaState
 from raft import CorruptStore
 from tests.simulation.cluster.consumers import Consumer
 from tests.simulation.cluster.damage import note_unwritten
@@ -375,17 +376,17 @@ class World:
         for tp, hosted in process.ctx.hosted.partitions.items():
             partition = hosted.partition
             before = sights.get(tp)
-            if (
-                before is not None
-                and before.high_watermark == partition.high_watermark
-                and before.leader_epoch == partition.leader_epoch
-                and before.hosted is hosted
-                and before.is_leader is partition.is_leader
-            ):
-                continue
-            sight = Sight(
-                hosted, partition.is_leader, partition.leader_epoch, partition.high_watermark
-            )
+            is_leader = partition.state is ReplicaState.LEADER
+            if before is not None:  # most often nothing did: this is the hottest loop of a life
+                known, led, epoch, high_watermark = before
+                if (
+                    high_watermark == partition.high_watermark
+                    and epoch == partition.leader_epoch
+                    and known is hosted
+                    and led is is_leader
+                ):
+                    continue
+            sight = Sight(hosted, is_leader, partition.leader_epoch, partition.high_watermark)
             if before is not None and before.hosted is not hosted:
                 before = None
             sights[tp] = sight

@@ -31,7 +31,7 @@ class CommitsOnOnePath(Invariant):
     def _check_majority(self, machine: Machine, commit: BlockId, facts: Facts) -> None:
         assert commit.term == facts[1], f"leader of term {facts[1]} committed {commit} by counting"
         assert machine.node is not None
-        members = machine.node.status().members
+        members = machine.node.members
         have = [
             voter
             for voter in sorted(members.voters)

@@ -27,7 +27,7 @@ class MembersFollowTheChain(Invariant):
 
     def changed(self, machine: Machine, facts: Facts, before: Facts | None) -> None:
         assert machine.node is not None
-        head, ours = facts[2], machine.node.status().members
+        head, ours = facts[2], machine.node.members
         if head == GENESIS:
             assert ours.voters == frozenset(machine.config.initial_voters)
         elif head in self.members:  # else it is not written yet
