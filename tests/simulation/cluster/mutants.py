@@ -354,7 +354,7 @@ MUTANTS = [
     Mutant(
         breaks="a learner that has caught up may vote",
         function=Quorum._caught_up,
-        old="least = status.head.height - NEAR_HEAD_BLOCKS",
+        old="least = self.node.chain.head.height - NEAR_HEAD_BLOCKS",
         new="return frozenset()",
         faults=MEMBERS,
     ),
