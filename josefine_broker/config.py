@@ -34,7 +34,13 @@ from josefine_broker.config_sections import (
     TopicDefaultsSection,
     TransactionsSection,
 )
-from josefine_broker.config_security import AclsSection, SaslSection, TlsSection, protocol_of
+from josefine_broker.config_security import (
+    AclsSection,
+    RaftTlsSection,
+    SaslSection,
+    TlsSection,
+    protocol_of,
+)
 from josefine_broker.config_source import ConfigError, KeyPath, Source, read_source
 from josefine_broker.config_values import (
     Listener,
@@ -54,6 +60,7 @@ class BrokerConfig(Section):
     broker: IdentitySection = IdentitySection()
     network: NetworkSection = NetworkSection()
     tls: TlsSection = TlsSection()
+    raft_tls: RaftTlsSection = RaftTlsSection()
     sasl: SaslSection = SaslSection()
     acls: AclsSection = AclsSection()
     topic_defaults: TopicDefaultsSection = TopicDefaultsSection()
@@ -118,6 +125,17 @@ class BrokerConfig(Section):
             raise ValueError(
                 f"broker.inter_broker_listener {self.inter_broker_listener!r} speaks SASL, and"
                 " brokers have no password: name a listener that speaks SSL or PLAINTEXT"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _clients_are_no_brokers(self) -> BrokerConfig:
+        own = self.raft_tls
+        shares = own.ca is not None and own.ca == self.tls.ca and self.tls.client_auth != "none"
+        if shares and not own.allowed_names:
+            raise ValueError(
+                f"raft_tls.ca {own.ca} is tls.ca too, whose clients could vote: name the brokers in"
+                " raft_tls.allowed_names, or give them an authority of their own"
             )
         return self
 

@@ -102,6 +102,21 @@ def _parse_principal(value: object) -> str:
     return text
 
 
+def _parse_names(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        raise ValueError(f"must be a list, for a certificate's name may have commas, got {value!r}")
+    names = tuple(str(each) for each in items(value, "CN=NAME"))
+    for name in names:
+        if "=" not in name:
+            raise ValueError(f"must be names as certificates have them (CN=NAME), got {name!r}")
+    return names
+
+
+CertificateNames = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_parse_names),
+    PlainSerializer(list, return_type=list[str]),
+]
 Principal = Annotated[str, BeforeValidator(_parse_principal)]
 Principals = Annotated[
     tuple[str, ...],
@@ -152,6 +167,43 @@ class TlsSection(Section):
     def _client_certificates_can_be_judged(self) -> TlsSection:
         if self.client_auth != "none" and self.ca is None:
             raise ValueError(f"client_auth needs ca, got {self.client_auth} without it")
+        return self
+
+
+class RaftTlsSection(Section):
+    """Mutual TLS of the raft listener: on every broker of a cluster, or on none."""
+
+    certificate: Path | None = Field(
+        default=None,
+        description="This broker's certificate, for both sides of a connection; its names are those"
+        " that the others dial (raft.voters, raft.advertised). null: Raft is plaintext, and whoever"
+        " reaches raft.listener can pretend to be a broker.",
+    )
+    key: Path | None = Field(
+        default=None, description="Its private key; null: in the certificate's file."
+    )
+    key_password: Secret | None = Field(
+        default=None,
+        description="Where the key's password is, as file:PATH or env:NAME; null: it has none.",
+    )
+    ca: Path | None = Field(
+        default=None,
+        description="Certificates of the authorities whose brokers are believed; needed beside a"
+        " certificate. Best one that issues nothing else.",
+    )
+    allowed_names: CertificateNames = Field(
+        default=(),
+        description="Names (subjects) of the certificates that may be brokers, as a list of CN=NAME"
+        " (RFC 2253); empty: whoever has one of ca. Needed where clients have one too.",
+    )
+
+    @model_validator(mode="after")
+    def _all_or_nothing(self) -> RaftTlsSection:
+        if self.certificate is not None and self.ca is None:
+            raise ValueError("certificate needs ca: whose brokers are to be believed")
+        for name in ("ca", "key", "key_password", "allowed_names"):
+            if self.certificate is None and getattr(self, name):
+                raise ValueError(f"{name} needs certificate: without one Raft is plaintext")
         return self
 
 

@@ -264,6 +264,7 @@ class Node:
             peer_queue_bytes_max=config.cluster.peer_queue_bytes_max,
             book=configured_book(config),
             on_belongs=self._belongs,
+            raft_tls=self._securing.raft,
         )
         self._undo.push_async_callback(engine.stop)
         recovered = await engine.open()

@@ -101,6 +101,7 @@ def register_cluster_metrics(
         "raft_dials_failed": lambda: stats.dials_failed,
         "raft_peers_refused": lambda: stats.refused,
         "raft_frames_refused": lambda: stats.frames_refused,
+        "raft_handshakes_failed": lambda: stats.handshakes_failed,
         "raft_silent_closed": lambda: stats.silent,
         "raft_frames_dropped": lambda: stats.frames_dropped,
         "raft_bytes_in": lambda: stats.bytes_in,

@@ -20,6 +20,8 @@ from josefine_broker.host.net.admin_door import Door
 from josefine_broker.host.net.sasl_gate import Authentication
 from josefine_broker.host.net.tls import Tls, TlsSettings
 from josefine_broker.host.net.users import UsersFile
+from josefine_broker.host.peers.raft_tls import RaftTls
+from josefine_broker.host.peers.raft_transport import GREETING_SECONDS, STRANGERS_MAX
 
 NONCE_BYTES = 18
 
@@ -32,6 +34,12 @@ class Securing:
         self._ctx: Context | None = None
         settings = tls_settings(config)
         self._tls = None if settings is None else Tls(settings, env)
+        raft = raft_tls_settings(config)
+        self.raft = None
+        """Of the raft listener; None: plaintext."""
+        if raft is not None:
+            self.raft = RaftTls(Tls(raft, env), config.raft_tls.allowed_names)
+        self._files = [each for each in (self._tls, self.raft and self.raft.tls) if each]
         self.by_listener: dict[str, Tls] = {}
         """The listeners with TLS."""
         for listener in config.broker.listeners:
@@ -103,13 +111,12 @@ class Securing:
 
     def warnings(self, now_ms: int) -> list[str]:
         """Sentences for whoever starts the broker; `now_ms` is Unix time."""
-        expired = "" if self._tls is None else self._tls.expired(now_ms)
-        return [expired] if expired else []
+        return [said for each in self._files if (said := each.expired(now_ms))]
 
     def reload_changed(self) -> None:
         """A duty of the ticker."""
-        if self._tls is not None:
-            self._tls.reload_changed()
+        for each in self._files:
+            each.reload_changed()
         if self._users is not None:
             self._users.reload_changed()
 
@@ -117,11 +124,15 @@ class Securing:
         """Nothing of what is not configured."""
         if authorizer is not None:
             metrics.one("authorization_denied", lambda: authorizer.denied)
-        tls = self._tls
-        if tls is None:
-            return
-        metrics.one("tls_certificate_expires_seconds", lambda: tls.contexts.expires_s)
-        metrics.one("tls_reload_failures", lambda: tls.reload_failures)
+        if self._tls is not None:
+            _register_tls(metrics, "tls", self._tls)
+        if self.raft is not None:
+            _register_tls(metrics, "raft_tls", self.raft.tls)
+
+
+def _register_tls(metrics: Metrics, name: str, tls: Tls) -> None:
+    metrics.one(f"{name}_certificate_expires_seconds", lambda: tls.contexts.expires_s)
+    metrics.one(f"{name}_reload_failures", lambda: tls.reload_failures)
 
 
 def _users_of(file: UsersFile) -> Users:
@@ -152,4 +163,23 @@ def tls_settings(config: BrokerConfig) -> TlsSettings | None:
         version_min=section.version_min,
         handshake_timeout_ms=section.handshake_timeout_ms,
         handshakes_max=section.handshakes_max,
+    )
+
+
+def raft_tls_settings(config: BrokerConfig) -> TlsSettings | None:
+    """None where brokers' Raft is plaintext."""
+    section = config.raft_tls
+    if section.certificate is None:
+        return None
+    return TlsSettings(
+        section="raft_tls",
+        is_own_peer=True,
+        certificate=section.certificate,
+        key=section.key,
+        key_password=section.key_password,
+        ca=section.ca,
+        client_auth="required",
+        version_min=config.tls.version_min,
+        handshake_timeout_ms=round(1_000 * GREETING_SECONDS),
+        handshakes_max=STRANGERS_MAX,
     )

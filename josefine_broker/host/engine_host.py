@@ -34,6 +34,7 @@ from josefine_broker.host.alarm import Alarm
 from josefine_broker.host.latencies import Latencies
 from josefine_broker.host.net.server import Bound
 from josefine_broker.host.peers.raft_connection import PeerError
+from josefine_broker.host.peers.raft_tls import RaftTls
 from josefine_broker.host.peers.raft_transport import RaftTransport, Reply
 from raft import (
     BlockFile,
@@ -85,9 +86,11 @@ class EngineHost:
         peer_queue_bytes_max: int,
         book: AddressBook | None = None,
         on_belongs: Callable[[str], None] = lambda _: None,
+        raft_tls: RaftTls | None = None,
     ) -> None:
         """`book` has the configured addresses; what was kept in `data_dir` is added. `on_belongs`
-        notes the cluster's id for ever; it may raise what ends the broker."""
+        notes the cluster's id for ever; it may raise what ends the broker. Without `raft_tls` the
+        brokers' Raft is plaintext."""
         self.failure: BaseException | None = None
         """Why the host stopped by itself."""
         self.broker: Broker
@@ -126,6 +129,7 @@ class EngineHost:
             ),
             is_known=lambda peer: self.broker.peers.knows(peer),
             on_greeted=lambda peer, was_dialed: self._step(e.Greeted(peer, was_dialed)),
+            tls=raft_tls,
         )
         self.transport.on_refused = lambda _peer, reason: self._step(e.TurnedAway(reason))
         self.transport.on_gone = lambda: self._step(e.PeersGone(self.transport.gone()))

@@ -171,6 +171,10 @@ SECTIONS: dict[str, list[Metric]] = {
             ("raft_peers_refused", "Greetings refused, on either side."),
             ("raft_frames_refused", "Frames that a peer may not send, or that cannot be true."),
             (
+                "raft_handshakes_failed",
+                "Connections of brokers' Raft, on either side, without a certificate that counts.",
+            ),
+            (
                 "raft_silent_closed",
                 "Connections to the raft listener that did not introduce themselves in time.",
             ),
@@ -244,9 +248,14 @@ SECTIONS: dict[str, list[Metric]] = {
     "TLS, where it is configured": [
         *_gauges(
             ("tls_certificate_expires_seconds", "When the broker's certificate ends, Unix time."),
+            (
+                "raft_tls_certificate_expires_seconds",
+                "When its certificate among brokers' Raft ends, Unix time.",
+            ),
         ),
         *_counters(
             ("tls_reload_failures", "Times that changed TLS files could not be used."),
+            ("raft_tls_reload_failures", "The same for the files of brokers' Raft."),
         ),
     ],
     "ACLs, where they are enabled": [

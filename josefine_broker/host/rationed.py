@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 EVERY_SECONDS = 60.0
+REASONS_MAX = 32
+"""Others may invent more for ever."""
 
 
 class Rationed:
@@ -45,3 +48,21 @@ class Rationed:
         self._left -= 1
         times, self._untold = self._untold, 0
         self._log.log(self._level, self._message, extra={**fields, "times": times})
+
+
+class RationedByReason:
+    """The same, for each reason by itself: a line a minute."""
+
+    def __init__(
+        self, log: logging.Logger, message: str, seconds: Callable[[], float], level: int
+    ) -> None:
+        self._new = partial(Rationed, log, message, seconds, level)
+        self._by_reason: dict[str, Rationed] = {}
+
+    def tell(self, reason: str, **fields: object) -> None:
+        """It happened, for this reason. Past REASONS_MAX those that come new share one line."""
+        key = reason if len(self._by_reason) < REASONS_MAX else ""
+        found = self._by_reason.get(reason) or self._by_reason.get(key)
+        if found is None:
+            found = self._by_reason[key] = self._new()
+        found.tell(**fields, reason=reason)

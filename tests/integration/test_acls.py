@@ -31,15 +31,12 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from josefine_broker.base import acls as acl_words
-from josefine_broker.base.acls import Acl
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.client import access_admin
 from josefine_broker.client.io_blocking import BlockingClient, BlockingProducer
 from josefine_broker.client.security import parse_security
 from josefine_broker.wire import apis, codec
 from tests.support.broker import BrokerProcess
-from tests.support.certificates import Authority, Identity
+from tests.support.certificates import Authority
 from tests.support.cli import josefine
 from tests.support.cluster import REPLICATED, Cluster
 from tests.support.ports import free_ports
@@ -421,60 +418,6 @@ def test_brokers_copy_from_each_other_by_the_name_of_their_listener(tmp_path: Pa
         }
         with BlockingClient(cluster.bootstrap, security=parse_security(words)) as client:
             write(client)
-
-
-def test_certificates_name_brokers_and_clients(tmp_path: Path) -> None:
-    """Brokers are super users by their certificate, a client by its own is one
-    that needs ACLs."""
-    authority = Authority(tmp_path / "ca")
-    own, alice = authority.issue("broker"), authority.issue(ALICE)
-    with Cluster(
-        tmp_path / "cluster",
-        start=False,
-        **REPLICATED,
-        tls__certificate=str(own.certificate),
-        tls__key=str(own.key),
-        tls__ca=str(authority.certificate),
-        tls__client_auth="required",
-        acls__enabled=True,
-        acls__super_users=["User:CN=broker"],
-    ) as cluster:
-        for broker, port in zip(cluster.brokers.values(), free_ports(3), strict=True):
-            broker.overrides = {
-                **broker.overrides,
-                "broker__listeners": [f"SSL://127.0.0.1:{port}"],
-            }
-        cluster.start()
-
-        def client_of(identity: Identity) -> BlockingClient:
-            words = {
-                "security.protocol": "SSL",
-                "ssl.ca.location": str(authority.certificate),
-                "ssl.certificate.location": str(identity.certificate),
-                "ssl.key.location": str(identity.key),
-            }
-            return BlockingClient(cluster.bootstrap, security=parse_security(words))
-
-        rule = Acl(
-            acl_words.ResourceType.TOPIC, "t", acl_words.PatternType.LITERAL, f"User:CN={ALICE}",
-            "*", acl_words.Operation.WRITE, acl_words.Permission.ALLOW,
-        )  # fmt: skip
-        with client_of(own) as root, client_of(alice) as client:
-            write(root)
-            with pytest.raises(KafkaError) as caught:
-                write(client)
-            assert caught.value.code is ErrorCode.topic_authorization_failed
-            root.run(lambda s, t, d: access_admin.create_acls(s, [rule], t, d))
-
-            def is_written() -> bool:
-                """The block may be on its way to the leader."""
-                try:
-                    write(client)
-                except KafkaError:
-                    return False
-                return True
-
-            wait_until(is_written, 30, "the ACL at the leader")
 
 
 def test_broker_whose_own_name_is_no_super_user_says_so_at_the_start(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from josefine_broker.client.io_blocking import BlockingClient, BlockingProducer,
 from josefine_broker.client.security import PLAINTEXT, Security, parse_security
 from tests.support.broker import COMMAND, REPOSITORY, BrokerProcess
 from tests.support.certificates import Authority
-from tests.support.cluster import REPLICATED, Cluster
 from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
 
@@ -291,37 +290,3 @@ def test_bad_file_stops_the_start_with_one_sentence(tmp_path: Path) -> None:
 
     (line,) = broker.output.splitlines()
     assert line == f"error: tls.certificate: {tmp_path}/none.pem: no such file or directory"
-
-
-def test_cluster_of_tls_listeners_alone_replicates_over_tls(tmp_path: Path) -> None:
-    authority = Authority(tmp_path / "ca")
-    own = authority.issue("broker")
-    with Cluster(
-        tmp_path / "cluster",
-        start=False,
-        **REPLICATED,
-        tls__certificate=str(own.certificate),
-        tls__key=str(own.key),
-        tls__ca=str(authority.certificate),
-        tls__client_auth="required",
-    ) as cluster:
-        for broker, port in zip(cluster.brokers.values(), free_ports(3), strict=True):
-            broker.overrides = {
-                **broker.overrides,
-                "broker__listeners": [f"SSL://127.0.0.1:{port}"],
-            }
-        cluster.start()
-        security = parse_security(
-            {
-                "security.protocol": "SSL",
-                "ssl.ca.location": str(authority.certificate),
-                "ssl.certificate.location": str(own.certificate),
-                "ssl.key.location": str(own.key),
-            }
-        )
-        with BlockingClient(cluster.bootstrap, security=security) as client:
-            write(client, "t", 100)  # acks=all, of two replicas at least
-
-            wait_until(
-                lambda: len(cluster.partition("t", 0).get("isr", ())) == 3, 60, "all in sync"
-            )

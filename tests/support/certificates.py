@@ -53,12 +53,16 @@ class Authority:
             "-subj", f"/CN={name}",
         )  # fmt: skip
 
-    def issue(self, name: str, *, days: int = 30, password: str | None = None) -> Identity:
-        """A certificate for `localhost` and its addresses; negative days: it has expired."""
+    def issue(
+        self, name: str, *, days: int = 30, password: str | None = None, usage: str | None = None
+    ) -> Identity:
+        """A certificate for `localhost` and its addresses; negative days: it has expired. `usage`
+        is what it is for (extendedKeyUsage); None: anything."""
         key, certificate = self._directory / f"{name}.key", self._directory / f"{name}.pem"
         request = self._directory / f"{name}.csr"
         extensions = self._directory / f"{name}.ext"
-        extensions.write_text(ALTERNATIVES + "\n")
+        extended = "" if usage is None else f"extendedKeyUsage={usage}\n"
+        extensions.write_text(f"{ALTERNATIVES}\n{extended}")
         _new_key(key)
         _openssl("req", "-new", "-key", key, "-out", request, "-subj", f"/CN={name}")
         end = datetime.now(UTC) + timedelta(days=days)

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from josefine_broker.base.addresses import parse_host_port
 from josefine_broker.base.errors import Fatal
+from josefine_broker.base.security import TLS_RECORD
 
 MAGIC = "josefine-raft"
 VERSION_MIN = 1
@@ -289,6 +290,11 @@ class Session:
         if len(data) < _HEAD.size:
             return None
         length, version, number = _HEAD.unpack_from(data)
+        if self.phase is Phase.GREETING and TLS_RECORD.match(data):
+            raise FrameError(
+                "it speaks TLS, and the Raft of this broker does not: raft_tls is set on one side"
+                " only"
+            )
         if not _AFTER_LENGTH <= length <= self._bytes_max:
             raise FrameError(f"a frame of {length} bytes: that is not a broker of ours")
         if len(data) < 4 + length:

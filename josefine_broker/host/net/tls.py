@@ -26,6 +26,11 @@ log = logging.getLogger(__name__)
 SHUTDOWN_SECONDS = 2.0
 """How long a peer that is hung up on has to say good-bye in TLS' words."""
 
+HANDSHAKE_TURNS = 4
+"""Of each side; TLS 1.2 and 1.3 need two."""
+EXPIRED = 10
+"""X509_V_ERR_CERT_HAS_EXPIRED."""
+
 VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 CLIENT_AUTH = {
     "none": ssl.CERT_NONE,
@@ -34,12 +39,9 @@ CLIENT_AUTH = {
 }
 
 
-OWN = OwnNames("tls.certificate", "tls.key", "tls.key_password")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
-    """What is configured, section `tls`."""
+    """What is configured."""
 
     certificate: Path
     key: Path | None = None
@@ -50,6 +52,16 @@ class TlsSettings:
     version_min: str = "1.2"
     handshake_timeout_ms: int = 10_000
     handshakes_max: int = 256
+    section: str = "tls"
+    """Of the configuration: what the sentences call it."""
+    is_own_peer: bool = False
+    """Whether those at the other end have certificates of the same authority, on both sides of a
+    connection: then the own one is asked as theirs are."""
+
+    @property
+    def own_names(self) -> OwnNames:
+        section = self.section
+        return OwnNames(f"{section}.certificate", f"{section}.key", f"{section}.key_password")
 
 
 class Contexts(NamedTuple):
@@ -95,7 +107,8 @@ class Tls:
         if now_ms < until_s * 1_000:
             return ""
         day = datetime.fromtimestamp(until_s, UTC).date()
-        return f"tls.certificate {self.settings.certificate} expired on {day}: clients refuse it"
+        whose, who = self.settings, "brokers" if self.settings.is_own_peer else "clients"
+        return f"{whose.section}.certificate {whose.certificate} expired on {day}: {who} refuse it"
 
     def _look(self) -> tuple[tuple[int, int, int] | None, ...]:
         settings = self.settings
@@ -119,22 +132,56 @@ def load(settings: TlsSettings, env: Mapping[str, str]) -> Contexts:
     serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     dialling = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     place = settings.key_password
-    password = None if place is None else partial(_password, place, env)
+    names = settings.own_names
+    password = None if place is None else partial(_password, place, env, names.password)
     expires_s = 0
     for context in (serving, dialling):
         context.minimum_version = VERSIONS[settings.version_min]
-        expires_s = load_own(context, settings.certificate, settings.key, password, OWN)
+        expires_s = load_own(context, settings.certificate, settings.key, password, names)
         if settings.ca is not None:
-            load_ca(context, settings.ca, "tls.ca")
+            load_ca(context, settings.ca, f"{settings.section}.ca")
     if settings.ca is None:
         dialling.load_default_certs()
     serving.verify_mode = CLIENT_AUTH[settings.client_auth]
+    if settings.is_own_peer:
+        _check_own_peer(settings, serving, dialling)
     subject = subject_name(first_of_pem(settings.certificate.read_text("ascii", "replace")))
     return Contexts(serving, dialling, expires_s, subject)
 
 
-def _password(place: SecretPlace, env: Mapping[str, str]) -> str:
+def _check_own_peer(
+    settings: TlsSettings, serving: ssl.SSLContext, dialling: ssl.SSLContext
+) -> None:
+    """Shake hands with ourselves: whose certificate is of another authority, or not for both sides
+    of a connection, is refused by every other broker. An expired one is told elsewhere, and a name
+    is the dialling one's to judge. Raises TlsError."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    dialling.check_hostname = False
+    try:
+        ends = (
+            dialling.wrap_bio(to_client, to_server),
+            serving.wrap_bio(to_server, to_client, server_side=True),
+        )
+    finally:
+        dialling.check_hostname = True
+    for _ in range(HANDSHAKE_TURNS):
+        for end in ends:
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLCertVerificationError as error:
+                if error.verify_code == EXPIRED:
+                    return
+                raise TlsError(
+                    f"{settings.section}.certificate: {settings.certificate} is refused by"
+                    f" {settings.section}.ca {settings.ca}, and so by the other brokers:"
+                    f" {error.verify_message.rstrip('.')}"
+                ) from None
+
+
+def _password(place: SecretPlace, env: Mapping[str, str], name: str) -> str:
     try:
         return place.read(env)
     except ValueError as error:
-        raise TlsError(f"{OWN.password}: {error}") from None
+        raise TlsError(f"{name}: {error}") from None

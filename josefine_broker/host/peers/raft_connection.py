@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
 from josefine_broker.base.addresses import HostPort
+from josefine_broker.base.tls_files import reason_of
 from josefine_broker.engine.cluster.frames import Frame, FrameError, Phase, Session
 
 WRITE_BUFFER_BYTES = 256 * 1024
@@ -29,6 +31,7 @@ class TransportStats:
     refused: int = 0
     frames_dropped: int = 0
     frames_refused: int = 0
+    handshakes_failed: int = 0
     silent: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
@@ -50,7 +53,11 @@ class Connection(asyncio.Protocol):
         stats: TransportStats,
         user_timeout_ms: int,
         on_frame: Callable[[Connection, Frame], None],
+        on_made: Callable[[Connection], None] = lambda _: None,
+        refuse: Callable[[asyncio.Transport], str] = lambda _: "",
     ) -> None:
+        """`on_made` hears that it is connected, behind the handshake of TLS where there is one;
+        `refuse` then says why nothing of it is read, if there is a reason."""
         self.session = session
         self.opened = asyncio.Event()
         """Set when the greeting is over, and when it failed."""
@@ -58,9 +65,13 @@ class Connection(asyncio.Protocol):
         self.is_paused = False
         self.on_resume: Callable[[], None] | None = None
         self.failure = ""
+        self.is_shut = False
+        """Refused before its first frame: nothing of it is read."""
         self._stats = stats
         self._user_timeout_ms = user_timeout_ms
         self._on_frame = on_frame
+        self._on_made = on_made
+        self._refuse = refuse
         self._transport: asyncio.Transport | None = None
         self.address = ""
         """The other end's, for the log."""
@@ -81,10 +92,18 @@ class Connection(asyncio.Protocol):
         peername = transport.get_extra_info("peername")
         self.address = str(HostPort(*peername[:2])) if peername else ""
         _set_options(transport.get_extra_info("socket"), self._user_timeout_ms)
-        self._flush()
+        reason = self._refuse(transport)
+        if reason:
+            self.is_shut = True
+            self.close(reason)
+        else:
+            self._flush()
+        self._on_made(self)
 
     def data_received(self, data: bytes) -> None:
         self._stats.bytes_in += len(data)
+        if self.is_shut:
+            return
         was_open = self.session.phase is Phase.OPEN
         try:
             frames = self.session.feed(data)
@@ -121,7 +140,9 @@ class Connection(asyncio.Protocol):
             self.on_resume()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.failure = self.failure or (str(exc) if exc else "closed by the other side")
+        if isinstance(exc, ssl.SSLError):  # TLS 1.3: the other's verdict comes behind our handshake
+            self.is_shut = self.is_shut or self.session.peer is None
+        self.failure = self.failure or (_said(exc) if exc else "closed by the other side")
         self.session.closed()
         self.opened.set()
         self.closed.set()
@@ -130,6 +151,10 @@ class Connection(asyncio.Protocol):
         data = self.session.take_outgoing()
         if data:
             self.write(data)
+
+
+def _said(error: Exception) -> str:
+    return reason_of(error) if isinstance(error, ssl.SSLError) else str(error)
 
 
 def _set_options(sock: socket.socket | None, user_timeout_ms: int) -> None:

@@ -32,6 +32,7 @@ from josefine_broker.host.net.acceptor import Acceptor
 from josefine_broker.host.net.server import Bound
 from josefine_broker.host.peers.raft_connection import Connection, PeerError, TransportStats
 from josefine_broker.host.peers.raft_link import Link
+from josefine_broker.host.peers.raft_tls import Guard, RaftTls
 from josefine_broker.host.rationed import Rationed
 
 log = logging.getLogger(__name__)
@@ -70,12 +71,14 @@ class RaftTransport:
         admit: Admit | None = None,
         is_known: Callable[[int], bool] = lambda _peer: True,
         on_greeted: Callable[[Hello, bool], None] = lambda _peer, _was_dialed: None,
+        tls: RaftTls | None = None,
     ) -> None:
         """`hello(to)` introduces this broker; `take` gets what peers send, and raises FrameError
         for what may not be; `timeout_ms` is how long a dial may take, or sent bytes stay
         unacknowledged; `admit` may refuse a peer; `is_known` says who is no stranger; `on_greeted`
-        hears each greeting, and who dialed."""
+        hears each greeting, and who dialed; without `tls` it is plaintext."""
         self.stats = TransportStats()
+        self._guard = Guard(tls, self.stats)
         self.book = book
         self._is_known = is_known
         self._on_greeted = on_greeted
@@ -105,7 +108,13 @@ class RaftTransport:
 
     async def start(self, bound: Bound) -> None:
         """Begin to accept. Raises OSError."""
-        self._acceptor = Acceptor(bound.name, bound.socket, self._accept)
+        self._acceptor = Acceptor(
+            bound.name,
+            bound.socket,
+            self._accept,
+            tls=self._guard.tls,
+            on_handshake_failed=self._guard.handshake_failed,
+        )
         self._acceptor.start()
 
     async def stop(self) -> None:
@@ -206,24 +215,29 @@ class RaftTransport:
         self, address: HostPort, to: int, on_frame: Callable[[Connection, Frame], None]
     ) -> Connection:
         """An open connection. Raises PeerError, whose words both sides have logged if refused."""
-        loop = asyncio.get_running_loop()
         session = Session(self._hello(to), dials=True, frame_bytes_max=self._frame_bytes_max)
-        connection = Connection(session, self.stats, self._timeout_ms, on_frame)
+        guard = self._guard
+        connection = Connection(
+            session, self.stats, self._timeout_ms, on_frame, refuse=guard.why_not
+        )
         try:
             async with asyncio.timeout(self._timeout_ms / 1_000):
-                await loop.create_connection(lambda: connection, address.host, address.port)
+                await guard.connect(connection, address)
                 await connection.opened.wait()
         except TimeoutError:
             connection.abort()
             raise PeerError(f"{address} did not answer within {self._timeout_ms} ms") from None
         except OSError as error:
-            failure = PeerError(f"{address}: {error.strerror or error}")
+            guard.dial_failed(address, error)
+            failure = PeerError(f"{address}: {guard.reason_of(error)}")
             failure.is_refused = isinstance(error, ConnectionRefusedError)
             raise failure from None
         except ValueError as error:  # a host that no name service can be asked for
             raise PeerError(f"{address}: {error}") from None
         if not connection.is_open:
             connection.abort()
+            if connection.is_shut:
+                guard.refused(str(address), connection.failure)
             is_refused = connection.failure.startswith("refused: ")
             if is_refused:
                 reason = f"{address} {connection.failure}"
@@ -231,7 +245,8 @@ class RaftTransport:
                 if self.on_refused is not None:
                     self.on_refused(to, reason)
             # As a port for clients does: it takes a greeting for a broken request.
-            hint = "" if is_refused or session.peer else " (perhaps it is no raft listener)"
+            is_told = is_refused or session.peer or connection.is_shut
+            hint = "" if is_told else guard.hint
             raise PeerError(f"{address}: {connection.failure}{hint}")
         assert session.peer is not None
         self._on_greeted(session.peer, True)
@@ -243,9 +258,14 @@ class RaftTransport:
         session = Session(
             self._hello(0), dials=False, admit=self._admit, frame_bytes_max=self._frame_bytes_max
         )
-        connection = Connection(session, self.stats, self._timeout_ms, self._take)
-        self._spawn(self._watch(connection))
-        return connection
+        return Connection(
+            session,
+            self.stats,
+            self._timeout_ms,
+            self._take,
+            on_made=lambda connection: self._spawn(self._watch(connection)),
+            refuse=self._guard.why_not,
+        )
 
     def _frame_bytes_max(self, peer: Hello) -> int:
         return FRAME_BYTES_MAX if self._is_known(peer.node_id) else STRANGER_FRAME_BYTES_MAX
@@ -261,7 +281,9 @@ class RaftTransport:
                 connection.close("too many connections")
             async with asyncio.timeout(GREETING_SECONDS):
                 await connection.opened.wait()
-            if connection.is_open:
+            if connection.is_shut:
+                self._guard.refused(connection.address, connection.failure)
+            elif connection.is_open:
                 self._greeted(connection)
             elif connection.session.peer is None and connection.failure:
                 self._tell_refused(connection.failure)

@@ -227,6 +227,14 @@ def test_listener_speaks_what_the_map_says_else_what_its_name_is_else_plaintext(
         ("tls: {client_auth: required}", "client_auth needs ca"),
         ("tls: {client_auth: perhaps}", "tls.client_auth"),
         ("tls: {version_min: '1.1'}", "tls.version_min"),
+        ("raft_tls: {certificate: c}", "raft_tls: certificate needs ca"),
+        ("raft_tls: {ca: c}", "raft_tls: ca needs certificate: without one Raft is plaintext"),
+        ("raft_tls: {certificate: c, ca: d, allowed_names: 'CN=a,O=b'}", "must be a list"),
+        ("raft_tls: {certificate: c, ca: d, allowed_names: [a]}", "(CN=NAME), got 'a'"),
+        (
+            "tls: {ca: d, client_auth: required}\nraft_tls: {certificate: c, ca: d}",
+            "raft_tls.ca d is tls.ca too, whose clients could vote",
+        ),
     ],
 )
 def test_security_that_does_not_fit_is_one_sentence(tmp_path: Path, text: str, words: str) -> None:

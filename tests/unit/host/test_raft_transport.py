@@ -289,7 +289,7 @@ def test_question_to_a_port_that_speaks_no_raft_says_so() -> None:
         foreign = await asyncio.start_server(hang_up, "127.0.0.1", 0)
         address = HostPort("127.0.0.1", foreign.sockets[0].getsockname()[1])
         one = await End(1).start()
-        with pytest.raises(PeerError, match=r"the other side \(perhaps it is no raft listener\)"):
+        with pytest.raises(PeerError, match=r"the other side \(perhaps it is no raft listener, or"):
             await one.transport.ask(address, Kind.DISCOVER, b"{}", 5)
         await one.transport.stop()
         foreign.close()

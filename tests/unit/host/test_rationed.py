@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from josefine_broker.host.rationed import EVERY_SECONDS, Rationed
+from josefine_broker.host.rationed import EVERY_SECONDS, REASONS_MAX, Rationed, RationedByReason
 
 log = logging.getLogger("josefine_broker.tests.rationed")
 
@@ -25,3 +25,15 @@ def test_a_flood_is_a_few_lines_a_minute_that_count_it(
 
     told = [(each.__dict__["client"], each.__dict__["times"]) for each in caplog.records]
     assert told == [*((number, 1) for number in range(lines)), ("next", 101 - lines)]
+
+
+def test_each_reason_has_its_line_and_invented_ones_share_the_last(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rationed = RationedByReason(log, "refused", lambda: 5.0, logging.WARNING)
+    for number in range(10 * REASONS_MAX):
+        rationed.tell(str(number))
+        rationed.tell("0")
+
+    assert len(caplog.records) == REASONS_MAX + 1
+    assert caplog.records[0].__dict__["reason"] == "0"
