@@ -19,10 +19,10 @@ import uvloop
 from josefine_broker.base.addresses import HostPort
 from josefine_broker.base.tls_files import TlsError
 from josefine_broker.engine.cluster.address_book import AddressBook
-from josefine_broker.engine.cluster.frames import Frame, Hello, Kind
+from josefine_broker.engine.cluster.frames import Frame, Hello, Kind, Session
 from josefine_broker.host.net.server import bind
 from josefine_broker.host.net.tls import Tls, TlsSettings
-from josefine_broker.host.peers.raft_connection import PeerError
+from josefine_broker.host.peers.raft_connection import Connection, PeerError, TransportStats
 from josefine_broker.host.peers.raft_tls import PLAIN_THERE, RaftTls
 from josefine_broker.host.peers.raft_transport import RaftTransport, Reply
 from tests.support.certificates import Authority, Identity
@@ -183,6 +183,29 @@ def test_nothing_of_a_stranger_is_read(
             "another name": "the certificate of CN=two is not one of raft_tls.allowed_names",
         }[who]
     )
+
+
+def test_bytes_that_came_with_the_handshake_of_a_refused_peer_are_not_read() -> None:
+    """A transport that is closing still hands on what it has decrypted."""
+    own = Hello(node_id=1, to=0, cluster_id="c", address="")
+    session = Session(own, dials=False)
+    stats = TransportStats()
+    connection = Connection(
+        session, stats, 1_000, lambda *_: pytest.fail("heard"), refuse=lambda _: "no broker"
+    )
+
+    connection.connection_made(_Quiet())
+    connection.data_received(replace(own, node_id=2).encode(Kind.HELLO))
+
+    assert (session.peer, connection.failure, connection.is_open) == (None, "no broker", False)
+
+
+class _Quiet(asyncio.Transport):
+    """Of a connection to nobody."""
+
+    def close(self) -> None: ...
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
 
 
 def test_dialling_broker_believes_no_other_authority_and_no_other_name(world: World) -> None:
