@@ -32,6 +32,7 @@ from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(300)
+TOPICS = ("copied", "outlasting", "alices")
 CERTIFICATES = ("broker-1", "broker-2", "broker-3", "alice")
 
 
@@ -99,7 +100,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         found = Secured(cluster, ours, people, foreign.issue("broker-2"))
         with found.client() as client:
             allow(client, "User:ANONYMOUS", words.ResourceType.CLUSTER, "kafka-cluster")
-            client.create_topics([NewTopic("t", partitions=3)])
+            client.create_topics([NewTopic(name, partitions=3) for name in TOPICS])
         cluster.wait_settled()
         yield found
 
@@ -127,10 +128,10 @@ def told(connection: socket.socket, *frames: bytes) -> bytes:
 
 def test_records_are_on_every_replica_over_tls_alone(secured: Secured) -> None:
     with secured.client() as client:
-        sent = produce(client, "t", 100)
+        sent = produce(client, "copied", 100)
         views = secured.cluster.wait_settled()
 
-        assert read_all(client, "t") == sent
+        assert read_all(client, "copied") == sent
     assert {tuple(sorted(each["isr"])) for each in views[0]["partitions"]} == {(1, 2, 3)}
     assert {view["raft"]["leader"] for view in views} == {secured.cluster.controller()}
 
@@ -168,8 +169,7 @@ def test_broker_that_is_lost_comes_back_and_one_without_tls_is_told_why(secured:
     third = cluster.broker(3)
     cluster.kill(3)
     with secured.client() as client:
-        before = read_all(client, "t")
-        sent = produce(client, "t", 50, first=1_000)
+        sent = produce(client, "outlasting", 50)
 
         as_it_was = third.overrides
         third.overrides = {
@@ -183,7 +183,7 @@ def test_broker_that_is_lost_comes_back_and_one_without_tls_is_told_why(secured:
         third.close()
         third.start()
         cluster.wait_settled()
-        assert read_all(client, "t") == sorted(before + sent)
+        assert read_all(client, "outlasting") == sent
 
 
 def says_why(line: str) -> bool:
@@ -203,14 +203,14 @@ def test_renewed_certificate_is_shown_to_brokers_without_a_restart(secured: Secu
 def test_client_with_a_certificate_needs_acls_and_no_broker_does(secured: Secured) -> None:
     with secured.client() as root, secured.client("alice") as alice:
         with pytest.raises(KafkaError) as caught:
-            produce(alice, "t", 1)
+            produce(alice, "alices", 1)
         assert caught.value.code is ErrorCode.cluster_authorization_failed  # no producer id
-        allow(root, "User:CN=alice", words.ResourceType.TOPIC, "t")
+        allow(root, "User:CN=alice", words.ResourceType.TOPIC, "alices")
 
         def is_written() -> bool:
             """The block may be on its way to the leader."""
             with contextlib.suppress(KafkaError):
-                produce(alice, "t", 1)
+                produce(alice, "alices", 1)
                 return True
             return False
 
