@@ -67,6 +67,7 @@ from josefine_broker.host.net.connection import Host
 from josefine_broker.host.net.dispatch import Dispatcher
 from josefine_broker.host.net.server import Bound, Server, bind
 from josefine_broker.host.net.text_connection import TextHost
+from josefine_broker.host.net.throttling import Throttle
 from josefine_broker.host.peers.forwarder import Forwarder
 from josefine_broker.host.peers.replicator import Replicator
 from josefine_broker.host.peers.text_forwarder import TextForwarder
@@ -82,6 +83,7 @@ from josefine_broker.observe_metrics import (
     register_cleaner_metrics,
     register_cluster_metrics,
     register_metrics,
+    register_quota_metrics,
     register_server_metrics,
 )
 from josefine_broker.observe_process import register_process_metrics
@@ -325,6 +327,7 @@ class Node:
             routes(ctx, self._metrics),
             API_VERSIONS.unsupported_version,
             self._metrics.connections,
+            self._throttle_of(ctx),
         )
         host = Host(
             dispatcher=dispatcher,
@@ -341,6 +344,11 @@ class Node:
             per_address_max=network.connections_per_address_max,
             idle_timeout_ms=network.idle_timeout_ms,
         )
+
+    def _throttle_of(self, ctx: Context) -> Throttle:
+        throttle = Throttle(lambda: ctx.image.quotas, self._clock.monotonic_ms)
+        register_quota_metrics(self._metrics, throttle)
+        return throttle
 
     async def _serve(self, server: Server, bound: Sequence[Bound]) -> None:
         self._server = server

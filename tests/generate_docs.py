@@ -22,7 +22,6 @@ ROOT = Path(__file__).resolve().parents[1]
 
 NOT_SERVED: dict[str, str] = {
     "*DelegationToken": "there are no tokens yet",
-    "DescribeClientQuotas, AlterClientQuotas": "no client is throttled",
     "AlterReplicaLogDirs, AssignReplicasToDirs": "a broker has one log directory",
     "AddRaftVoter, UpdateRaftVoter": (
         "the controller makes registered brokers voters by itself, and they say where they are; "
@@ -98,6 +97,12 @@ DIFFERENT: dict[str, str] = {
     "ACLs of delegation tokens, users, two-phase commit and group configurations": (
         "are refused with INVALID_REQUEST, as is an operation that a resource has not: they would "
         "say nothing. A broker with `acls.enabled: false` takes none (SECURITY_DISABLED)"
+    ),
+    "client quotas": (
+        "`producer_byte_rate`, `consumer_byte_rate` and `request_percentage` of users and client "
+        "ids; those of addresses (KIP-612) and `controller_mutation_rate` (KIP-599) are refused. "
+        "An idle client saves up one second's worth (Kafka: ten), and a throttled fetch is "
+        "answered with its records (Kafka: empty)"
     ),
     "max.compaction.lag.ms": (
         "closes the segment that is written also when nothing is appended any more; in Kafka it "

@@ -111,6 +111,8 @@ RULES: Mapping[int, Rule] = {
     apis.ALTER_PARTITION_REASSIGNMENTS: (cluster(ALTER),),
     apis.LIST_PARTITION_REASSIGNMENTS: (cluster(DESCRIBE),),
     apis.OFFSET_DELETE: (whole(DELETE, GROUP, "group_id"), deleted_offsets),
+    apis.DESCRIBE_CLIENT_QUOTAS: (cluster(DESCRIBE_CONFIGS),),
+    apis.ALTER_CLIENT_QUOTAS: (cluster(ALTER_CONFIGS),),
     apis.DESCRIBE_USER_SCRAM_CREDENTIALS: (cluster(DESCRIBE),),
     apis.ALTER_USER_SCRAM_CREDENTIALS: (cluster(ALTER),),
     apis.DESCRIBE_QUORUM: (cluster(DESCRIBE),),

@@ -87,6 +87,13 @@ SECTIONS: dict[str, list[Metric]] = {
             ("connection_refused_address", "Refused: network.connections_per_address_max."),
         ),
     ],
+    "Quotas": [
+        *_counters(
+            ("quota_throttled", "Answers behind which a client was not read for a while."),
+            ("quota_throttled_seconds", "How long that was, all in all."),
+            labels=("quota",),
+        ),
+    ],
     "Topics": [
         *_counters(
             ("topic_bytes_in", "Bytes that producers wrote to partitions led here."),

@@ -65,6 +65,8 @@ INCREMENTAL_ALTER_CONFIGS = 44
 ALTER_PARTITION_REASSIGNMENTS = 45
 LIST_PARTITION_REASSIGNMENTS = 46
 OFFSET_DELETE = 47
+DESCRIBE_CLIENT_QUOTAS = 48
+ALTER_CLIENT_QUOTAS = 49
 DESCRIBE_USER_SCRAM_CREDENTIALS = 50
 ALTER_USER_SCRAM_CREDENTIALS = 51
 DESCRIBE_QUORUM = 55
@@ -172,6 +174,12 @@ _ROWS = (
             e.list_partition_reassignments.ListPartitionReassignmentsResponse),
     ApiSpec(OFFSET_DELETE, "OffsetDelete", 0, 0, 1,
             e.offset_delete.OffsetDeleteRequest, e.offset_delete.OffsetDeleteResponse),
+    ApiSpec(DESCRIBE_CLIENT_QUOTAS, "DescribeClientQuotas", 0, 1, 1,
+            e.describe_client_quotas.DescribeClientQuotasRequest,
+            e.describe_client_quotas.DescribeClientQuotasResponse),
+    ApiSpec(ALTER_CLIENT_QUOTAS, "AlterClientQuotas", 0, 1, 1,
+            e.alter_client_quotas.AlterClientQuotasRequest,
+            e.alter_client_quotas.AlterClientQuotasResponse),
     ApiSpec(DESCRIBE_USER_SCRAM_CREDENTIALS, "DescribeUserScramCredentials", 0, 0, 0,
             e.describe_user_scram_credentials.DescribeUserScramCredentialsRequest,
             e.describe_user_scram_credentials.DescribeUserScramCredentialsResponse),

@@ -25,6 +25,7 @@ INT16 = Struct(">h")
 UINT16 = Struct(">H")
 INT32 = Struct(">i")
 INT64 = Struct(">q")
+FLOAT64 = Struct(">d")
 
 MALFORMED = (struct.error, IndexError, UnicodeDecodeError)
 """What running off the end of a buffer, or a string that is not UTF-8, raises in a reader."""
@@ -63,6 +64,11 @@ def read_int32(buf: Buffer, pos: int) -> tuple[int, int]:
 def read_int64(buf: Buffer, pos: int) -> tuple[int, int]:
     """Eight bytes, signed."""
     return INT64.unpack_from(buf, pos)[0], pos + 8
+
+
+def read_float64(buf: Buffer, pos: int) -> tuple[float, int]:
+    """Eight bytes, IEEE 754; infinite ones and such that are no number among them."""
+    return FLOAT64.unpack_from(buf, pos)[0], pos + 8
 
 
 def read_bool(buf: Buffer, pos: int) -> tuple[bool, int]:
@@ -274,6 +280,11 @@ def write_int32(out: bytearray, value: int) -> None:
 def write_int64(out: bytearray, value: int) -> None:
     """Eight bytes, signed."""
     out += INT64.pack(value)
+
+
+def write_float64(out: bytearray, value: float) -> None:
+    """Eight bytes, IEEE 754."""
+    out += FLOAT64.pack(value)
 
 
 def write_bool(out: bytearray, value: bool) -> None:

@@ -25,6 +25,7 @@ _FIXED: dict[str, tuple[Reader, Writer, Any]] = {
     "uint16": (p.read_uint16, p.write_uint16, 0),
     "int32": (p.read_int32, p.write_int32, 0),
     "int64": (p.read_int64, p.write_int64, 0),
+    "float64": (p.read_float64, p.write_float64, 0.0),
     "bool": (p.read_bool, p.write_bool, False),
     "uuid": (p.read_uuid, p.write_uuid, None),
     "error_code": (p.read_error_code, p.write_int16, 0),

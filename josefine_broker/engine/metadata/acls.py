@@ -17,6 +17,8 @@ ACLS_MAX = 10_000
 """Of a cluster: each is in every snapshot of the metadata."""
 CREDENTIALS_MAX = 10_000
 """Of users, the same."""
+QUOTAS_MAX = 10_000
+"""Users and client ids that have one, the same."""
 TEXT_CHARS_MAX = 1_024
 """Of a name, principal or host."""
 

@@ -13,12 +13,13 @@ from uuid import UUID
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import LeaderEpoch
-from josefine_broker.engine.metadata.acls import ACLS_MAX, CREDENTIALS_MAX
+from josefine_broker.engine.metadata.acls import ACLS_MAX, CREDENTIALS_MAX, QUOTAS_MAX
 from josefine_broker.engine.metadata.changes import (
     AllocateProducerIds,
     AlterAcls,
     AlterCredentials,
     AlterIsr,
+    AlterQuotas,
     AlterTopicConfig,
     At,
     Change,
@@ -43,6 +44,7 @@ from josefine_broker.engine.metadata.image import (
     CLEANUP_POLICY,
     JOSEFINE_VERSION,
     NO_LEADER,
+    QUOTAS_LEVEL,
     WAS_COMPACTED,
     Doubt,
     MetadataImage,
@@ -95,6 +97,8 @@ def apply(image: MetadataImage, change: Change, at: At) -> MetadataImage:
             return _alter_acls(image, change)
         case AlterCredentials():
             return _alter_credentials(image, change)
+        case AlterQuotas():
+            return _alter_quotas(image, change)
         case RegisterBroker():
             return register(image, change, at)
         case UnregisterBroker(broker_id=broker_id):
@@ -148,6 +152,25 @@ def _alter_acls(image: MetadataImage, change: AlterAcls) -> MetadataImage:
     if len(acls) > ACLS_MAX:
         raise KafkaError(ErrorCode.policy_violation, f"a cluster has {ACLS_MAX} ACLs at most")
     return replace(image, acls=acls)
+
+
+def _alter_quotas(image: MetadataImage, change: AlterQuotas) -> MetadataImage:
+    if not image.keeps_quotas:
+        raise KafkaError(
+            ErrorCode.unsupported_version,
+            f"quotas are kept from {JOSEFINE_VERSION} {QUOTAS_LEVEL} on: finalize it",
+        )
+    quotas = {entity: dict(bounds) for entity, bounds in image.quotas.items()}
+    for entity, key, value in change.quotas:
+        bounds = quotas.setdefault(entity, {})
+        if value is None:
+            bounds.pop(key, None)
+        else:
+            bounds[key] = value
+    quotas = {entity: bounds for entity, bounds in quotas.items() if bounds}
+    if len(quotas) > QUOTAS_MAX:
+        raise KafkaError(ErrorCode.policy_violation, f"a cluster has {QUOTAS_MAX} quotas at most")
+    return replace(image, quotas=quotas)
 
 
 # -- partitions: decisions of the controller and of partition leaders

@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from josefine_broker.base.errors import CorruptData
+from josefine_broker.base.quotas import QuotaEntity
 from josefine_broker.engine.metadata.changes import (
     AllocateProducerIds,
     AlterAcls,
     AlterCredentials,
     AlterIsr,
+    AlterQuotas,
     AlterTopicConfig,
     BrokerState,
     Change,
@@ -25,6 +27,7 @@ from josefine_broker.engine.metadata.changes import (
     IsrItem,
     Origin,
     PartitionState,
+    QuotaChange,
     ReassignItem,
     ReassignPartitions,
     RegisterBroker,
@@ -302,6 +305,16 @@ _TABLE = (
             "remove": c.remove,
         },
         _credentials_change,
+    ),
+    _Kind(
+        "alter_quotas",
+        AlterQuotas,
+        lambda c: {"quotas": c.quotas},
+        lambda p: AlterQuotas(
+            quotas=tuple(
+                QuotaChange(QuotaEntity(*entity), key, value) for entity, key, value in p["quotas"]
+            )
+        ),
     ),
 )
 _KINDS = {kind.name: kind for kind in _TABLE}

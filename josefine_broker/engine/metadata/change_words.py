@@ -10,6 +10,7 @@ from josefine_broker.engine.metadata.changes import (
     AlterAcls,
     AlterCredentials,
     AlterIsr,
+    AlterQuotas,
     AlterTopicConfig,
     Change,
     CreatePartitions,
@@ -146,6 +147,14 @@ def _credentials(change: AlterCredentials, _: Names) -> str:
     return f"passwords: {_join(parts)}"
 
 
+def _quotas(change: AlterQuotas, _: Names) -> str:
+    parts = (
+        f"{entity}: " + (f"{key} not any more" if value is None else f"{key}={value:.15g}")
+        for entity, key, value in change.quotas
+    )
+    return f"quotas: {_join(parts)}"
+
+
 def _acl(acl: Acl) -> str:
     rest = "*" if acl.pattern is PatternType.PREFIXED else ""
     permission, operation = acl.permission.name.lower(), acl.operation.name.lower()
@@ -167,4 +176,5 @@ _WORDS: dict[type[Any], Callable[[Any, Names], str]] = {
     AllocateProducerIds: _producer_ids,
     AlterAcls: _acls,
     AlterCredentials: _credentials,
+    AlterQuotas: _quotas,
 }

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from josefine_broker.base.acls import Acl
 from josefine_broker.base.ids import LeaderEpoch
+from josefine_broker.base.quotas import QuotaEntity
 from josefine_broker.base.scram import Credential
 from josefine_broker.engine.metadata.image import Address, Endpoint, FeatureRange, PartitionEntry
 from josefine_broker.engine.metadata.log_completeness import LogClaims
@@ -252,6 +253,21 @@ class AlterCredentials:
     remove: tuple[tuple[str, str], ...] = ()
 
 
+class QuotaChange(NamedTuple):
+    """One bound of an entity; None: there is none any more."""
+
+    entity: QuotaEntity
+    key: str
+    value: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterQuotas:
+    """Bounds of clients that count afterwards, each in place of any before."""
+
+    quotas: tuple[QuotaChange, ...]
+
+
 Change = (
     RegisterBroker
     | UnregisterBroker
@@ -266,4 +282,5 @@ Change = (
     | AllocateProducerIds
     | AlterAcls
     | AlterCredentials
+    | AlterQuotas
 )

@@ -33,6 +33,7 @@ The levels so far:
 5. Leaders ask the coordinator before a transaction's first batch is let in (KIP-890): brokers of
    before cannot be asked. Records of transactions with tagged fields are read.
 6. ACLs and users are in the metadata: brokers of before would serve everybody, and let in nobody.
+7. Quotas of clients are in the metadata: brokers of before would bound nobody.
 
 The records of classic groups with members need no level: brokers of before pass over their keys,
 and serve no member, so until all are new a group may find a coordinator that does not know it.
@@ -61,7 +62,7 @@ from josefine_broker.engine.metadata.image import (
 from josefine_broker.engine.metadata.image import JOSEFINE_VERSION as JOSEFINE_VERSION
 
 SUPPORTED: tuple[FeatureRange, ...] = (
-    FeatureRange(JOSEFINE_VERSION, 1, 6),
+    FeatureRange(JOSEFINE_VERSION, 1, 7),
     FeatureRange(GROUP_VERSION, 0, 1),
     FeatureRange(TRANSACTION_VERSION, 1, 2),
 )

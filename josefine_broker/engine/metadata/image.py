@@ -15,12 +15,14 @@ from uuid import UUID
 from josefine_broker.base.acls import Acl, Operation, PatternType, Permission, ResourceType
 from josefine_broker.base.errors import CorruptData
 from josefine_broker.base.ids import LeaderEpoch
+from josefine_broker.base.quotas import QuotaEntity, Quotas
 from josefine_broker.base.scram import Credential
 from josefine_broker.engine.metadata.log_completeness import Completeness
 from josefine_broker.records.batch import NO_LEADER_EPOCH
 
-IMAGE_VERSIONS = (1, 2, 3)
-"""Version 2 knows what is believed of single logs, 3 who may do what: each from its level on."""
+IMAGE_VERSIONS = (1, 2, 3, 4)
+"""Version 2 knows what is believed of single logs, 3 who may do what, 4 quotas: each from its level
+on."""
 
 JOSEFINE_VERSION = "josefine.version"
 """Formats of blocks, snapshots and messages between brokers, as one number: see `features.py`."""
@@ -35,6 +37,9 @@ VERIFYING_LEVEL = 5
 
 ACCESS_LEVEL = 6
 """From here on the metadata say who may do what."""
+
+QUOTAS_LEVEL = 7
+"""From here on the metadata say how much clients may do."""
 
 TRANSACTION_VERSION = "transaction.version"
 """Kafka's name; clients go by it (KIP-890). 1: records of transactions have tagged fields. 2: every
@@ -194,6 +199,8 @@ class MetadataImage:
     credentials: Mapping[tuple[str, str], Credential] = field(default_factory=_nothing)
     """(user, SCRAM mechanism) → what a password is checked by (KIP-554)."""
 
+    quotas: Quotas = field(default_factory=_nothing)
+
     @property
     def keeps_doubts(self) -> bool:
         """Whether registrations speak of each log here, not only of the whole broker."""
@@ -227,6 +234,11 @@ class MetadataImage:
         return self.features.get(JOSEFINE_VERSION, 0) >= ACCESS_LEVEL
 
     @property
+    def keeps_quotas(self) -> bool:
+        """Whether every broker reads how much clients may do; one of before would not bound it."""
+        return self.features.get(JOSEFINE_VERSION, 0) >= QUOTAS_LEVEL
+
+    @property
     def serves_consumer_groups(self) -> bool:
         """Whether every broker knows the records of such groups: one of before would serve without
         them, and drop them where it shortens its log."""
@@ -258,7 +270,7 @@ class MetadataImage:
     def to_bytes(self) -> bytes:
         """Canonical bytes: the Raft snapshot, and what `digest` is taken of."""
         plain = {
-            "version": IMAGE_VERSIONS[self.keeps_doubts + self.keeps_access],
+            "version": IMAGE_VERSIONS[self.keeps_doubts + self.keeps_access + self.keeps_quotas],
             "cluster_id": self.cluster_id,
             "brokers": [broker_to_plain(self.brokers[key]) for key in sorted(self.brokers)],
             "topics": [topic_to_plain(self.topics[name]) for name in sorted(self.topics)],
@@ -272,6 +284,11 @@ class MetadataImage:
         if self.credentials:
             plain["credentials"] = [
                 credential_to_plain(key, self.credentials[key]) for key in sorted(self.credentials)
+            ]
+        if self.quotas:
+            plain["quotas"] = [
+                [list(entity), dict(bounds)]
+                for entity, bounds in sorted(self.quotas.items(), key=lambda each: each[0].parts)
             ]
         return canonical_json(plain)
 
@@ -298,6 +315,7 @@ class MetadataImage:
                 unregistered=frozenset(plain["unregistered"]),
                 acls=frozenset(map(acl_from_plain, plain.get("acls", ()))),
                 credentials=dict(map(credential_from_plain, plain.get("credentials", ()))),
+                quotas={QuotaEntity(*each): bounds for each, bounds in plain.get("quotas", ())},
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CorruptData(f"metadata image: {error!r}") from error

@@ -15,6 +15,7 @@ from josefine_broker.engine.metadata.changes import (
     AlterAcls,
     AlterCredentials,
     AlterIsr,
+    AlterQuotas,
     AlterTopicConfig,
     Change,
     CreatePartitions,
@@ -83,6 +84,11 @@ def is_in_effect(change: Change, image: MetadataImage) -> bool:
             return known.keys().isdisjoint(change.remove) and all(
                 known.get((user, mechanism)) == credential
                 for user, mechanism, credential in change.put
+            )
+        case AlterQuotas():
+            return all(
+                image.quotas.get(entity, {}).get(key) == value
+                for entity, key, value in change.quotas
             )
         case _:
             return False

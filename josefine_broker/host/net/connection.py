@@ -32,6 +32,7 @@ from josefine_broker.host.net.dispatch import (
     Waiting,
 )
 from josefine_broker.host.net.sasl_gate import FRAME_BYTES_MAX, Authentication, Gate
+from josefine_broker.host.net.throttling import Throttled
 from josefine_broker.host.rationed import Rationed
 from josefine_broker.wire.frames import ChunkPool, FrameBuffer
 
@@ -93,6 +94,7 @@ class Connection(asyncio.BufferedProtocol):
         "_host",
         "_joins",
         "_listener",
+        "_muted",
         "_nameless",
         "_on_close",
         "_on_open",
@@ -123,6 +125,7 @@ class Connection(asyncio.BufferedProtocol):
         self._nameless = nameless
         self._gate: Gate | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._muted: asyncio.TimerHandle | None = None  # rings when it is heard again
         self._host = host
         self._listener = listener
         self._on_open = on_open
@@ -179,6 +182,8 @@ class Connection(asyncio.BufferedProtocol):
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
+        if self._muted is not None:
+            self._muted.cancel()
         for slot in self._pending:
             if isinstance(slot, Waiting):
                 slot.parked.on_done = None
@@ -208,8 +213,8 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def waits(self) -> bool:
-        """True while a request that was begun has no answer yet."""
-        return bool(self._pending)
+        """True while a request that was begun has no answer yet, or its client was told to wait."""
+        return bool(self._pending) or self._muted is not None
 
     @property
     def queued(self) -> int:
@@ -219,6 +224,9 @@ class Connection(asyncio.BufferedProtocol):
     def drain(self) -> None:
         """Begin no further request; those begun are still answered, long waits at once."""
         self._draining = True
+        if self._muted is not None:
+            self._muted.cancel()
+            self._muted = None
         for slot in tuple(self._pending):
             if isinstance(slot, Waiting) and slot.parked.is_cut_short and not slot.parked.done:
                 self._host.forget(slot.parked)
@@ -250,7 +258,7 @@ class Connection(asyncio.BufferedProtocol):
         while (
             backlog
             and len(self._pending) < in_flight_max
-            and not (self._write_paused or self._closed or self._draining)
+            and not (self._write_paused or self._closed or self._draining or self._muted)
         ):
             self._serve(backlog.popleft())
             if len(self._out) >= SEND_BUFFERS_MAX:
@@ -259,7 +267,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._closed:
             return
         self._send()
-        if (bool(backlog) or self._draining) is not self._reading_paused:
+        must_pause = bool(backlog) or self._draining or self._muted is not None
+        if must_pause is not self._reading_paused:
             self._reading_paused = not self._reading_paused
             if self._reading_paused:
                 self._transport.pause_reading()
@@ -331,6 +340,22 @@ class Connection(asyncio.BufferedProtocol):
         self._out.extend(buffers)
         if isinstance(buffers, LastBuffers):
             self._close_because(buffers.reason)
+        elif isinstance(buffers, Throttled):
+            self._mute(buffers.throttle_ms)
+
+    def _mute(self, ms: int) -> None:
+        """Nothing more is read, or begun, for so long at least (KIP-219)."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + ms / 1_000
+        if self._draining or (self._muted is not None and self._muted.when() >= until):
+            return
+        if self._muted is not None:
+            self._muted.cancel()
+        self._muted = loop.call_at(until, self._unmute)
+
+    def _unmute(self) -> None:
+        self._muted = None
+        self._work_off()
 
     def _wait_for(self, waiting: Waiting) -> None:
         self._pending.append(waiting)

@@ -18,6 +18,7 @@ from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_broker.base.security import ANONYMOUS
 from josefine_broker.engine.parked import Hangup, Parked
 from josefine_broker.host.metrics import ApiStats, ConnectionStats
+from josefine_broker.host.net.throttling import Throttle, Weight
 from josefine_broker.wire.apis import API_VERSIONS
 from josefine_broker.wire.codec import (
     RequestHeader,
@@ -69,31 +70,40 @@ class Route:
 class Waiting:
     """A request whose answer comes later: the parked token and what its encoding needs."""
 
-    __slots__ = ("buffers", "header", "parked", "parked_ns", "started_ns", "stats")
+    __slots__ = ("buffers", "header", "parked", "parked_ns", "started_ns", "stats", "weight")
 
     def __init__(
-        self, parked: Parked, header: RequestHeader, stats: ApiStats, started_ns: int
+        self,
+        parked: Parked,
+        header: RequestHeader,
+        stats: ApiStats,
+        started_ns: int,
+        weight: Weight | None = None,
     ) -> None:
         self.parked = parked
         self.header = header
         self.stats = stats
         self.started_ns = started_ns
         self.parked_ns = perf_counter_ns()
+        self.weight = weight
         self.buffers: Buffers | None = None
 
 
 class Dispatcher:
     """The literal route table, and the one answer that no route gives. One per broker."""
 
-    __slots__ = ("_routes", "_stats", "_unsupported")
+    __slots__ = ("_routes", "_stats", "_throttle", "_unsupported")
 
     def __init__(
         self,
         routes: Mapping[int, Route],
         unsupported_version: Callable[[], Any],
         stats: ConnectionStats,
+        throttle: Throttle | None = None,
     ) -> None:
-        """`unsupported_version` makes the ApiVersions answer that carries error 35."""
+        """`unsupported_version` makes the ApiVersions answer that carries error 35. Without a
+        `throttle` nobody is bounded."""
+        self._throttle = throttle
         self._routes = dict(routes)
         self._unsupported = unsupported_version
         self._stats = stats
@@ -114,6 +124,9 @@ class Dispatcher:
         except KafkaError as error:
             self._stats.closed_unsupported += 1
             raise DisconnectError(f"request not served: {error}") from error
+        throttle, weight = self._throttle, None
+        if throttle is not None and throttle.is_needed:
+            body, weight = throttle.begin(header, peer.principal, body, len(frame))
         try:
             answer = route.handle(header, peer, body)
         except KafkaError as error:
@@ -121,13 +134,18 @@ class Dispatcher:
             answer = route.refuse(body, error)
         except Exception:
             answer = self._report_failure(route, header, peer, body)
+        worked_ns = perf_counter_ns() - started_ns
+        if weight is not None:
+            weight = weight._replace(worked_ns=worked_ns)
         if isinstance(answer, Parked):
-            return Waiting(answer, header, route.stats, started_ns)
-        route.stats.record(perf_counter_ns() - started_ns)
-        if answer is None:
-            return None
+            return Waiting(answer, header, route.stats, started_ns, weight)
+        route.stats.record(worked_ns)
         if isinstance(answer, Hangup):
             return _last(header, answer)
+        if weight is not None and throttle is not None:
+            return throttle.encoded(header, answer, weight)
+        if answer is None:
+            return None
         return encode_response(api_key, api_version, correlation_id, answer)
 
     def finish(self, waiting: Waiting) -> Buffers:
@@ -137,10 +155,12 @@ class Dispatcher:
         stats.record(now_ns - waiting.started_ns)
         stats.waited_ns += now_ns - waiting.parked_ns
         response = waiting.parked.response
-        if response is None:
-            return ()
         if isinstance(response, Hangup):
             return _last(header, response)
+        if waiting.weight is not None and self._throttle is not None:
+            return self._throttle.encoded(header, response, waiting.weight)
+        if response is None:
+            return ()
         return encode_response(header.api_key, header.api_version, header.correlation_id, response)
 
     def _refuse_version(self, header: RequestHeader) -> Buffers:

@@ -13,6 +13,7 @@ Produce and Fetch are coded by hand and have their own shapes: `wire.produce`, `
 from josefine_broker.wire.entities import (
     add_offsets_to_txn,
     add_partitions_to_txn,
+    alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
     alter_user_scram_credentials,
@@ -27,6 +28,7 @@ from josefine_broker.wire.entities import (
     delete_records,
     delete_topics,
     describe_acls,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -66,6 +68,7 @@ from josefine_broker.wire.entities import (
 __all__ = [
     "add_offsets_to_txn",
     "add_partitions_to_txn",
+    "alter_client_quotas",
     "alter_configs",
     "alter_partition_reassignments",
     "alter_user_scram_credentials",
@@ -80,6 +83,7 @@ __all__ = [
     "delete_records",
     "delete_topics",
     "describe_acls",
+    "describe_client_quotas",
     "describe_cluster",
     "describe_configs",
     "describe_groups",

@@ -8,12 +8,14 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.quotas import Quotas
 from josefine_broker.engine.parked import Parked, ParkedRequests
 from josefine_broker.host.clock import RealClock
 from josefine_broker.host.metrics import Metrics
 from josefine_broker.host.net.connection import ConnectionLimits, Host
 from josefine_broker.host.net.dispatch import Dispatcher, Peer, Route
 from josefine_broker.host.net.server import Server, bind
+from josefine_broker.host.net.throttling import Throttle
 from josefine_broker.host.ticker import Ticker
 from josefine_broker.wire import entities as e
 from josefine_broker.wire.apis import APIS
@@ -53,18 +55,22 @@ class Held(Parked):
 class Serving:
     """What a test holds: the server, its parts, and how to talk to it."""
 
-    def __init__(self, routes: Mapping[int, Handle], **limits: int) -> None:
+    def __init__(
+        self, routes: Mapping[int, Handle], quotas: Quotas | None = None, **limits: int
+    ) -> None:
         self.metrics = Metrics()
         self.parked = ParkedRequests()
         self.clock = RealClock()
         self.fatal: list[BaseException] = []
         self.ticker = Ticker(self.clock, self.parked, (), self.fatal.append)
+        self.throttle = Throttle(lambda: quotas or {}, self.clock.monotonic_ms)
         dispatcher = Dispatcher(
             {key: self._route(key, handle) for key, handle in routes.items()},
             lambda: e.api_versions.ApiVersionsResponse(
                 error_code=ErrorCode.unsupported_version, api_keys=()
             ),
             self.metrics.connections,
+            self.throttle,
         )
         bounds = {"frame_bytes_max": 1 << 20, "in_flight_max": 4, "write_buffer_bytes": 1 << 16}
         connections_max = limits.pop("connections_max", 100)
@@ -138,9 +144,11 @@ class Client:
 
 
 @asynccontextmanager
-async def serving(handle: Handle, **limits: int) -> AsyncIterator[Serving]:
-    """A running server whose ListGroups is `handle`."""
-    serving = Serving({GROUPS: handle}, **limits)
+async def serving(
+    handle: Handle, *, key: int = GROUPS, quotas: Quotas | None = None, **limits: int
+) -> AsyncIterator[Serving]:
+    """A running server whose ListGroups (or what has that key) is `handle`."""
+    serving = Serving({key: handle}, quotas, **limits)
     bound = bind("TEST", "127.0.0.1", 0)
     await serving.server.start([bound])
     serving.ticker.start()

@@ -45,6 +45,7 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "uint16": st.integers(0, 2**16 - 1),
     "int32": int_of(32),
     "int64": int_of(64),
+    "float64": st.floats(allow_nan=False),
     "bool": st.booleans(),
     "string": _TEXT,
     "bytes": st.binary(max_size=200),

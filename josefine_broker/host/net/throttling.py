@@ -1,0 +1,109 @@
+"""Quotas at a broker's listeners: requests and answers are weighed, and who did more than it may is
+told so (`throttle_time_ms`) and not read for that long (KIP-219).
+
+What brokers do among each other is not weighed: their fetches, and markers of transactions.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from josefine_broker.base.quotas import CONSUMER, KEYS, PRODUCER, REQUEST, Quotas
+from josefine_broker.engine.limits.quotas import QuotaKeeper
+from josefine_broker.wire.apis import FETCH, PRODUCE, WRITE_TXN_MARKERS
+from josefine_broker.wire.codec import RequestHeader, encode_response
+from josefine_broker.wire.primitives import Buffer
+
+
+class Throttled(tuple[Buffer, ...]):
+    """An answer, perhaps empty, behind which its connection is not read for a while."""
+
+    throttle_ms: int
+
+
+class Weight(NamedTuple):
+    """A request that is to be weighed, and what it weighs so far."""
+
+    user: str
+    client_id: str
+    request_bytes: int
+    worked_ns: int
+
+
+class ThrottleStats:
+    """Of one quota."""
+
+    __slots__ = ("answers", "throttled_ms")
+
+    def __init__(self) -> None:
+        self.answers = 0
+        self.throttled_ms = 0
+
+
+class Throttle:
+    """Of one broker. Mutated on the event loop only."""
+
+    __slots__ = ("_current", "_keeper", "_monotonic_ms", "stats")
+
+    def __init__(self, current: Callable[[], Quotas], monotonic_ms: Callable[[], int]) -> None:
+        """`current`: the cluster's quotas as they are now."""
+        self._current = current
+        self._monotonic_ms = monotonic_ms
+        self._keeper = QuotaKeeper()
+        self.stats = {key: ThrottleStats() for key in KEYS}
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there are quotas at all."""
+        return self._keeper.follow(self._current())
+
+    def begin(
+        self, header: RequestHeader, principal: str, body: Any, request_bytes: int
+    ) -> tuple[Any, Weight | None]:
+        """The request as it is to be served, and its weight; None: it is not weighed. A fetch gets
+        no more at once than what may be fetched in a second."""
+        key = header.api_key
+        if key == WRITE_TXN_MARKERS or (key == FETCH and body.replica_id >= 0):
+            return body, None
+        user, client_id = principal.partition(":")[2], header.client_id or ""
+        if key == FETCH:
+            found = self._keeper.bound(CONSUMER, user, client_id)
+            if found is not None and found[0] < body.max_bytes:
+                body = body._replace(max_bytes=max(1, int(found[0])))
+        return body, Weight(user, client_id, request_bytes, 0)
+
+    def encoded(self, header: RequestHeader, answer: Any, weight: Weight) -> Throttled | list[Any]:
+        """The answer as buffers; None: none is owed."""
+        buffers = [] if answer is None else _encoded(header, answer)
+        now_ms, user, client_id = self._monotonic_ms(), weight.user, weight.client_id
+        amounts = {REQUEST: weight.worked_ns / 1e9}
+        if header.api_key == PRODUCE:
+            amounts[PRODUCER] = weight.request_bytes
+        elif header.api_key == FETCH:
+            amounts[CONSUMER] = sum(map(len, buffers))
+        throttle_ms = 0
+        for key, amount in amounts.items():
+            quiet_ms = self._keeper.charge(key, user, client_id, amount, now_ms)
+            if quiet_ms:
+                self.stats[key].answers += 1
+                self.stats[key].throttled_ms += quiet_ms
+                throttle_ms = max(throttle_ms, quiet_ms)
+        if not throttle_ms:
+            return buffers
+        told = () if answer is None else _encoded(header, _told(answer, throttle_ms))
+        throttled = Throttled(told)
+        throttled.throttle_ms = throttle_ms
+        return throttled
+
+
+def _encoded(header: RequestHeader, answer: Any) -> list[Buffer]:
+    return encode_response(header.api_key, header.api_version, header.correlation_id, answer)
+
+
+def _told(answer: Any, throttle_ms: int) -> Any:
+    """The answer with the field that says so, where it has one."""
+    if hasattr(answer, "_replace"):
+        return answer._replace(throttle_ms=throttle_ms)
+    if hasattr(answer, "throttle_time_ms"):
+        return replace(answer, throttle_time_ms=throttle_ms)
+    return answer
