@@ -83,7 +83,6 @@ from josefine_broker.observe_metrics import (
     register_cleaner_metrics,
     register_cluster_metrics,
     register_metrics,
-    register_quota_metrics,
     register_server_metrics,
 )
 from josefine_broker.observe_process import register_process_metrics
@@ -327,7 +326,7 @@ class Node:
             routes(ctx, self._metrics),
             API_VERSIONS.unsupported_version,
             self._metrics.connections,
-            self._throttle_of(ctx),
+            Throttle(lambda: ctx.image.quotas, self._clock.monotonic_ms, self._metrics.throttles),
         )
         host = Host(
             dispatcher=dispatcher,
@@ -344,11 +343,6 @@ class Node:
             per_address_max=network.connections_per_address_max,
             idle_timeout_ms=network.idle_timeout_ms,
         )
-
-    def _throttle_of(self, ctx: Context) -> Throttle:
-        throttle = Throttle(lambda: ctx.image.quotas, self._clock.monotonic_ms)
-        register_quota_metrics(self._metrics, throttle)
-        return throttle
 
     async def _serve(self, server: Server, bound: Sequence[Bound]) -> None:
         self._server = server

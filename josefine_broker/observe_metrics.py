@@ -17,7 +17,6 @@ from josefine_broker.host.log.cleaner import Cleaner, CleanerStats
 from josefine_broker.host.log.log_manager import LogManager
 from josefine_broker.host.metrics import Metrics, Sample
 from josefine_broker.host.net.server import Server
-from josefine_broker.host.net.throttling import Throttle
 from josefine_broker.host.ticker import Ticker
 from josefine_broker.observe_cluster import is_under_replicated, partitions_of
 
@@ -72,19 +71,6 @@ def register_server_metrics(metrics: Metrics, server: Server, ticker: Ticker) ->
     metrics.one("requests_queued", lambda: server.requests_queued)
     metrics.one("loop_late_seconds", lambda: ticker.late_seconds)
     metrics.one("loop_wakes", lambda: ticker.wakes)
-
-
-def register_quota_metrics(metrics: Metrics, throttle: Throttle) -> None:
-    """Who was told to wait, by the quota that said so."""
-    stats = throttle.stats
-    metrics.read(
-        "quota_throttled",
-        lambda: [({"quota": key}, each.answers) for key, each in stats.items()],
-    )
-    metrics.read(
-        "quota_throttled_seconds",
-        lambda: [({"quota": key}, each.throttled_ms / 1_000) for key, each in stats.items()],
-    )
 
 
 def register_cleaner_metrics(metrics: Metrics, cleaner: Cleaner) -> None:

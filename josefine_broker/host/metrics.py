@@ -20,6 +20,7 @@ from prometheus_client.core import (
 from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 
+from josefine_broker.base.quotas import KEYS
 from josefine_broker.host.latencies import Latencies
 from josefine_broker.host.metric_table import METRICS, Kind, Metric
 
@@ -76,16 +77,36 @@ class ConnectionStats:
         self.gave_way = 0
 
 
+class ThrottleStats:
+    """Counts of one quota."""
+
+    __slots__ = ("answers", "throttled_ms")
+
+    def __init__(self) -> None:
+        self.answers = 0
+        self.throttled_ms = 0
+
+
 class Metrics:
     """All counters of one broker, and what others let it read. Names are those of the table."""
 
     def __init__(self) -> None:
         self.connections = ConnectionStats()
+        self.throttles = {key: ThrottleStats() for key in KEYS}
+        """By quota."""
         self._apis: dict[str, ApiStats] = {}
         self._latencies: dict[str, Latencies] = {}
         self._read: dict[str, SampleSource] = {}
         for name in ConnectionStats.__slots__:
             self.one(f"connection_{name}", partial(getattr, self.connections, name))
+        throttles = self.throttles.items()
+        self.read(
+            "quota_throttled", lambda: [({"quota": k}, each.answers) for k, each in throttles]
+        )
+        self.read(
+            "quota_throttled_seconds",
+            lambda: [({"quota": k}, each.throttled_ms / 1_000) for k, each in throttles],
+        )
 
     def api(self, name: str) -> ApiStats:
         """The one counter object of an API; a connection's routes hold it."""

@@ -38,7 +38,7 @@ PARTS_OF_THE_BROKER = {
 SHAPES = [
     pytest.param(spec, id=spec.name) for key, spec in APIS.items() if key not in (PRODUCE, FETCH)
 ]
-PLAIN = {int, str, bytes, bool, UUID, type(None), ErrorCode}
+PLAIN = {int, float, str, bytes, bool, UUID, type(None), ErrorCode}
 STARTS_A_TASK = {"create_task", "ensure_future", "TaskGroup", "run_coroutine_threadsafe", "gather"}
 
 

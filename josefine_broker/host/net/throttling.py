@@ -4,12 +4,13 @@ told so (`throttle_time_ms`) and not read for that long (KIP-219).
 What brokers do among each other is not weighed: their fetches, and markers of transactions.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from josefine_broker.base.quotas import CONSUMER, KEYS, PRODUCER, REQUEST, Quotas
+from josefine_broker.base.quotas import CONSUMER, PRODUCER, REQUEST, Quotas
 from josefine_broker.engine.limits.quotas import QuotaKeeper
+from josefine_broker.host.metrics import ThrottleStats
 from josefine_broker.wire.apis import FETCH, PRODUCE, WRITE_TXN_MARKERS
 from josefine_broker.wire.codec import RequestHeader, encode_response
 from josefine_broker.wire.primitives import Buffer
@@ -30,27 +31,22 @@ class Weight(NamedTuple):
     worked_ns: int
 
 
-class ThrottleStats:
-    """Of one quota."""
-
-    __slots__ = ("answers", "throttled_ms")
-
-    def __init__(self) -> None:
-        self.answers = 0
-        self.throttled_ms = 0
-
-
 class Throttle:
     """Of one broker. Mutated on the event loop only."""
 
-    __slots__ = ("_current", "_keeper", "_monotonic_ms", "stats")
+    __slots__ = ("_current", "_keeper", "_monotonic_ms", "_stats")
 
-    def __init__(self, current: Callable[[], Quotas], monotonic_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        current: Callable[[], Quotas],
+        monotonic_ms: Callable[[], int],
+        stats: Mapping[str, ThrottleStats],
+    ) -> None:
         """`current`: the cluster's quotas as they are now."""
         self._current = current
         self._monotonic_ms = monotonic_ms
         self._keeper = QuotaKeeper()
-        self.stats = {key: ThrottleStats() for key in KEYS}
+        self._stats = stats
 
     @property
     def is_needed(self) -> bool:
@@ -85,8 +81,8 @@ class Throttle:
         for key, amount in amounts.items():
             quiet_ms = self._keeper.charge(key, user, client_id, amount, now_ms)
             if quiet_ms:
-                self.stats[key].answers += 1
-                self.stats[key].throttled_ms += quiet_ms
+                self._stats[key].answers += 1
+                self._stats[key].throttled_ms += quiet_ms
                 throttle_ms = max(throttle_ms, quiet_ms)
         if not throttle_ms:
             return buffers

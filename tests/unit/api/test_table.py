@@ -104,7 +104,7 @@ def _value(kind: Any) -> Any:
         return None
     if getattr(kind, "__origin__", None) is tuple:
         return (_value(arguments[0]),)
-    return {int: 0, str: "t", bytes: b"", bool: False}.get(kind, kind)
+    return {int: 0, float: 0.0, str: "t", bytes: b"", bool: False}.get(kind, kind)
 
 
 def test_producer_ids_are_unique_and_survive_a_restart() -> None:

@@ -63,14 +63,14 @@ class Serving:
         self.clock = RealClock()
         self.fatal: list[BaseException] = []
         self.ticker = Ticker(self.clock, self.parked, (), self.fatal.append)
-        self.throttle = Throttle(lambda: quotas or {}, self.clock.monotonic_ms)
+        throttle = Throttle(lambda: quotas or {}, self.clock.monotonic_ms, self.metrics.throttles)
         dispatcher = Dispatcher(
             {key: self._route(key, handle) for key, handle in routes.items()},
             lambda: e.api_versions.ApiVersionsResponse(
                 error_code=ErrorCode.unsupported_version, api_keys=()
             ),
             self.metrics.connections,
-            self.throttle,
+            throttle,
         )
         bounds = {"frame_bytes_max": 1 << 20, "in_flight_max": 4, "write_buffer_bytes": 1 << 16}
         connections_max = limits.pop("connections_max", 100)

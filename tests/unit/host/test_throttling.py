@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from josefine_broker.base.quotas import CONSUMER, PRODUCER, QuotaEntity, Quotas
+from josefine_broker.host.metrics import Metrics
 from josefine_broker.host.net.dispatch import Peer
 from josefine_broker.host.net.throttling import Throttle
 from josefine_broker.wire.apis import FETCH, PRODUCE
@@ -71,10 +72,10 @@ def test_client_above_its_quota_is_told_so_and_not_heard_for_as_long() -> None:
             assert handler.begun == ["greedy", "modest"]  # the second is read, and not begun
             assert (await told(client))[0] == 1
             assert loop.time() - began >= throttle_ms / 1_000
-            stats = server.throttle.stats[PRODUCER]
+            stats = server.metrics.throttles[PRODUCER]
             assert stats.answers >= 1
             assert stats.throttled_ms >= throttle_ms
-            assert server.throttle.stats[CONSUMER].answers == 0
+            assert server.metrics.throttles[CONSUMER].answers == 0
 
     on_uvloop(scenario)
 
@@ -110,7 +111,7 @@ def test_broker_that_stops_does_not_wait_for_those_that_have_to() -> None:
 def weigh(request: FetchRequest, client_id: str = "greedy") -> tuple[int, int, int]:
     """Of a fetch with 5,000 bytes in its answer: the most it may get, and what it and one more are
     told."""
-    throttle = Throttle(lambda: QUOTAS, lambda: 0)
+    throttle = Throttle(lambda: QUOTAS, lambda: 0, Metrics().throttles)
     header = RequestHeader(FETCH, 12, 1, client_id, 0)
     part = FetchPartitionResponse(0, records=(bytes(3 * RATE // 4),))
     answer = FetchResponse(topics=(FetchTopicResponse("t", None, (part,)),))
