@@ -1,123 +1,127 @@
-"""JSON values to a struct column, and the reason for every value that is none.
+"""Bytes of records to columns, by their formats; the reason for every record that is not taken.
 
-Nothing is lost in silence: a value is good only when all of it is one JSON object that fits the
-schema. Spark's parser alone would take `{"a":1} rubbish`, would give no reason, and would turn an
-empty value into a null row.
+Nothing is lost in silence: a record is good only when each side that is decoded, its value and its
+key, is wholly what its format and schema say, or the file asks for null where it is not.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from pipelines.strict_json import reasons
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructType
-
-BAD_TEXT = "_josefine_bad_text"
-"""Where Spark's parser puts a text that does not fit; never visible to a user."""
-
-_STRICT = {
-    "mode": "PERMISSIVE",
-    "columnNameOfCorruptRecord": BAD_TEXT,
-    # JSON as RFC 8259 has it: Spark would also take 'single quotes' and NaN.
-    "allowSingleQuotes": "false",
-    "allowNonNumericNumbers": "false",
-}
 
 
-def parsed(
-    frame: DataFrame, schema: StructType, *, strict: bool = False, tombstones: bool = False
-) -> DataFrame:
-    """The source's rows with the raw `value`, the column `_parsed` and the flag `_good`.
+class Values(Protocol):
+    """One format. `parse` is asked once for each record, `reason` for bad ones alone."""
 
-    `tombstones`: a row without a value is a good one.
+    def parse(self, data: Column) -> Column: ...
+
+    def is_good(self, data: Column, parsed: Column) -> Column: ...
+
+    def result(self, parsed: Column) -> Column:
+        """The column that SQL sees, of what `parse` gave."""
+        ...
+
+    def reason(self, data: Column, parsed: Column) -> Column: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """The value or the key of a source's records.
+
+    `null_is_good`: a record that has none is a good one. `null_for_bad`: one that is not what the
+    format expects, too.
     """
-    from pyspark.sql import functions as F  # noqa: N812
-    from pyspark.sql.types import StringType, StructType
 
-    text = F.col("value").cast("string")
-    wide = StructType([*schema.fields]).add(BAD_TEXT, StringType())
-    # Through explode, because the optimizer would copy a plain column's expression into the filter
-    # on `_good` and parse every row once for the filter and once more for the columns.
-    frame = frame.select("*", F.explode(F.array(F.from_json(text, wide, _STRICT))).alias("_parsed"))
-    # The parser stops at the object's end. When the first closing brace is the last character,
-    # that end is the text's end; else (nested objects, rubbish behind) ask the slower way.
-    ends_there = (F.instr(text, "}") == F.length(text)) | (_json_values(text) == 1)
-    good = (
-        F.col("_parsed").isNotNull()
-        & F.col(f"_parsed.{BAD_TEXT}").isNull()
-        & F.expr("is_valid_utf8(value)")
-        & ends_there
-    )
-    if strict:
-        good &= F.coalesce(*reasons(text, schema)).isNull()
-    if tombstones:
-        good |= F.col("value").isNull()
-    return frame.withColumn("_good", F.coalesce(good, F.lit(False)))
+    column: str
+    values: Values
+    null_is_good: bool = False
+    null_for_bad: bool = False
 
 
-def good_rows(frame: DataFrame, schema: StructType, *, tombstones: bool = False) -> DataFrame:
-    """The good rows with `value` as the struct of the schema, null where there was no value."""
+Reading = tuple[Side, ...]
+"""The sides of a source's records that are decoded; the others stay bytes."""
+
+
+def parsed(frame: DataFrame, reading: Reading) -> DataFrame:
+    """The source's rows with the raw bytes, what each side was parsed to and the flag `_good`."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    value = F.struct(*[F.col("_parsed").getField(name).alias(name) for name in schema.names])
-    if tombstones:
-        value = F.when(F.col("value").isNotNull(), value)
-    return frame.where("_good").withColumn("value", value).drop("_parsed", "_good")
+    good = F.lit(True)
+    for side in reading:
+        data = F.col(side.column)
+        # Through explode, because the optimizer would copy a plain column's expression into the
+        # filter on `_good` and parse every row once for the filter and once more for the columns.
+        once = F.explode(F.array(side.values.parse(data))).alias(f"_parsed_{side.column}")
+        frame = frame.select("*", once)
+        if not side.null_for_bad:
+            good &= _is_good(side) | (data.isNull() if side.null_is_good else F.lit(False))
+    return frame.withColumn("_good", good)
 
 
-def bad_rows(
-    frame: DataFrame, schema: StructType, source: str, *, strict: bool = False
-) -> DataFrame:
-    """The other rows as dead letters, each with its reason."""
+def good_rows(frame: DataFrame, reading: Reading) -> DataFrame:
+    """The good rows with the decoded columns in place of the bytes."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    text = F.col("value").cast("string")
-    wrong = [_misfit(text, field) for field in schema.fields]
-    wrong += reasons(text, schema) if strict else []
-    misfits = F.array_compact(F.array(*wrong))
-    # Two readers: one reads to the end but takes single quotes, the other the reverse.
-    is_json = (F.coalesce(_json_values(text), F.lit(0)) == 1) & F.try_parse_json(text).isNotNull()
-    reason = (
-        F.when(F.col("value").isNull(), "the value is null")
-        .when(~F.expr("is_valid_utf8(value)"), "not UTF-8 text")
-        .when(~is_json, "not JSON")
-        .when(F.json_object_keys(text).isNull(), "JSON, but not an object")
-        .otherwise(F.concat(F.lit("does not fit the schema: "), F.array_join(misfits, ", ")))
-    )
+    frame = frame.where("_good")
+    for side in reading:
+        decoded = side.values.result(_parsed(side))
+        if side.null_for_bad:
+            decoded = F.when(_is_good(side), decoded)
+        elif side.null_is_good:
+            decoded = F.when(F.col(side.column).isNotNull(), decoded)
+        frame = frame.withColumn(side.column, decoded)
+    return frame.drop("_good", *(f"_parsed_{side.column}" for side in reading))
+
+
+def bad_rows(frame: DataFrame, reading: Reading, source: str) -> DataFrame:
+    """The other rows as dead letters, each with its reasons."""
+    from pyspark.sql import functions as F  # noqa: N812
+
     return frame.where("not _good").select(
         F.lit(source).alias("source"),
         "topic",
         "partition",
         "offset",
         "timestamp",
-        reason.alias("reason"),
+        # Not by arrays, whose analysis takes minutes where others are within.
+        F.concat_ws("; ", *_reasons(reading)).alias("reason"),
         "key",
         "value",
         *headers_of(frame),
     )
 
 
+def _reasons(reading: Reading) -> Iterator[Column]:
+    """Each null where its side is good."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    for side in reading:
+        if side.null_for_bad:
+            continue
+        data = F.col(side.column)
+        none = None if side.null_is_good else f"the {side.column} is null"
+        reason = F.when(data.isNull(), F.lit(none).cast("string")).when(
+            ~_is_good(side), side.values.reason(data, _parsed(side))
+        )
+        yield F.concat(F.lit("key: "), reason) if side.column == "key" else reason
+
+
+def _parsed(side: Side) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.col(f"_parsed_{side.column}")
+
+
+def _is_good(side: Side) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.coalesce(side.values.is_good(F.col(side.column), _parsed(side)), F.lit(False))
+
+
 def headers_of(frame: DataFrame) -> list[str]:
     """The column of headers, where records have them."""
     return [name for name in frame.columns if name == "headers"]
-
-
-def _json_values(text: Column) -> Column:
-    """How many JSON values a text is: as elements of one array, so that it is read to its end."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    return F.json_array_length(F.concat(F.lit("["), text, F.lit("]")))
-
-
-def _misfit(text: Column, field: object) -> Column:
-    """`name TYPE` when this field alone does not fit, else null. Only bad rows pay for it."""
-    from pyspark.sql import functions as F  # noqa: N812
-    from pyspark.sql.types import StringType, StructField, StructType
-
-    assert isinstance(field, StructField)
-    alone = StructType([field]).add(BAD_TEXT, StringType())
-    bad = F.from_json(text, alone, _STRICT).getField(BAD_TEXT).isNotNull()
-    return F.when(bad, F.lit(f"{field.name} {field.dataType.simpleString().upper()}"))

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 
 from josefine_spark.topic_offsets import ByPartition
 from pipelines import checking, decode
+from pipelines.decode import Reading
 from pipelines.deduplicating import without_copies
 from pipelines.errors import RunError
 from pipelines.frame_columns import columns_ddl
 from pipelines.historizing import versions
 from pipelines.merging import partials
-from pipelines.model import Action, Mode, Pipeline, Sink, Source
+from pipelines.model import Action, Mode, OnError, Pipeline, Sink, Source
 from pipelines.refusals import (
     STATEFUL,
     analyzed_plan,
@@ -34,27 +35,6 @@ from pipelines.upserting import HIDDEN, latest_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
-
-
-def value_schema(spark: SparkSession, source: Source) -> StructType | None:
-    """The schema that a source's values are decoded with; None: they stay bytes."""
-    from pyspark.errors import PySparkException
-    from pyspark.sql.types import StructType
-
-    if source.decode is None:
-        return None
-    placed = source.decode.schema
-    try:
-        schema = StructType.fromDDL(placed.text)
-        assert isinstance(schema, StructType)
-    except PySparkException as error:
-        raise complaint(placed.place, placed.path, error) from error
-    names = [name.lower() for name in schema.names]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise refusal(placed.place, placed.path, f"column {', '.join(twice)} is there twice")
-    return schema
 
 
 def empty_source(spark: SparkSession, source: Source) -> DataFrame:
@@ -212,26 +192,21 @@ def refuse_stateful(pipeline: Pipeline, good: DataFrame, sink: Sink) -> None:
     raise refusal(transform.sql.place, transform.sql.path, message)
 
 
-def parse(frame: DataFrame, source: Source, schema: StructType | None) -> DataFrame:
-    """The source's rows, parsed and marked good or bad; as they are when nothing is decoded."""
-    if schema is None or source.decode is None:
-        return frame
-    how = source.decode
-    return decode.parsed(frame, schema, strict=how.strict, tombstones=how.tombstones)
+def parse(frame: DataFrame, reading: Reading | None) -> DataFrame:
+    """A source's rows, parsed and marked good or bad; as they are when nothing is decoded."""
+    return frame if reading is None else decode.parsed(frame, reading)
 
 
-def good_rows(parsed: DataFrame, source: Source, schema: StructType | None) -> DataFrame:
-    """The good rows, `value` decoded."""
-    if schema is None or source.decode is None:
-        return parsed
-    return decode.good_rows(parsed, schema, tombstones=source.decode.tombstones)
+def good_rows(parsed: DataFrame, reading: Reading | None) -> DataFrame:
+    """The good rows, decoded."""
+    return parsed if reading is None else decode.good_rows(parsed, reading)
 
 
 def dead_letters(
     pipeline: Pipeline,
     sink: Sink,
     parsed: DataFrame,
-    schema: StructType | None,
+    reading: Reading | None,
     made: Mapping[str, DataFrame],
     skip_below: ByPartition,
 ) -> DataFrame:
@@ -240,8 +215,8 @@ def dead_letters(
     `made`: the nodes' rows as `nodes_of` has them.
     """
     source = pipeline.source_of(sink)
-    decodes = source.decode is not None and source.decode.dead_letter
-    found = letters_of(pipeline, source, parsed, schema if decodes else None, made)
+    decodes = source.has_on_error(OnError.DEAD_LETTER)
+    found = letters_of(pipeline, source, parsed, reading if decodes else None, made)
     assert found is not None, "only who has some writes dead letters"
     for (topic, partition), offset in sorted(skip_below.items()):
         there = (found["topic"] == topic) & (found["partition"] == partition)
@@ -253,27 +228,21 @@ def letters_of(
     pipeline: Pipeline,
     source: Source,
     parsed: DataFrame,
-    schema: StructType | None,
+    reading: Reading | None,
     made: Mapping[str, DataFrame],
 ) -> DataFrame | None:
-    """The records that checks send away and, with a schema, those that do not fit it."""
+    """The records that checks send away and, with a reading, those that it does not take."""
     found = checking.letters(made, pipeline.checks_sending(source), parsed, source.name)
-    if schema is None:
+    if reading is None:
         return found
-    bad = bad_rows(parsed, source, schema)
+    bad = decode.bad_rows(parsed, reading, source.name)
     return bad if found is None else bad.unionByName(found)
 
 
-def bad_rows(parsed: DataFrame, source: Source, schema: StructType | None) -> DataFrame:
-    """The records that are not what `decode` expects, as dead letters."""
-    assert schema is not None
-    assert source.decode is not None
-    return decode.bad_rows(parsed, schema, source.name, strict=source.decode.strict)
-
-
-def fail_on_bad(parsed: DataFrame, source: Source, schema: StructType | None) -> None:
+def fail_on_bad(parsed: DataFrame, source: Source, reading: Reading | None) -> None:
     """Raise RunError naming the first bad record, if any (on_error: fail)."""
-    bad = bad_rows(parsed, source, schema)
+    assert reading is not None
+    bad = decode.bad_rows(parsed, reading, source.name)
     first = bad.orderBy("topic", "partition", "offset").first()
     if first is not None:
         raise RunError(

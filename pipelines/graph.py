@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from html import escape
 
-from pipelines.model import Action, Pipeline, Sink
+from pipelines.model import Action, OnError, Pipeline, Sink
 
 
 class Shape(Enum):
@@ -105,7 +105,7 @@ def _edges(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
     for sink in pipeline.sinks.values():
         yield made(sink.input), f"sink_{sink.name}"
     for source in pipeline.sources.values():
-        if pipeline.dead_letter_path and source.decode and source.decode.dead_letter:
+        if pipeline.dead_letter_path and source.has_on_error(OnError.DEAD_LETTER):
             yield f"source_{source.name}", "dead_letter"
     for check in pipeline.checks.values():
         if pipeline.dead_letter_path and check.action is Action.DEAD_LETTER:

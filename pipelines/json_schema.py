@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pipelines.vocabulary import EXACTLY_ONE, MODES, TYPES, WORDS, Kind, ModeWords, Word
+from pipelines.vocabulary import EXACTLY_ONE, FORMATS, MODES, TYPES, WORDS, Kind, ModeWords, Word
 
 _NAME = "^[a-z][a-z0-9_]*$"
 _REFERENCE = {"type": "string", "pattern": r"\$\{[^}]+\}"}
@@ -53,6 +53,8 @@ def _section(section: str, *, is_part: bool = False) -> dict[str, Any]:
         schema["oneOf"] = [{"required": [word]} for word in EXACTLY_ONE[section]]
     if section == "start":
         schema["oneOf"] = [{"required": [word]} for word in words]
+    if section in ("decode value", "decode key"):
+        schema["allOf"] = [_choice(FORMATS, "format", name) for name in FORMATS]
     if section == "sink":
         schema["allOf"] = [_choice(MODES, "mode", mode) for mode in MODES]
     return schema
@@ -70,6 +72,11 @@ def _choice(all_of_them: Mapping[str, ModeWords], word: str, said: str) -> dict[
     if said == "josefine":
         then["oneOf"] = [{"required": [each]} for each in EXACTLY_ONE["source"]]
     return {"if": {"properties": {word: {"const": said}}}, "then": then}
+
+
+def _choices(word: Word) -> list[str | None]:
+    """YAML's null is also a choice of that name."""
+    return [*word.choices, *([None] if "null" in word.choices else [])]
 
 
 def _tables(word: Word) -> dict[str, Any]:
@@ -93,7 +100,7 @@ def _value(word: Word, is_part: bool) -> dict[str, Any]:
             return {"anyOf": [_TEXT, _TEXTS]}
         case Kind.CHOICE:
             section = [{"$ref": f"#/definitions/{of}"}] if word.of else []
-            return {"anyOf": [{"enum": list(word.choices)}, _REFERENCE, *section]}
+            return {"anyOf": [{"enum": _choices(word)}, _REFERENCE, *section]}
         case Kind.FLAG:
             return {"anyOf": [{"type": "boolean"}, _REFERENCE]}
         case Kind.COUNT:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from typing import Any
 
-from pipelines.model import Pipeline, Source
+from pipelines.model import Decode, Format, OnError, Pipeline, Source
 
 JUDGED_BY = "judged_by"
 """The digest's name in a commit."""
@@ -19,13 +20,25 @@ _METHOD = 1
 
 def judgement(pipeline: Pipeline, source: Source) -> str:
     """A digest of `decode`, of the checks that send dead letters and of what they look at."""
-    how = source.decode
     checks = pipeline.checks_sending(source)
     nodes = [name for check in checks for name in pipeline.lineage(check.on)[1]]
-    said = [
+    said: list[Any] = [
         _METHOD,
-        [how.schema.text, how.strict, how.tombstones] if how else None,
+        _of_decode(source.decode),
         [[check.name, check.on, check.expr.text] for check in checks],
         {name: pipeline.transforms[name].sql.text for name in nodes},
     ]
+    if source.decode_key is not None:
+        said.append(_of_decode(source.decode_key))
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _of_decode(how: Decode | None) -> list[Any] | None:
+    """Whether bad ones are letters or stop the run makes no other ones good."""
+    if how is None:
+        return None
+    said = [how.schema.text, how.strict, how.tombstones]
+    if how.format is not Format.JSON or how.on_error is OnError.NULL:
+        # Commits of before there was more than JSON name no format.
+        said += [how.format.value, how.separator, how.on_error is OnError.NULL]
+    return said

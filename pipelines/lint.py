@@ -81,7 +81,9 @@ def _in_order(pipeline: Pipeline) -> list[str]:
 def columns_of_source(source: Source) -> Columns:
     """A source's columns as a transform sees them."""
     names: dict[str, Columns | None] = dict.fromkeys(_BYTES_OF_SOURCE, SCALAR)
-    names["value"] = SCALAR if source.decode is None else columns_of_ddl(source.decode.schema.text)
+    for column, how in (("value", source.decode), ("key", source.decode_key)):
+        has_columns = how is not None and how.schema.text
+        names[column] = columns_of_ddl(how.schema.text) if how and has_columns else SCALAR
     if source.headers:
         names["headers"] = Columns({"key": SCALAR, "value": SCALAR})
     return Columns(names)

@@ -25,12 +25,32 @@ class Placed:
     written: str = field(default="", repr=False)
 
 
+class Format(Enum):
+    """What the bytes of a value or a key are."""
+
+    JSON = "json"  # an object
+    CSV = "csv"  # one line of fields
+    STRING = "string"  # a text
+
+
+class OnError(Enum):
+    """What becomes of a record that is not what `decode` expects."""
+
+    DEAD_LETTER = "dead_letter"  # it goes there
+    FAIL = "fail"  # the run stops before anything of its batch is written
+    NULL = "null"  # it is a good one, decoded to null
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decode:
-    """How a record's value becomes columns. `dead_letter`: bad records go there, else they stop."""
+    """How a record's value, or its key, becomes columns."""
 
+    format: Format
     schema: Placed
-    dead_letter: bool
+    """Columns as in SQL; no text where the format has none."""
+    on_error: OnError
+    separator: str = ","
+    """Between the fields of CSV."""
     strict: bool = False
     """Values that Spark's JSON reader would change without a word are bad ones."""
     tombstones: bool = False
@@ -91,9 +111,14 @@ class Source:
     split: Split
     headers: bool
     decode: Decode | None
+    decode_key: Decode | None = None
     skips_losses: bool = False
     committed_only: bool = False
     local: Local | None = None
+
+    def has_on_error(self, what: OnError) -> bool:
+        """Whether this becomes of some bad records. None is both a dead letter and a stop."""
+        return any(how and how.on_error is what for how in (self.decode, self.decode_key))
 
     @property
     def told(self) -> str:
@@ -304,7 +329,7 @@ class Pipeline:
     def writes_dead_letters(self, sink: Sink) -> bool:
         """Whether this sink's batches write its source's dead letters: the first sink's do."""
         source = self.source_of(sink)
-        decodes = source.decode is not None and source.decode.dead_letter
+        decodes = source.has_on_error(OnError.DEAD_LETTER)
         if not decodes and not self.checks_sending(source):
             return False
         first = next(s for s in self.sinks.values() if self.source_of(s) is source)

@@ -19,6 +19,7 @@ from pipelines.hadoop import HadoopFiles
 from pipelines.judgement import judgement
 from pipelines.letters import Due, Letter, Reads, Way, checks_in, due, reads_of, way
 from pipelines.model import Pipeline, Sink, Source
+from pipelines.readings import reading_of
 from pipelines.replay_table import RECORD, ReplayTable
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Look:
         self._spark, self._pipeline, self._source = spark, pipeline, source
         self._table, self._only = table, only
         self.sinks = [s for s in pipeline.sinks.values() if pipeline.source_of(s) is source]
-        self.schema = frames.value_schema(spark, source)
+        self.reading = reading_of(source)
 
     def all_letters(self) -> DataFrame:
         """Every letter of the source."""
@@ -165,11 +166,11 @@ class Look:
     def judged(self, letters: DataFrame) -> tuple[Mapping[str, DataFrame], Sequence[Any]]:
         """(the nodes as the SQL makes them, the letters that the file still does not take)."""
         records = self.records(letters)
-        parsed = frames.parse(records, self._source, self.schema)
-        good = frames.good_rows(parsed, self._source, self.schema)
+        parsed = frames.parse(records, self.reading)
+        good = frames.good_rows(parsed, self.reading)
         nodes = [check.on for check in self._pipeline.checks_sending(self._source)]
         made = frames.nodes_of(self._pipeline, nodes, good).made
-        bad = frames.letters_of(self._pipeline, self._source, parsed, self.schema, made)
+        bad = frames.letters_of(self._pipeline, self._source, parsed, self.reading, made)
         rows = bad.select(*RECORD[:3], "reason").collect() if bad is not None else []
         return made, rows
 

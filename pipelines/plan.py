@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pipelines import frames
 from pipelines.errors import ConfigError, Problem
 from pipelines.model import Pipeline
+from pipelines.readings import reading_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,10 +54,10 @@ def plan(spark: SparkSession, pipeline: Pipeline) -> list[PlannedSink]:
     for sink in pipeline.sinks.values():
         source = pipeline.source_of(sink)
         try:
-            schema = frames.value_schema(spark, source)
+            reading = reading_of(source)
             empty = frames.empty_source(spark.newSession(), source)
-            parsed = frames.parse(empty, source, schema)
-            good = frames.good_rows(parsed, source, schema)
+            parsed = frames.parse(empty, reading)
+            good = frames.good_rows(parsed, reading)
             frames.refuse_stateful(pipeline, good, sink)
             rows = frames.sink_rows(pipeline, sink, good)
             frames.refuse_checks(pipeline, sink, good)

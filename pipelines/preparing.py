@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 from josefine_spark.topic_offsets import ByPartition, TopicOffsets
 from pipelines import frames, writing
 from pipelines.checkpoint import CheckpointFiles
+from pipelines.decode import Reading
 from pipelines.delta_chain import DeltaChain, Link, change_columns, ensure_table
 from pipelines.evolution import Steps
 from pipelines.hadoop import HadoopFiles
 from pipelines.judgement import JUDGED_BY, judgement
 from pipelines.model import Pipeline, Sink
+from pipelines.readings import reading_of
 from pipelines.retries import Retry
 from pipelines.settling import Settling
 from pipelines.sources import SourceKind, Topics
@@ -24,14 +26,13 @@ from pipelines.wishes import Wishes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
     """What a sink's batches need. `begun_at`: empty where the source's `start` says it."""
 
-    schema: StructType | None
+    reading: Reading | None
     chain: DeltaChain
     dead_chain: DeltaChain | None
     files: CheckpointFiles
@@ -60,11 +61,11 @@ def prepare(
     def files_of(folder: str) -> CheckpointFiles:
         return CheckpointFiles(HadoopFiles(spark), folder, kind.parse)
 
-    schema = frames.value_schema(spark, source)
+    reading = reading_of(source)
     # In a session of its own: the views of a transform must not meet the caller's.
     empty = frames.empty_source(spark.newSession(), source)
-    parsed = frames.parse(empty, source, schema)
-    good = frames.good_rows(parsed, source, schema)
+    parsed = frames.parse(empty, reading)
+    good = frames.good_rows(parsed, reading)
     frames.refuse_stateful(pipeline, good, sink)
     stored = frames.stored(frames.sink_rows(pipeline, sink, good))
     frames.refuse_checks(pipeline, sink, good)
@@ -75,7 +76,7 @@ def prepare(
     dead_chain: DeltaChain | None = None
     if pipeline.writes_dead_letters(sink):
         made = frames.nodes_for(pipeline, sink, good).made
-        letters = frames.dead_letters(pipeline, sink, parsed, schema, made, {})
+        letters = frames.dead_letters(pipeline, sink, parsed, reading, made, {})
         dead_path = _dead_table(spark, pipeline, letters)
         # A dot is in no sink's name, so this chain collides with none.
         dead_chain = chain_of(dead_path, f"dead_letter.{source.name}", {})
@@ -95,7 +96,7 @@ def prepare(
     ids = start.tip.reached.topic_ids if start.tip else {}
     at = None if start.at is None else TopicOffsets(ends=begun_at, topic_ids=ids)
     return Ready(
-        schema=schema,
+        reading=reading,
         chain=chain,
         dead_chain=dead_chain,
         files=settling.files,

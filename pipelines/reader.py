@@ -308,14 +308,15 @@ class Reader:
         """The value, or None where there is none to judge; a missing one is noted."""
         node = self.table.nodes.get(key)
         if node is None and (required or WORDS[self.section][key].required):
-            self._missing(key)
+            self.missing(key)
         is_unknown = isinstance(node, Scalar) and node.is_unknown
         return None if is_unknown else node
 
     def _below(self, key: str) -> str:
         return f"{self.table.path}.{key}" if self.table.path else key
 
-    def _missing(self, key: str) -> None:
+    def missing(self, key: str) -> None:
+        """Note that a key is not there."""
         message = f"`{key}` is missing; expected {WORDS[self.section][key].expected}"
         self.problem(self.table.place, self.table.path, message)
 

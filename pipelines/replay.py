@@ -79,9 +79,9 @@ class Replay:
         planned = self._table.of(number).where(F.array_contains("sinks", sink.name))
         letters = self._look.all_letters().join(planned, [*RECORD], "left_semi")
         records = self._look.records(letters)
-        parsed = frames.parse(records, self._source, self._look.schema).persist()
+        parsed = frames.parse(records, self._look.reading).persist()
         try:
-            good = frames.good_rows(parsed, self._source, self._look.schema)
+            good = frames.good_rows(parsed, self._look.reading)
             nodes = frames.nodes_for(self._pipeline, sink, good)
             checks = [c for c in self._pipeline.checks_of(sink) if c.action is Action.FAIL]
             checking.judge(sink.name, checks, checking.count(nodes.made, checks))

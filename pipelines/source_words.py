@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 
 from pipelines.case_model import Record
-from pipelines.ddl import TYPES as COLUMN_TYPES
-from pipelines.ddl import unknown_types
+from pipelines.decode_words import decodes_of
 from pipelines.loader import Table
-from pipelines.model import Decode, Limit, Local, Placed, Source, Split, Start
+from pipelines.model import Limit, Local, Source, Split, Start
 from pipelines.paths import folder
-from pipelines.reader import Reader, nearest, shown
+from pipelines.reader import Reader, shown
 from pipelines.record_words import record_of
 from pipelines.units import size_bytes, time_ms
 from pipelines.vocabulary import TYPES, WORDS
@@ -39,6 +37,7 @@ def source_of(name: str, reader: Reader) -> Source:
     pattern = reader.text("pattern")
     reader.exactly_one()
     limit = reader.section_of("limit")
+    value, key = decodes_of(reader)
     return Source(
         name=name,
         place=reader.table.place,
@@ -50,7 +49,8 @@ def source_of(name: str, reader: Reader) -> Source:
         split=_split(reader),
         committed_only=reader.choice("isolation") == "read_committed",
         headers=reader.flag("headers"),
-        decode=_decode(reader),
+        decode=value,
+        decode_key=key,
         skips_losses=reader.choice("on_data_loss") == "skip_and_record",
     )
 
@@ -94,6 +94,7 @@ def _local(name: str, kind: str, reader: Reader) -> Source:
                 reader.problem(node.place, node.path, "offsets are counted: leave it out")
         if not tables:
             reader.table_of("records", required=True)
+    value, key = decodes_of(reader)
     return Source(
         name=name,
         place=reader.table.place,
@@ -104,42 +105,11 @@ def _local(name: str, kind: str, reader: Reader) -> Source:
         limit=_limit(limit) if limit else Limit(),
         split=Split(),
         headers=reader.flag("headers"),
-        decode=_decode(reader),
+        decode=value,
+        decode_key=key,
         local=Local(
             type=kind, path=folder(path) if path else "", rows_per_second=rate or 1, records=records
         ),
-    )
-
-
-def _decode(source: Reader) -> Decode | None:
-    decode = source.section_of("decode")
-    value = decode.section_of("value") if decode else None
-    if value is None:
-        return None
-    value.choice("format")
-    text = value.text("schema") or ""
-    place = value.place_of("schema")
-    if text.endswith(".ddl"):
-        file = Path(place.file).parent / text
-        try:
-            text = file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-            value.wrong_at("schema", f"{file}: {reason}")
-    for word in unknown_types(text):
-        hint = (
-            nearest(word.upper(), COLUMN_TYPES)
-            or f"; expected one of: {', '.join(sorted(COLUMN_TYPES))}"
-        )
-        value.wrong_at("schema", f"no type `{word}`{hint}")
-    on_error = value.choice("on_error")
-    schema = Placed(text=" ".join(text.split()), place=place, path=value.path_of("schema"))
-    strict = value.flag("strict")
-    return Decode(
-        schema=schema,
-        dead_letter=on_error == "dead_letter",
-        strict=strict,
-        tombstones=value.flag("tombstones"),
     )
 
 

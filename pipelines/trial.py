@@ -17,11 +17,11 @@ from pipelines.case_model import Case, Expectation, Record
 from pipelines.check_words import DEAD_LETTER
 from pipelines.errors import ConfigError, Place, RunError
 from pipelines.messages import clear_reason
-from pipelines.model import Pipeline, Source
+from pipelines.model import OnError, Pipeline, Source
+from pipelines.readings import reading_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 TOLD_MAX = 5
 """Of rows that are missing, and of those that are too many: the rest is counted."""
@@ -166,11 +166,11 @@ def _frame(spark: SparkSession, pipeline: Pipeline, case: Case, node: str) -> Da
     check = pipeline.checks.get(node)
     name = sink.input if sink else check.on if check else node
     source = pipeline.sources[pipeline.lineage(name)[0][0]]
-    schema = frames.value_schema(spark, source)
-    parsed = frames.parse(_records(spark, source, case), source, schema)
-    if check is None and source.decode is not None and not source.decode.dead_letter:
-        frames.fail_on_bad(parsed, source, schema)
-    good = frames.good_rows(parsed, source, schema)
+    reading = reading_of(source)
+    parsed = frames.parse(_records(spark, source, case), reading)
+    if check is None and source.has_on_error(OnError.FAIL):
+        frames.fail_on_bad(parsed, source, reading)
+    good = frames.good_rows(parsed, reading)
     if check is not None:
         return frames.nodes_of(pipeline, [name], good).made[name].where(checking.failing(check))
     if sink is None:
@@ -187,12 +187,12 @@ def _dead_letters(spark: SparkSession, pipeline: Pipeline, case: Case) -> DataFr
         if not pipeline.writes_dead_letters(sink):
             continue
         source = pipeline.source_of(sink)
-        schema: StructType | None = frames.value_schema(spark, source)
-        parsed = frames.parse(_records(spark, source, case), source, schema)
-        good = frames.good_rows(parsed, source, schema)
+        reading = reading_of(source)
+        parsed = frames.parse(_records(spark, source, case), reading)
+        good = frames.good_rows(parsed, reading)
         checked_nodes = [check.on for check in pipeline.checks_sending(source)]
         made = frames.nodes_of(pipeline, checked_nodes, good).made
-        bad = frames.dead_letters(pipeline, sink, parsed, schema, made, {})
+        bad = frames.dead_letters(pipeline, sink, parsed, reading, made, {})
         letters = bad if letters is None else letters.unionByName(bad, allowMissingColumns=True)
     return spark.createDataFrame([], "source STRING") if letters is None else letters
 

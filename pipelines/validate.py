@@ -16,7 +16,7 @@ from pipelines.cases import cases_of
 from pipelines.check_words import checks_of
 from pipelines.errors import ConfigError, Place, Problem
 from pipelines.loader import Scalar, Table, load_all
-from pipelines.model import Pipeline, Source, Transform
+from pipelines.model import OnError, Pipeline, Source, Transform
 from pipelines.paths import folder, path_problems
 from pipelines.reader import NAME, Reader, nearest, shown
 from pipelines.sinks import sink_of
@@ -148,7 +148,7 @@ def _transform(name: str, reader: Reader) -> Transform:
 def _dead_letter(top: Reader, sources: Mapping[str, Source]) -> str | None:
     reader = top.section_of("dead_letter")
     if reader is None:
-        users = [s for s in sources.values() if s.decode and s.decode.dead_letter]
+        users = [s for s in sources.values() if s.has_on_error(OnError.DEAD_LETTER)]
         if users and not top.has("dead_letter"):
             message = (
                 "`dead_letter`, where this source sends bad records, is missing at the top; "

@@ -46,6 +46,28 @@ class Word:
     required: bool = False
 
 
+_DECODED: Mapping[str, Word] = {
+    "format": Word(
+        expected="json, csv, string or raw",
+        kind=Kind.CHOICE,
+        choices=("json", "csv", "string", "raw"),
+        required=True,
+    ),
+    "schema": Word(
+        expected='columns as in SQL, such as "id BIGINT, amount DOUBLE", or a file name ending '
+        "in .ddl, relative to this file",
+        kind=Kind.TEXT,
+    ),
+    "separator": Word(expected="the character between fields, such as ;", kind=Kind.TEXT),
+    "on_error": Word(
+        expected="dead_letter, fail or null",
+        kind=Kind.CHOICE,
+        choices=("dead_letter", "fail", "null"),
+    ),
+    "strict": Word(expected="true or false", kind=Kind.FLAG),
+}
+"""What a value and a key may say."""
+
 WORDS: Mapping[str, Mapping[str, Word]] = {
     "": {
         "version": Word(expected="1", kind=Kind.VERSION, required=True),
@@ -129,7 +151,7 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
         ),
         "split": Word(expected="a table with rows, min_tasks", kind=Kind.SECTION, of="split"),
         "headers": Word(expected="true or false", kind=Kind.FLAG),
-        "decode": Word(expected="a table with value", kind=Kind.SECTION, of="decode"),
+        "decode": Word(expected="a table with value, key", kind=Kind.SECTION, of="decode"),
     },
     "start": {
         "timestamp": Word(expected="a time such as 2026-01-01T00:00:00Z", kind=Kind.TEXT),
@@ -153,23 +175,13 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
             expected="a table with format, schema, on_error",
             kind=Kind.SECTION,
             of="decode value",
-            required=True,
-        )
-    },
-    "decode value": {
-        "format": Word(expected="json", kind=Kind.CHOICE, choices=("json",), required=True),
-        "schema": Word(
-            expected='columns as in SQL, such as "id BIGINT, amount DOUBLE", or a file name ending '
-            "in .ddl, relative to this file",
-            kind=Kind.TEXT,
-            required=True,
         ),
-        "on_error": Word(
-            expected="dead_letter or fail", kind=Kind.CHOICE, choices=("dead_letter", "fail")
+        "key": Word(
+            expected="a table with format, schema, on_error", kind=Kind.SECTION, of="decode key"
         ),
-        "strict": Word(expected="true or false", kind=Kind.FLAG),
-        "tombstones": Word(expected="true or false", kind=Kind.FLAG),
     },
+    "decode value": {**_DECODED, "tombstones": Word(expected="true or false", kind=Kind.FLAG)},
+    "decode key": _DECODED,
     "transform": {
         "inputs": Word(expected="a list of sources or transforms", kind=Kind.TEXTS, required=True),
         "sql": Word(
@@ -312,6 +324,14 @@ TYPES: Mapping[str, ModeWords] = {
 }
 """Type of a source → its own words; those of other types are refused."""
 
+FORMATS: Mapping[str, ModeWords] = {
+    "json": ModeWords(required=("schema",), allowed=("strict", "on_error", "tombstones")),
+    "csv": ModeWords(required=("schema",), allowed=("separator", "on_error", "tombstones")),
+    "string": ModeWords(allowed=("on_error", "tombstones")),
+    "raw": ModeWords(),
+}
+"""Format of a value or key → its own words; those of other formats are refused."""
+
 LATER: Mapping[str, tuple[str, ...]] = {
     "": ("restart", "metrics"),
     "source": (
@@ -319,8 +339,8 @@ LATER: Mapping[str, tuple[str, ...]] = {
         "stop",
         "commit_group",
     ),
-    "decode": ("key",),
     "decode value": ("registry",),
+    "decode key": ("registry",),
     "transform": ("python",),
     "sink": ("cluster_by", "optimize", "delivery", "topic", "key"),
     "dead_letter": ("table", "threshold"),
@@ -332,6 +352,7 @@ LATER_VALUES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("source", "type"): ("kafka", "delta"),
     ("source", "start"): ("table",),
     ("sink", "type"): ("josefine",),
-    ("decode value", "format"): ("avro", "protobuf", "raw"),
+    ("decode value", "format"): ("avro", "protobuf"),
+    ("decode key", "format"): ("avro", "protobuf"),
 }
 """(section, word) → values of the planned vocabulary that this version refuses by name."""

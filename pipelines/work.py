@@ -28,7 +28,7 @@ from pipelines.deduplicating import Span, span_of
 from pipelines.delta_chain import DeltaChain, StoppedError
 from pipelines.delta_log import LogEntry
 from pipelines.errors import ChainError, RunError
-from pipelines.model import Mode, Pipeline, Sink
+from pipelines.model import Mode, OnError, Pipeline, Sink
 from pipelines.preparing import prepare
 from pipelines.retries import Retry
 from pipelines.sources import SourceKind
@@ -99,7 +99,7 @@ class SinkWork:
             partial(self._on_retry, self.sink.name),
             wishes,
         )
-        self._schema, self.chain, self.dead_chain = ready.schema, ready.chain, ready.dead_chain
+        self._reading, self.chain, self.dead_chain = ready.reading, ready.chain, ready.dead_chain
         self._files, self._topics, self._begun_at = ready.files, ready.topics, ready.begun_at
         return ready.stream
 
@@ -170,24 +170,24 @@ class SinkWork:
         checked: Mapping[str, Checked] = {}
         if own is None and dead is None:
             return self._done(batch_id)
-        parsed = frames.parse(frame, self.source, self._schema)
+        parsed = frames.parse(frame, self._reading)
         checks = self._pipeline.checks_of(self.sink)
         again = self.sink.deduplicate is not None or self.sink.mode is Mode.SCD2
         if dead is not None or checks or again or self._fails_on_bad():
             # The batch is looked at several times (bad rows, good rows, counts): decode it once.
             parsed = parsed.persist()
         try:
-            good = frames.good_rows(parsed, self.source, self._schema)
+            good = frames.good_rows(parsed, self._reading)
             nodes = frames.nodes_for(self._pipeline, self.sink, good)
             if own is not None:
                 if self._fails_on_bad():
-                    frames.fail_on_bad(parsed, self.source, self._schema)
+                    frames.fail_on_bad(parsed, self.source, self._reading)
                 checked = checking.count(nodes.made, checks)
                 checking.judge(self.sink.name, checks, checked)
             if dead is not None:
                 assert self.dead_chain is not None
                 bad = frames.dead_letters(
-                    self._pipeline, self.sink, parsed, self._schema, nodes.made, dead.skip_below
+                    self._pipeline, self.sink, parsed, self._reading, nodes.made, dead.skip_below
                 )
                 entry = self._guard(
                     self.dead_chain,
@@ -264,7 +264,7 @@ class SinkWork:
             raise self._stopped(chain, stopped.stop, batch_id, batch) from stopped
 
     def _fails_on_bad(self) -> bool:
-        return self.source.decode is not None and not self.source.decode.dead_letter
+        return self.source.has_on_error(OnError.FAIL)
 
     def _name_query(self) -> None:
         if not self.chain.query_id:

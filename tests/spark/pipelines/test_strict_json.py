@@ -12,6 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
 from pipelines import decode
+from pipelines.decode import Side
+from pipelines.json_values import JsonValues
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -50,24 +52,26 @@ def source(spark: SparkSession, values: list[str]) -> DataFrame:
 def test_strict_refuses_each_with_its_reason_at_every_depth(spark: SparkSession) -> None:
     schema: Any = StructType.fromDDL(SCHEMA)
     values = [value for value, _ in REFUSED]
+    reading = (Side(column="value", values=JsonValues(schema, strict=True)),)
 
-    parsed = decode.parsed(source(spark, [*values, *TAKEN]), schema, strict=True)
+    parsed = decode.parsed(source(spark, [*values, *TAKEN]), reading)
 
-    bad = decode.bad_rows(parsed, schema, "events", strict=True).orderBy("offset").collect()
+    bad = decode.bad_rows(parsed, reading, "events").orderBy("offset").collect()
     assert [(bytes(row.value).decode(), row.reason) for row in bad] == [
         (value, f"does not fit the schema: {reason}") for value, reason in REFUSED
     ]
-    assert decode.good_rows(parsed, schema).count() == len(TAKEN)
+    assert decode.good_rows(parsed, reading).count() == len(TAKEN)
 
 
 def test_without_strict_they_are_what_from_json_makes_of_them(spark: SparkSession) -> None:
     schema: Any = StructType.fromDDL(SCHEMA)
     values = ['{"amount": 1.239}', '{"at": 1700000000}', '{"ID": 1}']
+    reading = (Side(column="value", values=JsonValues(schema)),)
 
-    parsed = decode.parsed(source(spark, values), schema)
+    parsed = decode.parsed(source(spark, values), reading)
 
     amount, at, other = (
-        row.value for row in decode.good_rows(parsed, schema).orderBy("offset").collect()
+        row.value for row in decode.good_rows(parsed, reading).orderBy("offset").collect()
     )
     assert amount.amount == decimal.Decimal("1.24")
     assert at.at.replace(tzinfo=datetime.UTC) == datetime.datetime(

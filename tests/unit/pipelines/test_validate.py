@@ -231,8 +231,8 @@ CASES = {
     ),
     "on_error": (
         ("on_error: fail", "on_error: drop"),
-        "f.yaml:10:58: sources.raw.decode.value.on_error: expected dead_letter or fail; found "
-        "`drop`",
+        "f.yaml:10:58: sources.raw.decode.value.on_error: expected dead_letter, fail or null; "
+        "found `drop`",
     ),
     "unknown input": (
         ("inputs: [clean]", "inputs: [claen]"),

@@ -1,0 +1,96 @@
+"""How a source decodes its values and keys, as a pipeline file says it.
+
+As all readers it notes what is wrong and goes on with harmless values.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from pipelines.ddl import TYPES as COLUMN_TYPES
+from pipelines.ddl import unknown_types
+from pipelines.model import Decode, Format, OnError, Placed
+from pipelines.reader import Reader, nearest
+from pipelines.vocabulary import FORMATS
+
+_NESTED = re.compile(r"\b(ARRAY|MAP|STRUCT)\s*<", re.IGNORECASE)
+
+
+def decodes_of(source: Reader) -> tuple[Decode | None, Decode | None]:
+    """How (values, keys) are decoded; None: they stay bytes."""
+    reader = source.section_of("decode")
+    if reader is None:
+        return None, None
+    if not (reader.has("value") or reader.has("key")):
+        reader.problem(reader.table.place, reader.table.path, "expected `value`, `key` or both")
+    value, key = reader.section_of("value"), reader.section_of("key")
+    of_value = _decode(value, OnError.FAIL) if value else None
+    of_key = _decode(key, of_value.on_error if of_value else OnError.FAIL) if key else None
+    if value and key and of_value and of_key:
+        _refuse_both(key, of_value.on_error, of_key.on_error)
+    return of_value, of_key
+
+
+def _refuse_both(key: Reader, of_value: OnError, of_key: OnError) -> None:
+    """A record that is a dead letter for its key and stops the run for its value is neither."""
+    if {of_value, of_key} == {OnError.DEAD_LETTER, OnError.FAIL}:
+        said = of_value.value
+        key.wrong_at("on_error", f"the value's is {said}: expected {said} or null for the key")
+
+
+def _decode(reader: Reader, on_error: OnError) -> Decode | None:
+    said = reader.choice("format")
+    said_on_error = reader.choice("on_error")
+    if said is None:
+        return None
+    reader.refuse_others("format", said, FORMATS)
+    own = FORMATS[said]
+    for word in own.required:
+        if not reader.has(word):
+            reader.missing(word)
+    schema = _schema(reader, said) if "schema" in own.required else reader.placed("schema")
+    separator = reader.text("separator")
+    if separator is not None and (len(separator) != 1 or separator in '"\r\n'):
+        reader.wrong_at("separator", f"expected one character, not a quote; found `{separator}`")
+    strict = reader.flag("strict")
+    tombstones = reader.section == "decode value" and reader.flag("tombstones")
+    if said == "raw":
+        return None
+    return Decode(
+        format=Format(said),
+        schema=schema,
+        on_error=OnError(said_on_error) if said_on_error else on_error,
+        separator=separator or ",",
+        strict=strict,
+        tombstones=tombstones,
+    )
+
+
+def _schema(reader: Reader, said: str) -> Placed:
+    """Columns as in SQL, from the file or one beside it."""
+    text = reader.text("schema") or ""
+    place = reader.place_of("schema")
+    if text.endswith(".ddl"):
+        text = _file(reader, text)
+    for word in unknown_types(text):
+        hint = (
+            nearest(word.upper(), COLUMN_TYPES)
+            or f"; expected one of: {', '.join(sorted(COLUMN_TYPES))}"
+        )
+        reader.wrong_at("schema", f"no type `{word}`{hint}")
+    nested = _NESTED.search(text)
+    if said == "csv" and nested:
+        reader.wrong_at("schema", f"a field of csv is no {nested[1].upper()}")
+    return Placed(text=" ".join(text.split()), place=place, path=reader.path_of("schema"))
+
+
+def _file(reader: Reader, name: str) -> str:
+    """The text of a file beside the pipeline's; its name where it cannot be read."""
+    file = Path(reader.place_of("schema").file).parent / name
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        reader.wrong_at("schema", f"{file}: {reason}")
+    return name

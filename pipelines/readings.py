@@ -1,0 +1,57 @@
+"""How a source's records are decoded, by the words of its file: each side by its format."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pipelines.decode import Reading, Side, Values
+from pipelines.json_values import JsonValues
+from pipelines.model import Decode, Format, OnError, Placed, Source
+from pipelines.spark_words import complaint, refusal
+from pipelines.text_values import CsvValues, TextValues
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+def reading_of(source: Source) -> Reading | None:
+    """How a source's records are decoded; None: they stay bytes."""
+    sides = []
+    for column, how in (("value", source.decode), ("key", source.decode_key)):
+        if how is None:
+            continue
+        side = Side(
+            column=column,
+            values=_values(how),
+            null_is_good=how.tombstones or column == "key",
+            null_for_bad=how.on_error is OnError.NULL,
+        )
+        sides.append(side)
+    return tuple(sides) or None
+
+
+def _values(how: Decode) -> Values:
+    match how.format:
+        case Format.STRING:
+            return TextValues()
+        case Format.CSV:
+            return CsvValues(_schema(how.schema), separator=how.separator)
+        case Format.JSON:
+            return JsonValues(_schema(how.schema), strict=how.strict)
+
+
+def _schema(placed: Placed) -> StructType:
+    """The columns that the file says. Raises ConfigError."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import StructType
+
+    try:
+        schema = StructType.fromDDL(placed.text)
+        assert isinstance(schema, StructType)
+    except PySparkException as error:
+        raise complaint(placed.place, placed.path, error) from error
+    names = [name.lower() for name in schema.names]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise refusal(placed.place, placed.path, f"column {', '.join(twice)} is there twice")
+    return schema
