@@ -22,6 +22,7 @@ from josefine_cli import (
     pipeline_dlq,
     pipeline_file,
     pipeline_offsets,
+    pipeline_preview,
     pipeline_status,
 )
 from josefine_cli.pipeline_file import ENVIRONMENT, FILE, JSON
@@ -94,6 +95,7 @@ ON_DATA_LOSS = typer.Option(
 
 pipeline_file.add_to(app)
 pipeline_check.add_to(app)
+pipeline_preview.add_to(app)
 
 
 @app.command()

@@ -73,7 +73,7 @@ def _complaints(
     from pyspark.errors import PySparkException
 
     try:
-        frame = _as_text(_frame(spark.newSession(), pipeline, case, expected.node))
+        frame = as_text(_frame(spark.newSession(), pipeline, case, expected.node))
         found = Counter(_as_json(frame, frame.columns))
         complaints = []
         if expected.count is not None and found.total() != expected.count:
@@ -135,7 +135,7 @@ def _as_json(frame: DataFrame, columns: list[str]) -> list[str]:
     return [row[0] for row in rows]
 
 
-def _as_text(frame: DataFrame) -> DataFrame:
+def as_text(frame: DataFrame) -> DataFrame:
     """Columns of bytes as text."""
     binary = [name for name, kind in frame.dtypes if kind == "binary"]
     for name in binary:

@@ -1,0 +1,132 @@
+"""A few rows of one node, made of the newest records: a look that writes nothing and asks no table.
+
+The records are read as a batch, outside of every checkpoint and group, and go through `decode`,
+transforms and checks as in a run. A sink's rows are those that come to it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from josefine_spark.topic_offsets import ByPartition, nested
+from pipelines import frames
+from pipelines.errors import WrongUsageError
+from pipelines.local_records import Rate, Records, records_of
+from pipelines.model import Pipeline, Source
+from pipelines.reader import nearest
+from pipelines.source_kinds import ANY_KIND
+from pipelines.source_kinds import options_of as local_options
+from pipelines.sources import Topics, options_of
+from pipelines.trial import as_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BATCH_OPTIONS = (
+    "bootstrapServers",
+    "subscribe",
+    "subscribePattern",
+    "kafka.isolation.level",
+    "includeHeaders",
+    "maxRecordsPerPartition",
+)
+"""Of a stream's options, those that a batch read knows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """`columns`: name → type; `rows`: as JSON has them, bytes as text. `bad`: reason → how many
+    of the records looked at are not what `decode` expects."""
+
+    node: str
+    columns: Mapping[str, str]
+    rows: tuple[Mapping[str, Any], ...]
+    bad: Mapping[str, int]
+
+    def to_json(self) -> dict[str, Any]:
+        """For scripts."""
+        columns = [{"name": name, "type": kind} for name, kind in self.columns.items()]
+        return {"node": self.node, "columns": columns, "rows": [*self.rows], "bad": {**self.bad}}
+
+    def cells(self) -> list[list[str]]:
+        """The rows for people: a text as it is, all else as JSON."""
+        return [[_cell(row[name]) for name in self.columns] for row in self.rows]
+
+
+def input_of(pipeline: Pipeline, node: str) -> str:
+    """The source or transform whose rows a node has. Raises WrongUsageError."""
+    if node in pipeline.sinks:
+        return pipeline.sinks[node].input
+    if node in pipeline.sources or node in pipeline.transforms:
+        return node
+    known = [*pipeline.sources, *pipeline.transforms, *pipeline.sinks]
+    hint = nearest(node, known) or f"; there are {', '.join(known)}"
+    raise WrongUsageError(f"{pipeline.file} has no source, transform or sink `{node}`{hint}")
+
+
+def preview(
+    spark: SparkSession, pipeline: Pipeline, node: str, *, rows: int, records: int
+) -> Preview:
+    """`rows` rows at most, of `records` records of each partition. Raises PipelineError."""
+    name = input_of(pipeline, node)
+    source = pipeline.sources[pipeline.lineage(name)[0][0]]
+    # In a session of its own: the views of a transform must not meet the caller's.
+    session = spark.newSession()
+    schema = frames.value_schema(session, source)
+    parsed = frames.parse(_records(session, source, records), source, schema)
+    good = frames.good_rows(parsed, source, schema)
+    found = frames.rows_of(pipeline, name, good)
+    texts = _as_json(as_text(found), rows)
+    bad: dict[str, int] = {}
+    if source.decode is not None:
+        reasons = frames.bad_rows(parsed, source, schema).groupBy("reason").count().collect()
+        bad = {row["reason"]: row["count"] for row in sorted(reasons)}
+    return Preview(
+        node=node,
+        columns=frames.columns(found),
+        rows=tuple(json.loads(text) for text in texts),
+        bad=bad,
+    )
+
+
+def _as_json(frame: DataFrame, rows: int) -> list[str]:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    columns = [F.col(f"`{name}`") for name in frame.columns]
+    row = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
+    return [each[0] for each in frame.limit(rows).select(row).collect()]
+
+
+def _records(spark: SparkSession, source: Source, count: int) -> DataFrame:
+    """The newest records of each partition; of files and lists, the first."""
+    topics = ANY_KIND.look(source)
+    if source.local is not None:
+        options = local_options(source)
+        width = 8 if source.headers else 7
+        found = _local(records_of(options), topics.latest.ends, count)
+        rows = [row[:width] for row in found]
+        return spark.createDataFrame(rows, frames.empty_source(spark, source).schema)
+    options = {k: v for k, v in options_of(source).items() if k in BATCH_OPTIONS}
+    options["startingOffsets"] = json.dumps(nested(newest(topics, count)))
+    options["endingOffsets"] = json.dumps(nested(topics.latest.ends))
+    return spark.read.format("josefine").options(**options).load()
+
+
+def newest(topics: Topics, count: int) -> ByPartition:
+    """Where the newest `count` records of each partition begin."""
+    ends = topics.latest.ends
+    return {tp: max(topics.earliest.get(tp, 0), end - count) for tp, end in ends.items()}
+
+
+def _local(records: Records, ends: ByPartition, count: int) -> Iterator[tuple[Any, ...]]:
+    for tp, end in sorted(ends.items()):
+        start = max(0, end - count) if isinstance(records, Rate) else 0
+        yield from islice(records.read(tp, start, end), count)
+
+
+def _cell(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
