@@ -466,3 +466,7 @@ class LoggingSection(Section):
     level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe event to log."
     )
+    format: Literal["text", "json"] = Field(
+        default="text",
+        description="json: a line is an object with time, level, logger, message and fields.",
+    )

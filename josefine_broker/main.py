@@ -39,7 +39,7 @@ def run(config: BrokerConfig) -> None:
         raise CannotRunError(
             "python -O removes the assertions that guard the data; run the broker without it"
         )
-    configure_logging(config.logging.level)
+    configure_logging(config.logging.level, config.logging.format)
     descriptors = _divide_descriptors(config)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(config, descriptors))

@@ -246,3 +246,23 @@ def test_clients_are_answered_with_the_address_of_their_listener(tmp_path: Path)
     assert b"broker.example" in answers["OUT"]
     assert b"broker.example" not in answers["IN"]
     assert b"127.0.0.1" in answers["IN"]
+
+
+def test_log_lines_are_objects_where_the_configuration_says_so(tmp_path: Path) -> None:
+    """Whatever happens to a broker: its start, a client that talks nonsense, its end."""
+    with BrokerProcess(tmp_path, logging__format="json", logging__level="debug") as broker:
+        host, _, port = broker.bootstrap.rpartition(":")
+        with socket.create_connection((host, int(port)), timeout=60) as client:
+            client.sendall(b"\xff" * 64)
+            assert client.recv(1) == b""
+        assert broker.stop() == 0
+        lines = broker.output.splitlines()
+
+    events = [json.loads(line) for line in lines if line.startswith("{")]
+    assert {tuple(each) for each in events} == {("time", "level", "logger", "message", "fields")}
+    (closed,) = (each for each in events if each["message"] == "connection closed")
+    assert closed["level"] == "WARNING"
+    assert closed["logger"] == "josefine_broker.host.net.connection"
+    assert closed["fields"]["listener"] == "PLAINTEXT"
+    others = [line for line in lines if not line.startswith("{")]
+    assert [line for line in others if re.match(r"\d{4}-\d\d-\d\dT|\w+:\w+:", line)] == []

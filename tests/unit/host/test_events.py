@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import math
 from io import StringIO
 
 import pytest
 
-from josefine_broker.host.events import FIELD_CHARS_MAX, EventFormatter
+from josefine_broker.host.events import FIELD_CHARS_MAX, EventFormatter, JsonFormatter
 
 
 @pytest.fixture
@@ -42,3 +44,36 @@ def test_a_long_field_is_cut(logger: tuple[logging.Logger, StringIO]) -> None:
     log, stream = logger
     log.info("event", extra={"payload": "x" * 10_000})
     assert len(stream.getvalue()) < FIELD_CHARS_MAX + 100
+
+
+def test_json_line_is_one_object_with_the_fields_apart() -> None:
+    stream = StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonFormatter())
+    log = logging.Logger("josefine.test")
+    log.addHandler(handler)
+    fields = {
+        "topic": "a\nb",
+        "offset": 17,
+        "level": "x",
+        "ratio": 0.5,
+        "far": math.inf,
+        "up": True,
+    }
+    log.info("segment %s", "rolled", extra={**fields, "nobody": None, "payload": b"x" * 10_000})
+    try:
+        raise ValueError("no\nlines")
+    except ValueError:
+        log.exception("failed")
+
+    first, second = map(json.loads, stream.getvalue().splitlines())
+    assert first.pop("time")[10:24:13] == "TZ"
+    assert len(first["fields"].pop("payload")) == FIELD_CHARS_MAX + 1
+    assert first == {
+        "level": "INFO",
+        "logger": "josefine.test",
+        "message": "segment rolled",
+        "fields": {**fields, "far": "inf", "nobody": None},
+    }
+    assert (second["level"], second["fields"]) == ("ERROR", {})
+    assert second["trace"].endswith("ValueError: no\nlines")
