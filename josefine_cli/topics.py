@@ -5,13 +5,11 @@ Deleting asks on a terminal and wants `--yes` without one.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
-from josefine_broker.base.durations import FORMS, duration_ms
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.admin import BROKER_DEFAULT
@@ -20,6 +18,7 @@ from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient,
 from josefine_broker.client.offsets import ListedOffset
 from josefine_broker.client.operations import partition_error
 from josefine_cli.cluster_where import Bootstrap, bootstrap_of
+from josefine_cli.config_pairs import CONFIG_HELP, check_known, parse_configs
 from josefine_cli.errors import UsageError
 from josefine_cli.output import (
     JSON_HELP,
@@ -40,7 +39,6 @@ app = typer.Typer(
 AsJson = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
 Name = Annotated[str, typer.Argument(help="The topic.")]
 Names = Annotated[list[str], typer.Argument(help="One or more topics.")]
-CONFIG_HELP = f"A topic configuration; repeatable. Times (.ms) also like {FORMS}."
 Config = Annotated[
     list[str] | None,
     typer.Option("--config", "-c", metavar="KEY=VALUE", help=CONFIG_HELP),
@@ -68,7 +66,7 @@ def create(
         name,
         BROKER_DEFAULT if partitions is None else partitions,
         BROKER_DEFAULT if replication_factor is None else replication_factor,
-        _parse_configs(config),
+        parse_configs(config),
     )
     with connect(bootstrap_of(bootstrap)) as client:
         created = True
@@ -144,12 +142,13 @@ def alter(
     as_json: AsJson = False,
 ) -> None:
     """Add partitions, set or reset configurations."""
-    changes: dict[str, str | None] = {**_parse_configs(config)}
+    changes: dict[str, str | None] = {**parse_configs(config)}
     changes |= dict.fromkeys(reset_config or (), None)
     if partitions is None and not changes:
         raise UsageError("nothing to alter: give --partitions, --config or --reset-config")
     with connect(bootstrap_of(bootstrap)) as client:
-        _check_names(client, name, reset_config or ())
+        if reset_config:
+            check_known(reset_config, client.describe_configs([name])[name], "--reset-config ")
         if changes:
             client.alter_configs({name: changes})
         if partitions is not None:
@@ -192,34 +191,6 @@ def _tell_deleted(deleted: list[str], as_json: bool) -> None:
         print_json({"deleted": deleted})
     else:
         print(f"deleted {', '.join(deleted)}" if deleted else "nothing to delete")
-
-
-def _parse_configs(pairs: list[str] | None) -> dict[str, str]:
-    configs = {}
-    for pair in pairs or ():
-        key, separator, value = pair.partition("=")
-        if not separator or not key.strip():
-            raise UsageError(f"--config '{pair}' is not KEY=VALUE")
-        configs[key.strip()] = _in_ms(key.strip(), value.strip())
-    return configs
-
-
-def _in_ms(key: str, value: str) -> str:
-    """Kafka's times are numbers of milliseconds; people write 7d."""
-    found = duration_ms(value) if key.endswith(".ms") else None
-    return value if found is None else str(found)
-
-
-def _check_names(client: BlockingClient, name: str, resets: Sequence[str]) -> None:
-    """A reset of what no topic has changes nothing, so the broker does not complain."""
-    if not resets:
-        return
-    known = client.describe_configs([name])[name]
-    for key in resets:
-        if key not in known:
-            near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)
-            hint = f"; the nearest known key is {near[0]}" if near else ""
-            raise UsageError(f"--reset-config '{key}' is no topic configuration{hint}")
 
 
 def _replication(topic: TopicMetadata) -> int:

@@ -45,6 +45,10 @@ VERBS: dict[str, tuple[str, str]] = {
     ),
     "delete-records": ("josefine_cli.delete_records", "Drop the oldest records of partitions."),
     "log-dirs": ("josefine_cli.log_dirs", "List what each broker stores, with sizes."),
+    "configs": (
+        "josefine_cli.configs",
+        "Describe, set and remove configurations of topics and brokers.",
+    ),
     "config": ("josefine_cli.config_files", "Check a broker's configuration without a start."),
     "completion": ("josefine_cli.completion", "Let a shell complete this command."),
     "doctor": ("josefine_cli.doctor", "Check this machine for a broker, and say what to mend."),

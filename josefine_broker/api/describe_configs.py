@@ -1,13 +1,14 @@
 """DescribeConfigs (key 32): topics, and this broker's own read-only values (KIP-133, KIP-226).
 
 A topic's value is its own, or the broker's file's where that differs from Kafka's default, or the
-default: the source says which. Broker settings come from its file and are read-only.
+default: the source says which. Broker settings come from its file, where they are not the
+defaults, and are read-only.
 """
 
 from collections.abc import Callable, Mapping
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.context import BrokerSettings, Context, RequestInfo
 from josefine_broker.engine.metadata.topic_config import (
     TOPIC_CONFIGS,
     ConfigType,
@@ -23,18 +24,17 @@ SOURCE_TOPIC, SOURCE_BROKER_FILE, SOURCE_DEFAULT = 1, 4, 5
 
 KAFKA_DEFAULTS: Mapping[str, str] = shown(TopicSettings())
 
-_BROKER_VALUES: tuple[tuple[str, ConfigType, Callable[[Context], str]], ...] = (
-    ("auto.create.topics.enable", ConfigType.BOOLEAN,
-     lambda ctx: str(ctx.settings.auto_create_topics).lower()),
-    ("broker.id", ConfigType.INT, lambda ctx: str(ctx.broker_id)),
-    ("default.replication.factor", ConfigType.INT,
-     lambda ctx: str(ctx.settings.default_replication_factor)),
-    ("fetch.max.bytes", ConfigType.INT, lambda ctx: str(ctx.settings.fetch_bytes_max)),
-    ("log.dirs", ConfigType.STRING, lambda ctx: ctx.settings.data_directory),
-    ("num.partitions", ConfigType.INT, lambda ctx: str(ctx.settings.default_partitions)),
-    ("offsets.topic.num.partitions", ConfigType.INT,
-     lambda ctx: str(ctx.settings.offsets.partitions)),
-)  # fmt: skip
+_BROKER_VALUES: tuple[tuple[str, ConfigType, Callable[[BrokerSettings], str]], ...] = (
+    ("auto.create.topics.enable", ConfigType.BOOLEAN, lambda s: str(s.auto_create_topics).lower()),
+    ("default.replication.factor", ConfigType.INT, lambda s: str(s.default_replication_factor)),
+    ("fetch.max.bytes", ConfigType.INT, lambda s: str(s.fetch_bytes_max)),
+    ("log.dirs", ConfigType.STRING, lambda s: s.data_directory),
+    ("num.partitions", ConfigType.INT, lambda s: str(s.default_partitions)),
+    ("offsets.topic.num.partitions", ConfigType.INT, lambda s: str(s.offsets.partitions)),
+)
+_BROKER_DEFAULTS = {key: read(BrokerSettings()) for key, _, read in _BROKER_VALUES} | {
+    key.broker_name: KAFKA_DEFAULTS[key.name] for key in TOPIC_CONFIGS
+}
 
 
 def handle(
@@ -123,14 +123,17 @@ def _broker_configs(ctx: Context, name: str) -> list[e.DescribeConfigsResourceRe
     if name not in ("", str(ctx.broker_id)):
         raise KafkaError(ErrorCode.invalid_request, f"this is broker {ctx.broker_id}, not '{name}'")
     defaults = shown(ctx.settings.topic_defaults)
-    values = [(key, kind, read(ctx)) for key, kind, read in _BROKER_VALUES]
+    values = [(key, kind, read(ctx.settings)) for key, kind, read in _BROKER_VALUES]
+    values.append(("broker.id", ConfigType.INT, str(ctx.broker_id)))
     values += [(key.broker_name, key.type, defaults[key.name]) for key in TOPIC_CONFIGS]
     return [
         e.DescribeConfigsResourceResult(
             name=key,
             value=value,
             read_only=True,
-            config_source=SOURCE_BROKER_FILE,
+            config_source=SOURCE_DEFAULT
+            if _BROKER_DEFAULTS.get(key) == value
+            else SOURCE_BROKER_FILE,
             synonyms=(),
             config_type=kind.value,
         )

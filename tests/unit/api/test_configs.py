@@ -136,6 +136,10 @@ def test_brokers_values_are_read_only(world: World) -> None:
     assert values["num.partitions"] == "1"
     assert values["log.retention.ms"] == "604800000"
     assert all(config.read_only for config in result.configs)
+    sources = {config.name: config.config_source for config in result.configs}
+    assert (sources["broker.id"], sources["num.partitions"], sources["log.dirs"]) == (4, 5, 4)
+    assert sources["log.retention.ms"] == 5
+    assert sources["auto.create.topics.enable"] == 4  # not so by default
     assert describe(world, BROKER, "2").error_code == ErrorCode.invalid_request
 
 

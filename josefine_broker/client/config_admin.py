@@ -1,0 +1,108 @@
+"""Configurations of topics and of brokers as an administrator sees and changes them (KIP-133,
+KIP-339): of each value also where it comes from, and whether it may change while a broker runs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.client.admin import OPERATION_DELETE, OPERATION_SET, RESOURCE_TOPIC
+from josefine_broker.client.effects import ANY_BROKER, CONTROLLER, Call, Operation
+from josefine_broker.client.operations import ask_until
+from josefine_broker.client.session import Session
+from josefine_broker.wire import apis
+from josefine_broker.wire.entities import describe_configs as d
+from josefine_broker.wire.entities import incremental_alter_configs as i
+
+RESOURCE_BROKER = 4
+SOURCES = {
+    1: "topic",
+    2: "broker",
+    3: "all brokers",
+    4: "broker's file",
+    5: "default",
+}
+"""`config_source` in words: 2 and 3 are Kafka's for what is set on brokers while they run."""
+DEFAULT_SOURCE = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigValue:
+    """One value in effect; None: it is a secret."""
+
+    name: str
+    value: str | None
+    source: str
+    is_default: bool
+    may_change: bool
+    """While a broker runs."""
+    documentation: str | None
+
+
+def describe_resource(
+    session: Session, resource_type: int, name: str, now_ms: int, deadline_ms: int
+) -> Operation[list[ConfigValue]]:
+    """In the order of their names. A broker answers for itself alone."""
+    request = d.DescribeConfigsRequest(
+        resources=(
+            d.DescribeConfigsResource(
+                resource_type=resource_type, resource_name=name, configuration_keys=None
+            ),
+        ),
+        include_documentation=True,
+    )
+    attempts = session.start(now_ms, deadline_ms, "describe configs", unknown_is_final=True)
+    node = int(name) if resource_type == RESOURCE_BROKER else ANY_BROKER
+    call = Call(node=node, api_key=apis.DESCRIBE_CONFIGS, request=request)
+    response, _ = yield from ask_until(
+        attempts, call, lambda r: _error(r.results[0].error_code, r.results[0].error_message)
+    )
+    values = (
+        ConfigValue(
+            name=each.name,
+            value=each.value,
+            source=SOURCES.get(each.config_source, "unknown"),
+            is_default=each.config_source == DEFAULT_SOURCE,
+            may_change=not each.read_only,
+            documentation=each.documentation,
+        )
+        for each in response.results[0].configs
+    )
+    return sorted(values, key=lambda each: each.name)
+
+
+def alter_resource(
+    session: Session,
+    resource_type: int,
+    name: str,
+    changes: Mapping[str, str | None],
+    now_ms: int,
+    deadline_ms: int,
+) -> Operation[None]:
+    """Name → new value, or None to return to the default; other names stay as they are."""
+    request = i.IncrementalAlterConfigsRequest(
+        resources=(
+            i.AlterConfigsResource(
+                resource_type=resource_type,
+                resource_name=name,
+                configs=tuple(
+                    i.AlterableConfig(
+                        name=key,
+                        config_operation=OPERATION_DELETE if value is None else OPERATION_SET,
+                        value=value,
+                    )
+                    for key, value in changes.items()
+                ),
+            ),
+        ),
+        validate_only=False,
+    )
+    attempts = session.start(now_ms, deadline_ms, "alter configs", unknown_is_final=True)
+    node = CONTROLLER if resource_type == RESOURCE_TOPIC else ANY_BROKER
+    call = Call(node=node, api_key=apis.INCREMENTAL_ALTER_CONFIGS, request=request)
+    yield from ask_until(
+        attempts, call, lambda r: _error(r.responses[0].error_code, r.responses[0].error_message)
+    )
+
+
+def _error(code: ErrorCode, message: str | None) -> KafkaError | None:
+    return None if code is ErrorCode.none else KafkaError(code, message or "")
