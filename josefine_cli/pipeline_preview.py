@@ -41,6 +41,10 @@ def preview(
 ) -> None:
     """Print rows of a node, made of the newest records; writes nothing and asks no table."""
     pipeline = pipeline_file.read(file, environment, as_json)
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    from josefine_broker.base.errors import KafkaError
     from pipelines.jvm import stop_session
     from pipelines.messages import clear_reason
     from pipelines.preview import input_of
@@ -56,7 +60,7 @@ def preview(
             pipeline_file.refuse(error, as_json)
         except PipelineError:
             raise
-        except Exception as error:
+        except (KafkaError, OSError, Py4JError, PySparkException) as error:
             raise RunError(f"`{node}`: {clear_reason(error)}") from error
         finally:
             stop_session(spark)

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from josefine_spark.topic_offsets import ByPartition, nested
 from pipelines import frames
+from pipelines.decode import bad_rows
 from pipelines.errors import WrongUsageError
 from pipelines.local_records import Rate, Records, records_of
 from pipelines.model import Pipeline, Source
 from pipelines.reader import nearest
+from pipelines.readings import reading_of
 from pipelines.source_kinds import ANY_KIND
 from pipelines.source_kinds import options_of as local_options
 from pipelines.sources import Topics, options_of
@@ -76,14 +78,14 @@ def preview(
     source = pipeline.sources[pipeline.lineage(name)[0][0]]
     # In a session of its own: the views of a transform must not meet the caller's.
     session = spark.newSession()
-    schema = frames.value_schema(session, source)
-    parsed = frames.parse(_records(session, source, records), source, schema)
-    good = frames.good_rows(parsed, source, schema)
+    reading = reading_of(source)
+    parsed = frames.parse(_records(session, source, records), reading)
+    good = frames.good_rows(parsed, reading)
     found = frames.rows_of(pipeline, name, good)
     texts = _as_json(as_text(found), rows)
     bad: dict[str, int] = {}
-    if source.decode is not None:
-        reasons = frames.bad_rows(parsed, source, schema).groupBy("reason").count().collect()
+    if reading:
+        reasons = bad_rows(parsed, reading, source.name).groupBy("reason").count().collect()
         bad = {row["reason"]: row["count"] for row in sorted(reasons)}
     return Preview(
         node=node,
