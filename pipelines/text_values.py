@@ -1,7 +1,8 @@
 """Texts and lines of comma-separated values, and the reason for every one that is none.
 
 A line of CSV (RFC 4180) is good when it has as many fields as the schema and each fits its type.
-Spark's parser alone would take an empty value for nulls, and a quote that nothing closes.
+Spark's parser alone would take an empty value for nulls, a quote that nothing closes, and `2,5` for
+the DECIMAL 25.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ class CsvValues:
             & F.is_valid_utf8(data)
             & ~self._is_empty(data)
             & ~_is_open(data)
+            & ~self._has_comma(data, self._types)
         )
 
     def result(self, parsed: Column) -> Column:
@@ -84,7 +86,8 @@ class CsvValues:
         texts = dict.fromkeys(self._types, "string")
         misfits = [
             F.when(
-                self._parse(data, {**texts, name: kind}).getField(BAD_TEXT).isNotNull(),
+                self._parse(data, {**texts, name: kind}).getField(BAD_TEXT).isNotNull()
+                | self._has_comma(data, {name: kind}),
                 F.lit(f"{name} {kind.upper()}"),
             )
             for name, kind in self._types.items()
@@ -98,6 +101,17 @@ class CsvValues:
             .when(other_count | self._is_empty(data), f"not a line of {fields}")
             .otherwise(F.concat(F.lit("does not fit the schema: "), listed))
         )
+
+    def _has_comma(self, data: Column, types: Mapping[str, str]) -> Column:
+        """Whether a DECIMAL among these columns is written with a comma, which Spark leaves out."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        line = self._parse(data, dict.fromkeys(self._types, "string"))
+        found = F.lit(False)
+        for name, kind in types.items():
+            if kind.startswith("decimal"):
+                found |= F.coalesce(F.contains(line.getField(name), F.lit(",")), F.lit(False))
+        return found
 
     def _is_empty(self, data: Column) -> Column:
         """A text without a character is one empty field, and less than several."""
