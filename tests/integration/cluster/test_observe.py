@@ -75,8 +75,8 @@ def test_cluster_and_metrics_tell_of_the_loss_of_a_broker(tmp_path: Path) -> Non
         assert 'josefine_replica_lag_records{partition="' in "".join(texts)
 
 
-OF_SECURITY = ("tls_", "authorization_")
-"""What a broker without either does not count."""
+OF_SECURITY = ("tls_", "raft_tls_", "authorization_")
+"""What a broker without them does not count."""
 
 
 def test_every_metric_of_the_table_is_exported_and_no_other(tmp_path: Path) -> None:
