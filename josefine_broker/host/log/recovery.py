@@ -1,11 +1,11 @@
 """Brings a partition's segments back after a stop, clean or not, and reports what that took.
 
 Rules: a segment whose stored index fits its log was synced and is taken as it is. Any other is read
-from its first byte, every checksum verified, and cut at the first byte that is not part of a whole,
-right batch; unsynced segments behind a cut, or behind a first one that is gone, are removed, for a
-log has no holes. Where the cut, or a missing file, would take what is known to have been synced (a
-synced segment follows, or the mark in `disk/synced_mark.py` is past it), no crash did it: opening
-is refused and nothing is changed.
+from its first byte, every checksum and leader epoch verified, and cut at the first byte that is not
+part of a whole, right batch; unsynced segments behind a cut, or behind a first one that is gone,
+are removed, for a log has no holes. Where the cut, or a missing file, would take what is known to
+have been synced (a synced segment follows, or the mark in `disk/synced_mark.py` is past it), no
+crash did it: opening is refused and nothing is changed.
 Offsets below the recorded log start never come back.
 
 The report says what may still be believed of the log (`metadata/log_completeness.py`). Only the
@@ -21,6 +21,7 @@ from josefine_broker.base.ports import Files
 from josefine_broker.engine.metadata.log_completeness import Completeness
 from josefine_broker.engine.metadata.log_config import LogConfig
 from josefine_broker.host.disk.synced_mark import SYNCED_MARK_FILE, SyncedRange
+from josefine_broker.host.log.epoch_witness import EpochWitness
 from josefine_broker.host.log.index import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from josefine_broker.host.log.log_state import NEW_PARTITION_FILE, LogState
 from josefine_broker.host.log.segment import LOG_SUFFIX, Segment, stem_of, walk_batches
@@ -74,9 +75,10 @@ class RecoveryReport:
 class _Tally:
     """The one mutable count of a recovery."""
 
-    def __init__(self, state: LogState) -> None:
+    def __init__(self, state: LogState, config: LogConfig) -> None:
         self.state = state
         """To be settled before anything is synced."""
+        self.witness = EpochWitness(state, may_have_holes=config.may_have_holes)
         self.synced = state.synced.read()
         self.segments_scanned = 0
         self.batches_scanned = 0
@@ -108,7 +110,7 @@ def recover(
     Raises CorruptData, with nothing changed on disk, when more than an unsynced tail is wrong.
     """
     end_swaps(files, directory)
-    tally = _Tally(state)
+    tally = _Tally(state, config)
     tally.completeness = state.completeness()
     log_start_offset = state.log_start_offset()
     is_new = set(files.list(directory)) <= {NEW_PARTITION_FILE}
@@ -213,6 +215,7 @@ def scan(segment: Segment, config: LogConfig, tally: _Tally, now_ms: int) -> str
         for _, header, batch in walk_batches(file, 0, size):
             verify(batch, 0, header)
             check_follows(segment, header.base_offset, header.leader_epoch, config)
+            tally.witness.check(header, segment.last_leader_epoch if segment.size_bytes else None)
             segment.account(
                 batch, header.base_offset, header.leader_epoch, header, config.index_interval_bytes
             )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from josefine_broker.host.log.high_watermarks import HighWatermarks
 from tests.simulation.chain_damage import spoilt
+from tests.simulation.cluster.epoch_flips import flip_can_be_seen, needs_checkpoint
 from tests.simulation.cluster.file_kinds import KINDS, FileKind, Harm, kind_of
 from tests.simulation.memory_files import SECTOR_BYTES, Inode, MemoryFiles
 
@@ -49,9 +50,11 @@ def newest_segment(files: MemoryFiles, directory: str) -> str | None:
 
 
 def flip_bit(files: MemoryFiles, path: str, rng: Random) -> None:
-    """One bit anywhere in the file, on the disk too."""
+    """One bit anywhere in the file, on the disk too; of a log one that can be noticed."""
     inode = files.names[path]
     bit = rng.randrange(8 * len(inode.data))
+    while path.endswith(_LOG_SUFFIX) and not flip_can_be_seen(files, path, bit):
+        bit = rng.randrange(8 * len(inode.data))
     _write(inode, bit // 8, bytes((inode.data[bit // 8] ^ 1 << bit % 8,)))
 
 
@@ -115,6 +118,8 @@ def harm_file(world: World, broker_id: int, rng: Random, spoil: Spoil | None, wh
         harm = kind.lost if spoil is None else kind.damaged
         paths = sorted(each for each in files.names if kind_of(each) is kind)
         paths = [each for each in paths if spoil is None or files.names[each].data]
+        if kind.name == "leader epochs":
+            paths = [each for each in paths if not needs_checkpoint(files, each.rpartition("/")[0])]
         if harm is None or not paths:
             continue
         if harm is not Harm.NOTHING and not world.view.image.keeps_doubts:

@@ -24,7 +24,8 @@ Left out, and why. A sealed segment is not read at a start: who reads it finds t
 checksum, and a person removes the replica. Of the chain's last segment only what a mark proves to
 have been synced is damaged: the rest looks like a write that a loss of power interrupted. What
 `host/disk/data_dir.py` reads (`broker.json`, the addresses) is none of these files: damaged,
-it stops the start.
+it stops the start. A flip in the leader epoch of a batch, which no checksum covers, where neither
+the order of epochs nor their checkpoint shows it: see `epoch_flips.py`.
 """
 
 from dataclasses import dataclass

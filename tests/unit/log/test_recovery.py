@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 
 from josefine_broker.base.errors import CorruptData
 from josefine_broker.engine.metadata.log_config import LogConfig
+from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
 from josefine_broker.host.disk.flusher import Job
 from josefine_broker.host.log.log import PartitionLog
-from josefine_broker.records.batch import BatchHeader
+from josefine_broker.records.batch import BatchHeader, iter_batches
 from tests.simulation.memory_files import MemoryFiles
 from tests.unit.log.support import (
     DIRECTORY,
@@ -464,6 +465,72 @@ def test_truncation_forgets_snapshots_of_what_is_gone() -> None:
     assert log.state.snapshot_offsets() == [older]
     assert log.log_end_offset == older + 1
     assert append(log, [b"new"]) == older + 1
+
+
+EPOCHS = [0, 0, 0, 1, 1, 1, 4, 4]
+BEGINS = LeaderEpochs([(0, 0), (1, 3), (4, 6)])
+
+
+def with_epochs(epochs: list[int], stored: LeaderEpochs | None = BEGINS) -> MemoryFiles:
+    """A log of one-record batches that claim those epochs, and its checkpoint."""
+    files = MemoryFiles()
+    log = open_log(files)
+    for n, epoch in enumerate(EPOCHS):
+        append(log, [b"%d" % n], leader_epoch=epoch)
+    if stored is not None:
+        log.state.store_leader_epochs(stored.to_bytes(len(EPOCHS)))
+    log.abandon()
+    data = files.names[log_file()].data
+    for (position, _), epoch in zip(list(iter_batches(bytes(data))), epochs, strict=True):
+        data[position + 12 : position + 16] = epoch.to_bytes(4, "big")
+    return files
+
+
+@pytest.mark.parametrize(
+    ("at", "epoch", "end"),
+    [(2, 1, 2), (5, 4, 5), (3, 0, 4), (6, 1, 7)],
+    ids=["earlier", "earlier last one", "later", "later last one"],
+)
+def test_epoch_that_its_checkpoint_knows_to_have_begun_elsewhere_is_damage(
+    at: int, epoch: int, end: int
+) -> None:
+    """Found by seed 200607. The order of epochs does not show it, nor any checksum."""
+    epochs = [*EPOCHS[:at], epoch, *EPOCHS[at + 1 :]]
+
+    log = open_log(with_epochs(epochs))
+
+    assert log.log_end_offset == end
+    report = log.recovery_report
+    assert "leader epoch" in report.cut_at
+    assert report.may_lack
+
+
+@pytest.mark.parametrize(
+    ("epochs", "stored"),
+    [
+        (EPOCHS, BEGINS),
+        ([0, 0, 0, 1, 1, 1, 1, 1], BEGINS),  # of 4 a truncation took all
+        ([0, 0, 2, 2, 2, 3, 3, 3], LeaderEpochs([(0, 0), (1, 2)])),  # and older than the log
+        ([0, 0, 0, 0, 0, 1, 4, 4], None),
+        ([0, 0, 0, 1, 1, 1, 4, 4], LeaderEpochs([(0, 2), (1, 3), (4, 6)])),  # the log start moved
+    ],
+)
+def test_log_that_is_not_its_checkpoints_equal_may_be_whole(
+    epochs: list[int], stored: LeaderEpochs | None
+) -> None:
+    files = with_epochs(epochs, stored)
+    if stored is not None and stored.starts[0].start_offset:
+        open_log(files).state.store_log_start_offset(2)
+
+    assert open_log(files).log_end_offset == len(EPOCHS)
+
+
+def test_epoch_whose_first_batches_were_cleaned_away_begins_later() -> None:
+    config = LogConfig(cleanup_policy=("compact",))
+    files = with_epochs(EPOCHS, LeaderEpochs([(0, 0), (1, 2), (4, 6)]))
+
+    assert open_log(files, config).log_end_offset == len(EPOCHS)
+    assert open_log(files).log_end_offset < len(EPOCHS)
 
 
 def test_leader_epochs_survive_as_they_were_stored() -> None:
