@@ -14,6 +14,7 @@ from josefine_broker.engine.cluster.address_book import AddressBook
 from josefine_broker.engine.context import BrokerSettings, OffsetsSettings
 from josefine_broker.engine.controller.controller import ControllerConfig
 from josefine_broker.engine.groups.values import NO_SIZE_LIMIT, GroupSettings
+from josefine_broker.engine.limits.request_memory import GRACE_MS
 from josefine_broker.engine.metadata.changes import RegisterBroker
 from josefine_broker.engine.metadata.features import SUPPORTED
 from josefine_broker.engine.metadata.image import Endpoint
@@ -30,6 +31,7 @@ from josefine_broker.host.net.server import Bound
 from josefine_broker.text.front import TextSettings
 from raft import Config, NodeId
 
+SWEEPS_PER_TIMEOUT = 8
 WILDCARDS = frozenset({"0.0.0.0", "::"})
 """Bound addresses that no client can dial."""
 
@@ -142,7 +144,13 @@ def connection_limits(config: BrokerConfig) -> ConnectionLimits:
         frame_bytes_max=network.frame_bytes_max,
         in_flight_max=network.in_flight_max,
         write_buffer_bytes=network.write_buffer_bytes,
+        request_bytes_max=network.request_bytes_max,
     )
+
+
+def sweep_ms(config: BrokerConfig) -> int:
+    """How often to look for connections that are idle, or hold others up."""
+    return min(max(1, config.network.idle_timeout_ms // SWEEPS_PER_TIMEOUT), GRACE_MS // 4)
 
 
 def text_settings(config: BrokerConfig) -> TextSettings:

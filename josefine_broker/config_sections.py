@@ -111,6 +111,11 @@ class NetworkSection(Section):
         default=CONNECTION_IN_FLIGHT_MAX,
         description="Requests of one connection waiting for an answer; past that it is not read.",
     )
+    request_bytes_max: Bytes = Field(
+        default=536_870_912,
+        description="Memory of all large requests (above 32 KiB) that are being received; past"
+        " that connections are not read until there is room. At least one is received.",
+    )
     write_buffer_bytes: Bytes = Field(
         default=1_048_576,
         description="Answers a client has not yet read; past that its next requests wait.",

@@ -31,6 +31,7 @@ from josefine_broker.compose import (
     initial_voters,
     named_but_loopback,
     registration,
+    sweep_ms,
     text_settings,
 )
 from josefine_broker.config import BrokerConfig
@@ -100,7 +101,6 @@ CLEANER_CHECK_MS = 1_000
 STORAGE_CHECK_MS = 200
 """A fast disk fills the reserve in about this time."""
 RETRY_UNOPENED_MS = 1_000
-IDLE_CHECKS_PER_TIMEOUT = 8
 HIGH_WATERMARK_CHECK_MS = 5_000
 CLOSE_THREADS = 8
 PRODUCER_EXPIRY_CHECK_MS = 600_000
@@ -374,7 +374,6 @@ class Node:
 
     def _duties(self, ctx: Context, hosting: Hosting, cleaner: Cleaner) -> tuple[Duty, ...]:
         broker, failed = self.config.broker, FailedLogs()
-        idle_ms = max(1, self.config.network.idle_timeout_ms // IDLE_CHECKS_PER_TIMEOUT)
         return (
             Duty("flush", FLUSH_CHECK_MS, hosting.flush_due),
             Duty("retention", self.config.log.retention_check_interval_ms, hosting.apply_retention),
@@ -395,7 +394,7 @@ class Node:
                 PRODUCER_EXPIRY_CHECK_MS,
                 lambda: expire_transactions(ctx),
             ),
-            Duty("idle connections", idle_ms, self._close_idle),
+            Duty("idle connections", sweep_ms(self.config), self._close_idle),
             Duty("TLS files", self.config.tls.reload_check_ms, self._securing.reload_changed),
         )
 

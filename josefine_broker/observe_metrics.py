@@ -67,6 +67,8 @@ def register_server_metrics(metrics: Metrics, server: Server, ticker: Ticker) ->
     """Clients, and how late the thread is that serves them."""
     metrics.one("connections", lambda: server.connection_count)
     metrics.one("connection_bytes_in", lambda: server.bytes_in)
+    metrics.one("request_memory_bytes", lambda: server.memory.used)
+    metrics.one("request_memory_waiting", lambda: server.memory.waiting)
     metrics.one("accept_pauses", lambda: server.accept_pauses)
     metrics.one("requests_queued", lambda: server.requests_queued)
     metrics.one("loop_late_seconds", lambda: ticker.late_seconds)

@@ -70,7 +70,11 @@ SECTIONS: dict[str, list[Metric]] = {
         ),
     ],
     "Connections": [
-        *_gauges(("connections", "Open client connections.")),
+        *_gauges(
+            ("connections", "Open client connections."),
+            ("request_memory_bytes", "Memory of large requests that are being received."),
+            ("request_memory_waiting", "Connections not read for want of such memory."),
+        ),
         *_counters(
             ("accept_pauses", "So often there was no file descriptor for a new client."),
             ("connection_bytes_in", "Bytes of clients."),
@@ -79,6 +83,10 @@ SECTIONS: dict[str, list[Metric]] = {
             ("connection_closed_authentication", "Closed: SASL failed, or took too long."),
             ("connection_closed_idle", "Closed: sent nothing for network.idle_timeout_ms."),
             ("connection_closed_malformed", "Closed: sent what is no request."),
+            (
+                "connection_closed_slow",
+                "Closed: a slow client, whose large request had memory for which others waited.",
+            ),
             ("connection_closed_tls", "Closed: the TLS handshake failed."),
             ("connection_closed_unsupported", "Closed: a key or version that is not served."),
             ("connection_gave_way", "Closed: idle, for a newcomer when all places were taken."),

@@ -53,6 +53,7 @@ class ConnectionStats:
         "closed_authentication",
         "closed_idle",
         "closed_malformed",
+        "closed_slow",
         "closed_tls",
         "closed_unsupported",
         "gave_way",
@@ -69,6 +70,7 @@ class ConnectionStats:
         self.closed_authentication = 0
         self.closed_idle = 0
         self.closed_malformed = 0
+        self.closed_slow = 0
         self.closed_tls = 0
         self.closed_unsupported = 0
         self.handler_failures = 0

@@ -26,6 +26,9 @@ CHUNK_BYTES_MAX = 4 * 1024 * 1024
 ROOM_BYTES_MIN = 8 * 1024
 """Less than this at the end of a chunk is not offered: a receive would end up in pieces."""
 
+LARGE_BYTES = CHUNK_BYTES // 4
+"""Larger frames make a connection's chunk larger than CHUNK_BYTES."""
+
 GROWTH_MAX = 4
 """A frame's chunk is at most this many times the bytes that have arrived of it."""
 
@@ -148,6 +151,24 @@ class FrameBuffer:
         """Bytes of an incomplete frame: not zero at the end of a stream means it was cut."""
         return self._end - self._start
 
+    @property
+    def large_bytes(self) -> int:
+        """Memory that the large frame that has begun may take until it is complete; 0: none has."""
+        if self._end - self._start < _PREFIX:
+            return 0
+        length: int = _LENGTH.unpack_from(self._view, self._start)[0]
+        if length <= LARGE_BYTES:
+            return 0
+        return max(_PREFIX + length, len(self._chunk), _usual_size(self._largest))
+
+    def shrink(self) -> None:
+        """Give back room that only large frames need, where what is pending needs less."""
+        pending = self._end - self._start
+        if len(self._chunk) <= CHUNK_BYTES or pending > CHUNK_BYTES - ROOM_BYTES_MIN:
+            return
+        self._largest = 0
+        self._pool.give(self._move(self._pool.take(CHUNK_BYTES) if pending else bytearray()))
+
     def _make_room(self) -> None:
         """Move to another chunk, with what is pending of an incomplete frame."""
         pending = self._end - self._start
@@ -155,15 +176,20 @@ class FrameBuffer:
         if pending >= _PREFIX:
             wanted = _PREFIX + _LENGTH.unpack_from(self._view, self._start)[0]
             size = max(size, min(wanted, pending * GROWTH_MAX))
-        chunk = self._pool.take(size)
+        left = self._move(self._pool.take(size))
+        if len(left) == _usual_size(self._largest):
+            self._pool.give(left)
+        self._largest //= 2  # a connection that has gone back to small frames shrinks
+
+    def _move(self, chunk: bytearray) -> bytearray:
+        """Go on in that chunk; the one that was left."""
+        pending, left = self._end - self._start, self._chunk
         chunk[:pending] = self._view[self._start : self._end]
         # Ours was one of the views that keep a retired chunk from being taken again.
         self._view = memoryview(chunk)
-        if len(self._chunk) == _usual_size(self._largest):
-            self._pool.give(self._chunk)
         self._chunk = chunk
         self._start, self._end = 0, pending
-        self._largest //= 2  # a connection that has gone back to small frames shrinks
+        return left
 
 
 def _usual_size(frame_bytes: int) -> int:

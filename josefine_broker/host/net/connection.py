@@ -20,6 +20,7 @@ from typing import cast
 from josefine_broker.base.certificates import subject_name
 from josefine_broker.base.errors import CorruptData, Fatal
 from josefine_broker.base.security import ANONYMOUS
+from josefine_broker.engine.limits.request_memory import RequestMemory
 from josefine_broker.engine.parked import Parked
 from josefine_broker.host.metrics import ConnectionStats
 from josefine_broker.host.net.dispatch import (
@@ -49,11 +50,13 @@ TLS_JOIN_BYTES_MAX = 16 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """Bounds of one connection, from the configuration."""
+    """Bounds of one connection, and of all together, from the configuration."""
 
     frame_bytes_max: int
     in_flight_max: int
     write_buffer_bytes: int
+    request_bytes_max: int
+    """Of the large requests that all are receiving."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +73,8 @@ class Host:
     on_fatal: Callable[[BaseException], None]
     """An invariant of ours broke; the broker must stop."""
     monotonic_ms: Callable[[], int]
+    memory: RequestMemory[Connection] = field(init=False)
+    """For large requests on their way in."""
     chunks: ChunkPool = field(default_factory=ChunkPool)
     """Receive memory that connections have done with, for the next one that needs it."""
     log_closed: Rationed = field(
@@ -78,6 +83,15 @@ class Host:
         )
     )
     """Whoever sends noise on one connection does so on many."""
+
+    def __post_init__(self) -> None:
+        memory = RequestMemory[Connection](self.limits.request_bytes_max)
+        object.__setattr__(self, "memory", memory)  # frozen
+
+    def release(self, connection: Connection) -> None:
+        """It needs no memory any more: others go on."""
+        for each in self.memory.release(connection, self.monotonic_ms()):
+            each.has_memory()
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -91,6 +105,8 @@ class Connection(asyncio.BufferedProtocol):
         "_draining",
         "_frames",
         "_gate",
+        "_has_received",
+        "_holds_memory",
         "_host",
         "_joins",
         "_listener",
@@ -104,6 +120,7 @@ class Connection(asyncio.BufferedProtocol):
         "_reading_paused",
         "_timer",
         "_transport",
+        "_waits_for_memory",
         "_write_paused",
         "idle_since_ms",
         "received",
@@ -139,6 +156,9 @@ class Connection(asyncio.BufferedProtocol):
         self._reading_paused = False
         self._draining = False
         self._closed = False
+        self._holds_memory = False  # or waits for it: of a large request until it is begun
+        self._waits_for_memory = False
+        self._has_received = False  # all of that request
         self.received = 0
         self.received_before = 0  # these two belong to the server's idle sweep
         self.idle_since_ms = 0
@@ -173,6 +193,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         if frames:
             self._backlog.extend(frames)
+            self._has_received = self._holds_memory
+            self._work_off()
+        elif not self._holds_memory and self._frames.large_bytes:
             self._work_off()
 
     def eof_received(self) -> bool:
@@ -191,6 +214,8 @@ class Connection(asyncio.BufferedProtocol):
         self._pending.clear()
         self._backlog.clear()
         self._out.clear()
+        if self._holds_memory:
+            self._host.release(self)
         self._on_close(self)
 
     def pause_writing(self) -> None:
@@ -213,8 +238,13 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def waits(self) -> bool:
-        """True while a request that was begun has no answer yet, or its client was told to wait."""
-        return bool(self._pending) or self._muted is not None
+        """True while a request that was begun has no answer yet, or it is not read for a while."""
+        return bool(self._pending) or self._muted is not None or self._waits_for_memory
+
+    @property
+    def stalls(self) -> bool:
+        """Whether it is the client that is slow, in sending its request or in reading answers."""
+        return not self._has_received or self._write_paused
 
     @property
     def queued(self) -> int:
@@ -267,13 +297,44 @@ class Connection(asyncio.BufferedProtocol):
         if self._closed:
             return
         self._send()
-        must_pause = bool(backlog) or self._draining or self._muted is not None
+        if not backlog:
+            self._settle_memory()
+        must_pause = (
+            bool(backlog) or self._draining or self._waits_for_memory or self._muted is not None
+        )
         if must_pause is not self._reading_paused:
             self._reading_paused = not self._reading_paused
             if self._reading_paused:
                 self._transport.pause_reading()
             else:
                 self._transport.resume_reading()
+
+    # Memory of large requests, which all connections share.
+
+    def _settle_memory(self) -> None:
+        """Nothing waits to be begun: give back what that had, and ask for what comes."""
+        if self._holds_memory and self._has_received:
+            self._holds_memory = self._has_received = self._waits_for_memory = False
+            self._host.release(self)
+        if self._holds_memory:
+            return
+        large_bytes = self._frames.large_bytes
+        if large_bytes:
+            self._holds_memory = True
+            now_ms = self._host.monotonic_ms()
+            self._waits_for_memory = not self._host.memory.ask(self, large_bytes, now_ms)
+            if self._waits_for_memory:
+                self._frames.shrink()
+
+    def shrink(self) -> None:
+        """Keep no memory of large requests that have been worked off."""
+        if not self._holds_memory:
+            self._frames.shrink()
+
+    def has_memory(self) -> None:
+        """There is room for its request now."""
+        self._waits_for_memory = False
+        self._work_off()
 
     def _serve(self, frame: memoryview) -> None:
         try:

@@ -19,6 +19,7 @@ from typing import TypeAlias
 
 from josefine_broker.base.security import ANONYMOUS
 from josefine_broker.base.tls_files import reason_of
+from josefine_broker.engine.limits.request_memory import RequestMemory
 from josefine_broker.engine.limits.room import Room
 from josefine_broker.host.net.acceptor import Acceptor
 from josefine_broker.host.net.connection import Connection, Host
@@ -100,6 +101,9 @@ class Server:
             log, "idle connection closed for a newcomer", time.monotonic, logging.INFO
         )
         self._log_idle = Rationed(log, "idle connection closed", time.monotonic, logging.INFO)
+        self._log_slow = Rationed(
+            log, "connection closed that held up others", time.monotonic, logging.WARNING
+        )
         self._log_tls = Rationed(log, "TLS handshake failed", time.monotonic, logging.WARNING)
 
     @property
@@ -115,6 +119,11 @@ class Server:
     def requests_queued(self) -> int:
         """Read, and not begun yet."""
         return sum(c.queued for c in self._room.occupants() if isinstance(c, Connection))
+
+    @property
+    def memory(self) -> RequestMemory[Connection]:
+        """Of large requests on their way in."""
+        return self._host.memory
 
     @property
     def is_listening(self) -> bool:
@@ -189,10 +198,18 @@ class Server:
         return unanswered
 
     def close_idle(self, now_ms: int) -> None:
-        """Close connections that have sent nothing for the idle timeout and wait for nothing.
+        """Close connections that have sent nothing for the idle timeout and wait for nothing, and
+        those of slow clients that have the memory for which others wait.
 
         Aborted, not closed: one that does not read its answers would never finish closing.
         """
+        for each in self._host.memory.overdue(now_ms):
+            if each.stalls and each.abort():
+                self._host.stats.closed_slow += 1
+                self._log_slow.tell(client=each.address)
+        for occupant in self._room.occupants():
+            if isinstance(occupant, Connection):
+                occupant.shrink()
         for connection in self._room.idle_for(self._idle_timeout_ms, now_ms):
             if connection.abort():
                 self._host.stats.closed_idle += 1

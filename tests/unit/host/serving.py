@@ -73,6 +73,7 @@ class Serving:
             throttle,
         )
         bounds = {"frame_bytes_max": 1 << 20, "in_flight_max": 4, "write_buffer_bytes": 1 << 16}
+        bounds["request_bytes_max"] = 1 << 30
         connections_max = limits.pop("connections_max", 100)
         idle_timeout_ms = limits.pop("idle_timeout_ms", 60_000)
         host = Host(

@@ -64,7 +64,10 @@ class Net(Replicas):
         host = Host(
             dispatcher=dispatcher,
             limits=ConnectionLimits(
-                frame_bytes_max=1 << 20, in_flight_max=4, write_buffer_bytes=1 << 16
+                frame_bytes_max=1 << 20,
+                in_flight_max=4,
+                write_buffer_bytes=1 << 16,
+                request_bytes_max=1 << 30,
             ),
             stats=metrics.connections,
             on_parked=ticker.arm,
