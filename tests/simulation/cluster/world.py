@@ -169,6 +169,11 @@ class World:
 
     # -- brokers
 
+    def start_if_down(self, id_: int) -> None:
+        """Others may have started it meanwhile."""
+        if self.machines[id_].process is None:
+            self.start(id_)
+
     def start(self, id_: int) -> None:
         """A new process on the machine's disks."""
         machine = self.machines[id_]
@@ -223,7 +228,7 @@ class World:
         id_ = process.machine.id
         self.scheduler.at(1, partial(self.kill, id_, power=False))
         # Before the others have elected one of themselves, or after.
-        self.scheduler.at(2 + int(chance * 4_000), partial(self.start, id_))
+        self.scheduler.at(2 + int(chance * 4_000), partial(self.start_if_down, id_))
         return True
 
     def failed(self, process: Process) -> None:
@@ -277,7 +282,7 @@ class World:
     def _start_if_settling(self, id_: int) -> None:
         """Who belongs to the cluster is to be up at the end."""
         if self.is_settling and id_ in self.broker_ids:
-            self.scheduler.at(300, partial(self.start, id_))
+            self.scheduler.at(300, partial(self.start_if_down, id_))
 
     def _gone(self, id_: int) -> None:
         self._count_life(self.view.processes.pop(id_))
