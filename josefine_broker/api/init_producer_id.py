@@ -49,12 +49,15 @@ def refuse(request: e.InitProducerIdRequest, error: KafkaError) -> e.InitProduce
 
 
 def _allocate(ctx: Context, build: Callable[[Proposal], object]) -> object:
-    """`build` when a block of ids is there, or cannot be had."""
+    """`build` when a block of ids is there, or cannot be had. Raises KafkaError."""
     deadline_ms = ctx.clock.monotonic_ms() + ctx.settings.metadata_timeout_ms
     change = AllocateProducerIds(
         broker_id=ctx.broker_id, first_id=ctx.image.next_producer_id, count=BLOCK_IDS
     )
-    proposal = submit_change(ctx, change, deadline_ms)
+    try:
+        proposal = submit_change(ctx, change, deadline_ms)
+    except KafkaError as error:  # of a controller no producer is told: it would give up
+        raise KafkaError(ErrorCode.coordinator_not_available, error.message) from error
     return answer_when_settled(ctx, [proposal], deadline_ms, lambda: build(proposal))
 
 

@@ -64,8 +64,15 @@ def _create_missing(
         try:
             proposals[name] = submit_change(ctx, new_topic(ctx, name, limit), deadline_ms)
         except KafkaError as error:
-            refused[name] = error
+            refused[name] = _told(error)
     return proposals
+
+
+def _told(error: KafkaError) -> KafkaError:
+    """Of the topic: where nobody decides now, it may be there soon."""
+    if error.code is ErrorCode.not_controller:
+        return KafkaError(ErrorCode.leader_not_available, error.message)
+    return error
 
 
 def _answer(

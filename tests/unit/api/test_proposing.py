@@ -1,17 +1,21 @@
 """A request for metadata changes is answered once all of them are settled, or at its deadline."""
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.awaiting import Promise
+from josefine_broker.engine.context import BrokerSettings
 from josefine_broker.engine.metadata.changes import DeleteTopic
 from josefine_broker.engine.metadata.proposals import Proposal
 from josefine_broker.engine.proposing import answer_when_settled, submit_change
+from josefine_broker.wire.entities import init_producer_id, metadata
 from tests.unit.api.world import World
 
 NO_SUCH = DeleteTopic(topic_id=UUID(int=1))
+RETRIED = {ErrorCode.coordinator_not_available, ErrorCode.not_coordinator}
 
 
 def two_changes() -> tuple[World, list[Proposal], object]:
@@ -115,3 +119,18 @@ def test_change_that_raft_does_not_take_is_not_waited_for() -> None:
         submit_change(world.ctx, NO_SUCH, 100)
 
     assert len(world.ctx.metadata.proposals) == 0
+
+
+def test_no_client_that_asks_for_no_controller_is_told_of_one() -> None:
+    """A producer gives up for an error that it does not know (found by seed 203039)."""
+    world = World(BrokerSettings(auto_create_topics=True))
+    world.ctx.ports.raft = FullRaft()
+    init = init_producer_id.InitProducerIdRequest(transaction_timeout_ms=0)
+    of_transactions = replace(init, transactional_id="t")
+    topics = metadata.MetadataRequest(
+        topics=(metadata.MetadataRequestTopic(name="new"),), allow_auto_topic_creation=True
+    )
+
+    assert world.ask(22, init).error_code == ErrorCode.coordinator_not_available
+    assert world.ask(22, of_transactions).error_code in RETRIED
+    assert world.ask(3, topics).topics[0].error_code == ErrorCode.leader_not_available
