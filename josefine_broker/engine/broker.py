@@ -144,6 +144,7 @@ class Broker:
             image=lambda: self.ctx.image,
             members=lambda: self.quorum.node.members.all,
             height=lambda: self.ctx.metadata.applied_height,
+            leads=lambda: self._leads_raft,
         )
         self.asking = Asking(self._id, config.seeds, book)
         self.controlling = Controlling(

@@ -40,10 +40,11 @@ class Peers:
         image: Callable[[], MetadataImage],
         members: Callable[[], frozenset[int]],
         height: Callable[[], int] = lambda: 0,
+        leads: Callable[[], bool] = lambda: False,
     ) -> None:
         """`book` has what is configured and kept; `members` are those of raft's head path. Both
         are asked at each frame: the door must not be behind what it guards. `height` is that of the
-        last block that the image holds."""
+        last block that the image holds; `leads` says whether this broker leads Raft."""
         self.address = address
         """Where this broker's raft listener is to be dialed."""
         self.cluster_id = cluster_id
@@ -53,6 +54,7 @@ class Peers:
         self._members = members
         self._image = image
         self._height = height
+        self._leads = leads
         self._unregistered: frozenset[int] = frozenset()
         self._vouched: frozenset[int] = frozenset()
         self._own: dict[str, HostPort] = {}
@@ -83,12 +85,16 @@ class Peers:
         )
 
     def roster(self) -> Roster:
-        """Whom this broker knows now."""
+        """Whom this broker knows now. Who leads Raft knows by itself who was let in again since it
+        was removed: then a greeting that names one is older than the removal."""
+        vouched = self._vouched
+        if vouched and self._leads():
+            vouched -= self._image().unregistered
         return Roster(
             own_id=self._own_id,
             members=self._members(),
             registered=self._image().brokers,
-            vouched=self._vouched,
+            vouched=vouched,
         )
 
     def knows(self, peer: int) -> bool:

@@ -167,6 +167,34 @@ def test_process_that_was_removed_before_it_saw_itself_registered_stops_when_not
     assert stops(200) == sentence
 
 
+def test_who_leads_invites_no_removed_broker_whatever_greetings_name() -> None:
+    """Found by seed 203813: of a member that had not heard of the removal it was invited for ever,
+    and so never told."""
+    image = replace(World().ctx.image, unregistered=frozenset({2}))
+    leads = False
+    peers = Peers(
+        1,
+        address=HERE,
+        cluster_id="c",
+        seeds=(),
+        book=AddressBook(),
+        image=lambda: image,
+        members=lambda: frozenset({1, 3}),
+        height=lambda: 30,
+        leads=lambda: leads,
+    )
+    named = Hello(node_id=3, to=1, cluster_id="c", address=str(THERE), members=(1, 2, 3, 4))
+    peers.greeted(named, was_dialed=True)
+    assert peers.knows(2)
+    assert peers.knows(4)
+
+    leads = True
+
+    assert not peers.knows(2)
+    assert peers.knows(4)
+    assert peers.why_not(hello(), elsewhere="", voters=()) == removed(2, 30)
+
+
 def test_broker_that_is_removed_is_no_longer_invited_until_a_greeting_names_it_again() -> None:
     image = replace(World().ctx.image, unregistered=frozenset())
     peers = Peers(
