@@ -104,7 +104,7 @@ def plan(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: bool
     pipeline = pipeline_file.read(file, environment, as_json)
     from pipelines.jvm import stop_session
     from pipelines.plan import plan as build
-    from pipelines.run import start_session
+    from pipelines.starting import start_session
 
     with hiding(pipeline):
         spark = start_session(pipeline)
@@ -137,7 +137,7 @@ def try_out(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: b
     """Run the file's tests: given records through its SQL, against expected rows. No broker."""
     pipeline = pipeline_file.read(file, environment, as_json)
     from pipelines.jvm import stop_session
-    from pipelines.run import start_session
+    from pipelines.starting import start_session
     from pipelines.trial import lines, run_cases
 
     with hiding(pipeline):
@@ -186,7 +186,8 @@ def _run(pipeline: Pipeline, said: Wishes) -> RunResult:
 
     from pipelines.jvm import stop_session
     from pipelines.progress import reporter_for, unheard
-    from pipelines.run import arm_failpoints, run_pipeline, start_session
+    from pipelines.run import run_pipeline
+    from pipelines.starting import arm_failpoints, start_session
 
     stop = threading.Event()
     # A descriptor of its own: while Spark starts, the process's stderr is lent to the JVM.

@@ -102,7 +102,7 @@ def replay(
             hint = nearest(name, pipeline.sinks) or f"; expected one of: {known}"
             raise UsageError(f"--sink {name}: the file has no such sink{hint}")
     from pipelines.replay import Replay, replays
-    from pipelines.run import arm_failpoints
+    from pipelines.starting import arm_failpoints
 
     with _spark(pipeline, as_json) as spark:
         arm_failpoints(spark)
@@ -148,7 +148,7 @@ def _read(file: Path, environment: str | None, as_json: bool) -> Pipeline:
 @contextmanager
 def _spark(pipeline: Pipeline, as_json: bool) -> Iterator[SparkSession]:
     from pipelines.jvm import stop_session
-    from pipelines.run import start_session
+    from pipelines.starting import start_session
 
     with hiding(pipeline):
         spark = start_session(pipeline)

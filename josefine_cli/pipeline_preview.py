@@ -49,7 +49,7 @@ def preview(
     from pipelines.messages import clear_reason
     from pipelines.preview import input_of
     from pipelines.preview import preview as look
-    from pipelines.run import start_session
+    from pipelines.starting import start_session
 
     with hiding(pipeline):
         input_of(pipeline, node)

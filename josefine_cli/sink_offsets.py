@@ -180,7 +180,7 @@ def _do(
 def _session(pipeline: Pipeline) -> Iterator[Any]:
     """One Spark for all who ask; none where nobody does."""
     from pipelines.jvm import stop_session
-    from pipelines.run import start_session
+    from pipelines.starting import start_session
 
     started: list[Any] = []
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from josefine_broker.base.ids import TopicPartition
 from pipelines import checking, frames
-from pipelines.delta_chain import NO_BATCH, Link, folder_of
+from pipelines.delta_chain import NO_BATCH, Link
 from pipelines.delta_log import DeltaLogReader
+from pipelines.delta_tables import folder_of
 from pipelines.hadoop import HadoopFiles
 from pipelines.judgement import judgement
 from pipelines.letters import Due, Letter, Reads, Way, checks_in, due, reads_of, way

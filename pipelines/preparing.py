@@ -13,7 +13,8 @@ from josefine_spark.topic_offsets import ByPartition, TopicOffsets
 from pipelines import frames, writing
 from pipelines.checkpoint import CheckpointFiles
 from pipelines.decode import Reading
-from pipelines.delta_chain import DeltaChain, Link, change_columns, ensure_table
+from pipelines.delta_chain import DeltaChain, Link
+from pipelines.delta_tables import change_columns, ensure_table
 from pipelines.evolution import Steps
 from pipelines.hadoop import HadoopFiles
 from pipelines.judgement import JUDGED_BY, judgement

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from josefine_spark.topic_offsets import TopicOffsets
 from pipelines.chain import Commit
-from pipelines.delta_chain import NO_BATCH, DeltaChain, Link, ensure_table
+from pipelines.delta_chain import NO_BATCH, DeltaChain, Link
+from pipelines.delta_tables import ensure_table
 from pipelines.letters import Letter
 from pipelines.model import Pipeline, Source
 

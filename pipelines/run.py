@@ -8,23 +8,16 @@ error that a user sees is ours, not Spark's pages around it.
 
 from __future__ import annotations
 
-import logging
-import os
-import sys
-import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
 from josefine_spark.topic_offsets import ByPartition
-from pipelines import failpoints
 from pipelines.checking import Checked, added
-from pipelines.errors import PipelineError, RunError, SetupError
-from pipelines.jvm import process_of, quieten_py4j, spared_signals, watched
+from pipelines.errors import PipelineError, RunError
+from pipelines.jvm import watched
 from pipelines.messages import clear_reason
 from pipelines.model import Pipeline
 from pipelines.reconcile import Trust
@@ -90,17 +83,6 @@ def run_pipeline(
     """Run to the end of the input (available_now) or until `stop` is set. Raises PipelineError."""
     with watched(spark):
         return _Run(spark, pipeline, reporter, kind or ANY_KIND, stop).run(wishes)
-
-
-def arm_failpoints(spark: SparkSession) -> None:
-    """Arm what JOSEFINE_FAIL names, with the JVM that must die with us."""
-    text = os.environ.get("JOSEFINE_FAIL")
-    if text:
-        process = process_of(spark)
-        try:
-            failpoints.arm(text, process.pid if process else None)
-        except ValueError as error:
-            raise SetupError(str(error)) from error
 
 
 class _FailedError(Exception):
@@ -257,45 +239,3 @@ class _Run:
             if work.error is None and "InterruptedBatchError" in str(failure):
                 continue
             raise _FailedError(work, work.error or failure)
-
-
-def start_session(pipeline: Pipeline) -> SparkSession:
-    """The Spark session that the file asks for. Raises SetupError."""
-    from josefine_spark.session import SessionError, session
-
-    with tempfile.TemporaryFile() as said:
-        try:
-            with spared_signals(), _stderr_to(said.fileno()):
-                spark = session(f"josefine {pipeline.name}", dict(pipeline.conf), pipeline.master)
-        except SessionError as error:
-            raise SetupError(str(error)) from error
-        except Exception as error:
-            said.seek(0)
-            last = said.read().decode(errors="replace").strip().splitlines()[-1:]
-            reason = "; ".join([clear_reason(error), *last])
-            raise SetupError(f"Spark does not start: {reason}") from error
-    # Failures reach the user in our words; Spark's log and PySpark's (a page of JSON on stderr for
-    # each refused query) would bury them.
-    spark.sparkContext.setLogLevel("OFF")
-    logging.getLogger("SQLQueryContextLogger").disabled = True
-    quieten_py4j()
-    return spark
-
-
-@contextmanager
-def _stderr_to(file: int) -> Iterator[None]:
-    """Give the JVM that starts meanwhile another stderr: its chatter would break the bars.
-
-    JOSEFINE_DEBUG leaves it where it is.
-    """
-    if os.environ.get("JOSEFINE_DEBUG"):
-        yield
-        return
-    sys.stderr.flush()
-    ours = os.dup(2)
-    try:
-        os.dup2(file, 2)
-        yield
-    finally:
-        os.dup2(ours, 2)
-        os.close(ours)

@@ -12,7 +12,8 @@ import pytest
 from josefine_spark.topic_offsets import TopicOffsets
 from pipelines.chain import Commit
 from pipelines.deduplicating import new_rows, span_of, without_copies
-from pipelines.delta_chain import DeltaChain, Link, ensure_table
+from pipelines.delta_chain import DeltaChain, Link
+from pipelines.delta_tables import ensure_table
 from pipelines.errors import ConfigError, Place
 from pipelines.model import Deduplicate
 from pipelines.plan import plan

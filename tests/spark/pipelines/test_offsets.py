@@ -6,7 +6,8 @@ import pytest
 
 from josefine_spark.topic_offsets import TopicOffsets
 from pipelines.chain import Commit, Tip
-from pipelines.delta_chain import DeltaChain, Link, ensure_table
+from pipelines.delta_chain import DeltaChain, Link
+from pipelines.delta_tables import ensure_table
 from pipelines.errors import ChainError
 from pipelines.offset_moves import Move, setting
 from pipelines.offset_writer import put

@@ -10,7 +10,8 @@ import pytest
 
 from josefine_spark.topic_offsets import TopicOffsets
 from pipelines.chain import Commit
-from pipelines.delta_chain import DeltaChain, Link, ensure_table
+from pipelines.delta_chain import DeltaChain, Link
+from pipelines.delta_tables import ensure_table
 from pipelines.errors import ConfigError, Place, RunError
 from pipelines.historizing import history, versions
 from pipelines.model import Latest, Mode, Placed, Sink

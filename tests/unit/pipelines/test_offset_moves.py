@@ -124,7 +124,7 @@ def lake(tmp_path, monkeypatch):
     def no_spark(*_):
         raise AssertionError("Spark is not needed here")
 
-    monkeypatch.setattr("pipelines.run.start_session", no_spark)
+    monkeypatch.setattr("pipelines.starting.start_session", no_spark)
     topics_are(monkeypatch, TOPICS)
     return Lake(tmp_path)
 

@@ -1,0 +1,51 @@
+"""Delta tables themselves: made when they are not there, found, their columns changed. No chain."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pipelines.evolution import Steps
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def ensure_table(spark: SparkSession, path: str | None, table: str | None, schema: Any) -> str:
+    """Create the Delta table when it is not there; return its folder."""
+    from delta.tables import DeltaTable
+    from pyspark.errors import PySparkException
+
+    builder = DeltaTable.createIfNotExists(spark).addColumns(schema)
+    if path is None:
+        builder.tableName(str(table)).execute()
+        return folder_of(spark, str(table))
+    try:
+        builder.location(path).execute()
+    except PySparkException as error:
+        if "DELTA_TABLE_NOT_FOUND" not in str(error):
+            raise
+        # A kill came between the making of `_delta_log` and the first commit: CREATE takes the
+        # folder for a table, only a write sees that there is none.
+        spark.createDataFrame([], schema).write.format("delta").mode("append").save(path)
+    return path
+
+
+def change_columns(spark: SparkSession, path: str, steps: Steps) -> None:
+    """Change the table's columns. What a crash leaves undone is found to be due again."""
+    table = f"delta.`{path}`"
+    if steps.add:
+        columns = ", ".join(f"`{name}` {kind}" for name, kind in steps.add)
+        spark.sql(f"ALTER TABLE {table} ADD COLUMNS ({columns})")
+    if steps.widen:
+        spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+    for name, kind in steps.widen:
+        spark.sql(f"ALTER TABLE {table} ALTER COLUMN `{name}` TYPE {kind}")
+
+
+def folder_of(spark: SparkSession, table: str) -> str:
+    """Where the catalog keeps a table."""
+    from delta.tables import DeltaTable
+
+    detail = DeltaTable.forName(spark, table).detail().select("location").first()
+    assert detail is not None
+    return str(detail[0])

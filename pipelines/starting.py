@@ -1,0 +1,73 @@
+"""Starts the Spark session that a pipeline's file asks for, with its failpoints; quietly."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pipelines import failpoints
+from pipelines.errors import SetupError
+from pipelines.jvm import process_of, quieten_py4j, spared_signals
+from pipelines.messages import clear_reason
+from pipelines.model import Pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def start_session(pipeline: Pipeline) -> SparkSession:
+    """The Spark session that the file asks for. Raises SetupError."""
+    from josefine_spark.session import SessionError, session
+
+    with tempfile.TemporaryFile() as said:
+        try:
+            with spared_signals(), _stderr_to(said.fileno()):
+                spark = session(f"josefine {pipeline.name}", dict(pipeline.conf), pipeline.master)
+        except SessionError as error:
+            raise SetupError(str(error)) from error
+        except Exception as error:
+            said.seek(0)
+            last = said.read().decode(errors="replace").strip().splitlines()[-1:]
+            reason = "; ".join([clear_reason(error), *last])
+            raise SetupError(f"Spark does not start: {reason}") from error
+    # Failures reach the user in our words; Spark's log and PySpark's (a page of JSON on stderr for
+    # each refused query) would bury them.
+    spark.sparkContext.setLogLevel("OFF")
+    logging.getLogger("SQLQueryContextLogger").disabled = True
+    quieten_py4j()
+    return spark
+
+
+def arm_failpoints(spark: SparkSession) -> None:
+    """Arm what JOSEFINE_FAIL names, with the JVM that must die with us."""
+    text = os.environ.get("JOSEFINE_FAIL")
+    if text:
+        process = process_of(spark)
+        try:
+            failpoints.arm(text, process.pid if process else None)
+        except ValueError as error:
+            raise SetupError(str(error)) from error
+
+
+@contextmanager
+def _stderr_to(file: int) -> Iterator[None]:
+    """Give the JVM that starts meanwhile another stderr: its chatter would break the bars.
+
+    JOSEFINE_DEBUG leaves it where it is.
+    """
+    if os.environ.get("JOSEFINE_DEBUG"):
+        yield
+        return
+    sys.stderr.flush()
+    ours = os.dup(2)
+    try:
+        os.dup2(file, 2)
+        yield
+    finally:
+        os.dup2(ours, 2)
+        os.close(ours)
