@@ -42,6 +42,18 @@ def change_columns(spark: SparkSession, path: str, steps: Steps) -> None:
         spark.sql(f"ALTER TABLE {table} ALTER COLUMN `{name}` TYPE {kind}")
 
 
+def cluster(spark: SparkSession, path: str, columns: tuple[str, ...]) -> None:
+    """Let the table's rows lie together by these columns from its next OPTIMIZE on."""
+    from delta.tables import DeltaTable
+
+    detail = DeltaTable.forPath(spark, path).detail().select("clusteringColumns").first()
+    assert detail is not None
+    there = [name.lower() for name in detail[0] or ()]
+    if there != [name.lower() for name in columns]:
+        names = ", ".join(f"`{name}`" for name in columns)
+        spark.sql(f"ALTER TABLE delta.`{path}` CLUSTER BY ({names})")
+
+
 def folder_of(spark: SparkSession, table: str) -> str:
     """Where the catalog keeps a table."""
     from delta.tables import DeltaTable

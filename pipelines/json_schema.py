@@ -118,6 +118,8 @@ def _value(word: Word, is_part: bool) -> dict[str, Any]:
         case Kind.DURATION:
             pattern = r"^\d+(ms|s|m|h)$"
             return {"anyOf": [{"type": "string", "pattern": pattern}, _REFERENCE]}
+        case Kind.BATCHES:
+            return {"anyOf": [{"type": "string", "pattern": r"^\d+ batch(es)?$"}, _REFERENCE]}
         case Kind.SETTINGS:
             return {"type": "object", "additionalProperties": _SETTING}
         case Kind.AGGREGATES:

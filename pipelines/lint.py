@@ -1,7 +1,7 @@
 """What can be known of a pipeline without Spark, beyond its words: `josefine pipeline lint`.
 
-Reads the SQL with sqlglot: columns and tables that are not there, in transforms, keys and
-aggregates. A run does not ask here, for Spark judges its SQL itself.
+Reads the SQL with sqlglot: columns and tables that are not there, in transforms, keys,
+aggregates and `cluster_by`. A run does not ask here, for Spark judges its SQL itself.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pipelines.notices import notices
 from pipelines.positions import place_at
 from pipelines.reader import nearest
 from pipelines.sql_columns import OPEN, SCALAR, Columns, columns_of_ddl, columns_of_select
+from pipelines.upserting import MARK
 from pipelines.validate import Examined, examine, read_text
 from pipelines.variables import Variables
 
@@ -107,10 +108,24 @@ def _sink_problems(sink: Sink, columns: Columns) -> Iterator[Problem]:
     if own:
         message = f"`{sink.input}` has a column `{own[0]}`, which is the sink's own"
         yield _problem(sink.place, path, f"{message}: leave it out there")
+    yield from _cluster_problems(sink, columns)
     for each in sink.aggregates:
         if each.argument:
             where = f"{path}.aggregate.{each.column}"
             yield from _missing(each.argument, columns, sink, each.place, where)
+
+
+def _cluster_problems(sink: Sink, columns: Columns) -> Iterator[Problem]:
+    if columns.is_open and not sink.merges:
+        return
+    has = [*sink.keys, *(each.column for each in sink.aggregates)]
+    if not sink.merges:
+        marks = (MARK,) if sink.latest and sink.latest.marks else ()
+        has = [*columns.names, *marks, *(OWN if sink.mode is Mode.SCD2 else ())]
+    for name, place in zip(sink.cluster_by, sink.cluster_places, strict=False):
+        if name.lower() not in map(str.lower, has):
+            message = f"no column `{name}` in the sink's table; it has: {', '.join(has)}"
+            yield _problem(place, f"sinks.{sink.name}.cluster_by", message)
 
 
 def _deduplicate_problems(sink: Sink, how: Deduplicate, columns: Columns) -> Iterator[Problem]:

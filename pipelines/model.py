@@ -13,6 +13,7 @@ from enum import Enum
 from pipelines.case_model import Case, Record
 from pipelines.errors import Place
 from pipelines.evolution import Evolution
+from pipelines.upkeep import Upkeep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,6 +234,9 @@ class Sink:
     mode: Mode = Mode.APPEND
     latest: Latest | None = None
     deduplicate: Deduplicate | None = None
+    cluster_by: tuple[str, ...] = ()
+    cluster_places: tuple[Place, ...] = ()
+    upkeep: tuple[Upkeep, ...] = ()
 
     @property
     def merges(self) -> bool:

@@ -9,6 +9,7 @@ from pipelines import frames
 from pipelines.errors import ConfigError, Problem
 from pipelines.model import Pipeline
 from pipelines.readings import reading_of
+from pipelines.refusals import refuse_no_cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,6 +61,7 @@ def plan(spark: SparkSession, pipeline: Pipeline) -> list[PlannedSink]:
             good = frames.good_rows(parsed, reading)
             frames.refuse_stateful(pipeline, good, sink)
             rows = frames.sink_rows(pipeline, sink, good)
+            refuse_no_cluster(sink, frames.stored(rows).columns)
             frames.refuse_checks(pipeline, sink, good)
         except ConfigError as error:
             problems.extend(problem for problem in error.problems if problem not in problems)

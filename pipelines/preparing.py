@@ -14,12 +14,13 @@ from pipelines import frames, writing
 from pipelines.checkpoint import CheckpointFiles
 from pipelines.decode import Reading
 from pipelines.delta_chain import DeltaChain, Link
-from pipelines.delta_tables import change_columns, ensure_table
+from pipelines.delta_tables import change_columns, cluster, ensure_table
 from pipelines.evolution import Steps
 from pipelines.hadoop import HadoopFiles
 from pipelines.judgement import JUDGED_BY, judgement
 from pipelines.model import Pipeline, Sink
 from pipelines.readings import reading_of
+from pipelines.refusals import refuse_no_cluster
 from pipelines.retries import Retry
 from pipelines.settling import Settling
 from pipelines.sources import SourceKind, Topics
@@ -69,6 +70,7 @@ def prepare(
     good = frames.good_rows(parsed, reading)
     frames.refuse_stateful(pipeline, good, sink)
     stored = frames.stored(frames.sink_rows(pipeline, sink, good))
+    refuse_no_cluster(sink, stored.columns)
     frames.refuse_checks(pipeline, sink, good)
     topics = kind.look(source)
     path = ensure_table(spark, sink.path, sink.table, stored.schema)
@@ -93,6 +95,8 @@ def prepare(
 
     start = settling.settle(fits)
     change_columns(spark, path, steps)
+    if sink.cluster_by:
+        cluster(spark, path, sink.cluster_by)
     begun_at = {} if start.at is None else topics.keep(start.at)
     ids = start.tip.reached.topic_ids if start.tip else {}
     at = None if start.at is None else TopicOffsets(ends=begun_at, topic_ids=ids)

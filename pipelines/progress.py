@@ -64,6 +64,9 @@ class LineReporter:
     def restarting(self, sink: str, retry: Retry) -> None:
         self._say(restarting_line(sink, retry))
 
+    def upkeep_failed(self, sink: str, line: str) -> None:
+        self._say(f"sink {sink}: {line}")
+
     def __enter__(self) -> LineReporter:
         return self
 
@@ -116,6 +119,9 @@ class BarReporter:
 
     def restarting(self, sink: str, retry: Retry) -> None:
         self._progress.console.print(restarting_line(sink, retry), highlight=False)
+
+    def upkeep_failed(self, sink: str, line: str) -> None:
+        self._progress.console.print(f"sink {sink}: {line}", highlight=False)
 
     def __enter__(self) -> BarReporter:
         self._progress.start()

@@ -57,6 +57,14 @@ def refuse_own(sink: Sink, rows: DataFrame) -> None:
         raise refusal(sink.place, f"sinks.{sink.name}", f"{message}: leave it out there")
 
 
+def refuse_no_cluster(sink: Sink, columns: list[str]) -> None:
+    """Raise ConfigError when a column of `cluster_by` is none of the table's."""
+    for name, place in zip(sink.cluster_by, sink.cluster_places, strict=True):
+        if name.lower() not in map(str.lower, columns):
+            message = f"no column `{name}` in the sink's table; it has: {', '.join(columns)}"
+            raise refusal(place, f"sinks.{sink.name}.cluster_by", message)
+
+
 def refuse_flag(sink: Sink, rows: DataFrame) -> None:
     """Raise ConfigError when `delete_when` is no condition over single rows."""
     latest = sink.latest

@@ -24,6 +24,7 @@ from pipelines.reconcile import Trust
 from pipelines.retries import Patience, Retry, restart_of
 from pipelines.source_kinds import ANY_KIND
 from pipelines.sources import SourceKind
+from pipelines.variables import hidden
 from pipelines.wishes import NO_WISHES, Wishes
 from pipelines.work import BatchDone, SinkWork
 
@@ -69,6 +70,8 @@ class Reporter(Protocol):
     def retrying(self, sink: str, batch: int, retry: Retry) -> None: ...
 
     def restarting(self, sink: str, retry: Retry) -> None: ...
+
+    def upkeep_failed(self, sink: str, line: str) -> None: ...
 
 
 def run_pipeline(
@@ -157,6 +160,7 @@ class _Run:
                 self.run_id,
                 self._batch_done,
                 self.reporter.retrying,
+                self._upkeep_failed,
             )
             for sink in self.pipeline.sinks.values()
         ]
@@ -196,6 +200,10 @@ class _Run:
             writer = writer.trigger(processingTime=f"{pipeline.every_ms} milliseconds")
             self.reporter.begun(work.sink.name, None)
         self.queries.append(writer.start())
+
+    def _upkeep_failed(self, sink: str, line: str) -> None:
+        # Spark's reasons may quote settings.
+        self.reporter.upkeep_failed(sink, hidden(line, self.pipeline.secrets))
 
     def _batch_done(self, done: BatchDone) -> None:
         totals = self.totals[done.sink]

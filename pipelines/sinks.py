@@ -12,8 +12,11 @@ from pipelines.loader import Scalar
 from pipelines.model import Aggregate, Deduplicate, Latest, Mode, Sink
 from pipelines.paths import folder
 from pipelines.reader import Reader, nearest_word, shown
+from pipelines.units import batches
+from pipelines.upkeep import BUDGET_MS, KEEP_MS_MIN, Chore, Upkeep
 from pipelines.vocabulary import MODES
 
+CLUSTERING_MAX = 4
 _FUNCTIONS = ("count", "sum", "min", "max")
 _CALL = re.compile(r"(\w+)\(\s*(\*|[A-Za-z_]\w*)\s*\)")
 
@@ -49,7 +52,33 @@ def sink_of(name: str, reader: Reader) -> Sink:
         mode=mode,
         latest=_latest(reader, keys, mode) if mode in (Mode.UPSERT, Mode.SCD2) else None,
         deduplicate=_deduplicate(reader) if mode is Mode.APPEND else None,
+        cluster_by=_clustering(reader),
+        cluster_places=reader.item_places("cluster_by"),
+        upkeep=tuple(filter(None, (_upkeep(reader, chore) for chore in Chore))),
     )
+
+
+def _clustering(reader: Reader) -> tuple[str, ...]:
+    columns = reader.columns("cluster_by")
+    if len(columns) > CLUSTERING_MAX:
+        message = f"Delta lays rows together by {CLUSTERING_MAX} columns at most"
+        reader.wrong_at("cluster_by", f"{message}; here are {len(columns)}")
+    return columns
+
+
+def _upkeep(sink: Reader, chore: Chore) -> Upkeep | None:
+    reader = sink.section_of(chore.value)
+    if reader is None:
+        return None
+    keep_ms = reader.duration_ms("keep") if chore is Chore.VACUUM else None
+    if keep_ms is not None and keep_ms < KEEP_MS_MIN:
+        message = "expected 168h at least: a reader may be at those files yet, and Delta refuses it"
+        reader.wrong_at("keep", message)
+    every = batches(reader, "every")
+    within_ms = reader.duration_ms("within") or BUDGET_MS
+    if every is None:
+        return None
+    return Upkeep(chore=chore, every=every, within_ms=within_ms, keep_ms=keep_ms)
 
 
 def _latest(reader: Reader, keys: tuple[str, ...], mode: Mode) -> Latest:

@@ -1,4 +1,4 @@
-"""Values of a pipeline file that have a unit of their own: times and sizes."""
+"""Values of a pipeline file that have a unit of their own: times, sizes, batches, pauses."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from josefine_broker.base.moments import moment_ms
 from pipelines.reader import Reader
 from pipelines.vocabulary import WORDS
 
+_BATCHES = re.compile(r"(\d{1,9}) batch(?:es)?")
 _SIZE = re.compile(r"(\d{1,15})([kmg]i?b?|b)?", re.IGNORECASE)
 _UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -31,6 +32,18 @@ def size_bytes(reader: Reader, key: str) -> int | None:
     if size == 0:
         _wrong(reader, key, text)
     return size or None
+
+
+def batches(reader: Reader, key: str) -> int | None:
+    """A number of batches above 0: `1 batch`, `100 batches`."""
+    text = reader.text(key)
+    if text is None:
+        return None
+    match = _BATCHES.fullmatch(text)
+    count = int(match[1]) if match else 0
+    if count == 0:
+        _wrong(reader, key, text)
+    return count or None
 
 
 def _wrong(reader: Reader, key: str, text: str) -> None:

@@ -26,6 +26,7 @@ class Kind(Enum):
     RATIO = auto()  # a number from 0 to 1
     ANY = auto()  # whatever YAML has
     DURATION = auto()  # 500ms, 5s, 2m, 1h
+    BATCHES = auto()  # 1 batch, 100 batches
     SETTINGS = auto()  # a table of name: text, number or flag
     AGGREGATES = auto()  # a table of column: count(*), sum(x), ...
     SECTION = auto()  # a table with the words of section `of`
@@ -240,6 +241,12 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
         "schema_evolution": Word(
             expected="none, add or widen", kind=Kind.CHOICE, choices=("none", "add", "widen")
         ),
+        "cluster_by": Word(
+            expected="a column, or a list of four at most, by which the table's rows lie together",
+            kind=Kind.COLUMNS,
+        ),
+        "optimize": Word(expected="a table with every, within", kind=Kind.SECTION, of="optimize"),
+        "vacuum": Word(expected="a table with every, keep, within", kind=Kind.SECTION, of="vacuum"),
     },
     "deduplicate": {
         "keys": Word(expected="a list of columns", kind=Kind.TEXTS, required=True),
@@ -248,6 +255,22 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
             expected="how far apart by `time` two copies of a row may be, such as 24h",
             kind=Kind.DURATION,
         ),
+    },
+    "optimize": {
+        "every": Word(
+            expected="a number of batches such as 100 batches", kind=Kind.BATCHES, required=True
+        ),
+        "within": Word(expected="how long it may take, such as 60s", kind=Kind.DURATION),
+    },
+    "vacuum": {
+        "every": Word(
+            expected="a number of batches such as 1000 batches", kind=Kind.BATCHES, required=True
+        ),
+        "keep": Word(
+            expected="how long files stay that the table has no more, 168h at least",
+            kind=Kind.DURATION,
+        ),
+        "within": Word(expected="how long it may take, such as 60s", kind=Kind.DURATION),
     },
     "dead_letter": {
         "type": Word(expected="delta", kind=Kind.CHOICE, choices=("delta",), required=True),
@@ -342,7 +365,7 @@ LATER: Mapping[str, tuple[str, ...]] = {
     "decode value": ("registry",),
     "decode key": ("registry",),
     "transform": ("python",),
-    "sink": ("cluster_by", "optimize", "delivery", "topic", "key"),
+    "sink": ("delivery", "topic", "key"),
     "dead_letter": ("table", "threshold"),
     "trigger": ("once",),
 }

@@ -28,6 +28,7 @@ from pipelines.deduplicating import Span, span_of
 from pipelines.delta_chain import DeltaChain, StoppedError
 from pipelines.delta_log import LogEntry
 from pipelines.errors import ChainError, RunError
+from pipelines.keeping import keeper_of
 from pipelines.model import Mode, OnError, Pipeline, Sink
 from pipelines.preparing import prepare
 from pipelines.retries import Retry
@@ -73,6 +74,7 @@ class SinkWork:
         run_id: str,
         on_batch: Callable[[BatchDone], None],
         on_retry: Callable[[str, int, Retry], None],
+        on_upkeep: Callable[[str, str], None],
     ) -> None:
         self.sink = sink
         self.source = pipeline.source_of(sink)
@@ -85,6 +87,7 @@ class SinkWork:
         self._run_id = run_id
         self._on_batch = on_batch
         self._on_retry = on_retry
+        self._on_upkeep = on_upkeep
 
     # -- start ---------------------------------------------------------------------------------
 
@@ -101,6 +104,7 @@ class SinkWork:
         )
         self._reading, self.chain, self.dead_chain = ready.reading, ready.chain, ready.dead_chain
         self._files, self._topics, self._begun_at = ready.files, ready.topics, ready.begun_at
+        self._keeper = keeper_of(self._spark, self.chain.path, self.sink, lambda: self.stopping)
         return ready.stream
 
     def records_to_do(self) -> int | None:
@@ -156,6 +160,9 @@ class SinkWork:
         self._kind.advise(self.source, f"{self._pipeline.name}.{self.sink.name}", tip.reached.ends)
         failpoints.hit("after_commit_before_log")
         self._on_batch(replace(done, ends=tip.reached.ends))
+        if not done.already_there:
+            for wrong in self._keeper.after(tip.txn_version):
+                self._on_upkeep(self.sink.name, wrong)
 
     def _write(
         self,

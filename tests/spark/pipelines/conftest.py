@@ -126,6 +126,7 @@ class Quiet:
         self.batches: list[BatchDone] = []
         self.retries: list[tuple[str, int, str]] = []
         self.restarts: list[tuple[str, str]] = []
+        self.lines: list[tuple[str, str]] = []
 
     def starting(self, what: str) -> None: ...
 
@@ -139,6 +140,9 @@ class Quiet:
 
     def restarting(self, sink: str, retry: Retry) -> None:
         self.restarts.append((sink, retry.says))
+
+    def upkeep_failed(self, sink: str, line: str) -> None:
+        self.lines.append((sink, line))
 
 
 APPS = (("rows", "rows"), ("sums", "sums"), ("dead", "dead_letter.events"))

@@ -22,6 +22,14 @@ CASES = {
         ("sinks:", "  idle: { inputs: [raw], sql: select topic from raw }\nsinks:"),
         ["13:3: transforms.idle: no sink uses it, directly or through a transform"],
     ),
+    "a column to lie by that the table does not have": (
+        ("mode: append", "mode: append, cluster_by: [ID, at]"),
+        ["14:85: sinks.lake.cluster_by: no column `at` in the sink's table; it has: id"],
+    ),
+    "a column to lie by that is in the input alone": (
+        (SINK, MERGE + "    cluster_by: [top, topic]\n"),
+        ["21:23: sinks.lake.cluster_by: no column `topic` in the sink's table; it has: id, n, top"],
+    ),
     "a source that nothing uses": (
         (
             "transforms:",

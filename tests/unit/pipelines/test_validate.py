@@ -57,7 +57,7 @@ TOP_WORDS = (
 )
 SINK_WORDS = (
     "type, inputs, path, table, mode, keys, aggregate, order_by, delete_when, on_delete, "
-    "deduplicate, schema_evolution"
+    "deduplicate, schema_evolution, cluster_by, optimize, vacuum"
 )
 
 CASES = {
@@ -251,6 +251,26 @@ CASES = {
     "transform in Python": (
         ("sql: select value.* from raw", "sql: select 1, python: x.py"),
         "f.yaml:12:42: transforms.clean.python: `python` is not supported yet",
+    ),
+    "every in other words": (
+        ("mode: append }", "mode: append, optimize: { every: 5s } }"),
+        "f.yaml:14:87: sinks.lake.optimize.every: expected a number of batches such as 100 batches;"
+        " found `5s`",
+    ),
+    "optimize without every": (
+        ("mode: append }", "mode: append, optimize: { within: 5s } }"),
+        "f.yaml:14:68: sinks.lake.optimize: `every` is missing; expected a number of batches such "
+        "as 100 batches",
+    ),
+    "vacuum that is too early": (
+        ("mode: append }", "mode: append, vacuum: { every: 9 batches, keep: 167h } }"),
+        "f.yaml:14:102: sinks.lake.vacuum.keep: expected 168h at least: a reader may be at those "
+        "files yet, and Delta refuses it",
+    ),
+    "five columns of clustering": (
+        ("mode: append }", "mode: append, cluster_by: [a, b, c, d, e] }"),
+        "f.yaml:14:80: sinks.lake.cluster_by: Delta lays rows together by 4 columns at most; here "
+        "are 5",
     ),
     "path and table": (
         ("path: /lake", "path: /lake, table: lake"),

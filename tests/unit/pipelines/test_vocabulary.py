@@ -34,6 +34,8 @@ ROWS: dict[str, tuple[str, ...]] = {
     "check": ("checks.NAME",),
     "sink": ("sinks.NAME", "mode: append", "mode: merge", "mode: upsert", "mode: scd2"),
     "deduplicate": ("mode: append",),
+    "optimize": ("sinks.NAME",),
+    "vacuum": ("sinks.NAME",),
     "dead_letter": ("dead_letter",),
     "trigger": ("trigger",),
     "test": ("tests",),

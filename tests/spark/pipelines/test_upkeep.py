@@ -1,0 +1,111 @@
+"""OPTIMIZE and VACUUM between batches: no row is lost or doubled, and no batch fails with them."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from functools import partial
+
+import pytest
+
+from pipelines.keeping import END_S, Keeper, group_of
+from pipelines.run import run_pipeline
+from pipelines.upkeep import Chore, Upkeep
+from pipelines.validate import read_pipeline
+from tests.spark.pipelines.conftest import Quiet
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+PIPELINE = """\
+version: 1
+name: kept
+spark: {{ checkpoint: {folder}/ck }}
+sources:
+  events:
+    type: memory
+    limit: {{ rows: 10 }}
+    records:
+{records}
+    decode: {{ value: {{ format: json, schema: "n BIGINT", on_error: fail }} }}
+transforms:
+  rows: {{ inputs: [events], sql: "select value.n from events" }}
+sinks:
+  rows:
+    type: delta
+    inputs: [rows]
+    path: {folder}/rows
+    mode: append
+    {sink}
+{more}
+"""
+AVAILABLE = "trigger: { available_now: true }"
+
+
+class Lab:
+    """A pipeline over records of its own file."""
+
+    def __init__(self, spark, folder):
+        self.spark = spark
+        self.folder = folder
+        self.reporter = Quiet()
+
+    def run(self, count, sink="", more=AVAILABLE):
+        text = PIPELINE.format(
+            folder=self.folder,
+            records="\n".join(f"      - {{ value: {{ n: {n} }} }}" for n in range(count)),
+            sink=sink,
+            more=more,
+        )
+        file = self.folder / "kept.yaml"
+        file.write_text(text)
+        run_pipeline(self.spark, read_pipeline(file, {}), self.reporter)
+
+    @property
+    def numbers(self):
+        rows = self.spark.read.format("delta").load(f"{self.folder}/rows").collect()
+        return sorted(row.n for row in rows)
+
+    @property
+    def operations(self):
+        history = self.spark.sql(f"DESCRIBE HISTORY delta.`{self.folder}/rows`")
+        return [row.operation for row in history.orderBy("version").collect()]
+
+
+@pytest.fixture
+def lab(spark, tmp_path):
+    return Lab(spark, tmp_path)
+
+
+def test_a_table_that_is_optimized_between_batches_has_each_row_once_also_without_checkpoint(lab):
+    """Checklist row 89."""
+    chores = "cluster_by: [n]\n    optimize: { every: 2 batches }\n    vacuum: { every: 2 batches }"
+    lab.run(20, sink=chores)
+    # The last commits of the table are not the sink's: the next run has to look behind them.
+    shutil.rmtree(lab.folder / "ck")
+    lab.run(30, sink=chores)
+
+    assert lab.numbers == [*range(30)]
+    assert lab.operations == [
+        *["CREATE TABLE", "CLUSTER BY", "WRITE", "WRITE"],
+        *["OPTIMIZE", "VACUUM START", "VACUUM END", "WRITE"],
+    ]
+    assert lab.reporter.lines == []
+
+
+def test_of_a_chore_that_was_ended_no_job_runs_and_none_begins(spark):
+    tried = []
+
+    def do(upkeep):
+        for _ in range(2):
+            with suppress(Exception):
+                tried.append(upkeep)
+                spark.range(10**15).selectExpr("max(id)").collect()
+
+    keeper = Keeper((), do, partial(group_of, spark), lambda: False)
+    said = keeper.keep(Upkeep(chore=Chore.OPTIMIZE, every=1, within_ms=1))
+
+    assert said == "optimize was ended: it took longer than 0.001 s (`within`)"
+    active = list(spark.sparkContext.statusTracker().getActiveJobsIds())
+    spark.sparkContext.cancelAllJobs()
+    assert len(tried) == 2, f"it has not ended {END_S} s later"
+    assert active == []
