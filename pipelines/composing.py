@@ -128,7 +128,5 @@ def _excluded(words: tuple[str, ...], said: set[Any]) -> set[str]:
     section = _SECTIONS.get(words[0], ("", 0)) if words else ("", 0)
     if len(words) != section[1] or not words:
         return set()
-    one, other = EXACTLY_ONE[section[0]]
-    if (one in said) == (other in said):
-        return set()
-    return {other if one in said else one}
+    words = EXACTLY_ONE[section[0]]
+    return {word for word in words if word not in said} if said & {*words} else set()

@@ -7,7 +7,7 @@ still names a line of the file.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from pipelines.case_model import Case, Record
@@ -245,7 +245,8 @@ class Sink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """The whole file. `every_ms` None means: read what is there now, then end."""
+    """The whole file. `every_ms` None means: read what is there now, then end; `once`: as one
+    batch."""
 
     name: str
     file: str
@@ -259,6 +260,7 @@ class Pipeline:
     checks: Mapping[str, Check] = field(default_factory=dict)
     dead_letter_path: str | None
     every_ms: int | None
+    once: bool = False
     cases: tuple[Case, ...] = ()
     environment: str | None = None
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
@@ -280,6 +282,10 @@ class Pipeline:
     def source_of(self, sink: Sink) -> Source:
         """The one source that a sink's rows come from (validation made sure of one)."""
         return self.sources[next(iter(self.lineage(sink.input)[0]))]
+
+    def streamed(self, source: Source) -> Source:
+        """A source as a run reads it: `once` makes one batch of it, whatever its `limit` says."""
+        return replace(source, limit=Limit()) if self.once else source
 
     def lineage(self, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """(sources, transforms) that `name` is made of; transforms in the order to build them.

@@ -107,7 +107,7 @@ def prepare(
         files=settling.files,
         topics=topics,
         begun_at=begun_at,
-        stream=kind.open(spark, source, at),
+        stream=kind.open(spark, pipeline.streamed(source), at),
     )
 
 

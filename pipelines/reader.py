@@ -18,7 +18,7 @@ from pipelines.vocabulary import EXACTLY_ONE, LATER, LATER_VALUES, WORDS, ModeWo
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 _DURATION = re.compile(r"(\d+)(ms|s|m|h)")
-_UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
+UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 
 
 def nearest_word(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
@@ -183,7 +183,7 @@ class Reader:
         if match is None or int(match[1]) == 0:
             self._wrong(key, node)
             return None
-        return int(match[1]) * _UNIT_MS[match[2]]
+        return int(match[1]) * UNIT_MS[match[2]]
 
     def texts(self, key: str, *, required: bool = False) -> tuple[str, ...]:
         """A list of texts, not empty, none twice. `required` here though the word is not always."""
@@ -273,10 +273,10 @@ class Reader:
                 self.wrong_at(each, f"{message} {word} is {said}")
 
     def exactly_one(self) -> None:
-        """Note when not exactly one of the section's two words is there."""
-        one, other = EXACTLY_ONE[self.section]
-        if self.has(one) == self.has(other):
-            message = f"expected exactly one of `{one}` and `{other}`"
+        """Note when not exactly one of the section's words is there."""
+        words = EXACTLY_ONE[self.section]
+        if sum(map(self.has, words)) != 1:
+            message = f"expected exactly one of {' and '.join(f'`{each}`' for each in words)}"
             if self.section == "trigger":
                 message = f"expected {WORDS['']['trigger'].expected}"
             self.problem(self.table.place, self.table.path, message)

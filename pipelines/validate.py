@@ -94,6 +94,7 @@ def _pipeline(tree: Table, problems: list[Problem]) -> Pipeline:
     sources = {n: source_of(n, r) for n, r in top.named_tables("sources").items()}
     transforms = {n: _transform(n, r) for n, r in top.named_tables("transforms").items()}
     sinks = {n: sink_of(n, r) for n, r in top.named_tables("sinks").items()}
+    every_ms, once = _trigger(top)
     pipeline = Pipeline(
         name=name,
         file=tree.place.file,
@@ -105,7 +106,8 @@ def _pipeline(tree: Table, problems: list[Problem]) -> Pipeline:
         transforms=transforms,
         sinks=sinks,
         dead_letter_path=_dead_letter(top, sources),
-        every_ms=_trigger(top),
+        every_ms=every_ms,
+        once=once,
     )
     _check_wiring(pipeline, tree, problems)
     pipeline = replace(pipeline, checks=checks_of(top, pipeline))
@@ -161,16 +163,18 @@ def _dead_letter(top: Reader, sources: Mapping[str, Source]) -> str | None:
     return folder(path) if path else None
 
 
-def _trigger(top: Reader) -> int | None:
+def _trigger(top: Reader) -> tuple[int | None, bool]:
+    """(milliseconds between two batches, whether there is only one)."""
     reader = top.section_of("trigger")
     if reader is None:
-        return None
+        return None, False
     reader.exactly_one()
-    if reader.has("available_now") and not reader.flag("available_now"):
-        node = reader.table.nodes["available_now"]
-        if isinstance(node, Scalar) and node.value is False:
-            reader.wrong_at("available_now", "expected true; leave the key out and write `every`")
-    return reader.duration_ms("every")
+    for word in ("available_now", "once"):
+        if reader.has(word) and not reader.flag(word):
+            node = reader.table.nodes[word]
+            if isinstance(node, Scalar) and node.value is False:
+                reader.wrong_at(word, "expected true; leave the key out and write `every`")
+    return reader.duration_ms("every"), reader.has("once")
 
 
 def _check_wiring(pipeline: Pipeline, tree: Table, problems: list[Problem]) -> None:

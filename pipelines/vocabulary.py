@@ -97,7 +97,7 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
             expected="a table with type, path", kind=Kind.SECTION, of="dead_letter"
         ),
         "trigger": Word(
-            expected="a table with either available_now: true or every: 5s",
+            expected="a table with one of available_now: true, once: true, every: 5s",
             kind=Kind.SECTION,
             of="trigger",
             required=True,
@@ -278,6 +278,7 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
     },
     "trigger": {
         "available_now": Word(expected="true", kind=Kind.FLAG),
+        "once": Word(expected="true", kind=Kind.FLAG),
         "every": Word(expected="a duration such as 500ms, 5s, 2m", kind=Kind.DURATION),
     },
     "test": {
@@ -312,12 +313,12 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
 }
 """Section → word → what belongs there."""
 
-EXACTLY_ONE: Mapping[str, tuple[str, str]] = {
+EXACTLY_ONE: Mapping[str, tuple[str, ...]] = {
     "source": ("topics", "pattern"),
     "sink": ("path", "table"),
-    "trigger": ("available_now", "every"),
+    "trigger": ("available_now", "once", "every"),
 }
-"""Section → two words of which exactly one is there."""
+"""Section → words of which exactly one is there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -367,7 +368,6 @@ LATER: Mapping[str, tuple[str, ...]] = {
     "transform": ("python",),
     "sink": ("delivery", "topic", "key"),
     "dead_letter": ("table", "threshold"),
-    "trigger": ("once",),
 }
 """Section → words of the planned vocabulary that this version refuses by name."""
 

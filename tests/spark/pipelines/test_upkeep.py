@@ -1,4 +1,5 @@
-"""OPTIMIZE and VACUUM between batches: no row is lost or doubled, and no batch fails with them."""
+"""OPTIMIZE and VACUUM between batches: no row is lost or doubled, and no batch fails with them. And
+what `once` reads."""
 
 from __future__ import annotations
 
@@ -8,11 +9,13 @@ from functools import partial
 
 import pytest
 
+from pipelines import failpoints
+from pipelines.errors import RunError
 from pipelines.keeping import END_S, Keeper, group_of
 from pipelines.run import run_pipeline
 from pipelines.upkeep import Chore, Upkeep
 from pipelines.validate import read_pipeline
-from tests.spark.pipelines.conftest import Quiet
+from tests.spark.pipelines.conftest import DiedError, Quiet, failpoint
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -39,6 +42,7 @@ sinks:
 {more}
 """
 AVAILABLE = "trigger: { available_now: true }"
+ONCE = "trigger: { once: true }"
 
 
 class Lab:
@@ -109,3 +113,20 @@ def test_of_a_chore_that_was_ended_no_job_runs_and_none_begins(spark):
     spark.sparkContext.cancelAllJobs()
     assert len(tried) == 2, f"it has not ended {END_S} s later"
     assert active == []
+
+
+def test_once_is_one_batch_behind_a_planned_one(lab):
+    def died():
+        raise DiedError("after_offsets")
+
+    with pytest.MonkeyPatch.context() as patch, failpoint("after_offsets"):
+        patch.setattr(failpoints, "die", died)
+        with pytest.raises(RunError, match="it died at"):
+            lab.run(20, more=ONCE)
+
+    lab.run(35, sink="optimize: { every: 1 batch, within: 1ms }", more=ONCE)
+
+    assert lab.numbers == [*range(35)]
+    assert [done.records for done in lab.reporter.batches] == [20, 15]
+    ended = "optimize was ended: it took longer than 0.001 s (`within`)"
+    assert lab.reporter.lines == [("rows", ended)] * 2

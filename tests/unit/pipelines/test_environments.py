@@ -60,7 +60,7 @@ def test_lint_looks_at_every_environment_and_lets_only_the_asked_one_miss_variab
         "20:22: environments.prod.sinks.lake.pth: unknown key `pth`; did you mean `path`? expected "
         f"one of: {SINK_WORDS}",
         "21:16: environments.prod.trigger.evry: unknown key `evry`; did you mean `every`? expected "
-        "one of: available_now, every",
+        "one of: available_now, once, every",
     ]
     assert told(file, "dev") == []
     assert told(file, "prod")[0] == (

@@ -6,7 +6,7 @@ import pytest
 
 from pipelines.errors import ConfigError
 from pipelines.loader import load
-from pipelines.model import Mode
+from pipelines.model import Limit, Mode
 from pipelines.validate import examine, read_pipeline, validate
 from pipelines.variables import Variables
 
@@ -65,8 +65,8 @@ CASES = {
         ("trigger:", "triger:"),
         "f.yaml:15:1: triger: unknown key `triger`; did you mean `trigger`? expected one of: "
         f"{TOP_WORDS}\n"
-        "f.yaml:1:1: `trigger` is missing; expected a table with either available_now: true or "
-        "every: 5s",
+        "f.yaml:1:1: `trigger` is missing; expected a table with one of available_now: true, "
+        "once: true, every: 5s",
     ),
     "word of a later version": (
         ("trigger:", "metrics: {}\ntrigger:"),
@@ -272,6 +272,10 @@ CASES = {
         "f.yaml:14:80: sinks.lake.cluster_by: Delta lays rows together by 4 columns at most; here "
         "are 5",
     ),
+    "once that is no": (
+        ("{ available_now: true }", "{ once: false }"),
+        "f.yaml:15:18: trigger.once: expected true; leave the key out and write `every`",
+    ),
     "path and table": (
         ("path: /lake", "path: /lake, table: lake"),
         "f.yaml:14:3: sinks.lake: expected exactly one of `path` and `table`",
@@ -336,12 +340,14 @@ CASES = {
     ),
     "a list for a table": (
         ("trigger: { available_now: true }", "trigger: [now]"),
-        "f.yaml:15:10: trigger: expected a table with either available_now: true or every: 5s; "
+        "f.yaml:15:10: trigger: expected a table with one of available_now: true, once: "
+        "true, every: 5s; "
         "found a list",
     ),
     "both triggers": (
         ("available_now: true", "available_now: true, every: 5s"),
-        "f.yaml:15:1: trigger: expected a table with either available_now: true or every: 5s",
+        "f.yaml:15:1: trigger: expected a table with one of available_now: true, once: "
+        "true, every: 5s",
     ),
     "never": (
         ("available_now: true", "available_now: false"),
@@ -578,6 +584,18 @@ def test_a_text_stays_as_it_was_written_though_yaml_would_read_a_number():
 
     assert pipeline.sources["raw"].topics == ("0x10", "007", "1_000")
     assert pipeline.conf == {"a": "010", "b": "true"}
+
+
+def test_once_makes_one_batch_whatever_the_limit_says():
+    text = GOOD.replace("[orders]", "[orders]\n    limit: { rows: 5 }")
+
+    often = validate(load(text, "f.yaml", {}))
+    once = validate(load(text.replace("available_now", "once"), "f.yaml", {}))
+
+    assert (often.every_ms, often.once) == (None, False)
+    assert (once.every_ms, once.once) == (None, True)
+    assert often.streamed(often.sources["raw"]).limit == Limit(rows=5)
+    assert once.streamed(once.sources["raw"]).limit == Limit()
 
 
 def test_the_first_sink_of_a_source_writes_its_dead_letters():
