@@ -120,6 +120,9 @@ def _value(word: Word, is_part: bool) -> dict[str, Any]:
             return {"anyOf": [{"type": "string", "pattern": pattern}, _REFERENCE]}
         case Kind.BATCHES:
             return {"anyOf": [{"type": "string", "pattern": r"^\d+ batch(es)?$"}, _REFERENCE]}
+        case Kind.PAUSES:
+            pattern = r"^\d+(ms|s|m|h)(\.\.\d+(ms|s|m|h))?$"
+            return {"anyOf": [{"type": "string", "pattern": pattern}, _REFERENCE]}
         case Kind.SETTINGS:
             return {"type": "object", "additionalProperties": _SETTING}
         case Kind.AGGREGATES:

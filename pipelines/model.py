@@ -13,6 +13,7 @@ from enum import Enum
 from pipelines.case_model import Case, Record
 from pipelines.errors import Place
 from pipelines.evolution import Evolution
+from pipelines.retries import Restart
 from pipelines.upkeep import Upkeep
 
 
@@ -261,6 +262,7 @@ class Pipeline:
     dead_letter_path: str | None
     every_ms: int | None
     once: bool = False
+    restart: Restart | None = None
     cases: tuple[Case, ...] = ()
     environment: str | None = None
     secrets: frozenset[str] = field(default=frozenset(), repr=False)

@@ -48,6 +48,42 @@ LOST = Retry(
 )
 """Of a run: when it may pass over them, its next start records them."""
 
+PAUSES_MS = (1_000, 60_000)
+"""The first and the longest pause before a run is begun again, where the file says nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restart:
+    """How often, with no batch in between, a file wants a failed run to be begun again, and after
+    which pauses: each twice the one before."""
+
+    attempts: int
+    first_ms: int
+    last_ms: int
+
+
+class Restarts:
+    """The starts that a file's `restart` grants, beside those of `RETRIES`. Mutable: how many of
+    them are used up since the last batch."""
+
+    def __init__(self, restart: Restart | None) -> None:
+        self._restart = restart
+        self._used = 0
+
+    def well(self) -> None:
+        """A batch is done."""
+        self._used = 0
+
+    def next(self, says: str) -> Retry | None:
+        """The next start of a run that failed for `says`; None: there is none."""
+        if self._restart is None or self._used >= self._restart.attempts:
+            return None
+        pause_ms = min(self._restart.last_ms, self._restart.first_ms << min(self._used, 32))
+        self._used += 1
+        told = f"{says} (start {self._used} of {self._restart.attempts} after this)"
+        return Retry(mark="", says=told, pause_s=pause_ms / 1000)
+
+
 PATIENCE_S = 120.0
 """How long a run is begun again and again when no batch gets done between its failures."""
 
@@ -68,6 +104,33 @@ class Patience:
         if self._failing_since is None or now_s - begun_s > PATIENCE_S:
             self._failing_since = now_s
         return now_s - self._failing_since < PATIENCE_S
+
+
+class Starts:
+    """Whether a failed run is begun again: failures that `RETRIES` knows for as long as `Patience`
+    lasts, others and those afterwards as often as the file's `restart` says. Mutable: by both."""
+
+    def __init__(self, restart: Restart | None) -> None:
+        self._patience = Patience()
+        self._restarts = Restarts(restart)
+
+    def well(self) -> None:
+        """A batch is done that was not there before."""
+        self._patience.well()
+        self._restarts.well()
+
+    def next(
+        self, failure: BaseException, says: str, *, skips_losses: bool, begun_s: float, now_s: float
+    ) -> Retry | None:
+        """Ask after a failure, `says` in our words, at `now_s` of what was begun at `begun_s`.
+        None: it is not begun again."""
+        retry = restart_of(failure, skips_losses=skips_losses)
+        if retry is not None and self._patience.lasts(begun_s, now_s):
+            return retry
+        if LOST.mark in str(failure) and not skips_losses:
+            # Whether to pass over them is for a person to decide.
+            return None
+        return self._restarts.next(says)
 
 
 def restart_of(failure: BaseException, *, skips_losses: bool) -> Retry | None:

@@ -16,12 +16,12 @@ from uuid import uuid4
 
 from josefine_spark.topic_offsets import ByPartition
 from pipelines.checking import Checked, added
-from pipelines.errors import PipelineError, RunError
+from pipelines.errors import PipelineError, RunError, SetupError
 from pipelines.jvm import watched
 from pipelines.messages import clear_reason
 from pipelines.model import Pipeline
 from pipelines.reconcile import Trust
-from pipelines.retries import Patience, Retry, restart_of
+from pipelines.retries import Retry, Starts
 from pipelines.source_kinds import ANY_KIND
 from pipelines.sources import SourceKind
 from pipelines.variables import hidden
@@ -97,8 +97,12 @@ class _FailedError(Exception):
         self.failure = failure
 
     @property
-    def told(self) -> RunError:
-        return RunError(f"sink `{self.work.sink.name}`: {clear_reason(self.failure)}")
+    def told(self) -> PipelineError:
+        if isinstance(self.failure, PipelineError):
+            return self.failure
+        told = RunError(f"sink `{self.work.sink.name}`: {clear_reason(self.failure)}")
+        told.__cause__ = self.failure
+        return told
 
 
 class _Run:
@@ -121,32 +125,39 @@ class _Run:
         self.begun_s = 0.0
         self.first_s = 0.0
         self.kind = kind
-        self.patience = Patience()
+        self.starts = Starts(pipeline.restart)
         self.settled = False
         self.works: list[SinkWork] = []
         self.queries: list[Any] = []
 
     def run(self, wishes: Wishes) -> RunResult:
-        while True:
-            self.begun_s = time.monotonic()
-            try:
-                self._go(wishes)
+        while (failed := self._attempt(wishes)) is not None:
+            retry = self.starts.next(
+                failed.failure,
+                hidden(clear_reason(failed.failure), self.pipeline.secrets),
+                skips_losses=failed.work.source.skips_losses or wishes.skip_losses,
+                begun_s=self.begun_s,
+                now_s=time.monotonic(),
+            )
+            if retry is None:
+                raise failed.told
+            self.reporter.restarting(failed.work.sink.name, retry)
+            if self.stop.wait(retry.pause_s):
                 break
-            except _FailedError as failed:
-                retry = restart_of(
-                    failed.failure,
-                    skips_losses=failed.work.source.skips_losses or wishes.skip_losses,
-                )
-                if retry is None or not self.patience.lasts(self.begun_s, time.monotonic()):
-                    raise failed.told from failed.failure
-                self.reporter.restarting(failed.work.sink.name, retry)
-                if self.stop.wait(retry.pause_s):
-                    break
-                if self.settled:
-                    wishes = replace(wishes, trust=Trust.NEITHER)
+            if self.settled:
+                wishes = replace(wishes, trust=Trust.NEITHER)
         seconds = time.monotonic() - (self.first_s or self.begun_s)
         interrupted = self.stop.is_set()
         return RunResult(sinks=self.totals, seconds=seconds, interrupted=interrupted)
+
+    def _attempt(self, wishes: Wishes) -> _FailedError | None:
+        """One start and what came of it; None: it ended well."""
+        self.begun_s = time.monotonic()
+        try:
+            self._go(wishes)
+        except _FailedError as failed:
+            return failed
+        return None
 
     def _go(self, wishes: Wishes) -> None:
         """From the preparation of all sinks to their end."""
@@ -181,6 +192,9 @@ class _Run:
         self.reporter.starting(f"sink {work.sink.name}")
         try:
             stream = work.prepare(wishes)
+        except SetupError as error:
+            # Brokers that are away may come back.
+            raise _FailedError(work, error) from error
         except PipelineError:
             raise
         except Exception as error:
@@ -214,7 +228,8 @@ class _Run:
         totals.copies += done.copies
         totals.checked = added(totals.checked, done.checked)
         totals.seconds = time.monotonic() - (self.first_s or self.begun_s)
-        self.patience.well()
+        if not done.already_there:
+            self.starts.well()
         totals.ends = done.ends
         self.reporter.batch(done)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 from josefine_broker.base.moments import moment_ms
-from pipelines.reader import Reader
+from pipelines.reader import UNIT_MS, Reader
 from pipelines.vocabulary import WORDS
 
 _BATCHES = re.compile(r"(\d{1,9}) batch(?:es)?")
+_PAUSES = re.compile(r"(\d{1,9})(ms|s|m|h)(?:\.\.(\d{1,9})(ms|s|m|h))?")
 _SIZE = re.compile(r"(\d{1,15})([kmg]i?b?|b)?", re.IGNORECASE)
 _UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -44,6 +45,20 @@ def batches(reader: Reader, key: str) -> int | None:
     if count == 0:
         _wrong(reader, key, text)
     return count or None
+
+
+def pauses_ms(reader: Reader, key: str) -> tuple[int, int] | None:
+    """The first pause and the longest: `5s`, `1s..60s`."""
+    text = reader.text(key) if reader.has(key) else None
+    if text is None:
+        return None
+    match = _PAUSES.fullmatch(text)
+    first = int(match[1]) * UNIT_MS[match[2]] if match else 0
+    last = int(match[3]) * UNIT_MS[match[4]] if match and match[3] else first
+    if not 0 < first <= last:
+        _wrong(reader, key, text)
+        return None
+    return first, last
 
 
 def _wrong(reader: Reader, key: str, text: str) -> None:

@@ -19,8 +19,10 @@ from pipelines.loader import Scalar, Table, load_all
 from pipelines.model import OnError, Pipeline, Source, Transform
 from pipelines.paths import folder, path_problems
 from pipelines.reader import NAME, Reader, nearest, shown
+from pipelines.retries import PAUSES_MS, Restart
 from pipelines.sinks import sink_of
 from pipelines.source_words import source_of
+from pipelines.units import pauses_ms
 from pipelines.variables import Variables
 from pipelines.vocabulary import WORDS
 
@@ -108,6 +110,7 @@ def _pipeline(tree: Table, problems: list[Problem]) -> Pipeline:
         dead_letter_path=_dead_letter(top, sources),
         every_ms=every_ms,
         once=once,
+        restart=_restart(top),
     )
     _check_wiring(pipeline, tree, problems)
     pipeline = replace(pipeline, checks=checks_of(top, pipeline))
@@ -175,6 +178,17 @@ def _trigger(top: Reader) -> tuple[int | None, bool]:
             if isinstance(node, Scalar) and node.value is False:
                 reader.wrong_at(word, "expected true; leave the key out and write `every`")
     return reader.duration_ms("every"), reader.has("once")
+
+
+def _restart(top: Reader) -> Restart | None:
+    reader = top.section_of("restart")
+    if reader is None:
+        return None
+    attempts = reader.positive("attempts")
+    first_ms, last_ms = pauses_ms(reader, "backoff") or PAUSES_MS
+    if attempts is None:
+        return None
+    return Restart(attempts=attempts, first_ms=first_ms, last_ms=last_ms)
 
 
 def _check_wiring(pipeline: Pipeline, tree: Table, problems: list[Problem]) -> None:

@@ -27,6 +27,7 @@ class Kind(Enum):
     ANY = auto()  # whatever YAML has
     DURATION = auto()  # 500ms, 5s, 2m, 1h
     BATCHES = auto()  # 1 batch, 100 batches
+    PAUSES = auto()  # 5s, or 1s..60s
     SETTINGS = auto()  # a table of name: text, number or flag
     AGGREGATES = auto()  # a table of column: count(*), sum(x), ...
     SECTION = auto()  # a table with the words of section `of`
@@ -102,6 +103,7 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
             of="trigger",
             required=True,
         ),
+        "restart": Word(expected="a table with attempts, backoff", kind=Kind.SECTION, of="restart"),
         "tests": Word(
             expected="a list of tables with name, given, expect", kind=Kind.TABLES, of="test"
         ),
@@ -276,6 +278,16 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
         "type": Word(expected="delta", kind=Kind.CHOICE, choices=("delta",), required=True),
         "path": Word(expected="the folder of the Delta table", kind=Kind.TEXT, required=True),
     },
+    "restart": {
+        "attempts": Word(
+            expected="how often a failed run is begun again, with no batch in between",
+            kind=Kind.COUNT,
+            required=True,
+        ),
+        "backoff": Word(
+            expected="a pause such as 5s, or 1s..60s: each twice the one before", kind=Kind.PAUSES
+        ),
+    },
     "trigger": {
         "available_now": Word(expected="true", kind=Kind.FLAG),
         "once": Word(expected="true", kind=Kind.FLAG),
@@ -357,7 +369,7 @@ FORMATS: Mapping[str, ModeWords] = {
 """Format of a value or key → its own words; those of other formats are refused."""
 
 LATER: Mapping[str, tuple[str, ...]] = {
-    "": ("restart", "metrics"),
+    "": ("metrics",),
     "source": (
         "assign",
         "stop",

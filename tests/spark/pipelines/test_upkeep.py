@@ -1,5 +1,5 @@
 """OPTIMIZE and VACUUM between batches: no row is lost or doubled, and no batch fails with them. And
-what `once` reads."""
+how runs of files with `once` and `restart` go."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from functools import partial
 import pytest
 
 from pipelines import failpoints
-from pipelines.errors import RunError
+from pipelines.errors import RunError, SetupError
 from pipelines.keeping import END_S, Keeper, group_of
 from pipelines.run import run_pipeline
+from pipelines.source_kinds import AnyKind
 from pipelines.upkeep import Chore, Upkeep
 from pipelines.validate import read_pipeline
 from tests.spark.pipelines.conftest import DiedError, Quiet, failpoint
@@ -53,7 +54,7 @@ class Lab:
         self.folder = folder
         self.reporter = Quiet()
 
-    def run(self, count, sink="", more=AVAILABLE):
+    def run(self, count, sink="", more=AVAILABLE, kind=None):
         text = PIPELINE.format(
             folder=self.folder,
             records="\n".join(f"      - {{ value: {{ n: {n} }} }}" for n in range(count)),
@@ -62,7 +63,7 @@ class Lab:
         )
         file = self.folder / "kept.yaml"
         file.write_text(text)
-        run_pipeline(self.spark, read_pipeline(file, {}), self.reporter)
+        run_pipeline(self.spark, read_pipeline(file, {}), self.reporter, kind=kind)
 
     @property
     def numbers(self):
@@ -130,3 +131,23 @@ def test_once_is_one_batch_behind_a_planned_one(lab):
     assert [done.records for done in lab.reporter.batches] == [20, 15]
     ended = "optimize was ended: it took longer than 0.001 s (`within`)"
     assert lab.reporter.lines == [("rows", ended)] * 2
+
+
+class Away(AnyKind):
+    """Brokers that are away at the first looks."""
+
+    def __init__(self, looks):
+        self.looks = looks
+
+    def look(self, source):
+        self.looks -= 1
+        if self.looks >= 0:
+            raise SetupError("no broker there")
+        return super().look(source)
+
+
+def test_a_run_is_begun_again_when_its_brokers_were_away(lab):
+    lab.run(5, more=f"{AVAILABLE}\nrestart: {{ attempts: 1, backoff: 1ms }}", kind=Away(1))
+
+    assert lab.numbers == [*range(5)]
+    assert lab.reporter.restarts == [("rows", "no broker there (start 1 of 1 after this)")]

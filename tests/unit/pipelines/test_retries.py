@@ -6,7 +6,17 @@ from functools import partial
 
 import pytest
 
-from pipelines.retries import LOST, PATIENCE_S, RETRIES, Patience, restart_of, retry_of
+from pipelines.retries import (
+    LOST,
+    PATIENCE_S,
+    RETRIES,
+    Patience,
+    Restart,
+    Restarts,
+    Starts,
+    restart_of,
+    retry_of,
+)
 
 ABORTED = (
     "Job aborted due to stage failure: Task 1 in stage 0.0 failed 1 times, most recent failure: "
@@ -83,3 +93,46 @@ def test_patience_begins_anew_after_a_batch_and_after_a_long_time_without_a_fail
 
     assert patience.lasts(begun_s=PATIENCE_S, now_s=PATIENCE_S + 1)
     assert patience.lasts(begun_s=PATIENCE_S + 2, now_s=3 * PATIENCE_S)
+
+
+def test_a_files_restarts_wait_longer_each_time_and_begin_anew_behind_a_batch():
+    restarts = Restarts(Restart(attempts=4, first_ms=1_000, last_ms=3_000))
+
+    assert [restarts.next("x").pause_s for _ in range(4)] == [1.0, 2.0, 3.0, 3.0]
+    assert restarts.next("x") is None
+    restarts.well()
+    assert restarts.next("no broker").says == "no broker (start 1 of 4 after this)"
+
+
+def test_without_restart_in_the_file_there_is_none():
+    assert Restarts(None).next("x") is None
+
+
+TWICE = Restart(attempts=2, first_ms=1, last_ms=1)
+CRASHED = Exception("x: Python worker exited unexpectedly (crashed)")
+AWAY = Exception("no broker there")
+
+
+def start(starts, failure, now_s=0.0, *, skips_losses=False):
+    """What the next start says; "" when there is none."""
+    retry = starts.next(failure, "x", skips_losses=skips_losses, begun_s=0.0, now_s=now_s)
+    return retry.says if retry else ""
+
+
+def test_patience_comes_before_the_starts_of_the_file_and_a_batch_renews_both():
+    starts = Starts(TWICE)
+
+    assert start(starts, CRASHED) == "a Python worker died"
+    assert start(starts, CRASHED, PATIENCE_S) == "x (start 1 of 2 after this)"
+    assert start(starts, AWAY) == "x (start 2 of 2 after this)"
+    assert start(starts, AWAY) == ""
+    starts.well()
+    assert start(starts, CRASHED, PATIENCE_S) == "a Python worker died"
+    assert start(starts, AWAY) == "x (start 1 of 2 after this)"
+
+
+def test_lost_records_are_no_reason_of_machines():
+    lost = Exception(f"x: {LOST.mark}")
+
+    assert start(Starts(TWICE), lost) == ""
+    assert start(Starts(TWICE), lost, skips_losses=True) == LOST.says

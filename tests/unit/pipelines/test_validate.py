@@ -7,6 +7,7 @@ import pytest
 from pipelines.errors import ConfigError
 from pipelines.loader import load
 from pipelines.model import Limit, Mode
+from pipelines.retries import PAUSES_MS, Restart
 from pipelines.validate import examine, read_pipeline, validate
 from pipelines.variables import Variables
 
@@ -53,7 +54,7 @@ VALUE = '{ format: json, schema: "id INT", on_error: fail }'
 
 TOP_WORDS = (
     "version, name, vars, spark, environments, sources, transforms, checks, sinks, dead_letter, "
-    "trigger, tests"
+    "trigger, restart, tests"
 )
 SINK_WORDS = (
     "type, inputs, path, table, mode, keys, aggregate, order_by, delete_when, on_delete, "
@@ -271,6 +272,16 @@ CASES = {
         ("mode: append }", "mode: append, cluster_by: [a, b, c, d, e] }"),
         "f.yaml:14:80: sinks.lake.cluster_by: Delta lays rows together by 4 columns at most; here "
         "are 5",
+    ),
+    "backoff that shrinks": (
+        ("trigger:", "restart: { attempts: 2, backoff: 9s..1s }\ntrigger:"),
+        "f.yaml:15:34: restart.backoff: expected a pause such as 5s, or 1s..60s: each twice the one"
+        " before; found `9s..1s`",
+    ),
+    "restart without attempts": (
+        ("trigger:", "restart: {}\ntrigger:"),
+        "f.yaml:15:1: restart: `attempts` is missing; expected how often a failed run is begun "
+        "again, with no batch in between",
     ),
     "once that is no": (
         ("{ available_now: true }", "{ once: false }"),
@@ -596,6 +607,16 @@ def test_once_makes_one_batch_whatever_the_limit_says():
     assert (once.every_ms, once.once) == (None, True)
     assert often.streamed(often.sources["raw"]).limit == Limit(rows=5)
     assert once.streamed(once.sources["raw"]).limit == Limit()
+
+
+def test_restart_is_read_with_its_pauses():
+    pauses = {", backoff: 2s..1m": (2_000, 60_000), ", backoff: 5s": (5_000, 5_000), "": PAUSES_MS}
+    for words, (first_ms, last_ms) in pauses.items():
+        text = f"{GOOD}restart: {{ attempts: 3{words} }}\n"
+
+        restart = validate(load(text, "f.yaml", {})).restart
+
+        assert restart == Restart(attempts=3, first_ms=first_ms, last_ms=last_ms)
 
 
 def test_the_first_sink_of_a_source_writes_its_dead_letters():
