@@ -14,6 +14,7 @@ from pipelines.case_model import Case, Record
 from pipelines.errors import Place
 from pipelines.evolution import Evolution
 from pipelines.retries import Restart
+from pipelines.threshold import Threshold
 from pipelines.upkeep import Upkeep
 
 
@@ -247,7 +248,7 @@ class Sink:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
     """The whole file. `every_ms` None means: read what is there now, then end; `once`: as one
-    batch."""
+    batch. `threshold`: which part of the records may be dead letters."""
 
     name: str
     file: str
@@ -262,6 +263,7 @@ class Pipeline:
     dead_letter_path: str | None
     every_ms: int | None
     once: bool = False
+    threshold: Threshold | None = None
     restart: Restart | None = None
     cases: tuple[Case, ...] = ()
     environment: str | None = None

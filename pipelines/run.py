@@ -24,6 +24,7 @@ from pipelines.reconcile import Trust
 from pipelines.retries import Retry, Starts
 from pipelines.source_kinds import ANY_KIND
 from pipelines.sources import SourceKind
+from pipelines.threshold import Recent
 from pipelines.variables import hidden
 from pipelines.wishes import NO_WISHES, Wishes
 from pipelines.work import BatchDone, SinkWork
@@ -126,6 +127,7 @@ class _Run:
         self.first_s = 0.0
         self.kind = kind
         self.starts = Starts(pipeline.restart)
+        self.recent: dict[str, Recent] = {}
         self.settled = False
         self.works: list[SinkWork] = []
         self.queries: list[Any] = []
@@ -232,6 +234,18 @@ class _Run:
             self.starts.well()
         totals.ends = done.ends
         self.reporter.batch(done)
+        self._judge_dead_letters(done)
+
+    def _judge_dead_letters(self, done: BatchDone) -> None:
+        """Raise RunError behind a batch with which there are too many."""
+        sink, threshold = self.pipeline.sinks[done.sink], self.pipeline.threshold
+        if threshold is None or done.already_there or not self.pipeline.writes_dead_letters(sink):
+            return
+        recent = self.recent.setdefault(done.sink, Recent(threshold))
+        wrong = recent.batch(done.records, done.dead_letters)
+        if wrong:
+            source = self.pipeline.source_of(sink).name
+            raise RunError(f"source `{source}`: {wrong}; see {self.pipeline.dead_letter_path}")
 
     def _wait(self) -> None:
         while any(query.isActive for query in self.queries):

@@ -22,7 +22,8 @@ from pipelines.reader import NAME, Reader, nearest, shown
 from pipelines.retries import PAUSES_MS, Restart
 from pipelines.sinks import sink_of
 from pipelines.source_words import source_of
-from pipelines.units import pauses_ms
+from pipelines.threshold import Threshold
+from pipelines.units import batches, pauses_ms
 from pipelines.variables import Variables
 from pipelines.vocabulary import WORDS
 
@@ -96,6 +97,7 @@ def _pipeline(tree: Table, problems: list[Problem]) -> Pipeline:
     sources = {n: source_of(n, r) for n, r in top.named_tables("sources").items()}
     transforms = {n: _transform(n, r) for n, r in top.named_tables("transforms").items()}
     sinks = {n: sink_of(n, r) for n, r in top.named_tables("sinks").items()}
+    dead_letter_path, threshold = _dead_letter(top, sources)
     every_ms, once = _trigger(top)
     pipeline = Pipeline(
         name=name,
@@ -107,7 +109,8 @@ def _pipeline(tree: Table, problems: list[Problem]) -> Pipeline:
         sources=sources,
         transforms=transforms,
         sinks=sinks,
-        dead_letter_path=_dead_letter(top, sources),
+        dead_letter_path=dead_letter_path,
+        threshold=threshold,
         every_ms=every_ms,
         once=once,
         restart=_restart(top),
@@ -150,7 +153,7 @@ def _transform(name: str, reader: Reader) -> Transform:
     return Transform(name=name, place=reader.table.place, inputs=inputs, sql=sql)
 
 
-def _dead_letter(top: Reader, sources: Mapping[str, Source]) -> str | None:
+def _dead_letter(top: Reader, sources: Mapping[str, Source]) -> tuple[str | None, Threshold | None]:
     reader = top.section_of("dead_letter")
     if reader is None:
         users = [s for s in sources.values() if s.has_on_error(OnError.DEAD_LETTER)]
@@ -160,10 +163,20 @@ def _dead_letter(top: Reader, sources: Mapping[str, Source]) -> str | None:
                 f"expected {WORDS['']['dead_letter'].expected}"
             )
             top.problem(users[0].place, f"sources.{users[0].name}", message)
-        return None
+        return None, None
     reader.choice("type")
     path = reader.text("path")
-    return folder(path) if path else None
+    return folder(path) if path else None, _threshold(reader)
+
+
+def _threshold(dead_letter: Reader) -> Threshold | None:
+    reader = dead_letter.section_of("threshold")
+    if reader is None:
+        return None
+    ratio, window = reader.ratio("ratio"), batches(reader, "window")
+    if ratio is None or window is None:
+        return None
+    return Threshold(ratio=ratio, window=window)
 
 
 def _trigger(top: Reader) -> tuple[int | None, bool]:

@@ -277,6 +277,19 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
     "dead_letter": {
         "type": Word(expected="delta", kind=Kind.CHOICE, choices=("delta",), required=True),
         "path": Word(expected="the folder of the Delta table", kind=Kind.TEXT, required=True),
+        "threshold": Word(expected="a table with ratio, window", kind=Kind.SECTION, of="threshold"),
+    },
+    "threshold": {
+        "ratio": Word(
+            expected="the part of the records that may be dead letters, from 0 to 1",
+            kind=Kind.RATIO,
+            required=True,
+        ),
+        "window": Word(
+            expected="of the last so many batches, such as 10 batches",
+            kind=Kind.BATCHES,
+            required=True,
+        ),
     },
     "restart": {
         "attempts": Word(
@@ -379,7 +392,7 @@ LATER: Mapping[str, tuple[str, ...]] = {
     "decode key": ("registry",),
     "transform": ("python",),
     "sink": ("delivery", "topic", "key"),
-    "dead_letter": ("table", "threshold"),
+    "dead_letter": ("table",),
 }
 """Section → words of the planned vocabulary that this version refuses by name."""
 

@@ -1,4 +1,4 @@
-"""What a run does around its batches, without Spark: begin again."""
+"""What a run does around its batches, without Spark: judge dead letters, begin again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.unit.pipelines.test_validate import GOOD
 TEXT = GOOD.replace("on_error: fail", "on_error: dead_letter").replace(
     "trigger:",
     "  other: { type: delta, inputs: [clean], path: /other, mode: append }\n"
-    "dead_letter: { type: delta, path: /dead }\n"
+    "dead_letter: { type: delta, path: /dead, threshold: { ratio: 0.1, window: 2 batches } }\n"
     "restart: { attempts: 1, backoff: 1ms }\n"
     "trigger:",
 )
@@ -65,6 +65,32 @@ def done(records, dead_letters, sink="lake", **more):
     return BatchDone(
         sink=sink, batch=1, records=records, rows=0, dead_letters=dead_letters, ends={}, **more
     )
+
+
+def test_a_run_stops_behind_the_batch_with_which_there_are_too_many_dead_letters(run):
+    run._batch_done(done(100, 0))
+    with pytest.raises(RunError) as caught:
+        run._batch_done(done(100, 21))
+
+    assert str(caught.value) == (
+        "source `raw`: 21 of 200 records of the last 2 batches are dead letters, more than 10.00% "
+        "(threshold); see /dead"
+    )
+    assert run.totals["lake"].dead_letters == 21
+
+
+def test_a_batch_of_a_run_before_and_a_sink_without_letters_are_not_judged(run):
+    """What is in the sink's table has no records here, and its letters may be written only now."""
+    run._batch_done(done(0, 5, already_there=True))
+    run._batch_done(done(0, 5, sink="other"))
+    run._batch_done(done(10, 1))
+
+
+def test_the_window_goes_on_when_the_run_is_begun_again(run):
+    run.steps = [done(10, 1), AWAY, done(10, 2)]
+
+    with pytest.raises(RunError, match="3 of 20 records"):
+        run.run(NO_WISHES)
 
 
 def test_a_run_is_begun_again_as_often_as_its_file_says_and_tells_its_last_failure(run):

@@ -283,6 +283,13 @@ CASES = {
         "f.yaml:15:1: restart: `attempts` is missing; expected how often a failed run is begun "
         "again, with no batch in between",
     ),
+    "threshold without window": (
+        ("trigger:", "dead_letter: { type: delta, path: /d, threshold: { ratio: 2 } }\ntrigger:"),
+        "f.yaml:15:59: dead_letter.threshold.ratio: expected the part of the records that may be "
+        "dead letters, from 0 to 1; found `2`\n"
+        "f.yaml:15:39: dead_letter.threshold: `window` is missing; expected of the last so many "
+        "batches, such as 10 batches",
+    ),
     "once that is no": (
         ("{ available_now: true }", "{ once: false }"),
         "f.yaml:15:18: trigger.once: expected true; leave the key out and write `every`",

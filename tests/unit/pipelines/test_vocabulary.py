@@ -37,6 +37,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "optimize": ("sinks.NAME",),
     "vacuum": ("sinks.NAME",),
     "dead_letter": ("dead_letter",),
+    "threshold": ("dead_letter",),
     "restart": ("restart",),
     "trigger": ("trigger",),
     "test": ("tests",),
