@@ -185,13 +185,18 @@ def _run(pipeline: Pipeline, said: Wishes) -> RunResult:
     from rich.console import Console
 
     from pipelines.jvm import stop_session
+    from pipelines.metrics import told
     from pipelines.progress import reporter_for, unheard
     from pipelines.run import run_pipeline
     from pipelines.starting import arm_failpoints, start_session
 
     stop = threading.Event()
     # A descriptor of its own: while Spark starts, the process's stderr is lent to the JVM.
-    with unheard(os.dup(2)) as err, reporter_for(Console(file=err)) as reporter:
+    with (
+        unheard(os.dup(2)) as err,
+        reporter_for(Console(file=err)) as shown,
+        told(pipeline, shown) as reporter,
+    ):
         reporter.starting("Spark")
         spark = start_session(pipeline)
         try:

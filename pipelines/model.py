@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from josefine_broker.base.addresses import HostPort
 from pipelines.case_model import Case, Record
 from pipelines.errors import Place
 from pipelines.evolution import Evolution
@@ -248,7 +249,8 @@ class Sink:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
     """The whole file. `every_ms` None means: read what is there now, then end; `once`: as one
-    batch. `threshold`: which part of the records may be dead letters."""
+    batch. `threshold`: which part of the records may be dead letters. `metrics`: where a run
+    tells them."""
 
     name: str
     file: str
@@ -265,6 +267,7 @@ class Pipeline:
     once: bool = False
     threshold: Threshold | None = None
     restart: Restart | None = None
+    metrics: HostPort | None = None
     cases: tuple[Case, ...] = ()
     environment: str | None = None
     secrets: frozenset[str] = field(default=frozenset(), repr=False)

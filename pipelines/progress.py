@@ -19,8 +19,8 @@ from rich.progress import (
 )
 
 from pipelines.counting import counted
+from pipelines.reporting import BatchDone
 from pipelines.retries import Retry
-from pipelines.work import BatchDone
 
 
 class LineReporter:
@@ -42,6 +42,9 @@ class LineReporter:
             "waiting for records" if records_to_do is None else counted(records_to_do, "record")
         )
         self._say(f"sink {sink}: {so_many}")
+
+    def watched(self, sink: str, begins: Any, latest: Any) -> None:
+        """Bars and lines count batches."""
 
     def batch(self, done: BatchDone) -> None:
         with self._lock:
@@ -106,6 +109,9 @@ class BarReporter:
         if sink in self._tasks:
             self._progress.remove_task(self._tasks[sink])
         self._tasks[sink] = self._progress.add_task(sink, total=records_to_do, rate="")
+
+    def watched(self, sink: str, begins: Any, latest: Any) -> None:
+        """As with lines."""
 
     def batch(self, done: BatchDone) -> None:
         task_id = self._tasks[done.sink]

@@ -11,7 +11,8 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from josefine_spark.topic_offsets import ByPartition
@@ -21,13 +22,14 @@ from pipelines.jvm import watched
 from pipelines.messages import clear_reason
 from pipelines.model import Pipeline
 from pipelines.reconcile import Trust
-from pipelines.retries import Retry, Starts
+from pipelines.reporting import BatchDone, Reporter
+from pipelines.retries import Starts
 from pipelines.source_kinds import ANY_KIND
 from pipelines.sources import SourceKind
 from pipelines.threshold import Recent
 from pipelines.variables import hidden
 from pipelines.wishes import NO_WISHES, Wishes
-from pipelines.work import BatchDone, SinkWork
+from pipelines.work import SinkWork
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,22 +59,6 @@ class RunResult:
     sinks: dict[str, SinkTotals]
     seconds: float
     interrupted: bool
-
-
-class Reporter(Protocol):
-    """Who shows a run while it goes on. Called from several threads."""
-
-    def starting(self, what: str) -> None: ...
-
-    def begun(self, sink: str, records_to_do: int | None) -> None: ...
-
-    def batch(self, done: BatchDone) -> None: ...
-
-    def retrying(self, sink: str, batch: int, retry: Retry) -> None: ...
-
-    def restarting(self, sink: str, retry: Retry) -> None: ...
-
-    def upkeep_failed(self, sink: str, line: str) -> None: ...
 
 
 def run_pipeline(
@@ -215,7 +201,9 @@ class _Run:
         else:
             writer = writer.trigger(processingTime=f"{pipeline.every_ms} milliseconds")
             self.reporter.begun(work.sink.name, None)
-        self.queries.append(writer.start())
+        query = writer.start()
+        self.queries.append(query)
+        self.reporter.watched(work.sink.name, work.begins(), partial(work.latest, query))
 
     def _upkeep_failed(self, sink: str, line: str) -> None:
         # Spark's reasons may quote settings.

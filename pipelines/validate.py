@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from josefine_broker.base.addresses import HostPort, parse_host_port
 from pipelines.cases import cases_of
 from pipelines.check_words import checks_of
 from pipelines.errors import ConfigError, Place, Problem
@@ -114,6 +115,7 @@ def _pipeline(tree: Table, problems: list[Problem]) -> Pipeline:
         every_ms=every_ms,
         once=once,
         restart=_restart(top),
+        metrics=_metrics(top),
     )
     _check_wiring(pipeline, tree, problems)
     pipeline = replace(pipeline, checks=checks_of(top, pipeline))
@@ -202,6 +204,21 @@ def _restart(top: Reader) -> Restart | None:
     if attempts is None:
         return None
     return Restart(attempts=attempts, first_ms=first_ms, last_ms=last_ms)
+
+
+def _metrics(top: Reader) -> HostPort | None:
+    reader = top.section_of("metrics")
+    text = reader.text("prometheus") if reader else None
+    if reader is None or text is None:
+        return None
+    try:
+        at = parse_host_port(text)
+    except ValueError as error:
+        reader.wrong_at("prometheus", str(error))
+        return None
+    if at.port == 0:
+        reader.wrong_at("prometheus", "nobody finds port 0: expected one from 1 to 65535")
+    return at
 
 
 def _check_wiring(pipeline: Pipeline, tree: Table, problems: list[Problem]) -> None:

@@ -104,6 +104,7 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
             required=True,
         ),
         "restart": Word(expected="a table with attempts, backoff", kind=Kind.SECTION, of="restart"),
+        "metrics": Word(expected="a table with prometheus", kind=Kind.SECTION, of="metrics"),
         "tests": Word(
             expected="a list of tables with name, given, expect", kind=Kind.TABLES, of="test"
         ),
@@ -301,6 +302,13 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
             expected="a pause such as 5s, or 1s..60s: each twice the one before", kind=Kind.PAUSES
         ),
     },
+    "metrics": {
+        "prometheus": Word(
+            expected="where a run listens for Prometheus, host:port such as 127.0.0.1:9404",
+            kind=Kind.TEXT,
+            required=True,
+        ),
+    },
     "trigger": {
         "available_now": Word(expected="true", kind=Kind.FLAG),
         "once": Word(expected="true", kind=Kind.FLAG),
@@ -382,7 +390,6 @@ FORMATS: Mapping[str, ModeWords] = {
 """Format of a value or key → its own words; those of other formats are refused."""
 
 LATER: Mapping[str, tuple[str, ...]] = {
-    "": ("metrics",),
     "source": (
         "assign",
         "stop",
@@ -393,6 +400,7 @@ LATER: Mapping[str, tuple[str, ...]] = {
     "transform": ("python",),
     "sink": ("delivery", "topic", "key"),
     "dead_letter": ("table",),
+    "metrics": ("table", "log"),
 }
 """Section → words of the planned vocabulary that this version refuses by name."""
 

@@ -8,11 +8,13 @@ truth in the two chains.
 
 from __future__ import annotations
 
+import json
 import threading
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from josefine_spark.topic_offsets import ByPartition
 from pipelines import checking, failpoints, frames, messages, writing
@@ -31,6 +33,7 @@ from pipelines.errors import ChainError, RunError
 from pipelines.keeping import keeper_of
 from pipelines.model import Mode, OnError, Pipeline, Sink
 from pipelines.preparing import prepare
+from pipelines.reporting import BatchDone
 from pipelines.retries import Retry
 from pipelines.sources import SourceKind
 from pipelines.wishes import Wishes
@@ -41,25 +44,6 @@ if TYPE_CHECKING:
 
 class InterruptedBatchError(Exception):
     """Raised inside a batch that began after the run was asked to stop: it is replayed later."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchDone:
-    """One batch that is in the tables. Counts of rows come from the Delta commits.
-
-    `already_there`: an earlier run had committed it to the sink's table. `checked`: check → what it
-    found, empty then. `copies`: rows that `deduplicate` left out.
-    """
-
-    sink: str
-    batch: int
-    records: int
-    rows: int
-    dead_letters: int
-    ends: ByPartition
-    already_there: bool = False
-    checked: Mapping[str, Checked] = field(default_factory=dict)
-    copies: int = 0
 
 
 class SinkWork:
@@ -110,11 +94,23 @@ class SinkWork:
     def records_to_do(self) -> int | None:
         """How many offsets the topics had beyond the start, when the run was prepared; None where
         the source itself finds out where it begins."""
+        begins = self.begins()
+        if begins is None:
+            return None
+        return sum(max(0, end - begins[p]) for p, end in self._topics.latest.ends.items())
+
+    def begins(self) -> ByPartition | None:
+        """Where it goes on; None where the source itself finds out."""
         if not self._begun_at and self.source.start.text != "earliest":
             return None
         begun, earliest = self._begun_at, self._topics.earliest
-        latest = self._topics.latest.ends
-        return sum(max(0, end - begun.get(p, earliest.get(p, 0))) for p, end in latest.items())
+        return {p: begun.get(p, earliest.get(p, 0)) for p in self._topics.latest.ends}
+
+    def latest(self, query: Any) -> ByPartition:
+        """Where the topics end: by the query's last look, or else as the run found them."""
+        progress = query.lastProgress
+        said = json.loads(progress.sources[0].latestOffset) if progress else None
+        return self._kind.parse(json.dumps(said)).ends if said else self._topics.latest.ends
 
     @property
     def checkpoint_folder(self) -> str:
@@ -138,6 +134,7 @@ class SinkWork:
 
     def _process(self, frame: DataFrame, batch_id: int) -> None:
         failpoints.hit("after_offsets")
+        begun_s = time.monotonic()
         batch = self._files.batch(batch_id)
         decision = decide(batch, self.chain.tip)
         if isinstance(decision, Stop):
@@ -159,7 +156,8 @@ class SinkWork:
         assert tip is not None
         self._kind.advise(self.source, f"{self._pipeline.name}.{self.sink.name}", tip.reached.ends)
         failpoints.hit("after_commit_before_log")
-        self._on_batch(replace(done, ends=tip.reached.ends))
+        seconds = time.monotonic() - begun_s
+        self._on_batch(replace(done, ends=tip.reached.ends, seconds=seconds))
         if not done.already_there:
             for wrong in self._keeper.after(tip.txn_version):
                 self._on_upkeep(self.sink.name, wrong)
@@ -174,6 +172,7 @@ class SinkWork:
     ) -> BatchDone:
         """The Delta commits that are due, and what they wrote."""
         dead_letters = rows = copies = 0
+        version: int | None = None
         checked: Mapping[str, Checked] = {}
         if own is None and dead is None:
             return self._done(batch_id)
@@ -209,7 +208,8 @@ class SinkWork:
                 out = frames.table_rows(self._pipeline, self.sink, made)
                 how = self.sink.deduplicate
                 span = span_of(made, how) if how else None
-                rows = self._write_own(out, own, batch_id, batch, checked, span)
+                entry = self._write_own(out, own, batch_id, batch, checked, span)
+                rows, version = writing.rows_written(self.sink, entry), entry.version
                 copies = span.rows - rows if span else 0
                 failpoints.hit("mid_commit", 2)
         finally:
@@ -222,6 +222,7 @@ class SinkWork:
             already_there=own is None,
             checked=checked,
             copies=copies,
+            version=version,
         )
 
     def _done(self, batch_id: int) -> BatchDone:
@@ -244,7 +245,7 @@ class SinkWork:
         batch: Batch,
         checked: Mapping[str, Checked],
         span: Span | None,
-    ) -> int:
+    ) -> LogEntry:
         if failpoints.due("mid_write"):
             # What a crash leaves between the data files and the log entry that names them.
             out.write.format("parquet").mode("append").save(self.chain.path)
@@ -256,7 +257,7 @@ class SinkWork:
         def commit(chain: DeltaChain) -> LogEntry:
             return writing.write(chain, self.sink, out, own, batch_id, more, span)
 
-        return writing.rows_written(self.sink, self._guard(self.chain, batch_id, batch, commit))
+        return self._guard(self.chain, batch_id, batch, commit)
 
     def _guard(
         self,

@@ -15,6 +15,7 @@ from josefine_broker.engine.metadata.inert_configs import INERT, REFUSED
 from josefine_broker.engine.metadata.topic_config import TOPIC_CONFIGS
 from josefine_broker.host.metric_table import SECTIONS
 from pipelines.json_schema import json_schema
+from pipelines.metric_table import ROWS
 from tests import state_machines
 from tests.checklist import Row, rows
 
@@ -233,7 +234,7 @@ def pipeline_schema() -> str:
 
 
 def metrics_page() -> str:
-    """docs/metrics.md: the table of `host/metric_table.py`."""
+    """docs/metrics.md: the tables of `host/metric_table.py` and `pipelines/metric_table.py`."""
     lines = [
         "# Metrics",
         "",
@@ -244,8 +245,10 @@ def metrics_page() -> str:
         "group, so sum over brokers; `josefine_partitions_offline` is the cluster's, so take the",
         "maximum. A topic's rate: `sum by (topic) (rate(josefine_topic_bytes_in_total[5m]))`; its",
         "size: `sum by (topic) (josefine_log_size_bytes)`.",
+        "The last section is no broker's: a run of a pipeline whose file says `metrics` tells it",
+        "(`pipelines/metric_table.py`).",
     ]
-    for section, metrics in SECTIONS.items():
+    for section, metrics in (SECTIONS | {"Runs of pipelines": ROWS}).items():
         lines += [
             "",
             f"## {section}",

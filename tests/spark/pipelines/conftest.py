@@ -27,11 +27,11 @@ from pipelines.delta_log import DeltaLogReader
 from pipelines.errors import RunError
 from pipelines.hadoop import HadoopFiles
 from pipelines.reconcile import Trust
+from pipelines.reporting import BatchDone
 from pipelines.retries import Retry
 from pipelines.run import RunResult, run_pipeline
 from pipelines.validate import read_pipeline
 from pipelines.wishes import Wishes
-from pipelines.work import BatchDone
 from tests.support.broker import BrokerProcess
 
 ONE_SINK = pytest.mark.usefixtures("rows_only")
@@ -127,10 +127,14 @@ class Quiet:
         self.retries: list[tuple[str, int, str]] = []
         self.restarts: list[tuple[str, str]] = []
         self.lines: list[tuple[str, str]] = []
+        self.latest: dict[str, Any] = {}
 
     def starting(self, what: str) -> None: ...
 
     def begun(self, sink: str, records_to_do: int | None) -> None: ...
+
+    def watched(self, sink: str, begins: Any, latest: Any) -> None:
+        self.latest[sink] = latest
 
     def batch(self, done: BatchDone) -> None:
         self.batches.append(done)

@@ -56,6 +56,8 @@ def test_a_worker_that_does_not_connect_while_spark_plans_begins_the_run_again(l
     lab.run(kind=NotConnected())
 
     assert lab.reporter.restarts == [("rows", "a Python worker died")]
+    # What metrics ask, of Spark's progress.
+    assert lab.reporter.latest["rows"]() == lab.topic_ends()
     lab.check()
 
 

@@ -1,8 +1,9 @@
 """OPTIMIZE and VACUUM between batches: no row is lost or doubled, and no batch fails with them. And
-how runs of files with `once` and `restart` go."""
+how runs of files with `once` and `restart` go, and what metrics say of them."""
 
 from __future__ import annotations
 
+import re
 import shutil
 from contextlib import suppress
 from functools import partial
@@ -12,6 +13,8 @@ import pytest
 from pipelines import failpoints
 from pipelines.errors import RunError, SetupError
 from pipelines.keeping import END_S, Keeper, group_of
+from pipelines.metrics import Metrics
+from pipelines.reporting import Both
 from pipelines.run import run_pipeline
 from pipelines.source_kinds import AnyKind
 from pipelines.upkeep import Chore, Upkeep
@@ -63,7 +66,9 @@ class Lab:
         )
         file = self.folder / "kept.yaml"
         file.write_text(text)
-        run_pipeline(self.spark, read_pipeline(file, {}), self.reporter, kind=kind)
+        pipeline = read_pipeline(file, {})
+        self.metrics = Metrics(pipeline)
+        run_pipeline(self.spark, pipeline, Both(self.reporter, self.metrics), kind=kind)
 
     @property
     def numbers(self):
@@ -74,6 +79,10 @@ class Lab:
     def operations(self):
         history = self.spark.sql(f"DESCRIBE HISTORY delta.`{self.folder}/rows`")
         return [row.operation for row in history.orderBy("version").collect()]
+
+    def metric(self, name, labels='pipeline="kept",sink="rows"'):
+        said = re.escape(f"josefine_pipeline_{name}{{{labels}}} ")
+        return float(re.search(f"^{said}(.*)$", self.metrics.text(), re.MULTILINE)[1])
 
 
 @pytest.fixture
@@ -95,6 +104,9 @@ def test_a_table_that_is_optimized_between_batches_has_each_row_once_also_withou
         *["OPTIMIZE", "VACUUM START", "VACUUM END", "WRITE"],
     ]
     assert lab.reporter.lines == []
+    assert lab.metric("commit_version") == 7
+    assert (lab.metric("rows_total"), lab.metric("batch_seconds_count")) == (10, 1)
+    assert lab.metric("lag", 'partition="0",pipeline="kept",sink="rows",topic="events"') == 0
 
 
 def test_of_a_chore_that_was_ended_no_job_runs_and_none_begins(spark):

@@ -9,10 +9,10 @@ from rich.console import Console
 
 from josefine_cli.pipeline import _summary
 from pipelines.progress import LineReporter, unheard
+from pipelines.reporting import BatchDone
 from pipelines.retries import retry_of
 from pipelines.run import RunResult, SinkTotals
 from pipelines.validate import read_pipeline
-from pipelines.work import BatchDone
 
 
 def done(batch, records, dead_letters=0, **more):

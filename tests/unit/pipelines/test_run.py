@@ -9,11 +9,11 @@ import pytest
 
 from pipelines.errors import RunError, SetupError
 from pipelines.loader import load
+from pipelines.reporting import BatchDone
 from pipelines.run import _FailedError, _Run
 from pipelines.source_kinds import ANY_KIND
 from pipelines.validate import validate
 from pipelines.wishes import NO_WISHES
-from pipelines.work import BatchDone
 from tests.unit.pipelines.test_validate import GOOD
 
 TEXT = GOOD.replace("on_error: fail", "on_error: dead_letter").replace(

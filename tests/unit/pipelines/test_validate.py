@@ -54,7 +54,7 @@ VALUE = '{ format: json, schema: "id INT", on_error: fail }'
 
 TOP_WORDS = (
     "version, name, vars, spark, environments, sources, transforms, checks, sinks, dead_letter, "
-    "trigger, restart, tests"
+    "trigger, restart, metrics, tests"
 )
 SINK_WORDS = (
     "type, inputs, path, table, mode, keys, aggregate, order_by, delete_when, on_delete, "
@@ -70,8 +70,21 @@ CASES = {
         "once: true, every: 5s",
     ),
     "word of a later version": (
+        ("trigger:", "metrics: { prometheus: 'h:1', log: json }\ntrigger:"),
+        "f.yaml:15:31: metrics.log: `log` is not supported yet",
+    ),
+    "metrics for nobody": (
         ("trigger:", "metrics: {}\ntrigger:"),
-        "f.yaml:15:1: metrics: `metrics` is not supported yet",
+        "f.yaml:15:1: metrics: `prometheus` is missing; expected where a run listens for "
+        "Prometheus, host:port such as 127.0.0.1:9404",
+    ),
+    "metrics at no address": (
+        ("trigger:", "metrics: { prometheus: 9404 }\ntrigger:"),
+        "f.yaml:15:24: metrics.prometheus: must be host:port, got '9404'",
+    ),
+    "metrics at any port": (
+        ("trigger:", "metrics: { prometheus: '127.0.0.1:0' }\ntrigger:"),
+        "f.yaml:15:24: metrics.prometheus: nobody finds port 0: expected one from 1 to 65535",
     ),
     "losses neither failed nor skipped": (
         ("topics: [orders]", "topics: [orders]\n    on_data_loss: skip"),

@@ -39,6 +39,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "dead_letter": ("dead_letter",),
     "threshold": ("dead_letter",),
     "restart": ("restart",),
+    "metrics": ("metrics",),
     "trigger": ("trigger",),
     "test": ("tests",),
     "record": ("tests.given",),

@@ -1,0 +1,58 @@
+"""Every metric of a pipeline's run: name, kind, labels and meaning. The only place that has them,
+as the broker's table is: what is not here cannot be exported, and docs/metrics.md is made of it.
+"""
+
+from __future__ import annotations
+
+from josefine_broker.host.metric_table import Kind, Metric
+
+_SINK = ("pipeline", "sink")
+_PARTITION = (*_SINK, "topic", "partition")
+
+
+def _counters(*rows: tuple[str, str], labels: tuple[str, ...] = _SINK) -> list[Metric]:
+    return [Metric(f"pipeline_{name}", Kind.COUNTER, text, labels) for name, text in rows]
+
+
+def _gauges(*rows: tuple[str, str], labels: tuple[str, ...] = _SINK) -> list[Metric]:
+    return [Metric(f"pipeline_{name}", Kind.GAUGE, text, labels) for name, text in rows]
+
+
+ROWS: list[Metric] = [
+    *_counters(
+        ("records", "Offsets of the source that were passed: records, and gaps between them."),
+        ("rows", "Rows of the table that were made, changed or deleted."),
+        ("batches", "Batches that were committed."),
+        ("batches_there", "Batches that a run before had committed: skipped."),
+        ("dead_letters", "Records that became dead letters."),
+        ("copies", "Rows that `deduplicate` left out."),
+        ("commit_retries", "Commits that were tried again."),
+        ("restarts", "So often this sink failed, and the run was begun again."),
+        ("upkeep_failures", "OPTIMIZE and VACUUM that failed, were ended or were put off."),
+    ),
+    *_counters(
+        ("check_failed_rows", "Rows that were not as a check wants them."),
+        labels=(*_SINK, "check"),
+    ),
+    Metric(
+        "pipeline_batch_seconds",
+        Kind.HISTOGRAM,
+        "From a batch's begin to its last commit.",
+        _SINK,
+    ),
+    *_gauges(
+        ("commit_version", "Version of the table that the run's last commit made."),
+        ("commit_timestamp_seconds", "When that was, since 1970."),
+    ),
+    *_gauges(
+        ("committed_offset", "Where the table is: its last commit's end, or where the run began."),
+        (
+            "lag",
+            "Offsets that the table is behind the topic, as Spark's last trigger found it, or "
+            "before the first one the start of the run.",
+        ),
+        labels=_PARTITION,
+    ),
+]
+
+METRICS: dict[str, Metric] = {metric.name: metric for metric in ROWS}

@@ -1,0 +1,92 @@
+"""What is told of a run while it goes on, and to whom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from josefine_spark.topic_offsets import ByPartition
+from pipelines.checking import Checked
+from pipelines.retries import Retry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchDone:
+    """One batch that is in the tables. Counts of rows come from the Delta commits.
+
+    `already_there`: an earlier run had committed it to the sink's table; there is no `version` of
+    the table then. `checked`: check → what it found, empty then. `copies`: rows that `deduplicate`
+    left out. `seconds`: from its offsets to its last commit.
+    """
+
+    sink: str
+    batch: int
+    records: int
+    rows: int
+    dead_letters: int
+    ends: ByPartition
+    already_there: bool = False
+    checked: Mapping[str, Checked] = field(default_factory=dict)
+    copies: int = 0
+    seconds: float = 0.0
+    version: int | None = None
+
+
+class Reporter(Protocol):
+    """Who shows a run while it goes on. Called from several threads."""
+
+    def starting(self, what: str) -> None: ...
+
+    def begun(self, sink: str, records_to_do: int | None) -> None: ...
+
+    def watched(
+        self, sink: str, begins: ByPartition | None, latest: Callable[[], ByPartition]
+    ) -> None:
+        """`begins`: where the sink goes on, None where only its source knows. `latest` may be asked
+        from any thread where its topics end; it may raise anything."""
+
+    def batch(self, done: BatchDone) -> None: ...
+
+    def retrying(self, sink: str, batch: int, retry: Retry) -> None: ...
+
+    def restarting(self, sink: str, retry: Retry) -> None: ...
+
+    def upkeep_failed(self, sink: str, line: str) -> None: ...
+
+
+class Both:
+    """Two reporters as one."""
+
+    def __init__(self, first: Reporter, second: Reporter) -> None:
+        self._both = (first, second)
+
+    def starting(self, what: str) -> None:
+        for each in self._both:
+            each.starting(what)
+
+    def begun(self, sink: str, records_to_do: int | None) -> None:
+        for each in self._both:
+            each.begun(sink, records_to_do)
+
+    def watched(
+        self, sink: str, begins: ByPartition | None, latest: Callable[[], ByPartition]
+    ) -> None:
+        for each in self._both:
+            each.watched(sink, begins, latest)
+
+    def batch(self, done: BatchDone) -> None:
+        for each in self._both:
+            each.batch(done)
+
+    def retrying(self, sink: str, batch: int, retry: Retry) -> None:
+        for each in self._both:
+            each.retrying(sink, batch, retry)
+
+    def restarting(self, sink: str, retry: Retry) -> None:
+        for each in self._both:
+            each.restarting(sink, retry)
+
+    def upkeep_failed(self, sink: str, line: str) -> None:
+        for each in self._both:
+            each.upkeep_failed(sink, line)
