@@ -58,6 +58,16 @@ def test_the_newest_own_commit_is_found_past_those_of_others():
     assert reader.last_tip() == (tip(20, 2), 3)
 
 
+def test_chores_of_a_table_are_commits_of_no_chain():
+    names = ("OPTIMIZE", "VACUUM START", "VACUUM END")
+    chores = [[{"commitInfo": {"operation": name, "operationParameters": {}}}] for name in names]
+    reader = log(foreign("CREATE TABLE"), own(1, 10), *chores)
+
+    assert reader.last_tip() == (tip(10, 1), 4)
+    assert [entry.txn_version for entry in reader.after(1)] == [None] * 3
+    assert [entry.version for entry in reader.own()] == [1]
+
+
 def test_a_table_without_own_commits_has_no_tip():
     assert log(foreign("CREATE TABLE"), foreign("WRITE")).last_tip() == (None, 1)
     assert log().last_tip() == (None, -1)
