@@ -194,7 +194,7 @@ def _run(pipeline: Pipeline, said: Wishes) -> RunResult:
     # A descriptor of its own: while Spark starts, the process's stderr is lent to the JVM.
     with (
         unheard(os.dup(2)) as err,
-        reporter_for(Console(file=err)) as shown,
+        reporter_for(Console(file=err), pipeline) as shown,
         told(pipeline, shown) as reporter,
     ):
         reporter.starting("Spark")

@@ -250,7 +250,7 @@ class Sink:
 class Pipeline:
     """The whole file. `every_ms` None means: read what is there now, then end; `once`: as one
     batch. `threshold`: which part of the records may be dead letters. `metrics`: where a run
-    tells them."""
+    tells them. `json_log`: whether its progress is objects."""
 
     name: str
     file: str
@@ -268,6 +268,7 @@ class Pipeline:
     threshold: Threshold | None = None
     restart: Restart | None = None
     metrics: HostPort | None = None
+    json_log: bool = False
     cases: tuple[Case, ...] = ()
     environment: str | None = None
     secrets: frozenset[str] = field(default=frozenset(), repr=False)

@@ -19,6 +19,8 @@ from rich.progress import (
 )
 
 from pipelines.counting import counted
+from pipelines.json_progress import JsonReporter
+from pipelines.model import Pipeline
 from pipelines.reporting import BatchDone
 from pipelines.retries import Retry
 
@@ -171,6 +173,8 @@ def unheard(descriptor: int) -> io.TextIOWrapper:
     )
 
 
-def reporter_for(console: Console) -> LineReporter | BarReporter:
-    """Bars where someone is watching."""
+def reporter_for(console: Console, pipeline: Pipeline) -> LineReporter | BarReporter | JsonReporter:
+    """Bars where someone is watching, objects where the file wants them."""
+    if pipeline.json_log:
+        return JsonReporter(console.file, pipeline.name)
     return BarReporter(console) if console.is_terminal else LineReporter(console)

@@ -100,6 +100,7 @@ def _pipeline(tree: Table, problems: list[Problem]) -> Pipeline:
     sinks = {n: sink_of(n, r) for n, r in top.named_tables("sinks").items()}
     dead_letter_path, threshold = _dead_letter(top, sources)
     every_ms, once = _trigger(top)
+    metrics, json_log = _metrics(top)
     pipeline = Pipeline(
         name=name,
         file=tree.place.file,
@@ -115,7 +116,8 @@ def _pipeline(tree: Table, problems: list[Problem]) -> Pipeline:
         every_ms=every_ms,
         once=once,
         restart=_restart(top),
-        metrics=_metrics(top),
+        metrics=metrics,
+        json_log=json_log,
     )
     _check_wiring(pipeline, tree, problems)
     pipeline = replace(pipeline, checks=checks_of(top, pipeline))
@@ -206,19 +208,23 @@ def _restart(top: Reader) -> Restart | None:
     return Restart(attempts=attempts, first_ms=first_ms, last_ms=last_ms)
 
 
-def _metrics(top: Reader) -> HostPort | None:
+def _metrics(top: Reader) -> tuple[HostPort | None, bool]:
+    """(where Prometheus is answered, whether progress is told as JSON)."""
     reader = top.section_of("metrics")
-    text = reader.text("prometheus") if reader else None
-    if reader is None or text is None:
-        return None
+    if reader is None:
+        return None, False
+    json_log = reader.choice("log") == "json"
+    text = reader.text("prometheus") if reader.has("prometheus") else None
+    if text is None:
+        return None, json_log
     try:
         at = parse_host_port(text)
     except ValueError as error:
         reader.wrong_at("prometheus", str(error))
-        return None
+        return None, json_log
     if at.port == 0:
         reader.wrong_at("prometheus", "nobody finds port 0: expected one from 1 to 65535")
-    return at
+    return at, json_log
 
 
 def _check_wiring(pipeline: Pipeline, tree: Table, problems: list[Problem]) -> None:

@@ -104,7 +104,7 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
             required=True,
         ),
         "restart": Word(expected="a table with attempts, backoff", kind=Kind.SECTION, of="restart"),
-        "metrics": Word(expected="a table with prometheus", kind=Kind.SECTION, of="metrics"),
+        "metrics": Word(expected="a table with prometheus, log", kind=Kind.SECTION, of="metrics"),
         "tests": Word(
             expected="a list of tables with name, given, expect", kind=Kind.TABLES, of="test"
         ),
@@ -306,8 +306,8 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
         "prometheus": Word(
             expected="where a run listens for Prometheus, host:port such as 127.0.0.1:9404",
             kind=Kind.TEXT,
-            required=True,
         ),
+        "log": Word(expected="json", kind=Kind.CHOICE, choices=("json",)),
     },
     "trigger": {
         "available_now": Word(expected="true", kind=Kind.FLAG),
@@ -400,7 +400,7 @@ LATER: Mapping[str, tuple[str, ...]] = {
     "transform": ("python",),
     "sink": ("delivery", "topic", "key"),
     "dead_letter": ("table",),
-    "metrics": ("table", "log"),
+    "metrics": ("table",),
 }
 """Section → words of the planned vocabulary that this version refuses by name."""
 

@@ -70,13 +70,12 @@ CASES = {
         "once: true, every: 5s",
     ),
     "word of a later version": (
-        ("trigger:", "metrics: { prometheus: 'h:1', log: json }\ntrigger:"),
-        "f.yaml:15:31: metrics.log: `log` is not supported yet",
+        ("trigger:", "metrics: { prometheus: 'h:1', table: t }\ntrigger:"),
+        "f.yaml:15:31: metrics.table: `table` is not supported yet",
     ),
-    "metrics for nobody": (
-        ("trigger:", "metrics: {}\ntrigger:"),
-        "f.yaml:15:1: metrics: `prometheus` is missing; expected where a run listens for "
-        "Prometheus, host:port such as 127.0.0.1:9404",
+    "log in another language": (
+        ("trigger:", "metrics: { log: xml }\ntrigger:"),
+        "f.yaml:15:17: metrics.log: expected json; found `xml`",
     ),
     "metrics at no address": (
         ("trigger:", "metrics: { prometheus: 9404 }\ntrigger:"),

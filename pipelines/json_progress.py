@@ -1,0 +1,71 @@
+"""Shows a run to programs: an object a line, in the shape of the broker's log (`logging.format`
+json), for whoever collects the lines of many."""
+
+from __future__ import annotations
+
+import logging
+from typing import IO, Any
+
+from josefine_broker.host.events import JsonFormatter
+from pipelines.reporting import BatchDone
+from pipelines.retries import Retry
+
+
+class JsonReporter:
+    """A constant message for each kind of event, and fields."""
+
+    def __init__(self, stream: IO[str], pipeline: str) -> None:
+        self._pipeline = pipeline
+        handler = logging.StreamHandler(stream)
+        handler.setFormatter(JsonFormatter())
+        # Nobody else's: what the process logs elsewhere stays there.
+        self._log = logging.Logger("josefine.pipelines", logging.INFO)
+        self._log.addHandler(handler)
+
+    def starting(self, what: str) -> None:
+        self._say(logging.INFO, "preparing", what=what)
+
+    def begun(self, sink: str, records_to_do: int | None) -> None:
+        self._say(logging.INFO, "sink begins", sink=sink, records_to_do=records_to_do)
+
+    def watched(self, sink: str, begins: Any, latest: Any) -> None:
+        """Lines tell of batches."""
+
+    def batch(self, done: BatchDone) -> None:
+        where = {"sink": done.sink, "batch": done.batch}
+        if done.already_there:
+            self._say(logging.INFO, "batch was there", **where, dead_letters=done.dead_letters)
+            return
+        failed = {f"failed_{name}": each.failed for name, each in done.checked.items()}
+        self._say(
+            logging.INFO,
+            "batch committed",
+            **where,
+            records=done.records,
+            rows=done.rows,
+            dead_letters=done.dead_letters,
+            copies=done.copies,
+            seconds=round(done.seconds, 3),
+            version=done.version,
+            **failed,
+        )
+
+    def retrying(self, sink: str, batch: int, retry: Retry) -> None:
+        said = {"sink": sink, "batch": batch, "reason": retry.says}
+        self._say(logging.WARNING, "commit is tried again", **said)
+
+    def restarting(self, sink: str, retry: Retry) -> None:
+        said = {"sink": sink, "reason": retry.says, "pause_s": retry.pause_s}
+        self._say(logging.WARNING, "run begins again", **said)
+
+    def upkeep_failed(self, sink: str, line: str) -> None:
+        self._say(logging.WARNING, "upkeep failed", sink=sink, reason=line)
+
+    def __enter__(self) -> JsonReporter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def _say(self, level: int, message: str, **fields: object) -> None:
+        self._log.log(level, message, extra={"pipeline": self._pipeline, **fields})
