@@ -50,6 +50,7 @@ class LocalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._most = int(options["most"]) if "most" in options else None
         self._last: TopicOffsets | None = None
         self._initial: TopicOffsets | None = None
+        self._seen: TopicOffsets | None = None
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
         return ReadAllAvailable() if self._most is None else ReadMaxRows(self._most)
@@ -68,12 +69,16 @@ class LocalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, start: Mapping[str, Any] | None = None, limit: Any = None
     ) -> dict[str, Any]:
         begin = parse_offset(start if start is not None else self.initialOffset())
-        now = self._last or self._look()
+        now = self._seen = self._last or self._look()
         end = next_end(self._records, begin, now, self._most)
         if end.ends == begin.ends:
             time.sleep(IDLE_POLL_S)
             return to_dict(begin)
         return to_dict(end)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """What there was at the last look, for the query's progress."""
+        return None if self._seen is None else to_dict(self._seen)
 
     def partitions(
         self, start: Mapping[str, Any], end: Mapping[str, Any]

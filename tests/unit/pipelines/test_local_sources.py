@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from josefine_broker.base.ids import TopicPartition
@@ -89,6 +91,20 @@ def test_topics_are_looked_at_without_a_broker(tmp_path):
 
     assert topics.latest.ends == {("a.json", 0): 10}
     assert topics.earliest == {("a.json", 0): 0}
+
+
+def test_a_stream_says_where_its_source_ends_beyond_the_batch(tmp_path):
+    from pipelines.local_source import LocalStreamReader
+
+    source = source_of(FILE.replace("/in", str(tmp_path)).replace("1MiB", "10"))
+    (tmp_path / "a.json").write_text('{"id": 1}\n' * 4)
+    reader = LocalStreamReader(options_of(source))
+    assert reader.reportLatestOffset() is None
+
+    end = reader.latestOffset(reader.initialOffset())
+
+    assert ANY_KIND.parse(json.dumps(end)).ends == {("a.json", 0): 10}
+    assert ANY_KIND.parse(json.dumps(reader.reportLatestOffset())).ends == {("a.json", 0): 40}
 
 
 def test_the_drawing_says_what_is_read():
