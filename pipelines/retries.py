@@ -38,6 +38,7 @@ RETRIES = (
         pause_s=2.0,
     ),
     Retry(mark="Failed to get broadcast_", says="a broadcast block was lost", pause_s=1.0),
+    Retry(mark="RegistryAwayError: ", says="the schema registry does not answer", pause_s=5.0),
 )
 
 

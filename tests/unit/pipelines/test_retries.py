@@ -37,6 +37,10 @@ AGAIN = [
         ABORTED + "java.io.IOException: Failed to get broadcast_7_piece0 of broadcast_7",
         "a broadcast block was lost",
     ),
+    (
+        ABORTED + "pipelines.registry.RegistryAwayError: the schema registry http://r:1 cannot be",
+        "the schema registry does not answer",
+    ),
 ]
 NOT_AGAIN = [
     '[CAST_INVALID_INPUT] The value \'x5\' of the type "STRING" cannot be cast to "INT"',

@@ -1,0 +1,163 @@
+"""Avro records to a struct, and the reason for every value that is none.
+
+Decoded in Spark's Python workers: Spark's own from_avro wants a jar, knows neither the framing of a
+registry nor the end of a record, and gives no reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pipelines.avro_plain import AvroError
+from pipelines.avro_reading import reader_of
+from pipelines.avro_schema import SchemaError, Type, one_branch, parse, parse_record, sql_of
+from pipelines.registry import NoSchemaError
+from pipelines.registry_http import registry_at
+from pipelines.wire_format import OFFLINE, FramingError, split
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column
+
+_VALUE, _WHY = "value", "why"
+
+OWN = ""
+"""In place of a registry: records of the file itself have the file's own schema."""
+
+TextBy = Callable[[int], str]
+"""A schema by its number. Raises NoSchemaError, RegistryError."""
+
+
+class Decoder:
+    """One schema's reader: bytes to (value, why not). `text_by`: where the writers' schemas are;
+    None: the records are not framed, and written by this schema.
+
+    A schema that does not fit the reader's is a reason of each of its records.
+    """
+
+    def __init__(self, schema: str, text_by: TextBy | None = None) -> None:
+        self._reader = parse_record(schema)
+        self._text_by = text_by
+        self._plain = None if text_by else reader_of(self._reader, self._reader)
+        self._made: dict[int, Callable[[bytes], Any] | str] = {}
+
+    def __call__(self, data: bytes | None) -> tuple[Any, str | None]:
+        """Raises RegistryError."""
+        if data is None:
+            return None, None
+        try:
+            if self._plain is not None:
+                return self._plain(data), None
+            number, data = split(data)
+            read = self._read_by(number)
+            return (None, read) if isinstance(read, str) else (read(data), None)
+        except (AvroError, FramingError, NoSchemaError) as error:
+            return None, str(error)
+
+    def _read_by(self, number: int) -> Callable[[bytes], Any] | str:
+        if number not in self._made:
+            assert self._text_by is not None
+            text = self._text_by(number)
+            try:
+                self._made[number] = reader_of(parse(text), self._reader)
+            except (SchemaError, AvroError) as error:
+                self._made[number] = f"schema {number}: {error}"
+        return self._made[number]
+
+
+_decoders: dict[tuple[str, str | None], Decoder] = {}
+"""Of this process: Spark uses a Python worker for many batches."""
+
+
+def decoder_of(schema: str, registry: str | None) -> Decoder:
+    """A decoder that lives as long as the process. `registry`: its address, OWN or None."""
+    if (schema, registry) not in _decoders:
+        text_by: TextBy | None = None
+        if registry == OWN:
+            text_by = _own(schema)
+        elif registry is not None:
+            text_by = registry_at(registry).text
+        _decoders[schema, registry] = Decoder(schema, text_by)
+    return _decoders[schema, registry]
+
+
+def _own(schema: str) -> TextBy:
+    def text_by(number: int) -> str:
+        if number != OFFLINE:
+            raise NoSchemaError(f"schema {number}: records of the file itself have {OFFLINE}")
+        return schema
+
+    return text_by
+
+
+def decoded(values: pa.Array, schema: str, registry: str | None) -> tuple[list[Any], list[Any]]:
+    """(values, reasons) of a column. Raises RegistryError."""
+    decode = decoder_of(schema, registry)
+    pairs = [decode(data) for data in values.to_pylist()]
+    return [value for value, _ in pairs], [why for _, why in pairs]
+
+
+def arrow_of(kind: Type) -> pa.DataType:
+    """Arrow's type of what `reader_of` gives, as Spark has it of the columns (`columns_of`)."""
+    import pyarrow as pa
+
+    if kind.kind == "union":
+        return arrow_of(one_branch(kind, ""))
+    if kind.logical == "decimal":
+        return pa.decimal128(kind.precision, kind.scale)
+    if kind.kind == "record":
+        return pa.struct([(each.name, arrow_of(each.type)) for each in kind.fields])
+    if kind.items is not None:
+        inside = arrow_of(kind.items)
+        return pa.list_(inside) if kind.kind == "array" else pa.map_(pa.string(), inside)
+    plain = {
+        "BOOLEAN": pa.bool_(),
+        "INT": pa.int32(),
+        "BIGINT": pa.int64(),
+        "FLOAT": pa.float32(),
+        "DOUBLE": pa.float64(),
+        "STRING": pa.string(),
+        "BINARY": pa.binary(),
+        "DATE": pa.date32(),
+        "TIMESTAMP": pa.timestamp("us", "UTC"),
+        "TIMESTAMP_NTZ": pa.timestamp("us"),
+    }
+    return plain[sql_of(kind)]
+
+
+class AvroValues:
+    """`format: avro`. `registry`: as of `decoder_of`."""
+
+    def __init__(self, schema: str, registry: str | None) -> None:
+        self._schema = schema
+        self._registry = registry
+
+    def parse(self, data: Column) -> Column:
+        import pyarrow as pa
+        from pyspark.sql.pandas.functions import arrow_udf
+
+        schema, registry = self._schema, self._registry
+        record = parse_record(schema)
+        kind, both = arrow_of(record), f"{_VALUE} {sql_of(record)}, {_WHY} STRING"
+
+        def parse(column: pa.Array) -> pa.Array:
+            values, reasons = decoded(column, schema, registry)
+            return pa.StructArray.from_arrays(
+                [pa.array(values, kind), pa.array(reasons, pa.string())], [_VALUE, _WHY]
+            )
+
+        # Spark takes its kind from these, and warns of one that is said; its stubs want that.
+        parse.__annotations__ = {"column": pa.Array, "return": pa.Array}
+        made: Any = arrow_udf
+        column: Column = made(parse, both)(data)
+        return column
+
+    def is_good(self, data: Column, parsed: Column) -> Column:
+        return data.isNotNull() & parsed.getField(_WHY).isNull()
+
+    def result(self, parsed: Column) -> Column:
+        return parsed.getField(_VALUE)
+
+    def reason(self, data: Column, parsed: Column) -> Column:
+        return parsed.getField(_WHY)

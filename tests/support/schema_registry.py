@@ -1,0 +1,66 @@
+"""A schema registry on the loopback that knows a few schemas, and what it was asked."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+_PREFIX = "/api/schemas/ids/"
+
+
+class SchemaRegistry:
+    """`seen`: each request's path and its Authorization, "" where it had none."""
+
+    def __init__(self, schemas: Mapping[int, str], redirect_to: str = "") -> None:
+        self.schemas = dict(schemas)
+        self.seen: list[tuple[str, str]] = []
+        registry = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                registry.seen.append((self.path, self.headers.get("Authorization", "")))
+                if redirect_to:
+                    self.send_response(302)
+                    self.send_header("Location", redirect_to)
+                    self.end_headers()
+                    return
+                status, said = registry.answer(self.path)
+                body = json.dumps(said).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: Any) -> None:
+                """Nothing: `seen` has it."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+
+    def answer(self, path: str) -> tuple[int, dict[str, object]]:
+        """(HTTP status, the body's JSON)."""
+        text = self.schemas.get(int(path.removeprefix(_PREFIX)))
+        if text is None:
+            return 404, {"error_code": 40403, "message": "Schema not found"}
+        return 200, {"schema": text}
+
+    def url(self, user: str = "") -> str:
+        """Its address as a file says it."""
+        return f"http://{user}{'@' if user else ''}127.0.0.1:{self.server.server_port}/api/"
+
+
+@contextmanager
+def serving(schemas: Mapping[int, str], redirect_to: str = "") -> Iterator[SchemaRegistry]:
+    """A registry that answers until the end of the block."""
+    registry = SchemaRegistry(schemas, redirect_to)
+    thread = threading.Thread(target=registry.server.serve_forever, args=(0.02,))
+    thread.start()
+    try:
+        yield registry
+    finally:
+        registry.server.shutdown()
+        thread.join(10)
+        registry.server.server_close()
