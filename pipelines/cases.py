@@ -46,7 +46,13 @@ def _given(reader: Reader, pipeline: Pipeline) -> dict[str, tuple[Record, ...]]:
             reader.problem(at, f"{reader.path_of('given')}.{name}", f"no source `{name}`{hint}")
             continue
         given[name] = tuple(
-            record_of(Reader(table, "record", reader.problems), topic_of(source), number)
+            record_of(
+                Reader(table, "record", reader.problems),
+                topic_of(source),
+                number,
+                source.decode,
+                source.decode_key,
+            )
             for number, table in enumerate(tables)
         )
     return given

@@ -8,11 +8,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from pipelines.avro_schema import SchemaError, columns_of, parse_record
 from pipelines.ddl import TYPES as COLUMN_TYPES
 from pipelines.ddl import unknown_types
 from pipelines.model import Decode, Format, OnError, Placed
 from pipelines.reader import Reader, nearest
-from pipelines.vocabulary import FORMATS
+from pipelines.registry import address_of
+from pipelines.vocabulary import FORMATS, WORDS
 
 _NESTED = re.compile(r"\b(ARRAY|MAP|STRUCT)\s*<", re.IGNORECASE)
 
@@ -49,7 +51,11 @@ def _decode(reader: Reader, on_error: OnError) -> Decode | None:
     for word in own.required:
         if not reader.has(word):
             reader.missing(word)
-    schema = _schema(reader, said) if "schema" in own.required else reader.placed("schema")
+    avro = ""
+    if said == "avro":
+        schema, avro = _avro(reader)
+    else:
+        schema = _schema(reader, said) if "schema" in own.required else reader.placed("schema")
     separator = reader.text("separator")
     if separator is not None and (len(separator) != 1 or separator in '"\r\n'):
         reader.wrong_at("separator", f"expected one character, not a quote; found `{separator}`")
@@ -64,7 +70,35 @@ def _decode(reader: Reader, on_error: OnError) -> Decode | None:
         separator=separator or ",",
         strict=strict,
         tombstones=tombstones,
+        avro=avro,
+        framed=reader.has("registry"),
+        registry=_registry(reader),
     )
+
+
+def _registry(reader: Reader) -> str | None:
+    url = reader.text("registry")
+    if url is not None:
+        try:
+            address_of(url)
+        except ValueError:
+            reader.wrong_at("registry", f"expected {WORDS[reader.section]['registry'].expected}")
+    return url
+
+
+def _avro(reader: Reader) -> tuple[Placed, str]:
+    """(the columns, the schema's text)."""
+    text: str | None = reader.text("schema") or ""
+    columns = ""
+    if text and text.endswith(".avsc"):
+        text = _file(reader, text)
+    if text:
+        try:
+            columns = columns_of(parse_record(text))
+        except SchemaError as error:
+            reader.wrong_at("schema", f"no schema of Avro: {error}")
+    place, path = reader.place_of("schema"), reader.path_of("schema")
+    return Placed(text=columns, place=place, path=path), text if text and columns else ""
 
 
 def _schema(reader: Reader, said: str) -> Placed:
@@ -72,7 +106,7 @@ def _schema(reader: Reader, said: str) -> Placed:
     text = reader.text("schema") or ""
     place = reader.place_of("schema")
     if text.endswith(".ddl"):
-        text = _file(reader, text)
+        text = _file(reader, text) or ""
     for word in unknown_types(text):
         hint = (
             nearest(word.upper(), COLUMN_TYPES)
@@ -85,12 +119,12 @@ def _schema(reader: Reader, said: str) -> Placed:
     return Placed(text=" ".join(text.split()), place=place, path=reader.path_of("schema"))
 
 
-def _file(reader: Reader, name: str) -> str:
-    """The text of a file beside the pipeline's; its name where it cannot be read."""
+def _file(reader: Reader, name: str) -> str | None:
+    """The text of a file beside the pipeline's; None where it cannot be read."""
     file = Path(reader.place_of("schema").file).parent / name
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         reader.wrong_at("schema", f"{file}: {reason}")
-    return name
+    return None

@@ -41,4 +41,6 @@ def _of_decode(how: Decode | None) -> list[Any] | None:
     if how.format is not Format.JSON or how.on_error is OnError.NULL:
         # Commits of before there was more than JSON name no format.
         said += [how.format.value, how.separator, how.on_error is OnError.NULL]
+    if how.format is Format.AVRO:
+        said += [how.avro, how.framed]
     return said

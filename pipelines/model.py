@@ -35,6 +35,7 @@ class Format(Enum):
     JSON = "json"  # an object
     CSV = "csv"  # one line of fields
     STRING = "string"  # a text
+    AVRO = "avro"  # a record, perhaps in Confluent's frame
 
 
 class OnError(Enum):
@@ -51,7 +52,7 @@ class Decode:
 
     format: Format
     schema: Placed
-    """Columns as in SQL; no text where the format has none."""
+    """Columns as in SQL; no text where the format has none. Of Avro those of `avro`."""
     on_error: OnError
     separator: str = ","
     """Between the fields of CSV."""
@@ -59,6 +60,12 @@ class Decode:
     """Values that Spark's JSON reader would change without a word are bad ones."""
     tombstones: bool = False
     """A record without a value is a good row, whose `value` is null."""
+    avro: str = ""
+    """The schema as which Avro's records are read."""
+    framed: bool = False
+    """Each record begins with the number of the schema by which it was written."""
+    registry: str | None = field(default=None, repr=False)
+    """Where those schemas are; None where that is a secret that was not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

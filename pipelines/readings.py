@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pipelines.avro_values import OWN, AvroValues
 from pipelines.decode import Reading, Side, Values
 from pipelines.json_values import JsonValues
 from pipelines.model import Decode, Format, OnError, Placed, Source
@@ -14,15 +15,19 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-def reading_of(source: Source) -> Reading | None:
-    """How a source's records are decoded; None: they stay bytes."""
+def reading_of(source: Source, *, offline: bool = False) -> Reading | None:
+    """How a source's records are decoded; None: they stay bytes.
+
+    `offline`: they are the file's own, whose schemas no registry has.
+    """
+    offline = offline or (source.local is not None and source.local.type == "memory")
     sides = []
     for column, how in (("value", source.decode), ("key", source.decode_key)):
         if how is None:
             continue
         side = Side(
             column=column,
-            values=_values(how),
+            values=_values(how, offline=offline),
             null_is_good=how.tombstones or column == "key",
             null_for_bad=how.on_error is OnError.NULL,
         )
@@ -30,12 +35,16 @@ def reading_of(source: Source) -> Reading | None:
     return tuple(sides) or None
 
 
-def _values(how: Decode) -> Values:
+def _values(how: Decode, *, offline: bool) -> Values:
     match how.format:
         case Format.STRING:
             return TextValues()
         case Format.CSV:
             return CsvValues(_schema(how.schema), separator=how.separator)
+        case Format.AVRO:
+            registry = (OWN if offline else how.registry or OWN) if how.framed else None
+            _schema(how.schema)  # refuses names that SQL cannot tell apart
+            return AvroValues(how.avro, registry)
         case Format.JSON:
             return JsonValues(_schema(how.schema), strict=how.strict)
 

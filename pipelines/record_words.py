@@ -6,21 +6,30 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+from pipelines.avro_schema import parse_record
+from pipelines.avro_writing import UnfitError, encoded
 from pipelines.case_model import Record
-from pipelines.loader import Items, Node, Scalar
+from pipelines.loader import Items, Node, Scalar, Table
+from pipelines.model import Decode
 from pipelines.reader import Reader
 from pipelines.units import time_ms
+from pipelines.wire_format import OFFLINE, framed
 
 
-def record_of(reader: Reader, topic: str, number: int) -> Record:
-    """One record; `topic` and `number`, its offset, where it says none."""
-    key = reader.text("key") if reader.has("key") else None
-    said = reader.table.nodes.get("value")
+def record_of(
+    reader: Reader,
+    topic: str,
+    number: int,
+    value: Decode | None = None,
+    key: Decode | None = None,
+) -> Record:
+    """One record; `topic` and `number`, its offset, where it says none. `value`, `key`: how the
+    source decodes them."""
     offset = reader.number("offset")
     headers = reader.plain_texts("headers")
     return Record(
-        key=key.encode() if key is not None else None,
-        value=_value(said),
+        key=_bytes(reader, "key", key),
+        value=_bytes(reader, "value", value),
         topic=reader.text("topic") or topic,
         partition=reader.number("partition") or 0,
         offset=number if offset is None else offset,
@@ -29,8 +38,17 @@ def record_of(reader: Reader, topic: str, number: int) -> Record:
     )
 
 
-def _value(node: Node | None) -> bytes | None:
-    """A text as it is, a table or a list as JSON; nothing where there is none."""
+def _bytes(reader: Reader, word: str, how: Decode | None) -> bytes | None:
+    """A text as it is, a table or a list as JSON, a table as Avro where that is decoded; nothing
+    where there is none."""
+    node = reader.table.nodes.get(word)
+    if isinstance(node, Table) and how is not None and how.avro:
+        try:
+            data = encoded(parse_record(how.avro), plain(node))
+        except UnfitError as error:
+            reader.wrong_at(word, str(error))
+            return None
+        return framed(OFFLINE, data) if how.framed else data
     if node is None or (isinstance(node, Scalar) and node.value is None):
         return None
     text = node.text if isinstance(node, Scalar) else json.dumps(plain(node), ensure_ascii=False)

@@ -81,11 +81,12 @@ def _local(name: str, kind: str, reader: Reader) -> Source:
     if path and "://" in path:
         reader.wrong_at("path", "expected a folder or a pattern of files on this machine")
     rate = reader.positive("rows_per_second", required=kind == "rate")
+    value, key = decodes_of(reader)
     records: tuple[Record, ...] = ()
     if kind == "memory":
         tables = reader.tables("records")
         records = tuple(
-            record_of(Reader(table, "record", reader.problems), name, number)
+            record_of(Reader(table, "record", reader.problems), name, number, value, key)
             for number, table in enumerate(tables)
         )
         for table in tables:
@@ -94,7 +95,6 @@ def _local(name: str, kind: str, reader: Reader) -> Source:
                 reader.problem(node.place, node.path, "offsets are counted: leave it out")
         if not tables:
             reader.table_of("records", required=True)
-    value, key = decodes_of(reader)
     return Source(
         name=name,
         place=reader.table.place,

@@ -166,7 +166,7 @@ def _frame(spark: SparkSession, pipeline: Pipeline, case: Case, node: str) -> Da
     check = pipeline.checks.get(node)
     name = sink.input if sink else check.on if check else node
     source = pipeline.sources[pipeline.lineage(name)[0][0]]
-    reading = reading_of(source)
+    reading = reading_of(source, offline=True)
     parsed = frames.parse(_records(spark, source, case), reading)
     if check is None and source.has_on_error(OnError.FAIL):
         frames.fail_on_bad(parsed, source, reading)
@@ -187,7 +187,7 @@ def _dead_letters(spark: SparkSession, pipeline: Pipeline, case: Case) -> DataFr
         if not pipeline.writes_dead_letters(sink):
             continue
         source = pipeline.source_of(sink)
-        reading = reading_of(source)
+        reading = reading_of(source, offline=True)
         parsed = frames.parse(_records(spark, source, case), reading)
         good = frames.good_rows(parsed, reading)
         checked_nodes = [check.on for check in pipeline.checks_sending(source)]

@@ -50,15 +50,18 @@ class Word:
 
 _DECODED: Mapping[str, Word] = {
     "format": Word(
-        expected="json, csv, string or raw",
+        expected="json, csv, avro, string or raw",
         kind=Kind.CHOICE,
-        choices=("json", "csv", "string", "raw"),
+        choices=("json", "csv", "avro", "string", "raw"),
         required=True,
     ),
     "schema": Word(
         expected='columns as in SQL, such as "id BIGINT, amount DOUBLE", or a file name ending '
-        "in .ddl, relative to this file",
+        "in .ddl, relative to this file; of avro its schema as JSON, or a file ending in .avsc",
         kind=Kind.TEXT,
+    ),
+    "registry": Word(
+        expected="the address of a schema registry, such as http://localhost:8081", kind=Kind.TEXT
     ),
     "separator": Word(expected="the character between fields, such as ;", kind=Kind.TEXT),
     "on_error": Word(
@@ -330,8 +333,11 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
         ),
     },
     "record": {
-        "key": Word(expected="a text", kind=Kind.TEXT),
-        "value": Word(expected="a text, or a table or list, which becomes JSON", kind=Kind.ANY),
+        "key": Word(expected="as the value", kind=Kind.ANY),
+        "value": Word(
+            expected="a text, or a table or list, which becomes JSON, or what is decoded",
+            kind=Kind.ANY,
+        ),
         "topic": Word(expected="a topic of the source", kind=Kind.TEXT),
         "partition": Word(expected="a whole number from 0 on", kind=Kind.NUMBER),
         "offset": Word(expected="a whole number from 0 on", kind=Kind.NUMBER),
@@ -384,6 +390,7 @@ TYPES: Mapping[str, ModeWords] = {
 FORMATS: Mapping[str, ModeWords] = {
     "json": ModeWords(required=("schema",), allowed=("strict", "on_error", "tombstones")),
     "csv": ModeWords(required=("schema",), allowed=("separator", "on_error", "tombstones")),
+    "avro": ModeWords(required=("schema",), allowed=("registry", "on_error", "tombstones")),
     "string": ModeWords(allowed=("on_error", "tombstones")),
     "raw": ModeWords(),
 }
@@ -395,8 +402,6 @@ LATER: Mapping[str, tuple[str, ...]] = {
         "stop",
         "commit_group",
     ),
-    "decode value": ("registry",),
-    "decode key": ("registry",),
     "transform": ("python",),
     "sink": ("delivery", "topic", "key"),
     "dead_letter": ("table",),
@@ -408,7 +413,7 @@ LATER_VALUES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("source", "type"): ("kafka", "delta"),
     ("source", "start"): ("table",),
     ("sink", "type"): ("josefine",),
-    ("decode value", "format"): ("avro", "protobuf"),
-    ("decode key", "format"): ("avro", "protobuf"),
+    ("decode value", "format"): ("protobuf",),
+    ("decode key", "format"): ("protobuf",),
 }
 """(section, word) → values of the planned vocabulary that this version refuses by name."""

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-import pytest
+import json
 
+import pytest
+from pyspark.errors import PySparkException
+
+from pipelines import frames
+from pipelines.avro_schema import parse_record
+from pipelines.avro_writing import encoded
+from pipelines.decode import bad_rows
+from pipelines.messages import clear_reason
 from pipelines.plan import plan
+from pipelines.readings import reading_of
+from pipelines.retries import retry_of
 from pipelines.trial import run_cases
 from pipelines.validate import read_pipeline
+from pipelines.wire_format import framed
+from tests.support.schema_registry import serving
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -28,14 +40,23 @@ sources:
     bootstrap: nowhere:1
     topics: [b]
     decode: { value: { format: string, on_error: "null" }, key: { format: string } }
+  events:
+    type: josefine
+    bootstrap: nowhere:1
+    topics: [c]
+    decode:
+      value: { format: avro, schema: event.avsc, on_error: dead_letter, tombstones: true }
+      key: { format: avro, schema: event.avsc, registry: "http://nowhere:1" }
 transforms:
   rows:
     inputs: [lines]
     sql: select key.zone as zone, value.*, value is null as gone, offset as o from lines
+  happened: { inputs: [events], sql: "select value.*, key.id as key, offset as o from events" }
   spoken: { inputs: [words], sql: "select upper(value) as word, key, offset as o from words" }
 sinks:
   rows: { type: delta, inputs: [rows], path: /t/rows, mode: append }
   spoken: { type: delta, inputs: [spoken], path: /t/spoken, mode: append }
+  happened: { type: delta, inputs: [happened], path: /t/events, mode: append }
 dead_letter: { type: delta, path: /t/dead }
 trigger: { available_now: true }
 tests:
@@ -75,20 +96,124 @@ tests:
     expect:
       spoken: { rows: [ { word: ONE, key: k, o: 0 }, { o: 1 } ] }
       dead_letter: { count: 0 }
+  - name: records
+    given:
+      events:
+        - { value: { id: 1, at: 2026-01-01T00:00:00Z, price: 2.5, tags: [a], by: { x: 1 } } }
+        - { value: { id: 2, inner: { name: n } }, key: { id: 7 } }
+        - { key: { id: 8 } }
+        - { value: "no record" }
+        - { value: { id: 3 }, key: text }
+    expect:
+      happened:
+        rows:
+          - { id: 1, at: 2026-01-01T00:00:00Z, price: 2.5, tags: [a], by: { x: 1 }, o: 0 }
+          - { id: 2, tags: [], by: {}, inner: { name: n }, key: 7, o: 1 }
+          - { key: 8, o: 2 }
+      dead_letter:
+        columns: subset
+        rows:
+          - { offset: 3, reason: "field `inner`: no type -56 in a union of 2" }
+          - { offset: 4, reason: "key: begins with 0x74, expected 0x00 and a schema's number" }
 '''
+
+SCHEMA = """{"type": "record", "name": "event", "fields": [
+  {"name": "id", "type": "int"},
+  {"name": "inner", "default": null, "type": ["null",
+    {"type": "record", "name": "inner", "fields": [{"name": "name", "type": "string"}]}]},
+  {"name": "at", "type": ["null", {"type": "long", "logicalType": "timestamp-millis"}],
+    "default": null},
+  {"name": "price", "default": null,
+    "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}]},
+  {"name": "tags", "type": {"type": "array", "items": "string"}, "default": []},
+  {"name": "by", "type": {"type": "map", "values": "long"}, "default": {}}
+]}"""
 
 
 def test_given_records_of_every_format_become_their_rows_and_letters(spark, tmp_path):
     file = tmp_path / "f.yaml"
     file.write_text(FILE)
+    (tmp_path / "event.avsc").write_text(SCHEMA)
     pipeline = read_pipeline(file, {})
 
     outcomes = run_cases(spark, pipeline)
 
-    assert {each.name: each.complaints for each in outcomes} == {"lines": (), "words": ()}
-    rows, spoken = plan(spark, pipeline)
+    assert {each.name: each.complaints for each in outcomes if each.complaints} == {}
+    assert len(outcomes) == 3
+    rows, spoken, events = plan(spark, pipeline)
     assert rows.columns == (
         ("zone", "string"), ("id", "int"), ("price", "decimal(6,2)"), ("name", "string"),
         ("gone", "boolean"), ("o", "bigint"),
     )  # fmt: skip
+    assert events.columns[:2] == (("id", "int"), ("inner", "struct<name:string>"))
     assert spoken.columns == (("word", "string"), ("key", "string"), ("o", "bigint"))
+
+
+def schema(*fields):
+    listed = [dict(zip(("name", "type", "default"), field, strict=False)) for field in fields]
+    return json.dumps({"type": "record", "name": "r", "fields": listed})
+
+
+OLD = schema(("id", "int"))
+NEW = schema(
+    ("id", "long"), ("more", "bytes"), ("at", {"type": "long", "logicalType": "timestamp-millis"})
+)
+WANTED = schema(
+    ("id", "long"),
+    ("at", ["null", {"type": "long", "logicalType": "timestamp-micros"}], None),
+)
+FRAMED = """
+version: 1
+name: framed
+spark: {{ checkpoint: /ck }}
+sources:
+  raw:
+    type: josefine
+    bootstrap: nowhere:1
+    topics: [a]
+    decode: {{ value: {{ format: avro, schema: '{schema}', registry: '{registry}' }} }}
+transforms: {{ rows: {{ inputs: [raw], sql: "select value.*, offset as o from raw" }} }}
+sinks: {{ rows: {{ type: delta, inputs: [rows], path: /t/rows, mode: append }} }}
+trigger: {{ available_now: true }}
+"""
+
+
+def test_records_of_several_schemas_are_read_by_their_registry(spark, tmp_path):
+    records = [
+        framed(1, encoded(parse_record(OLD), {"id": 1})),
+        framed(2, encoded(parse_record(NEW), {"id": 2, "more": "x", "at": "2026-01-01T00:00:00Z"})),
+        framed(3, b""),
+        framed(2, b"\x02"),
+    ]
+    file = tmp_path / "f.yaml"
+    with serving({1: OLD, 2: NEW}) as registry:
+        file.write_text(FRAMED.format(schema=WANTED, registry=registry.url("me:hush")))
+        source = read_pipeline(file, {}).sources["raw"]
+        reading = reading_of(source)
+        rows = [(None, data, "a", 0, offset, None, 0) for offset, data in enumerate(records)]
+        given = spark.createDataFrame(rows, frames.empty_source(spark, source).schema)
+        parsed = frames.parse(given.coalesce(1), reading)
+
+        good = frames.good_rows(parsed, reading).selectExpr(
+            "offset", "value.id", "unix_micros(value.at)"
+        )
+        bad = bad_rows(parsed, reading, source.name).select("offset", "reason")
+        assert [tuple(row) for row in good.collect()] == [
+            (0, 1, None),
+            (1, 2, 1_767_225_600_000_000),
+        ]
+        assert [tuple(row) for row in bad.collect()] == [
+            (2, "schema 3: the registry does not know it"),
+            (3, "the bytes end within the record"),
+        ]
+        spare = [(None, framed(4, b""), "a", 0, 0, None, 0)]
+        other = frames.parse(spark.createDataFrame(spare, given.schema), reading)
+
+    with pytest.raises(PySparkException) as away:
+        other.collect()
+
+    told = clear_reason(away.value)
+    assert (
+        told == f"the schema registry {registry.url()[:-1]} cannot be reached: Connection refused"
+    )
+    assert retry_of(away.value).says == "the schema registry does not answer"

@@ -72,7 +72,63 @@ def test_lint_knows_the_columns_of_both_sides():
     assert set(names["key"].names) == {"id", "zone"}
 
 
+AVRO = """'{"type": "record", "name": "r", "fields": [{"name": "id", "type": "long"}]}'"""
+
+
+def test_columns_of_avro_are_those_of_its_schema_and_a_registry_is_an_address():
+    said = f"{{ format: avro, schema: {AVRO}, registry: 'http://localhost:8081' }}"
+
+    how = decoded(said)[0]
+
+    assert (how.schema.text, how.framed) == ("`id` BIGINT", True)
+    assert how.registry == "http://localhost:8081"
+    assert "8081" not in repr(how)  # it may have a password
+    assert set(columns_of_source(pipeline(said).sources["raw"]).names["value"].names) == {"id"}
+    assert complaints(text(said)) == []
+
+
+def test_a_record_of_a_test_is_avro_by_the_sources_schema():
+    said = text(f"{{ format: avro, schema: {AVRO}, registry: 'http://localhost:8081' }}")
+    tests = "tests: [{name: t, given: {raw: [{value: {id: 3}}]}, expect: {clean: {count: 1}}}]\n"
+
+    made = validate(load(said + tests, "f.yaml", {}))
+
+    assert made.cases[0].given["raw"][0].value == b"\0\0\0\0\0\x06"
+    with pytest.raises(ConfigError, match=r"given.raw\[0\].value: field `id`: 'x' is no long"):
+        validate(load(said + tests.replace("id: 3", "id: x"), "f.yaml", {}))
+
+
 BAD = {
+    "a schema of avro that is none": (
+        "{ format: avro, schema: '{}' }",
+        None,
+        "sources.raw.decode.value.schema: no schema of Avro: expected a type, found {}",
+    ),
+    "a file of avro that is not there": (
+        "{ format: avro, schema: none.avsc }",
+        None,
+        "sources.raw.decode.value.schema: none.avsc: No such file or directory",
+    ),
+    "a registry that is no address": (
+        f"{{ format: avro, schema: {AVRO}, registry: localhost }}",
+        None,
+        "sources.raw.decode.value.registry: expected the address of a schema registry",
+    ),
+    "a schema without fields": (
+        """{ format: avro, schema: '{"type": "record", "name": "r", "fields": []}' }""",
+        None,
+        "no schema of Avro: record `r` has no field, so it is no column",
+    ),
+    "a registry whose password is not to be told": (
+        f"{{ format: avro, schema: {AVRO}, registry: 'http://me:hush@' }}",
+        None,
+        "sources.raw.decode.value.registry: expected the address of a schema registry, such as",
+    ),
+    "a registry of json": (
+        '{ format: json, schema: "id INT", registry: "http://localhost:8081" }',
+        None,
+        "sources.raw.decode.value.registry: `registry` is for format avro",
+    ),
     "a schema that is missing": (
         "{ format: csv }",
         None,
@@ -87,7 +143,7 @@ BAD = {
     "raw that has errors": (
         "{ format: raw, on_error: fail }",
         None,
-        "sources.raw.decode.value.on_error: `on_error` is for format json or csv or string",
+        "sources.raw.decode.value.on_error: `on_error` is for format json or csv or avro or string",
     ),
     "a field with fields": (
         '{ format: csv, schema: "id INT, tags ARRAY<INT>" }',
@@ -151,6 +207,8 @@ def test_all_that_makes_other_records_good_ones_changes_the_judgement():
     said = [
         digest(VALUE), digest(VALUE.replace("fail", "null")), digest(VALUE.replace("json", "csv")),
         digest(CSV), digest(CSV.replace(";", ",")), digest(VALUE, "{ format: string }"),
+        digest(f"{{ format: avro, schema: {AVRO} }}"),
+        digest(f"{{ format: avro, schema: {AVRO}, registry: 'http://localhost:8081' }}"),
         digest("{ format: string }"), digest("{ format: raw }"),
         digest(VALUE, "{ format: string, on_error: null }"),
     ]  # fmt: skip
