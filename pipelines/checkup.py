@@ -37,7 +37,8 @@ class SourceFacts:
 
     `partitions`: topic → how many; `troubles`: topic → ABSENT, FORBIDDEN or a reason;
     `leaderless`: partitions that nobody serves now; `unreachable`: why nobody could be asked.
-    `group_trouble`: why the offsets of sink → group cannot be told to lag tools.
+    `group_trouble`: why the offsets of sink → group cannot be told to lag tools. `registries`: the
+    address of a schema registry → why it gives no schemas, "" where it does.
     """
 
     unreachable: str = ""
@@ -45,6 +46,7 @@ class SourceFacts:
     troubles: Mapping[str, str] = field(default_factory=dict)
     leaderless: tuple[TopicPartition, ...] = ()
     group_trouble: Mapping[str, str] = field(default_factory=dict)
+    registries: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +81,7 @@ def findings(pipeline: Pipeline, facts: Facts) -> list[Finding]:
     found = [_machine(facts.machine)]
     for name, seen in facts.sources.items():
         found += _source(pipeline.sources[name], seen)
+        found += _registries(pipeline.sources[name], seen)
     found += [_folder(pipeline, each) for each in facts.folders]
     for sink in pipeline.sinks.values():
         if sink.table:
@@ -117,6 +120,17 @@ def _source(source: Source, seen: SourceFacts) -> list[Finding]:
         mend = f"josefine acls add --user USER --operation read --group {group}"
         found.append(Finding(WARNING, what, mend))
     return found
+
+
+def _registries(source: Source, seen: SourceFacts) -> list[Finding]:
+    name = f"source `{source.name}`"
+    mend = f"start it, or mend `registry` below {source.place}"
+    return [
+        Finding(ERROR, f"{name}: {why}", mend)
+        if why
+        else Finding(OK, f"{name}: the schema registry {url} answers")
+        for url, why in seen.registries.items()
+    ]
 
 
 def _topic(source: Source, topic: str, why: str) -> Finding:

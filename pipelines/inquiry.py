@@ -1,4 +1,4 @@
-"""Asks brokers, folders and tables what `checkup.py` judges. No Spark; nothing is written.
+"""Asks brokers, registries, folders and tables what `checkup.py` judges. No Spark, no writing.
 
 The right to read a topic is proven by a fetch at its end, which brokers judge as every other fetch.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,10 @@ def inquire(pipeline: Pipeline, env: Mapping[str, str]) -> Facts:
     """All facts, also where some of them are bad."""
     return Facts(
         machine=_machine(),
-        sources={s.name: _source(pipeline, s) for s in pipeline.sources.values()},
+        sources={
+            s.name: replace(_source(pipeline, s), registries=_registries(s))
+            for s in pipeline.sources.values()
+        },
         folders=tuple(_folder(each) for each in folders(pipeline, env)),
     )
 
@@ -76,6 +80,27 @@ def _source(pipeline: Pipeline, source: Source) -> SourceFacts:
             return _topics(client, pipeline, source)
     except (KafkaError, OSError, ValueError) as error:
         return SourceFacts(unreachable=f"{source.bootstrap}: {_told(error)}")
+
+
+def _registries(source: Source) -> dict[str, str]:
+    """Address → why it gives no schemas, asked as a run does, for a number that nothing has."""
+    from pipelines.registry import NoSchemaError, RegistryError, address_of, schema_in, unreached
+    from pipelines.registry_http import ask
+
+    found = {}
+    texts = [how.registry for how in (source.decode, source.decode_key) if how and how.registry]
+    for registry in map(address_of, [] if source.is_in_file else dict.fromkeys(texts)):
+        why = ""
+        try:
+            schema_in(ask(registry, "/schemas/ids/0"), registry, 0)
+        except OSError as error:
+            why = unreached(registry, error)
+        except RegistryError as error:
+            why = str(error)
+        except NoSchemaError:
+            pass  # which is what a registry answers
+        found[registry.url] = why
+    return found
 
 
 def _topics(client: BlockingClient, pipeline: Pipeline, source: Source) -> SourceFacts:

@@ -127,6 +127,11 @@ class Source:
     committed_only: bool = False
     local: Local | None = None
 
+    @property
+    def is_in_file(self) -> bool:
+        """Its records stand in the pipeline's file."""
+        return self.local is not None and self.local.type == "memory"
+
     def has_on_error(self, what: OnError) -> bool:
         """Whether this becomes of some bad records. None is both a dead letter and a stop."""
         return any(how and how.on_error is what for how in (self.decode, self.decode_key))

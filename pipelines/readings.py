@@ -20,7 +20,7 @@ def reading_of(source: Source, *, offline: bool = False) -> Reading | None:
 
     `offline`: they are the file's own, whose schemas no registry has.
     """
-    offline = offline or (source.local is not None and source.local.type == "memory")
+    offline = offline or source.is_in_file
     sides = []
     for column, how in (("value", source.decode), ("key", source.decode_key)):
         if how is None:

@@ -13,6 +13,7 @@ from pipelines import inquiry
 from pipelines.checkup import ABSENT, FORBIDDEN, Facts, FolderFacts, SourceFacts, findings
 from pipelines.folders import folders
 from pipelines.validate import read_pipeline
+from tests.support.schema_registry import serving
 from tests.unit.pipelines.test_validate import GOOD
 
 LOCAL = GOOD.replace(
@@ -181,3 +182,43 @@ def test_a_wrong_file_is_78(file):
     file.write_text("version: 1\n")
 
     assert run(["pipeline", "check", str(file)]) == 78
+
+
+AVRO = """decode: { value: { format: avro, registry: "REGISTRY",
+      schema: '{"type": "record", "name": "r", "fields": [{"name": "id", "type": "long"}]}' } }"""
+
+
+def registries_of(file, registry, kind="type: file\n    path: /nowhere"):
+    file.write_text(
+        f"""version: 1
+name: x
+spark: {{ checkpoint: /ck }}
+sources:
+  raw:
+    {kind}
+    {AVRO.replace("REGISTRY", registry)}
+transforms: {{ rows: {{ inputs: [raw], sql: "select value.id from raw" }} }}
+sinks: {{ lake: {{ type: delta, inputs: [rows], path: /lake, mode: append }} }}
+trigger: {{ available_now: true }}
+"""
+    )
+    return inquiry.inquire(read_pipeline(file, {}), {}).sources["raw"].registries
+
+
+def test_a_registry_is_asked_as_in_a_run_and_told_without_its_password(file):
+    with serving({}) as server:
+        url = server.url("me:hush")
+        assert registries_of(file, url) == {server.url()[:-1]: ""}
+        assert registries_of(file, url, "type: memory\n    records: [ { value: { id: 1 } } ]") == {}
+
+    why = f"the schema registry {server.url()[:-1]} cannot be reached: Connection refused"
+    assert registries_of(file, url) == {server.url()[:-1]: why}
+
+
+def test_each_registry_is_one_line(file):
+    seen = SourceFacts(partitions={"orders": 3}, registries={"http://a:1": "", "http://b:1": "no"})
+
+    assert lines(file, seen=seen)[2:] == [
+        "ok: source `raw`: the schema registry http://a:1 answers",
+        f"error: source `raw`: no; start it, or mend `registry` below {file}:5:3",
+    ]
