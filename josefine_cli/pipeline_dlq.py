@@ -19,7 +19,7 @@ from josefine_cli.output import print_table
 from josefine_cli.pipeline_file import ENVIRONMENT, FILE, JSON
 from josefine_cli.pipeline_secrets import hiding, print_hidden_json, say
 from pipelines.counting import counted
-from pipelines.errors import ConfigError
+from pipelines.errors import ConfigError, RunError
 from pipelines.model import Pipeline
 from pipelines.reader import nearest
 from pipelines.variables import hidden
@@ -147,7 +147,11 @@ def _read(file: Path, environment: str | None, as_json: bool) -> Pipeline:
 
 @contextmanager
 def _spark(pipeline: Pipeline, as_json: bool) -> Iterator[SparkSession]:
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
     from pipelines.jvm import stop_session
+    from pipelines.messages import clear_reason
     from pipelines.starting import start_session
 
     with hiding(pipeline):
@@ -156,6 +160,8 @@ def _spark(pipeline: Pipeline, as_json: bool) -> Iterator[SparkSession]:
             yield spark
         except ConfigError as error:
             pipeline_file.refuse(error, as_json)
+        except (Py4JError, PySparkException) as error:
+            raise RunError(clear_reason(error)) from error
         finally:
             stop_session(spark)
 

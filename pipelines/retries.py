@@ -38,7 +38,6 @@ RETRIES = (
         pause_s=2.0,
     ),
     Retry(mark="Failed to get broadcast_", says="a broadcast block was lost", pause_s=1.0),
-    Retry(mark="RegistryAwayError: ", says="the schema registry does not answer", pause_s=5.0),
 )
 
 
@@ -84,6 +83,13 @@ class Restarts:
         told = f"{says} (start {self._used} of {self._restart.attempts} after this)"
         return Retry(mark="", says=told, pause_s=pause_ms / 1000)
 
+
+AWAY = Retry(
+    mark="RegistryAwayError: ",
+    says="the schema registry does not answer",
+    pause_s=5.0,
+)
+"""Of a run: those who read have asked several times, so a commit alone is not tried again."""
 
 PATIENCE_S = 120.0
 """How long a run is begun again and again when no batch gets done between its failures."""
@@ -138,6 +144,8 @@ def restart_of(failure: BaseException, *, skips_losses: bool) -> Retry | None:
     """Why the run is begun again behind its last commit; None: it would fail again."""
     if LOST.mark in str(failure):
         return LOST if skips_losses else None
+    if AWAY.mark in str(failure):
+        return AWAY
     return retry_of(failure)
 
 

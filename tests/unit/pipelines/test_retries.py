@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 
 from pipelines.retries import (
+    AWAY,
     LOST,
     PATIENCE_S,
     RETRIES,
@@ -36,10 +37,6 @@ AGAIN = [
     (
         ABORTED + "java.io.IOException: Failed to get broadcast_7_piece0 of broadcast_7",
         "a broadcast block was lost",
-    ),
-    (
-        ABORTED + "pipelines.registry.RegistryAwayError: the schema registry http://r:1 cannot be",
-        "the schema registry does not answer",
     ),
 ]
 NOT_AGAIN = [
@@ -82,6 +79,13 @@ def test_a_run_begins_again_for_machines_and_for_losses_that_it_may_pass(skips_l
     assert again(Exception(NOT_AGAIN[0])) is None
 
 
+def test_a_registry_that_is_away_is_waited_for_by_the_run_alone():
+    away = Exception("x\npipelines.registry.RegistryAwayError: the schema registry http://r:1 x")
+
+    assert restart_of(away, skips_losses=False) is AWAY
+    assert retry_of(away) is None
+
+
 def test_patience_ends_when_nothing_goes_well_for_its_time():
     patience = Patience()
 
@@ -114,7 +118,7 @@ def test_without_restart_in_the_file_there_is_none():
 
 TWICE = Restart(attempts=2, first_ms=1, last_ms=1)
 CRASHED = Exception("x: Python worker exited unexpectedly (crashed)")
-AWAY = Exception("no broker there")
+NOBODY = Exception("no broker there")
 
 
 def start(starts, failure, now_s=0.0, *, skips_losses=False):
@@ -128,11 +132,11 @@ def test_patience_comes_before_the_starts_of_the_file_and_a_batch_renews_both():
 
     assert start(starts, CRASHED) == "a Python worker died"
     assert start(starts, CRASHED, PATIENCE_S) == "x (start 1 of 2 after this)"
-    assert start(starts, AWAY) == "x (start 2 of 2 after this)"
-    assert start(starts, AWAY) == ""
+    assert start(starts, NOBODY) == "x (start 2 of 2 after this)"
+    assert start(starts, NOBODY) == ""
     starts.well()
     assert start(starts, CRASHED, PATIENCE_S) == "a Python worker died"
-    assert start(starts, AWAY) == "x (start 1 of 2 after this)"
+    assert start(starts, NOBODY) == "x (start 1 of 2 after this)"
 
 
 def test_lost_records_are_no_reason_of_machines():
