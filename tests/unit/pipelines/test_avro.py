@@ -102,6 +102,20 @@ def test_a_record_has_the_columns_of_its_fields() -> None:
     )
 
 
+def test_times_that_sql_has_not_are_numbers() -> None:
+    kind = parse_record(
+        record(
+            ("day", logical("int", "time-millis")),
+            ("at", logical("long", "timestamp-nanos")),
+            ("here", logical("long", "local-timestamp-millis")),
+        )
+    )
+
+    assert columns_of(kind) == "`day` INT, `at` BIGINT, `here` TIMESTAMP_NTZ"
+    value = reader_of(kind, kind)(encoded(kind, {"day": 1, "at": 2, "here": 3}))
+    assert value == {"day": 1, "at": 2, "here": 3000}
+
+
 RESOLVED = {
     "a field that is gone is skipped": (
         record(("a", "int"), ("b", {"type": "array", "items": "string"}), ("c", "int")),
