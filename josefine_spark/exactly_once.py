@@ -33,7 +33,7 @@ from josefine_spark.connections import client_for, drop_client
 from josefine_spark.errors import OptionError, SinkError, reason
 from josefine_spark.options import SinkOptions
 from josefine_spark.sink import TaskWritten, check_columns, check_delivery_log, log_delivery
-from josefine_spark.sink_state import BATCH_WRITE, Batch, Verdict, attempt_id
+from josefine_spark.sink_state import BATCH_WRITE, NUMBERED, Batch, Verdict, attempt_id
 from josefine_spark.sink_steps import Plan, Written, commit, give_up, judge, plan
 from josefine_spark.sink_store import SinkStore
 
@@ -77,6 +77,8 @@ class _ExactlyOnce:
             raise OptionError(
                 "delivery=exactly_once needs the option checkpointLocation of this query"
             )
+        if self.streaming and options.batch is not None:
+            raise OptionError("batchId is for batch writes: Spark numbers a query's batches")
         self._options = options if self.streaming else replace(options, checkpoint=None)
         self._plan: Plan | None = None
         self._decided_is_ours = False
@@ -91,7 +93,10 @@ class _ExactlyOnce:
 
     def _new_plan(self) -> Plan:
         options = self._options
-        query = BATCH_WRITE if options.checkpoint is None else query_id(options.checkpoint)
+        if options.checkpoint is not None:
+            query = query_id(options.checkpoint)
+        else:
+            query = BATCH_WRITE if options.batch is None else NUMBERED
         sink_id = options.sink_id or (query if self.streaming else f"batch-{uuid.uuid4()}")
         steps = plan(sink_id, query, _wall_ms(), options.transaction_timeout_ms)
         planned: Plan = self._store(sink_id).run(steps)
@@ -126,7 +131,7 @@ class _ExactlyOnce:
 
     def _batch_of_task(self, planned: Plan) -> Batch:
         if not self.streaming:
-            return Batch(query_id=planned.query_id, batch_id=0, fingerprint="")
+            return _batch_of_write(self._options, planned)
         context = _task_context()
         query, number = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
         if query is None or number is None:
@@ -208,7 +213,7 @@ class _ExactlyOnce:
 
     def _decided_batch(self, planned: Plan, number: int | None) -> Batch:
         if number is None or self._options.checkpoint is None:
-            return Batch(query_id=planned.query_id, batch_id=0, fingerprint="")
+            return _batch_of_write(self._options, planned)
         found = fingerprint(self._options.checkpoint, number)
         return Batch(query_id=planned.query_id, batch_id=number, fingerprint=found)
 
@@ -253,6 +258,18 @@ class ExactlyOnceStreamWriter(_ExactlyOnce, DataSourceStreamArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         self._abort(messages)
+
+
+def _batch_of_write(options: SinkOptions, planned: Plan) -> Batch:
+    said = options.batch
+    if said is None:
+        return Batch(query_id=planned.query_id, batch_id=0, fingerprint="")
+    return Batch(
+        query_id=planned.query_id,
+        batch_id=said.number,
+        fingerprint=said.fingerprint,
+        note=said.note,
+    )
 
 
 def _task_context() -> TaskContext:

@@ -4,7 +4,7 @@
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from josefine_broker.client.security import PLAINTEXT, Security, parse_security
@@ -117,6 +117,16 @@ class SourceOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NumberedBatch:
+    """A batch write that its caller may do again: what tells it from others, and what is kept with
+    its decision."""
+
+    number: int
+    fingerprint: str = ""
+    note: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
     """All options of a write."""
 
@@ -128,6 +138,7 @@ class SinkOptions:
     """A file that gets a line of JSON per write or microbatch."""
     sink_id: str | None = None
     checkpoint: str | None = None
+    batch: NumberedBatch | None = None
     transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
     acks: int = -1
     idempotent: bool = True

@@ -15,6 +15,7 @@ from josefine_spark.options import (
     MAX_BLOCK_MS,
     TRANSACTION_TIMEOUT_MS,
     Delivery,
+    NumberedBatch,
     SinkOptions,
     connection,
 )
@@ -35,6 +36,9 @@ SINK_OPTIONS = (
     "kafka.partitioner.ignore.keys",
     "kafka.transaction.timeout.ms",
     "sinkId",
+    "batchId",
+    "batchFingerprint",
+    "batchNote",
     "checkpointLocation",
 )
 TABLE = OptionTable(
@@ -71,6 +75,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
         idempotent=idempotent,
         sink_id=options.text("sinkId", "") or None,
         checkpoint=options.text("checkpointLocation", "") or None,
+        batch=_batch(options, delivery),
         transaction_timeout_ms=options.integer("kafka.transaction.timeout.ms", 1_000)
         or TRANSACTION_TIMEOUT_MS,
         hash_keys=not options.boolean("kafka.partitioner.ignore.keys", False),
@@ -96,6 +101,23 @@ def _check_exactly_once(options: OptionText, delivery: Delivery, idempotent: boo
         raise OptionError("sinkId is for delivery=exactly_once")
     if options.has("kafka.transaction.timeout.ms"):
         options.without_effect.append("kafka.transaction.timeout.ms (delivery is at_least_once)")
+
+
+def _batch(options: OptionText, delivery: Delivery) -> NumberedBatch | None:
+    if not options.has("batchId"):
+        for name in ("batchFingerprint", "batchNote"):
+            if options.has(name):
+                raise OptionError(f"{name} is for a write with batchId")
+        return None
+    if delivery is not Delivery.EXACTLY_ONCE:
+        raise OptionError("batchId is for delivery=exactly_once")
+    if not options.text("sinkId", ""):
+        raise OptionError("batchId needs sinkId, of whose batches it is the number")
+    return NumberedBatch(
+        number=options.integer("batchId", 0) or 0,
+        fingerprint=options.text("batchFingerprint", ""),
+        note=options.text("batchNote", ""),
+    )
 
 
 def _is_idempotent(options: OptionText, acks: str) -> bool:

@@ -21,6 +21,8 @@ PREFIX = "josefine-sink"
 SINK_ID = re.compile(r"[A-Za-z0-9._-]{1,150}")
 BATCH_WRITE = "batch write"
 """In place of a query's id: each batch write is a new one."""
+NUMBERED = "numbered batches"
+"""In place of a query's id: batch writes whose caller numbers them, and may write one again."""
 
 
 class Phase(Enum):
@@ -64,11 +66,15 @@ def next_phase(phase: Phase, event: Event) -> Phase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Which batch of which query; the fingerprint is of its source offsets."""
+    """Which batch of which query; the fingerprint is of its source offsets, or its caller's own.
+
+    `note`: what a caller who numbers batches keeps beside the decision.
+    """
 
     query_id: str
     batch_id: int
     fingerprint: str
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +125,7 @@ class SinkState:
                     "queryId": decided.query_id,
                     "batchId": decided.batch_id,
                     "fingerprint": decided.fingerprint,
+                    **({"note": decided.note} if decided.note else {}),
                 },
                 "transactions": [
                     [name, who.producer_id, who.producer_epoch] for name, who in self.transactions
@@ -142,6 +149,7 @@ class SinkState:
                     query_id=decided["queryId"],
                     batch_id=decided["batchId"],
                     fingerprint=decided["fingerprint"],
+                    note=decided.get("note", ""),
                 ),
                 transactions=tuple(
                     (name, ProducerIdentity(producer_id, epoch))

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, TypeAlias
 from josefine_broker.client.groups import ProducerIdentity
 from josefine_spark.errors import SinkError
 from josefine_spark.sink_state import (
+    NUMBERED,
     VERDICTS,
     Batch,
     Phase,
@@ -197,6 +198,25 @@ def settle(sink_id: str) -> Steps:
     return True
 
 
+def begin(sink_id: str) -> Steps:
+    """Before a caller's first numbered batch: take the sink over, settle what is decided. Nothing
+    that one before it decides arrives any more. Returns `SinkState`. Raises SinkError."""
+    driver: Driver = yield TakeOver()
+    state: SinkState = yield Read()
+    if state.phase is not Phase.DECIDED:
+        return state
+    yield from _end_decided(sink_id, state)
+    state = state.settled()
+    yield Write(driver, state)
+    return state
+
+
+def look() -> Steps:
+    """What is decided, whoever goes on. Returns `SinkState`."""
+    state: SinkState = yield Read()
+    return state
+
+
 def forget(sink_id: str) -> Steps:
     """Nothing is decided any more: the batch that comes next is written, whichever it is. Returns
     whether there was a record."""
@@ -244,6 +264,8 @@ def _check_query(sink_id: str, state: SinkState, query_id: str) -> None:
 
 
 def _why_stopped(sink_id: str, found: Relation, decided: Batch, batch: Batch) -> str:
+    if batch.query_id == decided.query_id == NUMBERED:
+        return _why_number(sink_id, found, decided, batch)
     told = {
         Relation.OTHER: f"it last committed batch {decided.batch_id} of query {decided.query_id}, "
         f"and this is query {batch.query_id}: was the checkpoint deleted?",
@@ -255,4 +277,17 @@ def _why_stopped(sink_id: str, found: Relation, decided: Batch, batch: Batch) ->
     return (
         f"sink {sink_id}: {told}. What it would write may be in the topic already. Take another "
         f"sinkId, or `josefine sinks forget {sink_id}` to write it all the same"
+    )
+
+
+def _why_number(sink_id: str, found: Relation, decided: Batch, batch: Batch) -> str:
+    """Of batches that their caller numbers."""
+    if found is Relation.CHANGED:
+        return (
+            f"sink {sink_id}: batch {batch.batch_id} is committed, with another batchFingerprint: "
+            "it is not the batch that it was"
+        )
+    return (
+        f"sink {sink_id}: batchId {batch.batch_id} comes behind {decided.batch_id}, which is "
+        "committed: numbers only grow"
     )

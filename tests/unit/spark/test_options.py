@@ -11,7 +11,7 @@ import pytest
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.errors import OptionError
 from josefine_spark.kafka_options import IGNORED_BY_SOURCE
-from josefine_spark.options import Delivery
+from josefine_spark.options import Delivery, NumberedBatch
 from josefine_spark.positions import Kind
 from josefine_spark.sink_options import sink_options
 from josefine_spark.source_options import SOURCE_OPTIONS, source_options
@@ -278,9 +278,24 @@ def test_exactly_once_names_its_sink_and_its_transactions() -> None:
         ({"kafka.acks": "1"}, "needs kafka.acks=all"),
         ({"kafka.enable.idempotence": "false"}, "needs kafka.acks=all"),
         ({"delivery": "at_least_once", "sinkId": "a"}, "sinkId is for delivery=exactly_once"),
+        ({"delivery": "at_least_once", "batchId": "1"}, "batchId is for delivery=exactly_once"),
+        ({"batchId": "1"}, "batchId needs sinkId"),
+        ({"sinkId": "a", "batchId": "-1"}, "batchId: expected a whole number from 0"),
+        ({"sinkId": "a", "batchNote": "x"}, "batchNote is for a write with batchId"),
     ):
         with pytest.raises(OptionError, match=words):
             sink_options(once | more)
+
+
+def test_a_batch_write_that_may_be_done_again_has_a_number() -> None:
+    once = {"bootstrapServers": "b:1", "delivery": "exactly_once", "sinkId": "a"}
+
+    assert sink_options(once).batch is None
+    assert sink_options({**once, "batchId": "0"}).batch == NumberedBatch(number=0)
+    more = {"batchId": "7", "batchFingerprint": "f", "batchNote": '{"a": 1}'}
+    assert sink_options({**once, **more}).batch == NumberedBatch(
+        number=7, fingerprint="f", note='{"a": 1}'
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -16,6 +17,7 @@ from josefine_spark import sink_steps
 from josefine_spark.errors import SinkError
 from josefine_spark.sink_state import (
     BATCH_WRITE,
+    NUMBERED,
     Batch,
     Phase,
     Relation,
@@ -215,6 +217,59 @@ def test_each_batch_write_is_a_new_one() -> None:
     one = batch(0, BATCH_WRITE)
 
     assert sink_steps.judge(SINK, one, one) is Verdict.WRITE
+
+
+def test_numbered_batch_writes_are_known_by_number_and_fingerprint() -> None:
+    one = batch(5, NUMBERED)
+
+    assert sink_steps.judge(SINK, one, one) is Verdict.SKIP
+    assert sink_steps.judge(SINK, one, batch(9, NUMBERED)) is Verdict.WRITE
+    for other, words in (
+        (batch(5, NUMBERED, "other"), "with another batchFingerprint"),
+        (batch(4, NUMBERED), "numbers only grow"),
+        (batch(6, BATCH_WRITE), "josefine sinks forget"),
+    ):
+        with pytest.raises(SinkError, match=words):
+            sink_steps.judge(SINK, one, other)
+
+
+def test_a_decisions_note_stays_with_it_until_the_next() -> None:
+    noted = replace(batch(5, NUMBERED), note='{"end": 7}')
+    decided = SinkState().planned().with_decision(noted, {})
+
+    for state in (decided, decided.settled(), decided.settled().planned()):
+        assert SinkState.decode(state.encode()) == state
+        assert state.decided is not None and state.decided.note == noted.note
+    assert "note" not in json.loads(SinkState().planned().with_decision(batch(5), {}).encode())[
+        "decided"
+    ], "records of before are as they were"
+
+
+@pytest.mark.parametrize("kill", range(12))
+def test_who_begins_behind_a_killed_driver_finds_its_decision_settled(kill: int) -> None:
+    """Wherever it ended: what is decided is in the topic when `begin` has returned it, and what is
+    not decided then never is."""
+    one = world(kill)
+    planned = run(one, sink_steps.plan(SINK, NUMBERED, 0, TIMEOUT_MS))
+    name = attempt_id(SINK, planned.generation, 0, 0)
+    epoch = one.broker.begin(name)
+    one.broker.write(name, epoch, 1)
+    written = sink_steps.Written(
+        batch=batch(1, NUMBERED), transactions={name: ProducerIdentity(0, epoch)}
+    )
+    dying = one.taken(sink_steps.commit(planned, written, 0))
+    for _ in range(kill):
+        advance(dying, one.broker)
+
+    found = run(one, sink_steps.begin(SINK))
+    visible = list(one.broker.visible)
+    while advance(dying, one.broker):
+        pass
+
+    assert found.phase is not Phase.DECIDED
+    assert visible == ([1] if found.decided else [])
+    assert one.broker.visible == visible
+    assert run(one, sink_steps.look()).decided == found.decided
 
 
 def test_a_state_comes_back_from_its_record() -> None:
