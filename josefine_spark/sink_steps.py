@@ -35,6 +35,12 @@ DECIDED_WITHIN = 0.8
 """Of the transactions' timeout: what is left is for ending them, also by the next driver."""
 
 
+DECIDE_MS = 60_000
+"""In place of the transactions' timeout, where there are none."""
+TAKEN_OVER = "another run has taken it over"
+"""In the text of who tells so."""
+
+
 class Driver(NamedTuple):
     """Who writes the sink's record, and the number of its next write: of two writes with one number
     the first that arrives counts, and the other one is as good as done (KIP-98)."""
@@ -153,7 +159,7 @@ def commit(planned: Plan, written: Written, now_ms: int, *, forgets: bool = Fals
     sink_id, transactions = planned.sink_id, written.transactions
     state: SinkState = yield Read()
     if state.generation != planned.generation:
-        raise SinkError(f"sink {sink_id}: another run has taken it over; nothing was committed")
+        raise SinkError(f"sink {sink_id}: {TAKEN_OVER}; nothing was committed")
     gone: tuple[str, ...] = yield AreOpen(transactions)
     if gone:
         raise SinkError(
@@ -215,6 +221,14 @@ def look() -> Steps:
     """What is decided, whoever goes on. Returns `SinkState`."""
     state: SinkState = yield Read()
     return state
+
+
+def decide(sink_id: str, batch: Batch, now_ms: int, timeout_ms: int = DECIDE_MS) -> Steps:
+    """A numbered batch without rows of its own, unless it is decided already. Raises SinkError."""
+    planned: Plan = yield from plan(sink_id, batch.query_id, now_ms, timeout_ms)
+    if judge(sink_id, planned.decided, batch) is Verdict.WRITE:
+        yield from commit(planned, Written(batch=batch), now_ms)
+    return None
 
 
 def forget(sink_id: str) -> Steps:

@@ -26,6 +26,7 @@ from josefine_broker.records.reader import read_records
 from josefine_spark.errors import SinkError, reason
 from josefine_spark.sink_state import SinkState, driver_id
 from josefine_spark.sink_steps import (
+    TAKEN_OVER,
     Abort,
     AreOpen,
     Commit,
@@ -150,9 +151,7 @@ class SinkStore:
         )
         outcome = self._client.produce_outcomes({tp: batch}, timeout_ms=self._timeout_ms)[tp]
         if outcome.error is not None and outcome.error.code in NOT_OURS:
-            raise SinkError(
-                f"sink {self._sink_id}: another run has taken it over"
-            ) from outcome.error
+            raise SinkError(f"sink {self._sink_id}: {TAKEN_OVER}") from outcome.error
         _result(outcome)
         return driver._replace(sequence=driver.sequence + 1)
 

@@ -71,6 +71,25 @@ def facts_of(tip: Tip) -> dict[str, Any]:
     return {name: tip.said[name] for name in FACTS & tip.said.keys()}
 
 
+def said_of(
+    link: Link, query_id: str, commit: Commit, batch_id: int, more: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """What a commit says of itself; `more` beside the offsets."""
+    value: dict[str, Any] = {
+        "josefine": FORMAT,
+        "pipeline": link.pipeline,
+        "sink": link.sink,
+        "start": nested(commit.start),
+        "end": nested(commit.end.ends),
+        "topic_ids": dict(sorted(commit.end.topic_ids.items())),
+        "batch": batch_id,
+        "query": query_id,
+        "run": link.run,
+        **link.facts,
+    }
+    return value | dict(more or {})
+
+
 class DeltaChain:
     """One sink's chain in one table. Mutable: the tip and the last version seen."""
 
@@ -258,19 +277,7 @@ class DeltaChain:
         return mark == (self.link.run, batch_id, commit.txn_version)
 
     def _metadata(self, commit: Commit, batch_id: int, more: Mapping[str, Any] | None) -> str:
-        value: dict[str, Any] = {
-            "josefine": FORMAT,
-            "pipeline": self.link.pipeline,
-            "sink": self.link.sink,
-            "start": nested(commit.start),
-            "end": nested(commit.end.ends),
-            "topic_ids": dict(sorted(commit.end.topic_ids.items())),
-            "batch": batch_id,
-            "query": self.query_id,
-            "run": self.link.run,
-            **self.link.facts,
-        }
-        return json.dumps(value | dict(more or {}))
+        return json.dumps(said_of(self.link, self.query_id, commit, batch_id, more))
 
     def _hint_path(self) -> str:
         # Delta's readers and VACUUM leave names alone that begin with an underscore.
