@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from josefine_broker.base.ids import TopicPartition
 from pipelines.counting import counted
-from pipelines.model import Pipeline, Source
+from pipelines.model import Pipeline, Sink, Source
+from pipelines.topic_model import TopicTarget
 
 OK, WARNING, ERROR, SKIPPED = "ok", "warning", "error", "skipped"
 
@@ -69,11 +70,13 @@ class FolderFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """All that was asked. `machine`: why Spark would not start here, "" where it would."""
+    """All that was asked. `machine`: why Spark would not start here, "" where it would. `topics`:
+    sink → why its topic cannot be written, as far as brokers say without a write, or ""."""
 
     machine: str = ""
     sources: Mapping[str, SourceFacts]
     folders: tuple[FolderFacts, ...]
+    topics: Mapping[str, str] = field(default_factory=dict)
 
 
 def findings(pipeline: Pipeline, facts: Facts) -> list[Finding]:
@@ -84,6 +87,8 @@ def findings(pipeline: Pipeline, facts: Facts) -> list[Finding]:
         found += _registries(pipeline.sources[name], seen)
     found += [_folder(pipeline, each) for each in facts.folders]
     for sink in pipeline.sinks.values():
+        if sink.topic is not None and sink.name in facts.topics:
+            found.append(_target(sink, sink.topic, facts.topics[sink.name]))
         if sink.table:
             what = f"sinks.{sink.name}.table: {sink.table}: only Spark's catalog knows where it is"
             found.append(Finding(SKIPPED, what))
@@ -142,6 +147,17 @@ def _topic(source: Source, topic: str, why: str) -> Finding:
         mend = f"josefine acls add --user USER --operation read --topic {topic} {where}"
         return Finding(ERROR, f"source `{source.name}`: no right to read topic {topic}", mend)
     return Finding(ERROR, f"source `{source.name}`: topic {topic}: {why}")
+
+
+def _target(sink: Sink, target: TopicTarget, why: str) -> Finding:
+    what = f"sink `{sink.name}`: topic {target.topic}"
+    if why == ABSENT:
+        mend = f"josefine topics create {target.topic} -b {target.bootstrap}"
+        return Finding(ERROR, f"{what} does not exist", mend)
+    if why:
+        mend = f"start the brokers, or mend `bootstrap` at {sink.place}"
+        return Finding(ERROR, f"{what}: {why}", mend)
+    return Finding(OK, f"{what} is there")
 
 
 def _folder(pipeline: Pipeline, seen: FolderFacts) -> Finding:

@@ -185,6 +185,10 @@ class DeltaChain:
 
         return self._committed(write, commit, batch_id, metadata)
 
+    def half_write(self, frame: DataFrame) -> None:
+        """What a crash leaves between the data files and the log entry that names them."""
+        frame.write.format("parquet").mode("append").save(self.path)
+
     def merge(
         self,
         frame: DataFrame,

@@ -8,13 +8,13 @@ Unset, a place costs one comparison with None.
 |---|---|
 | `after_offsets` | Spark has planned the batch (`offsets/N` is written), nothing is done yet |
 | `before_commit` | the batch is decided on, no file is written |
-| `mid_write` | data files lie in the table's folder, no log entry names them |
-| `mid_commit:N` | after the batch's N-th Delta commit (1: the dead letters, 2: the sink's own) |
+| `mid_write` | data files lie in the table's folder, no log entry names them (topic: planned) |
+| `mid_commit:N` | after the batch's N-th commit (1: the dead letters, 2: the sink's own) |
 | `after_commit_before_log` | every table is committed, Spark's `commits/N` is not written |
 | `mid_replay:N` | `dlq replay`: the letters are written down (0), the N-th sink has its rows |
 | `after_set_aside` | `--trust table` has renamed the checkpoint, no query runs yet |
 
-`fail_write` kills no driver: the Python workers of a Delta write's tasks die, once, as with a lost
+`fail_write` kills no driver: the Python workers of a write's tasks die, once, as with a lost
 executor; the run is expected to get over it.
 """
 

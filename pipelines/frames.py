@@ -31,6 +31,7 @@ from pipelines.refusals import (
     refuse_twice,
 )
 from pipelines.spark_words import complaint, refusal
+from pipelines.topic_rows import topic_rows
 from pipelines.upserting import HIDDEN, latest_rows
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ def table_rows(pipeline: Pipeline, sink: Sink, rows: DataFrame) -> DataFrame:
     from pyspark.errors import PySparkException
 
     refuse_twice(pipeline, sink, rows.columns)
+    if sink.topic is not None:
+        return topic_rows(sink, sink.topic, rows)
     if sink.deduplicate is not None:
         refuse_no_time(sink, sink.deduplicate, rows)
         try:

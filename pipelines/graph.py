@@ -68,7 +68,7 @@ def graph_of(pipeline: Pipeline) -> Graph:
         )
     last = max(columns.values(), default=0) + 1
     for sink in pipeline.sinks.values():
-        lines = (sink.name, f"{_mode(sink)} {sink.path or sink.table or '?'}")
+        lines = (sink.name, f"{_mode(sink)} {sink.told or '?'}")
         nodes.append(Node(id=f"sink_{sink.name}", lines=lines, shape=Shape.SINK, column=last))
     if pipeline.dead_letter_path:
         lines = ("dead letters", pipeline.dead_letter_path)

@@ -20,6 +20,7 @@ from pipelines.folders import Folder, folders
 from pipelines.model import Pipeline, Source
 from pipelines.source_kinds import ANY_KIND
 from pipelines.sources import LOOK_TIMEOUT_MS
+from pipelines.topic_model import TopicTarget
 
 if TYPE_CHECKING:
     from josefine_broker.client.cluster import TopicMetadata
@@ -44,6 +45,7 @@ def inquire(pipeline: Pipeline, env: Mapping[str, str]) -> Facts:
             for s in pipeline.sources.values()
         },
         folders=tuple(_folder(each) for each in folders(pipeline, env)),
+        topics={s.name: _target(s.topic) for s in pipeline.sinks.values() if s.topic is not None},
     )
 
 
@@ -164,6 +166,25 @@ def _groups(client: BlockingClient, pipeline: Pipeline, source: Source) -> dict[
             if error.code is ErrorCode.group_authorization_failed:
                 troubles[group] = "no right to read it"
     return troubles
+
+
+def _target(target: TopicTarget) -> str:
+    """Why a topic cannot be written; "" where it is there. The right to write it shows in a run."""
+    from josefine_broker.client.io_blocking import BlockingClient, Policy
+
+    policy = Policy(
+        request_timeout_ms=LOOK_TIMEOUT_MS,
+        bootstrap_timeout_ms=ABSENT_TIMEOUT_MS,
+        unknown_topic_timeout_ms=UNKNOWN_TIMEOUT_MS,
+    )
+    try:
+        with BlockingClient(target.bootstrap, client_id=CLIENT_ID, policy=policy) as client:
+            found = client.metadata([target.topic]).topics[target.topic]
+    except (KafkaError, OSError, ValueError) as error:
+        return f"{target.bootstrap}: {_told(error)}"
+    if found.error_code is ErrorCode.none:
+        return ""
+    return _TROUBLES.get(found.error_code, found.error_code.name)
 
 
 def _counted(partitions: Mapping[TopicPartition, int]) -> dict[str, int]:

@@ -9,7 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pipelines.vocabulary import EXACTLY_ONE, FORMATS, MODES, TYPES, WORDS, Kind, ModeWords, Word
+from pipelines.vocabulary import (
+    EXACTLY_ONE,
+    FORMATS,
+    MODES,
+    SINK_TYPES,
+    TYPES,
+    WORDS,
+    Kind,
+    ModeWords,
+    Word,
+)
 
 _NAME = "^[a-z][a-z0-9_]*$"
 _REFERENCE = {"type": "string", "pattern": r"\$\{[^}]+\}"}
@@ -49,15 +59,30 @@ def _section(section: str, *, is_part: bool = False) -> dict[str, Any]:
     schema["required"] = [name for name, word in words.items() if word.required]
     if section == "source":
         schema["allOf"] = [_choice(TYPES, "type", name) for name in TYPES]
+        schema["allOf"][0]["then"]["oneOf"] = _one_of("source")
+    elif section == "sink":
+        schema["allOf"] = [_choice(SINK_TYPES, "type", name) for name in SINK_TYPES]
+        schema["allOf"][0]["then"]["oneOf"] = _one_of("sink")
+        schema["allOf"] += [_choice(MODES, "mode", mode) for mode in MODES]
+        schema["allOf"].append(_TOPICS_GROW)
     elif section in EXACTLY_ONE:
-        schema["oneOf"] = [{"required": [word]} for word in EXACTLY_ONE[section]]
+        schema["oneOf"] = _one_of(section)
     if section == "start":
         schema["oneOf"] = [{"required": [word]} for word in words]
     if section in ("decode value", "decode key"):
         schema["allOf"] = [_choice(FORMATS, "format", name) for name in FORMATS]
-    if section == "sink":
-        schema["allOf"] = [_choice(MODES, "mode", mode) for mode in MODES]
     return schema
+
+
+_TOPICS_GROW = {
+    "if": {"properties": {"type": {"const": "josefine"}}, "required": ["type"]},
+    "then": {"properties": {"mode": {"anyOf": [{"const": "append"}, _REFERENCE]}}},
+}
+
+
+def _one_of(section: str) -> list[dict[str, Any]]:
+    """Of two words exactly one. The first of a section's types is the one that has them."""
+    return [{"required": [word]} for word in EXACTLY_ONE[section]]
 
 
 def _choice(all_of_them: Mapping[str, ModeWords], word: str, said: str) -> dict[str, Any]:
@@ -69,9 +94,7 @@ def _choice(all_of_them: Mapping[str, ModeWords], word: str, said: str) -> dict[
         "required": list(own.required),
         "not": {"anyOf": [{"required": [each]} for each in forbidden]},
     }
-    if said == "josefine":
-        then["oneOf"] = [{"required": [each]} for each in EXACTLY_ONE["source"]]
-    return {"if": {"properties": {word: {"const": said}}}, "then": then}
+    return {"if": {"properties": {word: {"const": said}}, "required": [word]}, "then": then}
 
 
 def _choices(word: Word) -> list[str | None]:

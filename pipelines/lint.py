@@ -98,6 +98,8 @@ def _sink_problems(sink: Sink, columns: Columns) -> Iterator[Problem]:
         yield _problem(sink.place, f"{path}.inputs", message)
     for index, (key, place) in enumerate(zip(sink.keys, sink.key_places, strict=False)):
         yield from _missing(key, columns, sink, place, f"{path}.keys[{index}]")
+    if sink.topic and sink.topic.key:
+        yield from _missing(sink.topic.key, columns, sink, sink.topic.key_place, f"{path}.key")
     if sink.latest:
         for name, place in zip(sink.latest.columns, sink.latest.places, strict=False):
             yield from _missing(name, columns, sink, place, f"{path}.order_by")

@@ -1,4 +1,5 @@
-"""The table beside a sink's table that says which records it never got: one row for each range.
+"""The table beside a sink's table, or a topic's checkpoint, that says which records it never got:
+one row for each range.
 
 Written before the sink's chain passes over them, in a chain of its own; what it has already is not
 written again. So a range is in it once, whatever came between.
@@ -15,7 +16,7 @@ from pipelines.chain import Commit
 from pipelines.delta_chain import NO_BATCH, DeltaChain, Link
 from pipelines.delta_tables import ensure_table
 from pipelines.losses import LostRange, unrecorded
-from pipelines.model import Sink
+from pipelines.model import Pipeline, Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,21 +27,23 @@ _COLUMNS = (
 )
 
 
-def place(sink: Sink) -> str:
-    """The table's path, or its name in the catalog."""
+def place(pipeline: Pipeline, sink: Sink) -> str:
+    """The table's path, or its name in the catalog. Of a topic, beside its checkpoint: a dot is in
+    no name, so it is nobody's checkpoint."""
+    if sink.topic is not None:
+        return f"{pipeline.checkpoint_of(sink.name)}.lost"
     return f"{sink.path or sink.table}_lost"
 
 
-def record(spark: SparkSession, sink: Sink, link: Link, lost: Sequence[LostRange]) -> None:
-    """Write the ranges that the table has not. Raises StoppedError when another run is writing."""
+def record(spark: SparkSession, sink: Sink, at: str, link: Link, lost: Sequence[LostRange]) -> None:
+    """Write the ranges that the table `at` has not. Raises StoppedError when another run is
+    writing."""
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql.types import StructType
 
     schema = StructType.fromDDL(f"{_COLUMNS}, recorded_at TIMESTAMP")
-    is_path = sink.path is not None
-    path = ensure_table(
-        spark, place(sink) if is_path else None, None if is_path else place(sink), schema
-    )
+    is_path = sink.table is None
+    path = ensure_table(spark, at if is_path else None, None if is_path else at, schema)
     name = Link(pipeline=link.pipeline, sink=f"lost.{sink.name}", run=link.run)
     chain = DeltaChain(spark, path, name)
     found = chain.load()

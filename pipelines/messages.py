@@ -27,6 +27,16 @@ class Losing:
     bootstrap: str
 
 
+def _of(place: str, text: str) -> str:
+    """The same for a sink whose chain is no table's: a `topic NAME`, and no path has a blank there.
+
+    Where it got is in the brokers' record of the sink, so that takes the table's place."""
+    if not place.startswith("topic "):
+        return text
+    text = text.replace(f"table {place}", place)
+    return text.replace("the table", "the sink").replace("table and", "sink and")
+
+
 def offsets(ends: ByPartition | None) -> str:
     """The map as JSON, or the word for none."""
     return "nothing" if not ends else json.dumps(nested(ends))
@@ -54,11 +64,11 @@ def stopped_at_start(
     said += f", planned {offsets(planned.end.ends if planned else None)}"
     lines.append(f"  checkpoint {folder}: {said if checkpoint else 'there is none'}")
     if stop.verdict is Verdict.TOPIC_SHORTER:
-        return "\n".join([*lines, "Run again when the brokers are well."])
+        return _of(table, "\n".join([*lines, "Run again when the brokers are well."]))
     if stop.verdict is Verdict.RECORDS_LOST and losing is not None:
-        return "\n".join(lines + _ways_out_of_loss(file, losing))
+        return _of(table, "\n".join(lines + _ways_out_of_loss(file, losing)))
     readable = not isinstance(tip, Unreadable)
-    return "\n".join(lines + _commands(file, stop, readable, committed is not None))
+    return _of(table, "\n".join(lines + _commands(file, stop, readable, committed is not None)))
 
 
 def dead_letters_gone(file: str, sink: str, table: str, stop: Stop) -> str:
@@ -98,7 +108,7 @@ def stopped_for_others(
     """For a sink that found only chains of other names in its table."""
     lines = [_headline(own.sink, stop)]
     if stop.verdict is not Verdict.OTHER_CHAIN:
-        return "\n".join([*lines, f"  table {table}"])
+        return _of(table, "\n".join([*lines, f"  table {table}"]))
     commands = []
     for other in others:
         if str(other.name) in stop.detail:
@@ -111,7 +121,7 @@ def stopped_for_others(
     commands.append((f"--new-chain {own.sink}", does))
     width = max(len(options) for options, _ in commands)
     said = (f"  josefine pipeline run {file} {o:<{width}}  # {does}" for o, does in commands)
-    return "\n".join([*lines, "Decide what it is:", *said])
+    return _of(table, "\n".join([*lines, "Decide what it is:", *said]))
 
 
 def stopped_in_batch(
@@ -126,8 +136,8 @@ def stopped_in_batch(
     ]
     if stop.verdict is Verdict.LOST_RACE:
         lines.append("Let one run go on and end the other; a new run continues where the table is.")
-        return "\n".join(lines)
-    return "\n".join(lines + _commands(file, stop, True, True))
+        return _of(table, "\n".join(lines))
+    return _of(table, "\n".join(lines + _commands(file, stop, True, True)))
 
 
 def _headline(sink: str, stop: Stop) -> str:

@@ -16,6 +16,7 @@ from pipelines.errors import Place
 from pipelines.evolution import Evolution
 from pipelines.retries import Restart
 from pipelines.threshold import Threshold
+from pipelines.topic_model import TopicTarget
 from pipelines.upkeep import Upkeep
 
 
@@ -234,14 +235,15 @@ class Deduplicate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sink:
-    """One Delta table. `aggregates` are there with mode merge, `latest` with upsert and scd2,
-    `deduplicate` perhaps with mode append."""
+    """One Delta table, or with `topic` one topic. `aggregates` are there with mode merge, `latest`
+    with upsert and scd2, `deduplicate` perhaps with mode append."""
 
     name: str
     place: Place
     input: str
     path: str | None
     table: str | None
+    topic: TopicTarget | None = None
     keys: tuple[str, ...]
     aggregates: tuple[Aggregate, ...]
     key_places: tuple[Place, ...] = ()
@@ -256,6 +258,11 @@ class Sink:
     @property
     def merges(self) -> bool:
         return self.mode is Mode.MERGE
+
+    @property
+    def told(self) -> str:
+        """Where its rows go: a path, a table's name or a topic; "" where a secret is part of it."""
+        return self.topic.told if self.topic else self.path or self.table or ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

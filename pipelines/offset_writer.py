@@ -19,6 +19,8 @@ from pipelines.model import Pipeline
 from pipelines.offset_moves import Move, commit_of, of_dead_letters
 from pipelines.reconcile import Unreadable
 from pipelines.sides import Sides
+from pipelines.topic_chain import AnyChain, TopicChain
+from pipelines.topic_ledger import RowWriter, TopicLedger, topic_id_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,8 +38,7 @@ def put(
     commit = commit_of(move, version)
     if commit is None:
         return _aside(sides)
-    spark = session()
-    chain = _chain(spark, pipeline, sides.table, sides.sink.name)
+    chain = _chain_of(pipeline, sides, session)
     if not chain.is_there():
         raise RunError(f"sink `{sides.sink.name}`: there is no table {sides.table} to put it in")
     found = chain.load()
@@ -47,7 +48,7 @@ def put(
         chain.link = replace(chain.link, facts=facts_of(found))
     aside = _aside(sides)
     if pipeline.writes_dead_letters(sides.sink):
-        _put_dead_letters(spark, pipeline, sides, move)
+        _put_dead_letters(session(), pipeline, sides, move)
     _do(pipeline, chain, lambda: chain.move(commit, set_from=version))
     return aside
 
@@ -70,20 +71,28 @@ def _aside(sides: Sides) -> str | None:
     return sides.files.set_aside() if sides.files else None
 
 
+def _chain_of(pipeline: Pipeline, sides: Sides, session: Callable[[], SparkSession]) -> AnyChain:
+    sink = sides.sink
+    target = sink.topic
+    if target is None:
+        return _chain(session(), pipeline, sides.table, sink.name)
+    link = Link(pipeline=pipeline.name, sink=sink.name, run=uuid4().hex)
+    ledger, write = TopicLedger(target.bootstrap), RowWriter(target)
+    return TopicChain(target, topic_id_of(sink, target), link, ledger, write)
+
+
 def _chain(spark: SparkSession, pipeline: Pipeline, path: str, name: str) -> DeltaChain:
     return DeltaChain(spark, path, Link(pipeline=pipeline.name, sink=name, run=uuid4().hex))
 
 
-def _do(pipeline: Pipeline, chain: DeltaChain, commit: Callable[[], None]) -> None:
+def _do(pipeline: Pipeline, chain: AnyChain, commit: Callable[[], None]) -> None:
     try:
         commit()
     except StoppedError as stopped:
         raise _stopped(pipeline, chain, Verdict.LOST_RACE) from stopped
 
 
-def _stopped(
-    pipeline: Pipeline, chain: DeltaChain, verdict: Verdict, detail: str = ""
-) -> ChainError:
+def _stopped(pipeline: Pipeline, chain: AnyChain, verdict: Verdict, detail: str = "") -> ChainError:
     stop, name = Stop(verdict=verdict, detail=detail), chain.link.name
     return ChainError(
         messages.stopped_for_others(pipeline.as_arguments, name, chain.path, stop, ())

@@ -54,13 +54,13 @@ def path_problems(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:
 
 def _tables(pipeline: Pipeline, tree: Table) -> Iterator[_Table]:
     if pipeline.dead_letter_path:
-        place, path = _at(tree, "dead_letter", "path")
+        place, path = place_in(tree, "dead_letter", "path")
         where = _comparable(pipeline.dead_letter_path)
         yield _Table(where=where, is_folder=True, owner="the dead letters", place=place, path=path)
     for sink in pipeline.sinks.values():
         for word, name in (("path", sink.path), ("table", sink.table)):
             if name is not None:
-                place, path = _at(tree, "sinks", sink.name, word)
+                place, path = place_in(tree, "sinks", sink.name, word)
                 yield _Table(
                     where=_comparable(name) if word == "path" else name.lower(),
                     is_folder=word == "path",
@@ -89,7 +89,7 @@ def _checkpoint_problems(
 ) -> Iterator[Problem]:
     if not pipeline.checkpoint:
         return
-    place, path = _at(tree, "spark", "checkpoint")
+    place, path = place_in(tree, "spark", "checkpoint")
     checkpoint = _comparable(pipeline.checkpoint)
     own = {_comparable(pipeline.checkpoint_of(name)): name for name in pipeline.sinks}
     own |= {_comparable(pipeline.old_checkpoint_of(name)): name for name in pipeline.sinks}
@@ -113,7 +113,7 @@ def _checkpoint_problems(
                 break
 
 
-def _at(tree: Table, *words: str) -> tuple[Place, str]:
+def place_in(tree: Table, *words: str) -> tuple[Place, str]:
     """The place and path of a value, or of the nearest table above it."""
     node: Table = tree
     for word in words:

@@ -73,7 +73,7 @@ def plan(spark: SparkSession, pipeline: Pipeline) -> list[PlannedSink]:
                 name=sink.name,
                 source=source.name,
                 transforms=pipeline.lineage(sink.input)[1],
-                table=str(sink.path or sink.table),
+                table=sink.told,
                 mode=sink.mode.value,
                 keys=sink.keys,
                 checkpoint=pipeline.checkpoint_of(sink.name),

@@ -15,6 +15,7 @@ from pipelines.checkpoint import CheckpointFiles
 from pipelines.decode import Reading
 from pipelines.delta_chain import DeltaChain, Link
 from pipelines.delta_tables import change_columns, cluster, ensure_table
+from pipelines.errors import RunError
 from pipelines.evolution import Steps
 from pipelines.hadoop import HadoopFiles
 from pipelines.judgement import JUDGED_BY, judgement
@@ -24,6 +25,8 @@ from pipelines.refusals import refuse_no_cluster
 from pipelines.retries import Retry
 from pipelines.settling import Settling
 from pipelines.sources import SourceKind, Topics
+from pipelines.topic_chain import AnyChain, TopicChain
+from pipelines.topic_ledger import RowWriter, TopicLedger, topic_id_of
 from pipelines.wishes import Wishes
 
 if TYPE_CHECKING:
@@ -35,7 +38,7 @@ class Ready:
     """What a sink's batches need. `begun_at`: empty where the source's `start` says it."""
 
     reading: Reading | None
-    chain: DeltaChain
+    chain: AnyChain
     dead_chain: DeltaChain | None
     files: CheckpointFiles
     topics: Topics
@@ -55,10 +58,9 @@ def prepare(
     """Raises ConfigError for SQL, RunError and ChainError for what does not fit together."""
     source = pipeline.source_of(sink)
 
-    def chain_of(path: str, name: str, facts: Mapping[str, Any]) -> DeltaChain:
+    def link_of(name: str, facts: Mapping[str, Any]) -> Link:
         said = {**facts, JUDGED_BY: judgement(pipeline, source)}
-        link = Link(pipeline=pipeline.name, sink=name, run=run_id, facts=said)
-        return DeltaChain(spark, path, link, on_retry)
+        return Link(pipeline=pipeline.name, sink=name, run=run_id, facts=said)
 
     def files_of(folder: str) -> CheckpointFiles:
         return CheckpointFiles(HadoopFiles(spark), folder, kind.parse)
@@ -73,16 +75,18 @@ def prepare(
     refuse_no_cluster(sink, stored.columns)
     frames.refuse_checks(pipeline, sink, good)
     topics = kind.look(source)
-    path = ensure_table(spark, sink.path, sink.table, stored.schema)
     wants = frames.columns(stored)
-    chain = chain_of(path, sink.name, writing.facts(pipeline, sink, wants))
+    link = link_of(sink.name, writing.facts(pipeline, sink, wants))
+    chain = _chain_of(spark, sink, stored, link, topics, on_retry)
+    path = chain.path
     dead_chain: DeltaChain | None = None
     if pipeline.writes_dead_letters(sink):
         made = frames.nodes_for(pipeline, sink, good).made
         letters = frames.dead_letters(pipeline, sink, parsed, reading, made, {})
         dead_path = _dead_table(spark, pipeline, letters)
         # A dot is in no sink's name, so this chain collides with none.
-        dead_chain = chain_of(dead_path, f"dead_letter.{source.name}", {})
+        dead_link = link_of(f"dead_letter.{source.name}", {})
+        dead_chain = DeltaChain(spark, dead_path, dead_link, on_retry)
     files, old = pipeline.checkpoint_of(sink.name), pipeline.old_checkpoint_of(sink.name)
     settling = Settling(
         spark, pipeline, sink, chain, dead_chain, files_of(files), files_of(old), topics, wishes
@@ -108,6 +112,34 @@ def prepare(
         topics=topics,
         begun_at=begun_at,
         stream=kind.open(spark, pipeline.streamed(source), at),
+    )
+
+
+def _chain_of(
+    spark: SparkSession,
+    sink: Sink,
+    stored: DataFrame,
+    link: Link,
+    topics: Topics,
+    on_retry: Callable[[int, Retry], None],
+) -> AnyChain:
+    """A table is made here, a topic is there or SetupError says so. RunError: the source reads
+    it."""
+    from josefine_spark.environment import settle_environment
+
+    target = sink.topic
+    if target is None:
+        path = ensure_table(spark, sink.path, sink.table, stored.schema)
+        return DeltaChain(spark, path, link, on_retry)
+    topic_id = topic_id_of(sink, target)
+    if topic_id and topic_id in topics.latest.topic_ids.values():
+        raise RunError(
+            f"sink `{sink.name}`: its source reads topic {target.topic}: its rows would come round "
+            "for ever"
+        )
+    settle_environment(spark)
+    return TopicChain(
+        target, topic_id, link, TopicLedger(target.bootstrap), RowWriter(target), on_retry
     )
 
 

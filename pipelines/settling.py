@@ -31,6 +31,7 @@ from pipelines.reconcile import (
     reconcile,
 )
 from pipelines.sources import Topics
+from pipelines.topic_chain import AnyChain
 from pipelines.wishes import Wishes
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class Settling:
         spark: SparkSession,
         pipeline: Pipeline,
         sink: Sink,
-        chain: DeltaChain,
+        chain: AnyChain,
         dead: DeltaChain | None,
         files: CheckpointFiles,
         old_files: CheckpointFiles,
@@ -133,7 +134,9 @@ class Settling:
         return None
 
     def _record(self, lost: Sequence[LostRange]) -> None:
-        self._do(self._chain, lambda: record(self._spark, self._sink, self._chain.link, lost))
+        at = place(self._pipeline, self._sink)
+        link = self._chain.link
+        self._do(self._chain, lambda: record(self._spark, self._sink, at, link, lost))
 
     def _pass(self, at: TopicOffsets, lost: Sequence[LostRange]) -> Start:
         """Move both chains behind what is recorded; the dead letters' first, as in a batch.
@@ -152,7 +155,7 @@ class Settling:
         assert self._chain.tip is not None
         return Start(at=self._chain.tip.reached.ends, tip=self._chain.tip)
 
-    def _do(self, chain: DeltaChain, commit: Callable[[], None]) -> None:
+    def _do(self, chain: AnyChain, commit: Callable[[], None]) -> None:
         try:
             commit()
         except StoppedError as stopped:
@@ -173,14 +176,14 @@ class Settling:
                 checkpoint,
                 found,
                 messages.Losing(
-                    table=place(self._sink),
+                    table=place(self._pipeline, self._sink),
                     topics=sorted(self._topics.latest.topic_ids),
                     bootstrap=self._source.bootstrap,
                 ),
             )
         )
 
-    def _loaded(self, chain: DeltaChain, beside: Collection[str]) -> Tip | Unreadable | None:
+    def _loaded(self, chain: AnyChain, beside: Collection[str]) -> Tip | Unreadable | None:
         """What the table says of this name, or of the one that it had before."""
         found = chain.load()
         if isinstance(found, (Tip, Unreadable)):

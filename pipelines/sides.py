@@ -10,18 +10,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from josefine_spark.offsets import parse_offset
-from pipelines.chain import Stop, Tip, Verdict
+from josefine_spark.sink_state import SinkState
+from pipelines.chain import HandedOn, Stop, Tip, Verdict
 from pipelines.checkpoint import CheckpointFiles
 from pipelines.delta_log import DeltaLogReader
 from pipelines.errors import PipelineError
 from pipelines.losses import losses, standing
 from pipelines.model import Pipeline, Sink, Source
 from pipelines.old_checkpoint import Owner, whose
-from pipelines.other_chains import ChainName, begins
+from pipelines.other_chains import ChainName, OtherChain, begins
 from pipelines.paths import local_folder
 from pipelines.reconcile import Checkpoint, Unreadable, dead_letters_gone, reconcile
 from pipelines.sources import Topics
 from pipelines.table_end import FolderFiles
+from pipelines.topic_ledger import TopicLedger, topic_id_of
+from pipelines.topic_model import TopicTarget, sink_id
+from pipelines.topic_tip import Target, end_of, other_chains, said_by, taken_over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,23 +61,26 @@ def all_sides(pipeline: Pipeline, look: Callable[[Source], Topics]) -> list[Side
 
 
 def _sides(pipeline: Pipeline, sink: Sink, looked: Topics | str) -> Sides:
-    table = str(sink.path or sink.table)
+    table = sink.told
     folder = local_folder(sink.path) if sink.path else None
-    if folder is None or local_folder(pipeline.checkpoint) is None:
+    elsewhere = folder is None and sink.topic is None
+    if elsewhere or local_folder(pipeline.checkpoint) is None:
         unknown = "only Spark finds it: the table or the checkpoint is not on this machine"
         return Sides(sink=sink, table=table, unknown=unknown)
     name = ChainName(pipeline=pipeline.name, sink=sink.name)
-    reader = DeltaLogReader(FolderFiles(), folder, name.app_id)
-    found, _ = reader.last_tip()
-    tip = found if isinstance(found, (Tip, Unreadable)) else None
+    try:
+        seen = _seen_topic(sink, sink.topic, name) if sink.topic else _seen_table(str(folder), name)
+    except PipelineError as error:
+        return Sides(sink=sink, table=table, unknown=str(error))
+    tip = seen.tip
     topics = looked if isinstance(looked, Topics) else None
     stop: Stop | None = None
     if tip is None and topics is not None:
-        others = [other for other in reader.other_chains().values() if other]
+        others = seen.others()
         ids = topics.latest.topic_ids
         beginning = begins(name, others, ids, renames={}, new_chains=())
         stop = beginning if isinstance(beginning, Stop) else None
-    files = _files_of(pipeline, sink, reader, tip, topics)
+    files = _files_of(pipeline, sink, seen, tip, topics)
     if isinstance(files, Stop):
         stop, files = stop or files, None
     checkpoint = files.read() if files else None
@@ -86,6 +93,41 @@ def _sides(pipeline: Pipeline, sink: Sink, looked: Topics | str) -> Sides:
         topics=topics,
         stop=stop or _judged(checkpoint, tip, topics) or _dead_letters(pipeline, sink, tip),
         unknown="" if topics is not None else str(looked),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """What a table's log, or the brokers' record of a topic sink, says of a sink."""
+
+    tip: Tip | Unreadable | None
+    others: Callable[[], list[OtherChain]]
+    queries: Callable[[], set[str]]
+
+
+def _seen_table(folder: str, name: ChainName) -> _Seen:
+    reader = DeltaLogReader(FolderFiles(), folder, name.app_id)
+    found, _ = reader.last_tip()
+    return _Seen(
+        tip=found if isinstance(found, (Tip, Unreadable)) else None,
+        others=lambda: [other for other in reader.other_chains().values() if other],
+        queries=reader.queries,
+    )
+
+
+def _seen_topic(sink: Sink, target: TopicTarget, name: ChainName) -> _Seen:
+    """Asks the brokers. Raises SetupError, RunError."""
+    where = Target(topic=target.topic, topic_id=topic_id_of(sink, target))
+    states = TopicLedger(target.bootstrap).all()
+    state = states.get(sink_id(name.pipeline, name.sink, target.topic), SinkState())
+    found = end_of(state, where)
+    if found is None or isinstance(found, HandedOn):
+        found = taken_over(found, states.values(), name.app_id, where)
+    said = said_by(state.decided) or {}
+    return _Seen(
+        tip=found,
+        others=lambda: other_chains(states.values(), name, where),
+        queries=lambda: {str(said.get("query", ""))},
     )
 
 
@@ -121,7 +163,7 @@ def _dead_letters(pipeline: Pipeline, sink: Sink, tip: Tip | Unreadable | None) 
 def _files_of(
     pipeline: Pipeline,
     sink: Sink,
-    reader: DeltaLogReader,
+    seen: _Seen,
     tip: Tip | Unreadable | None,
     topics: Topics | None,
 ) -> CheckpointFiles | Stop | None:
@@ -133,7 +175,7 @@ def _files_of(
     found = files.read()
     if found is None or topics is None:
         return None
-    owner = whose(found, files.query_id(), tip, reader.queries, topics.latest.topic_ids)
+    owner = whose(found, files.query_id(), tip, seen.queries, topics.latest.topic_ids)
     if owner is Owner.UNKNOWN:
         return Stop(verdict=Verdict.CHECKPOINT_UNNAMED, detail=files.folder)
     return files if owner is Owner.OURS else None

@@ -12,9 +12,10 @@ from pipelines.loader import Scalar
 from pipelines.model import Aggregate, Deduplicate, Latest, Mode, Sink
 from pipelines.paths import folder
 from pipelines.reader import Reader, nearest_word, shown
+from pipelines.topic_words import target_of
 from pipelines.units import batches
 from pipelines.upkeep import BUDGET_MS, KEEP_MS_MIN, Chore, Upkeep
-from pipelines.vocabulary import MODES
+from pipelines.vocabulary import MODES, SINK_TYPES
 
 CLUSTERING_MAX = 4
 _FUNCTIONS = ("count", "sum", "min", "max")
@@ -23,12 +24,27 @@ _CALL = re.compile(r"(\w+)\(\s*(\*|[A-Za-z_]\w*)\s*\)")
 
 def sink_of(name: str, reader: Reader) -> Sink:
     """The sink that a table of the file says."""
-    reader.choice("type")
+    kind = reader.choice("type") or "delta"
     said = reader.choice("mode")
     mode = Mode(said or "append")
     inputs = reader.texts("inputs")
     if len(inputs) > 1:
         reader.wrong_at("inputs", "a sink has one input: join several with UNION in a transform")
+    if reader.has("type"):
+        reader.refuse_others("type", kind, SINK_TYPES)
+    if kind == "josefine":
+        return Sink(
+            name=name,
+            place=reader.table.place,
+            input=inputs[0] if inputs else "",
+            path=None,
+            table=None,
+            keys=(),
+            aggregates=(),
+            topic=target_of(reader, said),
+        )
+    if not reader.has("mode"):
+        reader.missing("mode")
     reader.exactly_one()
     if said:
         reader.refuse_others("mode", mode.value, MODES)

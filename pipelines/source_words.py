@@ -5,7 +5,6 @@ As all readers it notes what is wrong and goes on with harmless values.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from pipelines.case_model import Record
@@ -13,12 +12,11 @@ from pipelines.decode_words import decodes_of
 from pipelines.loader import Table
 from pipelines.model import Limit, Local, Source, Split, Start
 from pipelines.paths import folder
-from pipelines.reader import Reader, shown
+from pipelines.reader import Reader
 from pipelines.record_words import record_of
+from pipelines.topic_words import address_of
 from pipelines.units import size_bytes, time_ms
 from pipelines.vocabulary import TYPES, WORDS
-
-_ADDRESS = re.compile(r"[^\s:,]+:\d{1,5}(,[^\s:,]+:\d{1,5})*")
 
 
 def source_of(name: str, reader: Reader) -> Source:
@@ -28,11 +26,7 @@ def source_of(name: str, reader: Reader) -> Source:
         reader.refuse_others("type", kind, TYPES)
     if kind != "josefine":
         return _local(name, kind, reader)
-    bootstrap = reader.text("bootstrap", required=True)
-    if bootstrap and not _ADDRESS.fullmatch(bootstrap):
-        expected = WORDS["source"]["bootstrap"].expected
-        found = shown(reader.table.nodes["bootstrap"])
-        reader.wrong_at("bootstrap", f"expected {expected}; found {found}")
+    bootstrap = address_of(reader, required=True)
     topics = reader.texts("topics")
     pattern = reader.text("pattern")
     reader.exactly_one()

@@ -14,8 +14,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from josefine_spark.sink_state import Batch, Phase, SinkState
-from josefine_spark.sink_steps import TAKEN_OVER, Steps, begin, decide, look, settle
+from josefine_spark.sink_state import NUMBERED, Batch, Phase, SinkState
+from josefine_spark.sink_steps import (
+    DECIDE_MS,
+    TAKEN_OVER,
+    Steps,
+    begin,
+    decide,
+    look,
+    plan,
+    settle,
+)
+from pipelines import failpoints
 from pipelines.chain import Commit, HandedOn, Stop, Tip, Verdict
 from pipelines.delta_chain import NO_BATCH, DeltaChain, Link, StoppedError, facts_of, said_of
 from pipelines.delta_log import LogEntry
@@ -128,10 +138,16 @@ class TopicChain:
         batch = self._batch(commit, batch_id, more)
 
         def write() -> int:
-            rows = self._write(frame, self._id, batch)
+            rows = self._write(failpoints.disturbed(frame), self._id, batch)
             return rows if self._said.exactly_once else rows + self._decide(batch)
 
         return self._committed(write, commit, batch_id)
+
+    def half_write(self, frame: DataFrame) -> None:
+        """What a crash leaves between the rows and the decision: a batch that is planned."""
+        del frame
+        steps = plan(self._id, NUMBERED, self._now_ms(), DECIDE_MS)
+        self._ledger.run(self._id, steps)
 
     def _batch(self, commit: Commit, batch_id: int, more: Mapping[str, Any] | None) -> Batch:
         said = said_of(self.link, self.query_id, commit, batch_id, more)
@@ -142,9 +158,7 @@ class TopicChain:
         self._ledger.run(self._id, decide(self._id, batch, self._now_ms()))
         return 0
 
-    def _committed(
-        self, write: Callable[[], int], commit: Commit, batch_id: int
-    ) -> LogEntry:
+    def _committed(self, write: Callable[[], int], commit: Commit, batch_id: int) -> LogEntry:
         """Run a write until the record shows it; raise StoppedError when another run's is there."""
         if self._number(self._look()) > self._version:
             raise StoppedError(Stop(verdict=Verdict.LOST_RACE))
@@ -180,9 +194,7 @@ class TopicChain:
     def _number(self, state: SinkState) -> int:
         return state.decided.batch_id if state.decided else 0
 
-    def _mine(
-        self, state: SinkState, commit: Commit, batch_id: int
-    ) -> Mapping[str, Any] | None:
+    def _mine(self, state: SinkState, commit: Commit, batch_id: int) -> Mapping[str, Any] | None:
         """What the record says when its last decision is this commit of this run."""
         said = said_by(state.decided)
         if said is None or self._number(state) != commit.txn_version:

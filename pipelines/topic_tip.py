@@ -1,4 +1,4 @@
-"""What the brokers' record of a sink says of its chain: how far the topic got, and whose it is. Pure.
+"""What the brokers' record of a sink says of its chain: how far the topic got, whose it is. Pure.
 
 The record is the exactly-once sink's own (`josefine_spark.sink_state`): its last decision, and
 beside it, as a note, what a Delta commit of ours has in userMetadata. So the rows of a batch and
@@ -72,7 +72,11 @@ def taken_over(
     newest = None
     for state in states:
         said = said_by(state.decided)
-        if said is None or said.get("handed_to") != app_id or said.get("target") != target.to_json():
+        if (
+            said is None
+            or said.get("handed_to") != app_id
+            or said.get("target") != target.to_json()
+        ):
             continue
         reached = _reached(said)
         assert state.decided is not None
@@ -84,9 +88,7 @@ def taken_over(
     return newest
 
 
-def other_chains(
-    states: Iterable[SinkState], own: ChainName, target: Target
-) -> list[OtherChain]:
+def other_chains(states: Iterable[SinkState], own: ChainName, target: Target) -> list[OtherChain]:
     """The chains of other names that write this topic and were not handed on."""
     found = []
     for state in states:
@@ -102,7 +104,11 @@ def other_chains(
 def batch_of(commit: Commit, said: Mapping[str, Any], target: Target) -> Batch:
     """What a commit is decided as. Its number is the chain's, never Spark's; the fingerprint is of
     the offsets from which and to which it goes."""
-    ends = [nested(commit.start), nested(commit.end.ends), dict(sorted(commit.end.topic_ids.items()))]
+    ends = [
+        nested(commit.start),
+        nested(commit.end.ends),
+        dict(sorted(commit.end.topic_ids.items())),
+    ]
     return Batch(
         query_id=NUMBERED,
         batch_id=commit.txn_version,

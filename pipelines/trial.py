@@ -74,6 +74,8 @@ def _complaints(
 
     try:
         frame = as_text(_frame(spark.newSession(), pipeline, case, expected.node))
+        if expected.node in pipeline.sinks and pipeline.sinks[expected.node].topic:
+            return _of_topic(frame, expected)
         found = Counter(_as_json(frame, frame.columns))
         complaints = []
         if expected.count is not None and found.total() != expected.count:
@@ -85,6 +87,50 @@ def _complaints(
     except (PySparkException, RunError) as error:
         return [clear_reason(error)]
     return complaints
+
+
+def _of_topic(frame: DataFrame, expected: Expectation) -> list[str]:
+    """Records as `key` and `value`; values that are JSON are compared as JSON, `1` is `1.0`."""
+    rows = [json.loads(row) for row in _as_json(frame, frame.columns)]
+    complaints = []
+    if expected.count is not None and len(rows) != expected.count:
+        complaints.append(f"expected {_rows(expected.count)}, found {len(rows)}")
+    if expected.rows is None:
+        return complaints
+    named = dict.fromkeys(name for row in expected.rows for name in row)
+    unknown = [name for name in named if name not in frame.columns]
+    if unknown:
+        return [f"no column {', '.join(unknown)}; it has {', '.join(frame.columns)}"]
+    columns = [name for name in frame.columns if name in named or not expected.is_subset]
+    wanted = Counter(_record(row, columns) for row in expected.rows)
+    found = Counter(_record(row, columns) for row in rows)
+    return [*complaints, *_told("missing", wanted - found), *_told("unexpected", found - wanted)]
+
+
+def _record(row: Mapping[str, Any], columns: Iterable[str]) -> str:
+    """A record in the one form that is compared: texts, and objects and lists of JSON."""
+    return json.dumps({name: _read(row.get(name)) for name in columns}, sort_keys=True)
+
+
+def _read(told: Any) -> Any:
+    if told is None or isinstance(told, (dict, list)):
+        return _plain(told)
+    if not isinstance(told, str):
+        return json.dumps(told)  # as it stands in a record
+    try:
+        read = json.loads(told)
+    except ValueError:
+        return told
+    return _plain(read) if isinstance(read, (dict, list)) else told
+
+
+def _plain(told: Any) -> Any:
+    """`1.0` is `1`."""
+    if isinstance(told, dict):
+        return {name: _plain(each) for name, each in told.items()}
+    if isinstance(told, list):
+        return [_plain(each) for each in told]
+    return int(told) if isinstance(told, float) and told.is_integer() else told
 
 
 def _compared(

@@ -24,6 +24,7 @@ from pipelines.retries import PAUSES_MS, Restart
 from pipelines.sinks import sink_of
 from pipelines.source_words import source_of
 from pipelines.threshold import Threshold
+from pipelines.topic_words import topic_problems, with_brokers
 from pipelines.units import batches, pauses_ms
 from pipelines.variables import Variables
 from pipelines.vocabulary import WORDS
@@ -119,7 +120,9 @@ def _pipeline(tree: Table, problems: list[Problem]) -> Pipeline:
         metrics=metrics,
         json_log=json_log,
     )
+    pipeline = with_brokers(pipeline)
     _check_wiring(pipeline, tree, problems)
+    problems.extend(topic_problems(pipeline, tree))
     pipeline = replace(pipeline, checks=checks_of(top, pipeline))
     problems.extend(path_problems(pipeline, tree))
     return replace(pipeline, cases=cases_of(top, pipeline))

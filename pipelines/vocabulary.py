@@ -215,17 +215,29 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
         ),
     },
     "sink": {
-        "type": Word(expected="delta", kind=Kind.CHOICE, choices=("delta",), required=True),
+        "type": Word(
+            expected="delta or josefine",
+            kind=Kind.CHOICE,
+            choices=("delta", "josefine"),
+            required=True,
+        ),
         "inputs": Word(
             expected="a list with one source or transform", kind=Kind.TEXTS, required=True
         ),
         "path": Word(expected="the folder of the Delta table", kind=Kind.TEXT),
         "table": Word(expected="the name of the Delta table in Spark's catalog", kind=Kind.TEXT),
+        "topic": Word(expected="the name of a topic that is there", kind=Kind.TEXT),
+        "bootstrap": Word(expected="host:port[,host:port], where not the source's", kind=Kind.TEXT),
+        "key": Word(expected="the column that is the records' key", kind=Kind.TEXT),
+        "delivery": Word(
+            expected="exactly_once or at_least_once",
+            kind=Kind.CHOICE,
+            choices=("exactly_once", "at_least_once"),
+        ),
         "mode": Word(
             expected="append, merge, upsert or scd2",
             kind=Kind.CHOICE,
             choices=("append", "merge", "upsert", "scd2"),
-            required=True,
         ),
         "keys": Word(expected="a list of columns", kind=Kind.TEXTS),
         "aggregate": Word(
@@ -376,6 +388,16 @@ MODES: Mapping[str, ModeWords] = {
 }
 """Mode of a sink → its own words; those of other modes are refused."""
 
+_OF_ANY_SINK, _OF_TOPICS = ("type", "inputs", "mode"), ("topic", "bootstrap", "key", "delivery")
+SINK_TYPES: Mapping[str, ModeWords] = {
+    "delta": ModeWords(
+        required=("mode",),
+        allowed=tuple(w for w in WORDS["sink"] if w not in (*_OF_ANY_SINK, *_OF_TOPICS)),
+    ),
+    "josefine": ModeWords(required=("topic",), allowed=("bootstrap", "key", "delivery", "mode")),
+}
+"""Type of a sink → its own words; those of other types are refused."""
+
 TYPES: Mapping[str, ModeWords] = {
     "josefine": ModeWords(
         required=("bootstrap",),
@@ -403,7 +425,6 @@ LATER: Mapping[str, tuple[str, ...]] = {
         "commit_group",
     ),
     "transform": ("python",),
-    "sink": ("delivery", "topic", "key"),
     "dead_letter": ("table",),
     "metrics": ("table",),
 }
@@ -412,7 +433,6 @@ LATER: Mapping[str, tuple[str, ...]] = {
 LATER_VALUES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("source", "type"): ("kafka", "delta"),
     ("source", "start"): ("table",),
-    ("sink", "type"): ("josefine",),
     ("decode value", "format"): ("protobuf",),
     ("decode key", "format"): ("protobuf",),
 }

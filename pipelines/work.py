@@ -27,7 +27,7 @@ from pipelines.chain import (
 )
 from pipelines.checking import Checked
 from pipelines.deduplicating import Span, span_of
-from pipelines.delta_chain import DeltaChain, StoppedError
+from pipelines.delta_chain import StoppedError
 from pipelines.delta_log import LogEntry
 from pipelines.errors import ChainError, RunError
 from pipelines.keeping import keeper_of
@@ -36,6 +36,7 @@ from pipelines.preparing import prepare
 from pipelines.reporting import BatchDone
 from pipelines.retries import Retry
 from pipelines.sources import SourceKind
+from pipelines.topic_chain import AnyChain
 from pipelines.wishes import Wishes
 
 if TYPE_CHECKING:
@@ -191,15 +192,13 @@ class SinkWork:
                 checked = checking.count(nodes.made, checks)
                 checking.judge(self.sink.name, checks, checked)
             if dead is not None:
-                assert self.dead_chain is not None
+                dead_chain = self.dead_chain
+                assert dead_chain is not None
                 bad = frames.dead_letters(
                     self._pipeline, self.sink, parsed, self._reading, nodes.made, dead.skip_below
                 )
                 entry = self._guard(
-                    self.dead_chain,
-                    batch_id,
-                    batch,
-                    lambda chain: chain.append(bad, dead, batch_id),
+                    dead_chain, batch_id, batch, lambda: dead_chain.append(bad, dead, batch_id)
                 )
                 dead_letters = entry.metrics.get("numOutputRows", 0)
                 failpoints.hit("mid_commit", 1)
@@ -247,27 +246,26 @@ class SinkWork:
         span: Span | None,
     ) -> LogEntry:
         if failpoints.due("mid_write"):
-            # What a crash leaves between the data files and the log entry that names them.
-            out.write.format("parquet").mode("append").save(self.chain.path)
+            self.chain.half_write(out)
             failpoints.die()
 
         said = {"checks": {name: each.to_json() for name, each in checked.items()}}
         more = said if checked else None
 
-        def commit(chain: DeltaChain) -> LogEntry:
-            return writing.write(chain, self.sink, out, own, batch_id, more, span)
+        def commit() -> LogEntry:
+            return writing.write(self.chain, self.sink, out, own, batch_id, more, span)
 
         return self._guard(self.chain, batch_id, batch, commit)
 
     def _guard(
         self,
-        chain: DeltaChain,
+        chain: AnyChain,
         batch_id: int,
         batch: Batch,
-        commit: Callable[[DeltaChain], LogEntry],
+        commit: Callable[[], LogEntry],
     ) -> LogEntry:
         try:
-            return commit(chain)
+            return commit()
         except StoppedError as stopped:
             raise self._stopped(chain, stopped.stop, batch_id, batch) from stopped
 
@@ -280,7 +278,7 @@ class SinkWork:
             if self.dead_chain is not None:
                 self.dead_chain.query_id = self.chain.query_id
 
-    def _stopped(self, chain: DeltaChain, stop: Stop, batch_id: int, batch: Batch) -> RunError:
+    def _stopped(self, chain: AnyChain, stop: Stop, batch_id: int, batch: Batch) -> RunError:
         text = messages.stopped_in_batch(
             self._pipeline.as_arguments,
             chain.link.sink,

@@ -17,6 +17,7 @@ from pipelines.evolution import Steps, fit, other_rows
 from pipelines.historizing import history, identity
 from pipelines.merging import Merge, fold
 from pipelines.model import Mode, Pipeline, Sink
+from pipelines.topic_chain import AnyChain
 from pipelines.upserting import upsert
 
 if TYPE_CHECKING:
@@ -45,17 +46,19 @@ def steps(
 ) -> Steps:
     """What to change in a table that was there before. `said`: by its last commit. Raises
     RunError."""
+    if sink.topic is not None:
+        return NO_STEPS
     due: Steps | str = other_rows(said, sink.mode.value, _row_keys(sink))
     if not due:
         have = frames.columns(spark.read.format("delta").load(path))
         due = fit(have, wants, said.get("columns", ()), sink.evolution, merges=sink.merges)
     if isinstance(due, str):
-        raise RunError(f"sink `{sink.name}`: {sink.path or sink.table} {due}")
+        raise RunError(f"sink `{sink.name}`: {sink.told} {due}")
     return due
 
 
 def write(
-    chain: DeltaChain,
+    chain: AnyChain,
     sink: Sink,
     rows: DataFrame,
     commit: Commit,
@@ -67,6 +70,7 @@ def write(
     how = _how(sink, rows.schema, span)
     if how is None:
         return chain.append(rows, commit, batch_id, more)
+    assert isinstance(chain, DeltaChain), "a topic only grows"
     return chain.merge(rows, how, commit, batch_id, more)
 
 

@@ -12,14 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.groups import ProducerIdentity
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from josefine_broker.client.transaction_admin import open_transactions
 from josefine_broker.client.transactions import take_ids
-from josefine_broker.records.batch import iter_batches
-from josefine_broker.records.reader import read_records
-from josefine_spark.aborted import AbortedTransaction, aborted_batches
 from josefine_spark.encode import Identity
 from josefine_spark.errors import SinkError
 from josefine_spark.options import Connection, SinkOptions
@@ -40,6 +36,7 @@ from josefine_spark.sink_steps import (
 from josefine_spark.sink_store import SinkStore
 from josefine_spark.writing import TaskWriter
 from tests.support.broker import BrokerProcess
+from tests.support.committed import committed_records
 
 TIMEOUT_MS = 60_000
 TASKS, ROWS = 2, 5
@@ -151,25 +148,7 @@ def now_ms() -> int:
 
 def committed(client: BlockingClient, topic: str) -> list[int]:
     """The rows that a read_committed reader is given."""
-    found: list[int] = []
-    for index in range(client.partition_count(topic)):
-        tp, offset = TopicPartition(topic, index), 0
-        while True:
-            part = client.fetch({tp: offset}, isolation_level=1, max_wait_ms=0)[tp]
-            batches = [(pos, h) for pos, h in iter_batches(part.records)]
-            if not batches:
-                break
-            facts = [
-                (h.base_offset, h.attributes, h.producer_id, pos, h.size_bytes)
-                for pos, h in batches
-            ]
-            aborted = [AbortedTransaction(a.producer_id, a.first_offset) for a in part.aborted]
-            skipped = aborted_batches(facts, part.records, aborted)
-            for (pos, header), skip in zip(batches, skipped, strict=True):
-                offset = header.end_offset
-                if not skip:
-                    found += [int(r.value or b"") for r in read_records(part.records[pos:])]
-    return sorted(found)
+    return sorted(int(each.value or b"") for each in committed_records(client, topic))
 
 
 def left_open(client: BlockingClient, topic: str) -> list[Any]:

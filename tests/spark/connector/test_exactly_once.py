@@ -74,6 +74,19 @@ def test_a_batch_write_of_which_one_task_fails_leaves_nothing_to_see(
     assert committed(read, topic) == []
 
 
+def test_a_numbered_batch_write_that_is_done_again_is_not_written_again(
+    spark: SparkSession, topics: Topics, read: Read
+) -> None:
+    topic = topics.create()
+    numbered = {"topic": topic, "sinkId": f"numbered-{topic}"}
+
+    for number, first in ((3, 0), (3, 0), (4, 2)):
+        rows = spark.range(first, first + 2).selectExpr("CAST(id AS STRING) AS value")
+        write(rows, topics, batchId=number, batchFingerprint=f"f{number}", **numbered)
+
+    assert committed(read, topic) == [0, 1, 2, 3]
+
+
 def test_topic_to_topic_is_exactly_once_also_when_a_batch_runs_again(
     topics: Topics, stream: Stream, read: Read
 ) -> None:

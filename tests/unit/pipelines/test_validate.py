@@ -57,7 +57,8 @@ TOP_WORDS = (
     "trigger, restart, metrics, tests"
 )
 SINK_WORDS = (
-    "type, inputs, path, table, mode, keys, aggregate, order_by, delete_when, on_delete, "
+    "type, inputs, path, table, topic, bootstrap, key, delivery, "
+    "mode, keys, aggregate, order_by, delete_when, on_delete, "
     "deduplicate, schema_evolution, cluster_by, optimize, vacuum"
 )
 
@@ -364,9 +365,9 @@ CASES = {
         (f"sinks:\n{SINK}", "sinks: {}\n"),
         "f.yaml:13:1: sinks: expected at least one",
     ),
-    "sink of a later version": (
-        ("type: delta", "type: josefine"),
-        "f.yaml:14:17: sinks.lake.type: `josefine` is not supported yet; expected delta",
+    "no mode": (
+        (", mode: append", ""),
+        "f.yaml:14:3: sinks.lake: `mode` is missing; expected append, merge, upsert or scd2",
     ),
     "a list for a table": (
         ("trigger: { available_now: true }", "trigger: [now]"),

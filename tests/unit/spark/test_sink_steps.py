@@ -239,10 +239,12 @@ def test_a_decisions_note_stays_with_it_until_the_next() -> None:
 
     for state in (decided, decided.settled(), decided.settled().planned()):
         assert SinkState.decode(state.encode()) == state
-        assert state.decided is not None and state.decided.note == noted.note
-    assert "note" not in json.loads(SinkState().planned().with_decision(batch(5), {}).encode())[
-        "decided"
-    ], "records of before are as they were"
+        assert state.decided is not None
+        assert state.decided.note == noted.note
+    assert (
+        "note"
+        not in json.loads(SinkState().planned().with_decision(batch(5), {}).encode())["decided"]
+    ), "records of before are as they were"
 
 
 @pytest.mark.parametrize("kill", range(12))

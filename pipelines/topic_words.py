@@ -1,0 +1,105 @@
+"""The words of a sink that writes a topic, and what its topic must not be.
+
+As all readers it notes what is wrong and goes on with harmless values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from pipelines.errors import Problem
+from pipelines.loader import Table
+from pipelines.model import Pipeline, Sink, Source
+from pipelines.paths import place_in
+from pipelines.reader import Reader, shown
+from pipelines.topic_model import SINK_ID_MAX, TopicTarget, sink_id
+from pipelines.vocabulary import WORDS
+
+ADDRESS = re.compile(r"[^\s:,]+:\d{1,5}(,[^\s:,]+:\d{1,5})*")
+_TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
+
+
+def target_of(reader: Reader, mode: str | None) -> TopicTarget:
+    """What the words of a sink say of its topic; no `bootstrap` means the source's."""
+    if mode not in (None, "append"):
+        reader.wrong_at("mode", f"a topic only grows: expected append; found `{mode}`")
+    topic = reader.text("topic", required=True)
+    if topic and not _TOPIC.fullmatch(topic):
+        message = f"`{topic}` is no topic's name: expected 1 to 249 of a-z A-Z 0-9 . _ -"
+        reader.wrong_at("topic", message)
+    elif topic and topic.startswith("__"):
+        reader.wrong_at("topic", f"`{topic}` is the brokers' own: expected another topic")
+    return TopicTarget(
+        bootstrap=address_of(reader) or "",
+        topic=topic or "",
+        key=reader.text("key"),
+        key_place=reader.place_of("key"),
+        exactly_once=reader.choice("delivery") != "at_least_once",
+    )
+
+
+def address_of(reader: Reader, *, required: bool = False) -> str | None:
+    """The brokers' addresses below `bootstrap`."""
+    bootstrap = reader.text("bootstrap", required=required)
+    if bootstrap and not ADDRESS.fullmatch(bootstrap):
+        expected = WORDS[reader.section]["bootstrap"].expected
+        found = shown(reader.table.nodes["bootstrap"])
+        reader.wrong_at("bootstrap", f"expected {expected}; found {found}")
+    return bootstrap
+
+
+def with_brokers(pipeline: Pipeline) -> Pipeline:
+    """Each topic sink with brokers: where the file names none, its source's."""
+    sinks = {name: _with_brokers(pipeline, sink) for name, sink in pipeline.sinks.items()}
+    return replace(pipeline, sinks=sinks)
+
+
+def _with_brokers(pipeline: Pipeline, sink: Sink) -> Sink:
+    if sink.topic is None or sink.topic.bootstrap:
+        return sink
+    bootstrap = next((s.bootstrap for s in _sources_of(pipeline, sink)), "")
+    return replace(sink, topic=replace(sink.topic, bootstrap=bootstrap))
+
+
+def topic_problems(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:
+    """What is wrong with the topics that a pipeline writes."""
+    for sink in pipeline.sinks.values():
+        target = sink.topic
+        if target is None:
+            continue
+        place, path = place_in(tree, "sinks", sink.name, "bootstrap")
+        sources = _sources_of(pipeline, sink)
+        if not target.bootstrap and sources and not path.endswith(".bootstrap"):
+            message = f"`bootstrap` is missing: source `{sources[0].name}` has no brokers"
+            yield Problem(place=place, path=path, message=message)
+        place, path = place_in(tree, "sinks", sink.name, "topic")
+        for source in pipeline.sources.values():
+            if reads(source, target):
+                message = f"source `{source.name}` reads it: its rows would come round for ever"
+                yield Problem(place=place, path=path, message=message)
+        name = sink_id(pipeline.name, sink.name, target.topic)
+        if len(name) > SINK_ID_MAX:
+            message = f"pipeline, sink and topic have {len(name)} letters together in {name}"
+            message = f"{message}: expected {SINK_ID_MAX} at most"
+            yield Problem(place=place, path=path, message=message)
+
+
+def reads(source: Source, target: TopicTarget) -> bool:
+    """Whether a source reads the topic that a sink writes, as far as their words say."""
+    if source.local is not None or not target.topic or not target.bootstrap:
+        return False
+    if {*source.bootstrap.split(",")}.isdisjoint(target.bootstrap.split(",")):
+        return False
+    if source.pattern is None:
+        return target.topic in source.topics
+    try:
+        return re.fullmatch(source.pattern, target.topic) is not None
+    except re.error:
+        return False
+
+
+def _sources_of(pipeline: Pipeline, sink: Sink) -> list[Source]:
+    names = pipeline.lineage(sink.input)[0] if sink.input else ()
+    return [pipeline.sources[name] for name in names]
