@@ -181,11 +181,11 @@ def test_stop_finishes_the_write_under_way_and_leaves_nothing_running(tmp_path: 
     async def main() -> None:
         one = await Hosted(tmp_path).start()
         await _until_nothing_is_written(one)
-        synced, written = threading.Event(), threading.Event()
+        appended, synced, written = threading.Event(), threading.Event(), threading.Event()
         append, sync = one.store.append, one.store.sync
-        one.store.sync = lambda: (synced.wait(SOON), sync())[1]
+        one.store.sync = lambda: (appended.set(), synced.wait(SOON), sync())[2]
         first = one.propose(topic("first"))
-        await wait_until_async(lambda: one.broker.quorum.in_hand, SOON, "the first write")
+        await wait_until_async(appended.is_set, SOON, "the first write")
         one.propose(topic("second"))  # goes with the news that the first is committed
         one.store.append = lambda batch: (written.wait(SOON), append(batch))[1]
         synced.set()
