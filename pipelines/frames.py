@@ -212,19 +212,27 @@ def dead_letters(
     reading: Reading | None,
     made: Mapping[str, DataFrame],
     skip_below: ByPartition,
+    there: DataFrame | None = None,
 ) -> DataFrame:
     """The dead letters of a batch, of its source and of checks, without those that are there.
 
-    `made`: the nodes' rows as `nodes_of` has them.
+    `made`: the nodes' rows as `nodes_of` has them. `there`: the letters that the table has; without
+    it, it has all below these offsets.
     """
+    from pyspark.sql import functions as F  # noqa: N812
+
     source = pipeline.source_of(sink)
     decodes = source.has_on_error(OnError.DEAD_LETTER)
     found = letters_of(pipeline, source, parsed, reading if decodes else None, made)
     assert found is not None, "only who has some writes dead letters"
+    below = F.lit(False)
     for (topic, partition), offset in sorted(skip_below.items()):
-        there = (found["topic"] == topic) & (found["partition"] == partition)
-        found = found.where(~(there & (found["offset"] < offset)))
-    return found
+        at = (F.col("topic") == topic) & (F.col("partition") == partition)
+        below |= at & (F.col("offset") < offset)
+    if there is None:
+        return found.where(~below) if skip_below else found
+    missing = found.where(below).join(there, ["topic", "partition", "offset"], "left_anti")
+    return found.where(~below).unionByName(missing)
 
 
 def letters_of(

@@ -27,7 +27,7 @@ from pipelines.chain import (
 )
 from pipelines.checking import Checked
 from pipelines.deduplicating import Span, span_of
-from pipelines.delta_chain import StoppedError
+from pipelines.delta_chain import DeltaChain, StoppedError
 from pipelines.delta_log import LogEntry
 from pipelines.errors import ChainError, RunError
 from pipelines.keeping import keeper_of
@@ -180,7 +180,7 @@ class SinkWork:
         parsed = frames.parse(frame, self._reading)
         checks = self._pipeline.checks_of(self.sink)
         again = self.sink.deduplicate is not None or self.sink.mode is Mode.SCD2
-        if dead is not None or checks or again or self._fails_on_bad():
+        if self.dead_chain is not None or checks or again or self._fails_on_bad():
             # The batch is looked at several times (bad rows, good rows, counts): decode it once.
             parsed = parsed.persist()
         try:
@@ -191,17 +191,10 @@ class SinkWork:
                     frames.fail_on_bad(parsed, self.source, self._reading)
                 checked = checking.count(nodes.made, checks)
                 checking.judge(self.sink.name, checks, checked)
-            if dead is not None:
-                dead_chain = self.dead_chain
-                assert dead_chain is not None
-                bad = frames.dead_letters(
-                    self._pipeline, self.sink, parsed, self._reading, nodes.made, dead.skip_below
+            if self.dead_chain is not None:
+                dead_letters = self._write_letters(
+                    self.dead_chain, batch_id, batch, parsed, nodes.made, own, dead
                 )
-                entry = self._guard(
-                    dead_chain, batch_id, batch, lambda: dead_chain.append(bad, dead, batch_id)
-                )
-                dead_letters = entry.metrics.get("numOutputRows", 0)
-                failpoints.hit("mid_commit", 1)
             if own is not None:
                 made = nodes.rows[self.sink.input]
                 out = frames.table_rows(self._pipeline, self.sink, made)
@@ -223,6 +216,33 @@ class SinkWork:
             copies=copies,
             version=version,
         )
+
+    def _write_letters(
+        self,
+        chain: DeltaChain,
+        batch_id: int,
+        batch: Batch,
+        parsed: DataFrame,
+        made: Mapping[str, DataFrame],
+        own: Commit | None,
+        due: Commit | None,
+    ) -> int:
+        """How many, where some are due: of the batch, or of one whose letters are there without its
+        rows those that are missing, for the file may have changed in between."""
+        letters = partial(
+            frames.dead_letters, self._pipeline, self.sink, parsed, self._reading, made
+        )
+        if own is not None and (due is None or due.skip_below):
+            bad, due = writing.missing_letters(self._spark, chain, self.source, letters, due)
+        else:
+            assert due is not None
+            bad = letters(due.skip_below)
+        if due is None:
+            return 0
+        commit = partial(chain.append, bad, due, batch_id)
+        entry = self._guard(chain, batch_id, batch, commit)
+        failpoints.hit("mid_commit", 1)
+        return entry.metrics.get("numOutputRows", 0)
 
     def _done(self, batch_id: int) -> BatchDone:
         """A batch that was there already."""

@@ -5,9 +5,10 @@ What a commit says of the rows is said here too, for the next one has to fit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from josefine_spark.topic_offsets import ByPartition
 from pipelines import frames
 from pipelines.chain import Commit
 from pipelines.deduplicating import Span, new_rows
@@ -16,7 +17,7 @@ from pipelines.errors import RunError
 from pipelines.evolution import Steps, fit, other_rows
 from pipelines.historizing import history, identity
 from pipelines.merging import Merge, fold
-from pipelines.model import Mode, Pipeline, Sink
+from pipelines.model import Mode, Pipeline, Sink, Source
 from pipelines.topic_chain import AnyChain
 from pipelines.upserting import upsert
 
@@ -72,6 +73,26 @@ def write(
         return chain.append(rows, commit, batch_id, more)
     assert isinstance(chain, DeltaChain), "a topic only grows"
     return chain.merge(rows, how, commit, batch_id, more)
+
+
+def missing_letters(
+    spark: SparkSession,
+    chain: DeltaChain,
+    source: Source,
+    letters: Callable[[ByPartition, DataFrame], DataFrame],
+    due: Commit | None,
+) -> tuple[DataFrame, Commit | None]:
+    """Of a batch of which `chain` has passed all or some offsets: the letters that its table has
+    not, and the commit for them. None where there are none, and none is due."""
+    tip = chain.tip
+    assert tip is not None
+    table = spark.read.format("delta").load(chain.path)
+    there = table.where(table["source"] == source.name).select("topic", "partition", "offset")
+    missing = letters(due.skip_below if due else tip.reached.ends, there)
+    if due is None and not missing.isEmpty():
+        ends = tip.reached
+        due = Commit(start=ends.ends, end=ends, txn_version=tip.txn_version + 1)
+    return missing, due
 
 
 def rows_written(sink: Sink, entry: LogEntry) -> int:

@@ -82,6 +82,23 @@ def test_lines_of_files_are_read_once_however_they_grow_and_whatever_dies(spark,
         run(spark, tmp_path, words)
 
 
+def test_what_is_bad_since_its_letters_were_written_is_a_letter_too(spark, tmp_path, monkeypatch):
+    """The run dies between letters and rows, and somebody makes the file stricter."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "one.jsonl").write_text('{"n": 1}\n{"N": 2}\nnot json\n')
+    words = f"    type: file\n    path: {folder}\n"
+    die(spark, tmp_path, words, "mid_commit:1")
+    stricter = PIPELINE.replace("on_error:", "strict: true, on_error:")
+    monkeypatch.setattr("tests.spark.pipelines.test_local_sources.PIPELINE", stricter)
+    die(spark, tmp_path, words, "mid_commit:1")
+    run(spark, tmp_path, words)
+
+    assert numbers(spark, tmp_path) == [1]
+    dead = spark.read.format("delta").load(f"{tmp_path}/dead").collect()
+    assert sorted((row.offset, row.value) for row in dead) == [(9, b'{"N": 2}'), (18, b"not json")]
+
+
 def test_a_rate_goes_on_where_the_table_ends(spark, tmp_path):
     words = (
         "    type: rate\n    rows_per_second: 2\n    start: { last: 30 }\n    limit: { rows: 12 }"
