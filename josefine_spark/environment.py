@@ -21,6 +21,9 @@ NAMES = (
     "SPARK_PYTHON_RUNTIME",
 )
 """What a starting stream puts in. Whoever starts a worker overwrites the values first."""
+NO_WORKER = "Python worker failed to connect back"
+"""Spark gives a Python process 10 s to start, which a busy machine may not."""
+ATTEMPTS = 3
 
 
 def settle_environment(spark: "SparkSession") -> None:
@@ -31,14 +34,18 @@ def settle_environment(spark: "SparkSession") -> None:
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
-    try:
-        environment = shared_environment(spark)
-        for name in NAMES:
-            environment.putIfAbsent(name, "")
-    except (AttributeError, TypeError, Py4JError, PySparkException):
-        # No JVM of ours (Spark Connect), another Spark, or the source is not found, as
-        # format("josefine") will say.
-        return
+    for _ in range(ATTEMPTS):
+        try:
+            environment = shared_environment(spark)
+            for name in NAMES:
+                environment.putIfAbsent(name, "")
+        except (AttributeError, TypeError, Py4JError, PySparkException) as error:
+            # No JVM of ours (Spark Connect), another Spark, or the source is not found, as
+            # format("josefine") will say.
+            if NO_WORKER not in str(error):
+                return
+        else:
+            return
 
 
 def shared_environment(spark: "SparkSession") -> Any:

@@ -19,6 +19,7 @@ ELECTION_TIMEOUT_MS = 5_000
 def test_killed_broker_costs_no_acknowledged_record(tmp_path: Path, victim: str) -> None:
     """Checklist rows 36 and 94."""
     with Cluster(tmp_path, **REPLICATED) as cluster:
+        cluster.wait_settled()  # a starved broker may have been fenced again
         with BlockingClient(cluster.bootstrap) as client:
             client.create_topics([NewTopic("load", partitions=PARTITIONS)])
         with Workload(cluster.bootstrap, "load", partitions=PARTITIONS) as load:
@@ -35,6 +36,7 @@ def test_killed_broker_costs_no_acknowledged_record(tmp_path: Path, victim: str)
 
 def test_every_broker_may_be_killed_in_turn_and_all_at_once(tmp_path: Path) -> None:
     with Cluster(tmp_path, **REPLICATED) as cluster:
+        cluster.wait_settled()  # a starved broker may have been fenced again
         with BlockingClient(cluster.bootstrap) as client:
             client.create_topics([NewTopic("load", partitions=PARTITIONS)])
         with Workload(cluster.bootstrap, "load", partitions=PARTITIONS) as load:

@@ -28,6 +28,7 @@ def cluster(tmp_path: Path) -> Iterator[NamespaceCluster]:
 
 
 def _create(cluster: NamespaceCluster) -> None:
+    cluster.wait_settled()  # a starved broker may have been fenced again
     with BlockingClient(cluster.bootstrap) as client:
         client.create_topics([NewTopic("load", partitions=1)])
 
