@@ -146,8 +146,9 @@ class Lab:
         _run("ip", "-n", name, "link", "set", "eth0", "up")
 
     def _rewire(self, host: int) -> SlowWire:
-        """Another cable; connections bear it."""
-        port = f"port{host}"
+        """Another cable; connections bear it, for the card has the address that others know."""
+        name, port = self.name(host), f"port{host}"
+        card = json.loads(_run("ip", "-n", name, "-j", "link", "show", "eth0"))[0]["address"]
         try:
             ours = self._inside(self._switch, lambda: open_tap("spare"))
         except OSError as error:
@@ -155,6 +156,7 @@ class Lab:
         _run("ip", "-n", self._switch, "link", "delete", port)
         _run("ip", "-n", self._switch, "link", "set", "spare", "name", port)
         wire = SlowWire(self.inside(host, lambda: open_tap("eth0")), ours)
+        _run("ip", "-n", name, "link", "set", "eth0", "address", card)
         self._plug_in(host)
         return wire
 
