@@ -196,6 +196,24 @@ def _entry(config: e.describe_configs.DescribeConfigsResourceResult) -> ConfigEn
     )
 
 
+def altered(
+    resource_type: int, name: str, changes: Mapping[str, str | None]
+) -> e.incremental_alter_configs.AlterConfigsResource:
+    """Of one resource: name → new value, or None to return to the default."""
+    return e.incremental_alter_configs.AlterConfigsResource(
+        resource_type=resource_type,
+        resource_name=name,
+        configs=tuple(
+            e.incremental_alter_configs.AlterableConfig(
+                name=key,
+                config_operation=OPERATION_DELETE if value is None else OPERATION_SET,
+                value=value,
+            )
+            for key, value in changes.items()
+        ),
+    )
+
+
 def alter_configs(
     session: Session,
     changes: Mapping[str, Mapping[str, str | None]],
@@ -207,19 +225,7 @@ def alter_configs(
     entities = e.incremental_alter_configs
     request = entities.IncrementalAlterConfigsRequest(
         resources=tuple(
-            entities.AlterConfigsResource(
-                resource_type=RESOURCE_TOPIC,
-                resource_name=topic,
-                configs=tuple(
-                    entities.AlterableConfig(
-                        name=name,
-                        config_operation=OPERATION_DELETE if value is None else OPERATION_SET,
-                        value=value,
-                    )
-                    for name, value in configs.items()
-                ),
-            )
-            for topic, configs in changes.items()
+            altered(RESOURCE_TOPIC, topic, configs) for topic, configs in changes.items()
         ),
         validate_only=validate_only,
     )

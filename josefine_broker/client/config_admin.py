@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.client.admin import OPERATION_DELETE, OPERATION_SET, RESOURCE_TOPIC
+from josefine_broker.client.admin import RESOURCE_TOPIC, altered
 from josefine_broker.client.effects import ANY_BROKER, CONTROLLER, Call, Operation
 from josefine_broker.client.operations import ask_until
 from josefine_broker.client.session import Session
@@ -80,21 +80,7 @@ def alter_resource(
 ) -> Operation[None]:
     """Name → new value, or None to return to the default; other names stay as they are."""
     request = i.IncrementalAlterConfigsRequest(
-        resources=(
-            i.AlterConfigsResource(
-                resource_type=resource_type,
-                resource_name=name,
-                configs=tuple(
-                    i.AlterableConfig(
-                        name=key,
-                        config_operation=OPERATION_DELETE if value is None else OPERATION_SET,
-                        value=value,
-                    )
-                    for key, value in changes.items()
-                ),
-            ),
-        ),
-        validate_only=False,
+        resources=(altered(resource_type, name, changes),), validate_only=False
     )
     attempts = session.start(now_ms, deadline_ms, "alter configs", unknown_is_final=True)
     node = CONTROLLER if resource_type == RESOURCE_TOPIC else ANY_BROKER
