@@ -13,7 +13,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from josefine_spark.topic_offsets import nested
 from pipelines import failpoints
@@ -69,6 +69,28 @@ class Link:
 def facts_of(tip: Tip) -> dict[str, Any]:
     """What a commit in the sink's stead has to say of it again."""
     return {name: tip.said[name] for name in FACTS & tip.said.keys()}
+
+
+class Handed(Protocol):
+    """A chain under its old name, whatever it fills."""
+
+    link: Link
+
+    def load(self) -> Tip | Unreadable | HandedOn | None: ...
+
+    def move(self, commit: Commit, **more: Any) -> None: ...
+
+
+def hand_over(chain: Handed, app_id: str) -> None:
+    """Let the old name's chain say, in a commit of *its* next number, that `app_id` goes on. Raises
+    StoppedError."""
+    tip = chain.load()
+    if not isinstance(tip, Tip):
+        raise StoppedError(Stop(verdict=Verdict.LOST_RACE))
+    reached = tip.reached
+    commit = Commit(start=reached.ends, end=reached, txn_version=tip.txn_version + 1)
+    chain.link = replace(chain.link, facts=facts_of(tip))
+    chain.move(commit, handed_to=app_id)
 
 
 def said_of(
@@ -147,13 +169,7 @@ class DeltaChain:
         of a run under the old name and this one only one goes on. Raises StoppedError."""
         old = Link(pipeline=other.name.pipeline, sink=other.name.sink, run=self.link.run)
         chain = DeltaChain(self._spark, self.path, old, self._on_retry, self._pause)
-        tip = chain.load()
-        if not isinstance(tip, Tip):
-            raise StoppedError(Stop(verdict=Verdict.LOST_RACE))
-        reached = tip.reached
-        commit = Commit(start=reached.ends, end=reached, txn_version=tip.txn_version + 1)
-        chain.link = replace(old, facts=facts_of(tip))
-        chain.move(commit, handed_to=self.link.app_id)
+        hand_over(chain, self.link.app_id)
 
     def move(self, commit: Commit, **more: Any) -> None:
         """Commit offsets without rows; `more` is said beside them. Raises StoppedError."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from josefine_spark.sink_state import NUMBERED, Batch, Phase, SinkState
@@ -27,7 +26,7 @@ from josefine_spark.sink_steps import (
 )
 from pipelines import failpoints
 from pipelines.chain import Commit, HandedOn, Stop, Tip, Verdict
-from pipelines.delta_chain import NO_BATCH, DeltaChain, Link, StoppedError, facts_of, said_of
+from pipelines.delta_chain import NO_BATCH, DeltaChain, Link, StoppedError, hand_over, said_of
 from pipelines.delta_log import LogEntry
 from pipelines.other_chains import OtherChain
 from pipelines.reconcile import Unreadable
@@ -114,13 +113,7 @@ class TopicChain:
         chain = TopicChain(
             self._said, self._target.topic_id, old, self._ledger, self._write, self._on_retry
         )
-        tip = chain.load()
-        if not isinstance(tip, Tip):
-            raise StoppedError(Stop(verdict=Verdict.LOST_RACE))
-        reached = tip.reached
-        commit = Commit(start=reached.ends, end=reached, txn_version=tip.txn_version + 1)
-        chain.link = replace(old, facts=facts_of(tip))
-        chain.move(commit, handed_to=self.link.app_id)
+        hand_over(chain, self.link.app_id)
 
     def follow(self, tip: Tip | None) -> None:
         """Continue from a tip that the start-up reconciliation settled on."""
