@@ -1,6 +1,7 @@
 """Whom a broker lets in, what it says of itself, and whose addresses it keeps."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -43,6 +44,12 @@ def make_peers(
         image=lambda: image,
         members=lambda: frozenset(members),
     )
+
+
+def peers_of(**asked: Any) -> Peers:
+    """Broker 1, with what a test answers by itself: its image, members, height, who leads."""
+    book = AddressBook()
+    return Peers(1, address=HERE, cluster_id="c", seeds=(), book=book, **asked)
 
 
 def hello(cluster_id: str = "c", address: HostPort = THERE) -> Hello:
@@ -143,12 +150,7 @@ def test_process_that_was_removed_before_it_saw_itself_registered_stops_when_not
     image = World().ctx.image
     image = replace(image, brokers={2: image.brokers[1]})
     height = 16
-    peers = Peers(
-        1,
-        address=HERE,
-        cluster_id="c",
-        seeds=(),
-        book=AddressBook(),
+    peers = peers_of(
         image=lambda: image,
         members=frozenset,
         height=lambda: height,
@@ -172,12 +174,7 @@ def test_who_leads_invites_no_removed_broker_whatever_greetings_name() -> None:
     and so never told."""
     image = replace(World().ctx.image, unregistered=frozenset({2}))
     leads = False
-    peers = Peers(
-        1,
-        address=HERE,
-        cluster_id="c",
-        seeds=(),
-        book=AddressBook(),
+    peers = peers_of(
         image=lambda: image,
         members=lambda: frozenset({1, 3}),
         height=lambda: 30,
@@ -197,12 +194,7 @@ def test_who_leads_invites_no_removed_broker_whatever_greetings_name() -> None:
 
 def test_broker_that_is_removed_is_no_longer_invited_until_a_greeting_names_it_again() -> None:
     image = replace(World().ctx.image, unregistered=frozenset())
-    peers = Peers(
-        1,
-        address=HERE,
-        cluster_id="c",
-        seeds=(),
-        book=AddressBook(),
+    peers = peers_of(
         image=lambda: image,
         members=lambda: frozenset({1, 2}),
         height=lambda: 30,
