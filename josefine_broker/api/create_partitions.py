@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from josefine_broker.api.shared.topics import live_racks, offline_among
+from josefine_broker.api.shared.topics import away_racks, live_racks, offline_among
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.controller.placement import Racks, check_assignment, place, place_of
@@ -81,7 +81,14 @@ def _replicas(
     if wanted.assignments is None:
         # The first leader says where the round of leaders began, as far as it still is there.
         start = place_of(live, topic.partitions[0].replicas[0])
-        return place(live, wanted.count - have, factor, start=start, first_partition=have)
+        return place(
+            live,
+            wanted.count - have,
+            factor,
+            start=start,
+            first_partition=have,
+            away=away_racks(ctx),
+        )
     if len(wanted.assignments) != wanted.count - have:
         raise KafkaError(
             ErrorCode.invalid_replica_assignment,

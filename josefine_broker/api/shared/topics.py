@@ -95,6 +95,7 @@ def new_topic(
             settings.default_partitions if partitions == -1 else partitions,
             settings.default_replication_factor if replication_factor == -1 else replication_factor,
             start=ctx.ports.rng.getrandbits(16),
+            away=away_racks(ctx),
         )
     limit.take(replicas)
     topic_id = UUID(int=ctx.ports.rng.getrandbits(128), version=4)
@@ -112,8 +113,13 @@ def live_racks(ctx: Context) -> Mapping[int, str | None]:
     return {key: broker.rack for key, broker in ctx.image.brokers.items() if broker.is_live}
 
 
+def away_racks(ctx: Context) -> Mapping[int, str | None]:
+    """The other registered brokers: they get new replicas only where the live ones are too few."""
+    return {key: broker.rack for key, broker in ctx.image.brokers.items() if not broker.is_live}
+
+
 def offline_among(live: Collection[int], replicas: Replicas) -> tuple[int, ...]:
-    """Those that a person chose though they are not live: not in sync at birth."""
+    """Those that are not live, chosen by a person or for want of others: not in sync at birth."""
     return tuple(sorted({each for ids in replicas for each in ids if each not in live}))
 
 

@@ -4,17 +4,24 @@ Leaders go round the brokers; followers follow at a distance that grows by one a
 that the brokers which share one leader's partitions differ (Kafka's assignReplicasToBrokers). Where
 every broker names its rack, neighbours in the round are of different racks and a replica goes to
 the rack that has the fewest of its partition (KIP-36); where one does not, racks are not looked at.
+
+Replicas are of live brokers as long as there are enough. Then of registered ones too that are not
+live now, behind the live ones, as Kafka's controller does: a broker that restarts is no reason to
+refuse a topic, and is in sync once it is back.
 """
 
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Mapping
 from itertools import zip_longest
+from types import MappingProxyType
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 
 Racks = Mapping[int, str | None]
 """The rack of each broker that may hold replicas."""
+
+NOBODY: Racks = MappingProxyType({})
 
 PARTITIONS_PER_TOPIC_MAX = 10_000
 """What a client of a topic must be told of at once stays within a megabyte or two."""
@@ -27,10 +34,12 @@ def place(
     *,
     start: int = 0,
     first_partition: int = 0,
+    away: Racks = NOBODY,
 ) -> tuple[tuple[int, ...], ...]:
     """Replicas per partition from `first_partition` on; the first of each is its leader.
 
-    `start` is the place of partition 0's leader in the round. Raises
+    `brokers` are live; of those `away` a partition has as few as it can. `start` is the place of
+    partition 0's leader in the round. Raises
     KafkaError(invalid_partitions | invalid_replication_factor).
     """
     if not 1 <= partition_count <= PARTITIONS_PER_TOPIC_MAX - first_partition:
@@ -39,20 +48,29 @@ def place(
             f"a topic has 1 to {PARTITIONS_PER_TOPIC_MAX} partitions, "
             f"not {first_partition + partition_count}",
         )
-    if not 1 <= replication_factor <= len(brokers):
+    if not brokers:
+        raise KafkaError(ErrorCode.invalid_replication_factor, "no broker is live")
+    registered = len(brokers) + len(away)
+    if not 1 <= replication_factor <= registered:
         raise KafkaError(
             ErrorCode.invalid_replication_factor,
             f"replication factor {replication_factor} is not possible: "
-            f"{len(brokers)} {'broker is' if len(brokers) == 1 else 'brokers are'} live",
+            f"{registered} {'broker is' if registered == 1 else 'brokers are'} registered",
         )
     around, racks = _round(brokers)
+    behind, all_racks = _round({**brokers, **away})
+    behind = [each for each in behind if each in away]
+    of_live = min(replication_factor, len(brokers))
     size = len(around)
     placed = []
     for partition in range(first_partition, first_partition + partition_count):
         at = start + partition
         distances = (1 + (partition // size + each) % (size - 1) for each in range(size - 1))
         others = [around[(at + distance) % size] for distance in distances]
-        placed.append(_replicas(around[at % size], others, racks, replication_factor))
+        replicas = _joined((around[at % size],), others, racks, of_live)
+        first = at % len(behind) if behind else 0
+        missing = behind[first:] + behind[:first]
+        placed.append(_joined(replicas, missing, all_racks, replication_factor))
     return tuple(placed)
 
 
@@ -76,18 +94,17 @@ def _round(brokers: Racks) -> tuple[list[int], Mapping[int, str | int]]:
     return around, {each: rack for rack, ids in by_rack.items() for each in ids}
 
 
-def _replicas(
-    leader: int, others: list[int], racks: Mapping[int, str | int], count: int
+def _joined(
+    chosen: tuple[int, ...], others: list[int], racks: Mapping[int, str | int], count: int
 ) -> tuple[int, ...]:
-    """The leader, then each time the first of those others whose rack has the fewest so far."""
-    chosen = [leader]
-    used = Counter([racks[leader]])
-    for _ in range(count - 1):
+    """The chosen, then up to `count` the first of those others whose rack has the fewest so far."""
+    used = Counter(racks[each] for each in chosen)
+    for _ in range(count - len(chosen)):
         best = min(others, key=lambda each: used[racks[each]])
         others.remove(best)
-        chosen.append(best)
+        chosen += (best,)
         used[racks[best]] += 1
-    return tuple(chosen)
+    return chosen
 
 
 def check_assignment(

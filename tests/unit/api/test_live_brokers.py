@@ -82,15 +82,31 @@ def test_new_replicas_go_to_live_brokers_only(how: str) -> None:
     assert used(world) == {1, 2, 4}
 
 
-def test_more_replicas_than_live_brokers_are_refused_in_one_clear_sentence() -> None:
+def test_more_replicas_than_registered_brokers_are_refused_in_one_clear_sentence() -> None:
     """Checklist row 20."""
     world = World(brokers=3)
     world.fence(3)
 
-    result = create(world, factor=3)
+    result = create(world, factor=4)
 
     assert result.error_code == ErrorCode.invalid_replication_factor
-    assert result.error_message == "replication factor 3 is not possible: 2 brokers are live"
+    assert result.error_message == "replication factor 4 is not possible: 3 brokers are registered"
+
+
+@pytest.mark.parametrize("how", ["fenced", "shutting_down"])
+def test_a_topic_is_made_while_one_of_its_brokers_restarts(how: str) -> None:
+    """That broker is not in sync at birth, and leads nothing."""
+    world = World(brokers=3)
+    world.judge(3, fenced=how == "fenced", shutting_down=how == "shutting_down")
+
+    assert create(world, 4, factor=3).error_code == ErrorCode.none
+    assert grow(world, 6).error_code == ErrorCode.none
+
+    assert len(entries(world)) == 6
+    for entry in entries(world):
+        assert set(entry.replicas[:2]) == {1, 2} == set(entry.isr)
+        assert entry.replicas[2] == 3
+        assert entry.leader == entry.replicas[0]
 
 
 def test_replicas_of_a_partition_are_in_different_racks() -> None:
@@ -266,7 +282,7 @@ def test_coordinator_waits_for_enough_brokers_to_hold_the_offsets_topic() -> Non
     answer = coordinator(world)
 
     assert answer.error_code == ErrorCode.coordinator_not_available
-    assert answer.error_message == "replication factor 3 is not possible: 2 brokers are live"
+    assert answer.error_message == "replication factor 3 is not possible: 2 brokers are registered"
 
 
 def test_features_are_told_to_every_client() -> None:

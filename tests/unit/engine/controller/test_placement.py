@@ -110,8 +110,41 @@ def test_more_replicas_than_brokers_is_refused(factor: int) -> None:
 
     assert raised.value.code is ErrorCode.invalid_replication_factor
     assert raised.value.message == (
-        f"replication factor {factor} is not possible: 3 brokers are live"
+        f"replication factor {factor} is not possible: 3 brokers are registered"
     )
+
+
+@given(racked, racked, st.integers(1, 40), st.data())
+def test_brokers_that_are_away_are_behind_the_live_ones_and_only_where_those_are_too_few(
+    live: dict[int, str | None], others: dict[int, str | None], partitions: int, data: st.DataObject
+) -> None:
+    away = {each: rack for each, rack in others.items() if each not in live}
+    factor = data.draw(st.integers(1, len(live) + len(away)))
+    start = data.draw(st.integers(0, 2**16))
+
+    replicas = place(live, partitions, factor, start=start, away=away)
+
+    of_live = min(factor, len(live))
+    for ids in replicas:
+        assert len(set(ids)) == factor
+        assert set(ids[:of_live]) <= live.keys()
+        assert set(ids[of_live:]) <= away.keys()
+    if away and factor > len(live) and len(set(away.values())) == 1:
+        held = Counter(each for ids in replicas for each in ids if each in away)
+        assert max(held.values()) - min(held[each] for each in away) <= factor - len(live)
+
+
+def test_replicas_that_are_away_go_to_other_racks_than_the_live_ones() -> None:
+    """KIP-36."""
+    live: dict[int, str | None] = {1: "a", 2: "b"}
+    away: dict[int, str | None] = {3: "a", 4: "b", 5: "c"}
+
+    assert [ids[2] for ids in place(live, 6, 3, away=away)] == [5] * 6
+
+
+def test_nothing_is_placed_where_nobody_is_live() -> None:
+    with pytest.raises(KafkaError, match="no broker is live"):
+        place({}, 1, 1, away=rackless({1, 2}))
 
 
 @pytest.mark.parametrize("count", [0, -1, 10_001])
