@@ -47,6 +47,8 @@ class Fence(NamedTuple):
     producer: Producer
     ends: dict[str, int]
     """By topic."""
+    is_end: bool
+    """By the end of a transaction, whose markers may still be on their way."""
 
 
 @dataclass(slots=True)
@@ -95,7 +97,7 @@ class TransferFacts:
         self.transactions[transaction.token] = transaction
         return transaction
 
-    def fence(self, producer: Producer) -> None:
+    def fence(self, producer: Producer, *, is_end: bool) -> None:
         assert producer != NOBODY
         ends = {name: facts.end_offset for facts, name in self.partitions() if name in TOPICS}
-        self.fences.append(Fence(producer, ends))
+        self.fences.append(Fence(producer, ends, is_end))

@@ -149,15 +149,20 @@ class TransferProducer(SpeakingProducer):
             code = None if answer is None else answer.error_code
             self._failed(code, partial(self.init, claimed))
             return
-        self._is(answer)
+        self._is(answer, is_end=False)
         self.rest()
 
-    def _is(self, answer: init_producer_id.InitProducerIdResponse | end_txn.EndTxnResponse) -> None:
+    def _is(
+        self,
+        answer: init_producer_id.InitProducerIdResponse | end_txn.EndTxnResponse,
+        *,
+        is_end: bool,
+    ) -> None:
         """From now on this producer."""
         epoch = ProducerEpoch(answer.producer_epoch)
         self.producer = Producer(ProducerId(answer.producer_id), epoch)
         self.sequences = dict.fromkeys(TOPICS, 0)
-        self.watch.has_id(self)
+        self.watch.has_id(self, is_end=is_end)
 
     def rest(self) -> None:
         self.transaction = None
@@ -267,7 +272,7 @@ class TransferProducer(SpeakingProducer):
         if comes_late and self.speaks_2:
             self.leave_behind(is_commit)
         if self.speaks_2:
-            self._is(answer)
+            self._is(answer, is_end=True)
         if not is_commit and self.rng.random() < KEEPS_ID:
             self.transaction = None
             self.init(self.producer)

@@ -96,10 +96,11 @@ class TransferWatch:
 
     # -- what producers and readers did and were told
 
-    def has_id(self, producer: TransferProducer) -> None:
+    def has_id(self, producer: TransferProducer, *, is_end: bool) -> None:
+        """It was given an epoch, perhaps by the end of its transaction."""
         version = 2 if producer.speaks_2 else 1
         self.world.met[f"producer given an epoch, version {version}"] += 1
-        self.facts.fence(producer.producer)
+        self.facts.fence(producer.producer, is_end=is_end)
 
     def ended(self, producer: TransferProducer) -> None:
         transaction = producer.transaction
@@ -128,7 +129,7 @@ class TransferWatch:
     def committed(self, name: str, hosted: HostedPartition, batches: list[Batch]) -> None:
         """These batches of a partition are committed."""
         topic = name.rpartition("-")[0]
-        if topic not in TOPICS or self.facts.is_excused:
+        if topic not in TOPICS:
             return
         for header in _headers(hosted, batches):
             if header.is_transactional:
