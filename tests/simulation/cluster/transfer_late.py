@@ -1,8 +1,9 @@
 """What a virtual transactional producer says, in either version of the protocol, and what of that
 comes late: the end of a transaction, or a batch that it had given up, long after (KIP-890).
 
-In version 2 nobody asks what became of that: the next transaction has another epoch. In version 1
-its epoch is the next one's too, so only a batch between the two can be known for what it is.
+In version 2 nobody asks what became of that: the next transaction has another epoch. Who commits
+has been told of all its batches, so only one of these comes again. In version 1 its epoch is the
+next one's too, so only a batch between the two can be known for what it is.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ class SpeakingProducer(CoordinatedClient):
         """The one that it is in."""
         self.speaks_2 = False
         self.sequences: dict[str, int] = {}
+        self.written: dict[str, bytes] = {}
+        """By topic the last batch of the transaction that it was told of."""
 
     def init(self, claimed: Producer) -> None:
         """Take the id, perhaps as the producer that has it."""
@@ -96,7 +99,8 @@ class SpeakingProducer(CoordinatedClient):
         them."""
         end = self.end_request(is_commit=is_commit)
         target = self.rng.choice([each for each in self.leaders if each.name in TOPICS])
-        batch = self.produce_request(target, self.batch(target.name, 0))
+        data = self.written[target.name] if is_commit else self.batch(target.name, 0)
+        batch = self.produce_request(target, data)
         coordinator, leader = self.coordinator, self.leaders[target]
         self.world.met["end and batch that came late, version 2"] += 1
 

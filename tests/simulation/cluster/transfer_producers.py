@@ -187,7 +187,7 @@ class TransferProducer(SpeakingProducer):
         transfers = 1 + self.rng.randrange(TRANSFERS_MAX)
         self.transaction = self.watch.facts.begun(self.key, self.producer, transfers)
         self._joining = [TOPICS] if self.rng.random() < 0.5 else [(each,) for each in TOPICS]
-        self._legs = []
+        self._legs, self.written = [], {}
         for _ in range(transfers):
             amount = 1 + self.rng.randrange(100)
             for topic, value in zip(TOPICS, (-amount, amount, 0), strict=True):
@@ -245,7 +245,8 @@ class TransferProducer(SpeakingProducer):
         part = None if response is None else response.topics[0].partitions[0]
         code = None if part is None else ErrorCode(part.error_code)
         if code is ErrorCode.none:
-            self._legs.pop(0)
+            topic, data = self._legs.pop(0)
+            self.written[topic] = data
             self._go_on(self._write)
         elif code is None or code in RETRIED or code in NOT_FOUND:
             self.soon(partial(self.refresh, self._of_this_life(self._write)))
