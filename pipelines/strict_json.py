@@ -1,6 +1,7 @@
 """What `strict: true` refuses of JSON: values that Spark's reader takes, but as something else.
 
 - more digits behind the point than the DECIMAL has: they would be rounded away;
+- a comma in the text of a DECIMAL that is not between thousands: it would be dropped, 2,5 be 25;
 - a number for a TIMESTAMP: it would be taken as seconds since 1970;
 - a key that has a column's name in another letter case: it would be passed over, the column null.
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 _NUMBER = "^(DECIMAL|DOUBLE|FLOAT|BIGINT|INT|SMALLINT|TINYINT)"
 """How Spark calls the numbers of a variant."""
+
+_THOUSANDS = r"^-?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?([eE][-+]?[0-9]+)?$"
 
 Reasons = list["Column"]
 """Of one value: each null, or what would become of it."""
@@ -38,7 +41,10 @@ def _of_value(variant: Column, kind: DataType, path: str) -> Reasons:
         case DecimalType():
             sql = kind.simpleString().upper()
             text = F.try_variant_get(variant, "$", "string")
-            return [F.when(_is_rounded(text, kind), F.lit(f"{path} {sql} would be rounded"))]
+            return [
+                F.when(_has_a_comma(text), F.lit(f"{path} {sql} would lose its comma")),
+                F.when(_is_rounded(text, kind), F.lit(f"{path} {sql} would be rounded")),
+            ]
         case TimestampType():
             is_number = F.schema_of_variant(variant).rlike(_NUMBER)
             return [F.when(is_number, F.lit(f"{path} TIMESTAMP is a number"))]
@@ -81,6 +87,10 @@ def _of_each(values: Column, kind: DataType, path: str) -> Reasons:
 
     count = len(_of_value(F.try_parse_json(F.lit("0")), kind, path))
     return [F.get(F.array_compact(F.transform(values, number(index))), 0) for index in range(count)]
+
+
+def _has_a_comma(text: Column) -> Column:
+    return text.contains(",") & ~text.rlike(_THOUSANDS)
 
 
 def _is_rounded(text: Column, kind: DecimalType) -> Column:

@@ -27,6 +27,9 @@ REFUSED = [
     ('{"amount": "1.239"}', "amount DECIMAL(10,2) would be rounded"),
     ('{"amount": 1.00000000000000000000001}', "amount DECIMAL(10,2) would be rounded"),
     ('{"amount": 1e-3}', "amount DECIMAL(10,2) would be rounded"),
+    ('{"amount": "2,5"}', "amount DECIMAL(10,2) would lose its comma"),
+    ('{"amount": "1,00.25"}', "amount DECIMAL(10,2) would lose its comma"),
+    ('{"lines": [{"price": "1,5"}]}', "lines[].price DECIMAL(6,1) would lose its comma"),
     ('{"at": 1700000000000}', "at TIMESTAMP is a number"),
     ('{"ID": 1}', "key ID in another letter case"),
     ('{"lines": [{"price": 1.5}, {"price": 1.55}]}', "lines[].price DECIMAL(6,1) would be rounded"),
@@ -37,6 +40,7 @@ REFUSED = [
 TAKEN = [
     '{"id": 1, "amount": 1.2300, "at": "2024-01-01T00:00:00Z", "other": 1.23456}',
     '{"amount": -1.5e2, "lines": [{"price": 2.50, "tag": "x"}, null], "by": {}}',
+    '{"amount": "-1,234,567.25"}',
     '{"amount": "1,000.25", "lines": [], "at": null, "amount2": 1.239}',
     "{}",
 ]
@@ -65,12 +69,12 @@ def test_strict_refuses_each_with_its_reason_at_every_depth(spark: SparkSession)
 
 def test_without_strict_they_are_what_from_json_makes_of_them(spark: SparkSession) -> None:
     schema: Any = StructType.fromDDL(SCHEMA)
-    values = ['{"amount": 1.239}', '{"at": 1700000000}', '{"ID": 1}']
+    values = ['{"amount": 1.239}', '{"at": 1700000000}', '{"ID": 1}', '{"amount": "2,5"}']
     reading = (Side(column="value", values=JsonValues(schema)),)
 
     parsed = decode.parsed(source(spark, values), reading)
 
-    amount, at, other = (
+    amount, at, other, comma = (
         row.value for row in decode.good_rows(parsed, reading).orderBy("offset").collect()
     )
     assert amount.amount == decimal.Decimal("1.24")
@@ -78,3 +82,4 @@ def test_without_strict_they_are_what_from_json_makes_of_them(spark: SparkSessio
         2023, 11, 14, 22, 13, 20, tzinfo=datetime.UTC
     )
     assert other.id is None
+    assert comma.amount == decimal.Decimal("25.00")
