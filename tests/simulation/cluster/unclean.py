@@ -31,6 +31,8 @@ class Cut(NamedTuple):
     leader_epoch: int
     end_offset: int
     """What was committed before it is still there."""
+    stable_end: int
+    """A transaction whose marker is lost is open again."""
 
 
 class Losses:
@@ -54,10 +56,10 @@ class Losses:
         """Whether a leader of this epoch is the first to lead since an unclean election."""
         return 0 <= self.due_epoch <= leader_epoch
 
-    def cut(self, leader_epoch: int, end_offset: int, lost: list[Batch]) -> None:
+    def cut(self, leader_epoch: int, end_offset: int, stable_end: int, lost: list[Batch]) -> None:
         """It leads: this is what its log lacks."""
         self.due_epoch = -1
-        self.cuts.append(Cut(leader_epoch, end_offset))
+        self.cuts.append(Cut(leader_epoch, end_offset, stable_end))
         self.batches.update(lost)
 
     def is_deposed(self, leader_epoch: int) -> bool:
@@ -71,6 +73,11 @@ class Losses:
     def may_fall(self, since_epoch: int, end_offset: int) -> bool:
         """Whether an end that was told in this epoch may be as low as that by now."""
         ends = [each.end_offset for each in self.cuts if each.leader_epoch > since_epoch]
+        return bool(ends) and end_offset >= min(ends)
+
+    def stable_end_may_fall(self, since_epoch: int, end_offset: int) -> bool:
+        """The same of the last stable offset."""
+        ends = [each.stable_end for each in self.cuts if each.leader_epoch > since_epoch]
         return bool(ends) and end_offset >= min(ends)
 
     def falls(self, incarnation: str, end_offset: int) -> bool:

@@ -135,7 +135,8 @@ class PartitionFacts:
         kept = len(self.batches) - len(owed) + missing
         lost = self.batches[kept:]
         del self.batches[kept:], self.committed_in[kept:]
-        self.losses.cut(leader_epoch, self.end_offset, lost)
+        stable_end = hosted.partition.producers.transactions.stable_end(self.end_offset)
+        self.losses.cut(leader_epoch, self.end_offset, stable_end, lost)
         self.sequences = {
             (each.producer_id, each.producer_epoch): each.last_sequence
             for each in self.batches
