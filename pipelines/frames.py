@@ -139,8 +139,8 @@ def rows_of(pipeline: Pipeline, node: str, good: DataFrame) -> DataFrame:
 
 
 def nodes_for(pipeline: Pipeline, sink: Sink, good: DataFrame) -> Nodes:
-    """What a sink's rows and the checks of its batches are made of."""
-    checks = pipeline.checks_of(sink)
+    """What a sink's rows, the checks of its batches and its source's dead letters are made of."""
+    checks = (*pipeline.checks_of(sink), *pipeline.checks_sending(pipeline.source_of(sink)))
     return nodes_of(pipeline, dict.fromkeys([sink.input, *(c.on for c in checks)]), good)
 
 

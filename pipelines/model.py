@@ -363,11 +363,15 @@ class Pipeline:
             if check.action is Action.DEAD_LETTER and source.name in self.lineage(check.on)[0]
         )
 
+    def has_dead_letters(self, source: Source) -> bool:
+        """Whether records of this source become dead letters, by `decode` or by a check."""
+        return source.has_on_error(OnError.DEAD_LETTER) or bool(self.checks_sending(source))
+
     def writes_dead_letters(self, sink: Sink) -> bool:
-        """Whether this sink's batches write its source's dead letters: the first sink's do."""
+        """Whether this sink answers for its source's dead letters: the first sink does. Their chain
+        is settled with it, and it is judged by all checks that send some."""
         source = self.source_of(sink)
-        decodes = source.has_on_error(OnError.DEAD_LETTER)
-        if not decodes and not self.checks_sending(source):
+        if not self.has_dead_letters(source):
             return False
         first = next(s for s in self.sinks.values() if self.source_of(s) is source)
         return first.name == sink.name

@@ -19,6 +19,7 @@ from pipelines.errors import RunError
 from pipelines.evolution import Steps
 from pipelines.hadoop import HadoopFiles
 from pipelines.judgement import JUDGED_BY, judgement
+from pipelines.lettering import Lettering
 from pipelines.model import Pipeline, Sink
 from pipelines.readings import reading_of
 from pipelines.refusals import refuse_no_cluster
@@ -39,7 +40,7 @@ class Ready:
 
     reading: Reading | None
     chain: AnyChain
-    dead_chain: DeltaChain | None
+    lettering: Lettering | None
     files: CheckpointFiles
     topics: Topics
     begun_at: ByPartition
@@ -54,8 +55,10 @@ def prepare(
     run_id: str,
     on_retry: Callable[[int, Retry], None],
     wishes: Wishes,
+    lettering: Lettering | None,
 ) -> Ready:
-    """Raises ConfigError for SQL, RunError and ChainError for what does not fit together."""
+    """`lettering`: of its source, where a sink before this one has prepared it. Raises ConfigError
+    for SQL, RunError and ChainError for what does not fit together."""
     source = pipeline.source_of(sink)
 
     def link_of(name: str, facts: Mapping[str, Any]) -> Link:
@@ -80,7 +83,7 @@ def prepare(
     chain = _chain_of(spark, sink, stored, link, topics, on_retry)
     path = chain.path
     dead_chain: DeltaChain | None = None
-    if pipeline.writes_dead_letters(sink):
+    if lettering is None and pipeline.has_dead_letters(source):
         made = frames.nodes_for(pipeline, sink, good).made
         letters = frames.dead_letters(pipeline, sink, parsed, reading, made, {})
         dead_path = _dead_table(spark, pipeline, letters)
@@ -107,7 +110,7 @@ def prepare(
     return Ready(
         reading=reading,
         chain=chain,
-        dead_chain=dead_chain,
+        lettering=Lettering(dead_chain) if dead_chain else lettering,
         files=settling.files,
         topics=topics,
         begun_at=begun_at,

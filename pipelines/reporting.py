@@ -17,7 +17,8 @@ class BatchDone:
 
     `already_there`: an earlier run had committed it to the sink's table; there is no `version` of
     the table then. `checked`: check → what it found, empty then. `copies`: rows that `deduplicate`
-    left out. `seconds`: from its offsets to its last commit.
+    left out. `judged`: records that the dead letters' chain passed with it, for all sinks of their
+    source. `seconds`: from its offsets to its last commit.
     """
 
     sink: str
@@ -29,6 +30,7 @@ class BatchDone:
     already_there: bool = False
     checked: Mapping[str, Checked] = field(default_factory=dict)
     copies: int = 0
+    judged: int = 0
     seconds: float = 0.0
     version: int | None = None
 

@@ -19,6 +19,7 @@ from josefine_spark.topic_offsets import ByPartition
 from pipelines.checking import Checked, added
 from pipelines.errors import PipelineError, RunError, SetupError
 from pipelines.jvm import watched
+from pipelines.lettering import Lettering
 from pipelines.messages import clear_reason
 from pipelines.model import Pipeline
 from pipelines.reconcile import Trust
@@ -150,6 +151,7 @@ class _Run:
     def _go(self, wishes: Wishes) -> None:
         """From the preparation of all sinks to their end."""
         self.queries = []
+        letterings: dict[str, Lettering] = {}
         self.works = [
             SinkWork(
                 self.spark,
@@ -160,6 +162,7 @@ class _Run:
                 self._batch_done,
                 self.reporter.retrying,
                 self._upkeep_failed,
+                letterings,
             )
             for sink in self.pipeline.sinks.values()
         ]
@@ -227,12 +230,12 @@ class _Run:
     def _judge_dead_letters(self, done: BatchDone) -> None:
         """Raise RunError behind a batch with which there are too many."""
         sink, threshold = self.pipeline.sinks[done.sink], self.pipeline.threshold
-        if threshold is None or done.already_there or not self.pipeline.writes_dead_letters(sink):
+        if threshold is None or not done.judged:
             return
-        recent = self.recent.setdefault(done.sink, Recent(threshold))
-        wrong = recent.batch(done.records, done.dead_letters)
+        source = self.pipeline.source_of(sink).name
+        recent = self.recent.setdefault(source, Recent(threshold))
+        wrong = recent.batch(done.judged, done.dead_letters)
         if wrong:
-            source = self.pipeline.source_of(sink).name
             raise RunError(f"source `{source}`: {wrong}; see {self.pipeline.dead_letter_path}")
 
     def _wait(self) -> None:

@@ -23,14 +23,14 @@ from pipelines.chain import (
     Commit,
     Stop,
     decide,
-    decide_by_offset,
 )
 from pipelines.checking import Checked
 from pipelines.deduplicating import Span, span_of
-from pipelines.delta_chain import DeltaChain, StoppedError
+from pipelines.delta_chain import StoppedError
 from pipelines.delta_log import LogEntry
 from pipelines.errors import ChainError, RunError
 from pipelines.keeping import keeper_of
+from pipelines.lettering import NOTHING_DUE, Lettering, LettersDue
 from pipelines.model import Mode, OnError, Pipeline, Sink
 from pipelines.preparing import prepare
 from pipelines.reporting import BatchDone
@@ -60,7 +60,9 @@ class SinkWork:
         on_batch: Callable[[BatchDone], None],
         on_retry: Callable[[str, int, Retry], None],
         on_upkeep: Callable[[str, str], None],
+        letterings: dict[str, Lettering],
     ) -> None:
+        """`letterings`: of all sources, which the works of one run share."""
         self.sink = sink
         self.source = pipeline.source_of(sink)
         self.lock = threading.Lock()
@@ -73,6 +75,7 @@ class SinkWork:
         self._on_batch = on_batch
         self._on_retry = on_retry
         self._on_upkeep = on_upkeep
+        self._letterings = letterings
 
     # -- start ---------------------------------------------------------------------------------
 
@@ -86,8 +89,11 @@ class SinkWork:
             self._run_id,
             partial(self._on_retry, self.sink.name),
             wishes,
+            self._letterings.get(self.source.name),
         )
-        self._reading, self.chain, self.dead_chain = ready.reading, ready.chain, ready.dead_chain
+        self._reading, self.chain, self._lettering = ready.reading, ready.chain, ready.lettering
+        if ready.lettering is not None:
+            self._letterings[self.source.name] = ready.lettering
         self._files, self._topics, self._begun_at = ready.files, ready.topics, ready.begun_at
         self._keeper = keeper_of(self._spark, self.chain.path, self.sink, lambda: self.stopping)
         return ready.stream
@@ -141,18 +147,10 @@ class SinkWork:
         if isinstance(decision, Stop):
             raise self._stopped(self.chain, decision, batch_id, batch)
         self._name_query()
-        dead = decide_by_offset(batch, self.dead_chain.tip) if self.dead_chain else None
-        if isinstance(dead, Stop):
-            assert self.dead_chain is not None
-            raise self._stopped(self.dead_chain, dead, batch_id, batch)
+        own = decision if isinstance(decision, Commit) else None
+        has_letters = self._letters_due(batch_id, batch, own) != NOTHING_DUE
         failpoints.hit("before_commit")
-        done = self._write(
-            frame,
-            batch_id,
-            batch,
-            decision if isinstance(decision, Commit) else None,
-            dead if isinstance(dead, Commit) else None,
-        )
+        done = self._write(frame, batch_id, batch, own, has_letters=has_letters)
         tip = self.chain.tip
         assert tip is not None
         self._kind.advise(self.source, f"{self._pipeline.name}.{self.sink.name}", tip.reached.ends)
@@ -169,18 +167,19 @@ class SinkWork:
         batch_id: int,
         batch: Batch,
         own: Commit | None,
-        dead: Commit | None,
+        *,
+        has_letters: bool,
     ) -> BatchDone:
         """The Delta commits that are due, and what they wrote."""
-        dead_letters = rows = copies = 0
+        dead_letters = judged = rows = copies = 0
         version: int | None = None
         checked: Mapping[str, Checked] = {}
-        if own is None and dead is None:
+        if own is None and not has_letters:
             return self._done(batch_id)
         parsed = frames.parse(frame, self._reading)
         checks = self._pipeline.checks_of(self.sink)
         again = self.sink.deduplicate is not None or self.sink.mode is Mode.SCD2
-        if self.dead_chain is not None or checks or again or self._fails_on_bad():
+        if has_letters or checks or again or self._fails_on_bad():
             # The batch is looked at several times (bad rows, good rows, counts): decode it once.
             parsed = parsed.persist()
         try:
@@ -191,10 +190,8 @@ class SinkWork:
                     frames.fail_on_bad(parsed, self.source, self._reading)
                 checked = checking.count(nodes.made, checks)
                 checking.judge(self.sink.name, checks, checked)
-            if self.dead_chain is not None:
-                dead_letters = self._write_letters(
-                    self.dead_chain, batch_id, batch, parsed, nodes.made, own, dead
-                )
+            if has_letters:
+                dead_letters, judged = self._write_letters(batch_id, batch, parsed, nodes.made, own)
             if own is not None:
                 made = nodes.rows[self.sink.input]
                 out = frames.table_rows(self._pipeline, self.sink, made)
@@ -211,38 +208,53 @@ class SinkWork:
             records=_records(batch) if own is not None else 0,
             rows=rows,
             dead_letters=dead_letters,
+            judged=judged,
             already_there=own is None,
             checked=checked,
             copies=copies,
             version=version,
         )
 
+    def _letters_due(self, batch_id: int, batch: Batch, own: Commit | None) -> LettersDue:
+        """Nothing stays nothing; the rest is only for sure under the lettering's lock."""
+        if self._lettering is None:
+            return NOTHING_DUE
+        leads = self._pipeline.writes_dead_letters(self.sink)
+        due = self._lettering.due(batch, writes_rows=own is not None, leads=leads)
+        if isinstance(due, Stop):
+            raise self._stopped(self._lettering.chain, due, batch_id, batch)
+        return due
+
     def _write_letters(
         self,
-        chain: DeltaChain,
         batch_id: int,
         batch: Batch,
         parsed: DataFrame,
         made: Mapping[str, DataFrame],
         own: Commit | None,
-        due: Commit | None,
-    ) -> int:
-        """How many, where some are due: of the batch, or of one whose letters are there without its
-        rows those that are missing, for the file may have changed in between."""
+    ) -> tuple[int, int]:
+        """How many, and how many records the letters' chain passed: those of the batch, or of what
+        it has passed those that its table lacks, for the file may have changed in between."""
+        assert self._lettering is not None
         letters = partial(
             frames.dead_letters, self._pipeline, self.sink, parsed, self._reading, made
         )
-        if own is not None and (due is None or due.skip_below):
-            bad, due = writing.missing_letters(self._spark, chain, self.source, letters, due)
-        else:
-            assert due is not None
-            bad = letters(due.skip_below)
-        if due is None:
-            return 0
-        commit = partial(chain.append, bad, due, batch_id)
-        entry = self._guard(chain, batch_id, batch, commit)
+        with self._lettering.lock:
+            chain = self._lettering.chain
+            due = self._letters_due(batch_id, batch, own)
+            commit = due.commit
+            if due.look_below is not None:
+                bad, commit = writing.missing_letters(self._spark, chain, self.source, letters, due)
+            elif commit is not None:
+                bad = letters(commit.skip_below)
+            if commit is None:
+                return 0, 0
+            entry = self._guard(
+                chain, batch_id, batch, partial(chain.append, bad, commit, batch_id)
+            )
+            self._lettering.passed(commit)
         failpoints.hit("mid_commit", 1)
-        return entry.metrics.get("numOutputRows", 0)
+        return entry.metrics.get("numOutputRows", 0), due.records
 
     def _done(self, batch_id: int) -> BatchDone:
         """A batch that was there already."""
@@ -295,8 +307,8 @@ class SinkWork:
     def _name_query(self) -> None:
         if not self.chain.query_id:
             self.chain.query_id = self._files.query_id()
-            if self.dead_chain is not None:
-                self.dead_chain.query_id = self.chain.query_id
+            if self._lettering is not None:
+                self._lettering.chain.query_id = self.chain.query_id
 
     def _stopped(self, chain: AnyChain, stop: Stop, batch_id: int, batch: Batch) -> RunError:
         text = messages.stopped_in_batch(

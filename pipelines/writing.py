@@ -16,6 +16,7 @@ from pipelines.delta_chain import DeltaChain
 from pipelines.errors import RunError
 from pipelines.evolution import Steps, fit, other_rows
 from pipelines.historizing import history, identity
+from pipelines.lettering import LettersDue
 from pipelines.merging import Merge, fold
 from pipelines.model import Mode, Pipeline, Sink, Source
 from pipelines.topic_chain import AnyChain
@@ -80,19 +81,20 @@ def missing_letters(
     chain: DeltaChain,
     source: Source,
     letters: Callable[[ByPartition, DataFrame], DataFrame],
-    due: Commit | None,
+    due: LettersDue,
 ) -> tuple[DataFrame, Commit | None]:
     """Of a batch of which `chain` has passed all or some offsets: the letters that its table has
     not, and the commit for them. None where there are none, and none is due."""
-    tip = chain.tip
+    tip, commit = chain.tip, due.commit
     assert tip is not None
+    assert due.look_below is not None
     table = spark.read.format("delta").load(chain.path)
     there = table.where(table["source"] == source.name).select("topic", "partition", "offset")
-    missing = letters(due.skip_below if due else tip.reached.ends, there)
-    if due is None and not missing.isEmpty():
+    missing = letters(due.look_below, there)
+    if commit is None and not missing.isEmpty():
         ends = tip.reached
-        due = Commit(start=ends.ends, end=ends, txn_version=tip.txn_version + 1)
-    return missing, due
+        commit = Commit(start=ends.ends, end=ends, txn_version=tip.txn_version + 1)
+    return missing, commit
 
 
 def rows_written(sink: Sink, entry: LogEntry) -> int:

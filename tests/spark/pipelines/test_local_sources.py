@@ -99,6 +99,26 @@ def test_what_is_bad_since_its_letters_were_written_is_a_letter_too(spark, tmp_p
     assert sorted((row.offset, row.value) for row in dead) == [(9, b'{"N": 2}'), (18, b"not json")]
 
 
+def test_a_sink_that_reads_behind_the_others_has_a_letter_for_what_it_leaves_out(
+    spark, tmp_path, monkeypatch
+):
+    """It comes with a stricter file: what the first sink took has no letter yet."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "one.jsonl").write_text('{"n": 1}\n{"N": 2}\nnot json\n')
+    words = f"    type: file\n    path: {folder}\n"
+    sums = PIPELINE[PIPELINE.index("  sums:") : PIPELINE.index("dead_letter: {")]
+    stricter = PIPELINE.replace("on_error:", "strict: true, on_error:")
+    for text in (PIPELINE.replace(sums, ""), stricter, stricter):
+        monkeypatch.setattr("tests.spark.pipelines.test_local_sources.PIPELINE", text)
+        run(spark, tmp_path, words)
+
+    (total,) = spark.read.format("delta").load(f"{tmp_path}/sums").collect()
+    assert total.n == 1
+    dead = spark.read.format("delta").load(f"{tmp_path}/dead").collect()
+    assert sorted((row.offset, row.value) for row in dead) == [(9, b'{"N": 2}'), (18, b"not json")]
+
+
 def test_a_rate_goes_on_where_the_table_ends(spark, tmp_path):
     words = (
         "    type: rate\n    rows_per_second: 2\n    start: { last: 30 }\n    limit: { rows: 12 }"

@@ -13,9 +13,10 @@ from random import Random
 
 from josefine_spark.offsets import Bounds
 from josefine_spark.topic_offsets import TopicOffsets, nested
-from pipelines.chain import Commit, Skip, Stop, Tip, Verdict, decide, decide_by_offset
+from pipelines.chain import Commit, Skip, Stop, Tip, Verdict, decide
 from pipelines.checkpoint import CheckpointFiles
 from pipelines.delta_log import DeltaLogReader
+from pipelines.lettering import letters_due
 from pipelines.losses import LostRange, losses, passing, standing, unrecorded
 from pipelines.reconcile import Start, Trust, reconcile
 from tests.unit.pipelines.memory import MemoryFiles, offset_text, parse_offset_text, wal_text
@@ -217,9 +218,11 @@ class Run:
         decision = decide(batch, self.tip)
         if isinstance(decision, Stop):
             raise StoppedError(decision)
-        dead = decide_by_offset(batch, self.dead_tip)
-        if isinstance(dead, Stop):
-            raise StoppedError(dead)
+        writes_rows = isinstance(decision, Commit)
+        due = letters_due(batch, self.dead_tip, {}, writes_rows=writes_rows, leads=True)
+        if isinstance(due, Stop):
+            raise StoppedError(due)
+        dead = due.commit
         # The rows are those that the engine really reads, not those that the offsets promise.
         # Where the start has no say the source begins at the recorded first offset.
         for p, begin in ((p, start.get(p, batch.end.first[p])) for p in end):

@@ -62,9 +62,9 @@ def run():
 
 
 def done(records, dead_letters, sink="lake", **more):
-    return BatchDone(
-        sink=sink, batch=1, records=records, rows=0, dead_letters=dead_letters, ends={}, **more
-    )
+    """Of a sink that wrote the letters of its batch."""
+    counts = {"records": records, "judged": records, "dead_letters": dead_letters}
+    return BatchDone(**({"sink": sink, "batch": 1, "rows": 0, "ends": {}} | counts | more))
 
 
 def test_a_run_stops_behind_the_batch_with_which_there_are_too_many_dead_letters(run):
@@ -79,11 +79,18 @@ def test_a_run_stops_behind_the_batch_with_which_there_are_too_many_dead_letters
     assert run.totals["lake"].dead_letters == 21
 
 
-def test_a_batch_of_a_run_before_and_a_sink_without_letters_are_not_judged(run):
-    """What is in the sink's table has no records here, and its letters may be written only now."""
-    run._batch_done(done(0, 5, already_there=True))
-    run._batch_done(done(0, 5, sink="other"))
+def test_letters_of_records_that_were_passed_before_are_not_judged(run):
+    """They were bad by the file of today alone, and how many others were good nobody counted."""
+    run._batch_done(done(100, 5, judged=0))
     run._batch_done(done(10, 1))
+
+
+def test_the_sinks_of_a_source_are_judged_together(run):
+    run._batch_done(done(100, 10))
+    run._batch_done(done(100, 0, judged=0, sink="other"))
+
+    with pytest.raises(RunError, match="31 of 200 records of the last 2 batches"):
+        run._batch_done(done(100, 21, sink="other"))
 
 
 def test_the_window_goes_on_when_the_run_is_begun_again(run):

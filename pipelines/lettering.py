@@ -1,0 +1,97 @@
+"""The dead letters of one source during one run, for all its sinks: who comes first writes them.
+
+A record may be missing from a sink's table only when its letter is there already. So whichever
+sink's batch goes beyond the letters' chain moves it on, and a sink that reads what was passed
+before this run looks whether its letters are all there: the file may have been another one then.
+
+`due` decides and is pure; a sink holds `lock` from there to its commit of letters.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from josefine_broker.base.ids import TopicPartition
+from josefine_spark.topic_offsets import ByPartition
+from pipelines.chain import Batch, Commit, Skip, Stop, Tip, Verdict, decide_by_offset
+
+if TYPE_CHECKING:
+    from pipelines.delta_chain import DeltaChain
+
+Passed = Mapping[TopicPartition, int]
+"""From which offset on the chain was moved by this run, up to where it is: by today's file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LettersDue:
+    """What of a batch's letters is to be written. `commit`: moves the chain. `look_below`: of
+    records below these offsets the table may lack letters, and only it knows which."""
+
+    commit: Commit | None = None
+    look_below: ByPartition | None = None
+
+    @property
+    def records(self) -> int:
+        """Offsets that the chain passes by it."""
+        if self.commit is None:
+            return 0
+        start = self.commit.start
+        return sum(end - start.get(p, end) for p, end in self.commit.end.ends.items())
+
+
+NOTHING_DUE = LettersDue()
+
+
+def letters_due(
+    batch: Batch, tip: Tip | None, passed: Passed, *, writes_rows: bool, leads: bool
+) -> LettersDue | Stop:
+    """`writes_rows`: whether the sink's table lacks the batch; else only the chain may. `leads`:
+    the chain starts with this sink and may have no gap. Another sink may be ahead of a chain that
+    earlier versions moved with the first sink alone: it leaves its letters to that one, as they
+    did."""
+    decision = decide_by_offset(batch, tip)
+    if isinstance(decision, Stop):
+        is_left = decision.verdict is Verdict.GAP and not leads
+        return NOTHING_DUE if is_left else decision
+    commit = None if isinstance(decision, Skip) else decision
+    if not writes_rows or _all_passed(batch, tip, passed):
+        return LettersDue(commit=commit)
+    return LettersDue(commit=commit, look_below=commit.skip_below if commit else batch.end.ends)
+
+
+def _all_passed(batch: Batch, tip: Tip | None, passed: Passed) -> bool:
+    """Whether what the chain has of the batch is of this run."""
+    ends = tip.reached.ends if tip else {}
+    for partition, end in batch.end.ends.items():
+        start = batch.start_of(partition) or 0
+        if start < min(end, ends.get(partition, 0)) and start < passed.get(partition, end):
+            return False
+    return True
+
+
+class Lettering:
+    """The chain, and what this run made of it. Mutable; its sinks' threads share it."""
+
+    def __init__(self, chain: DeltaChain) -> None:
+        self.chain = chain
+        self.lock = threading.Lock()
+        self._passed: dict[TopicPartition, int] = {}
+
+    def due(self, batch: Batch, *, writes_rows: bool, leads: bool) -> LettersDue | Stop:
+        """See `letters_due`. Under the lock."""
+        return letters_due(
+            batch, self.chain.tip, self._passed, writes_rows=writes_rows, leads=leads
+        )
+
+    def passed(self, commit: Commit) -> None:
+        """The chain has moved by it. Under the lock."""
+        note_passed(self._passed, commit)
+
+
+def note_passed(passed: dict[TopicPartition, int], commit: Commit) -> None:
+    """What a run remembers of a commit of its own."""
+    for partition, end in commit.end.ends.items():
+        passed.setdefault(partition, commit.start.get(partition, end))

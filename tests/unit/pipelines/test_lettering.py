@@ -1,0 +1,178 @@
+"""The dead letters of several sinks of one source: none is missing, none is there twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from josefine_broker.base.ids import TopicPartition
+from josefine_spark.topic_offsets import ByPartition, TopicOffsets
+from pipelines.chain import Batch, Commit, Stop, Tip, Verdict
+from pipelines.lettering import NOTHING_DUE, LettersDue, letters_due, note_passed
+
+P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
+SINKS = 3
+FILES = 3
+BAD = st.sets(st.integers(0, 20), min_size=6)
+
+
+def batch(start: ByPartition, end: ByPartition) -> Batch:
+    return Batch(start=start, end=TopicOffsets(ends=dict(end)))
+
+
+def tip(ends: ByPartition, version: int = 1) -> Tip:
+    return Tip(reached=TopicOffsets(ends=dict(ends)), txn_version=version)
+
+
+class Topic:
+    """One source with its sinks and their dead letters. Mutable."""
+
+    def __init__(self, bad: list[set[int]], ahead: int) -> None:
+        self.bad = bad
+        """By file: the offsets that it leaves out, in either partition."""
+        self.file = 0
+        self.chain: Tip | None = None
+        self.passed: dict[TopicPartition, int] = {}
+        self.letters: Counter[tuple[TopicPartition, int]] = Counter()
+        self.ends: list[dict[TopicPartition, int]] = [{P: 0, Q: 0} for _ in range(SINKS)]
+        if ahead:  # as a run of before left them, whose first sink alone moved the chain
+            self.chain = tip({P: 0, Q: 0})
+            self.ends[1] = {P: ahead, Q: 0}
+        self.left_out: set[tuple[TopicPartition, int]] = set()
+        """What a table lacks by the file that it was read with."""
+
+    def start(self, file: int) -> None:
+        """A run, perhaps of another file."""
+        self.file = file
+        self.passed = {}
+
+    def read(self, sink: int, end: ByPartition, dies: str) -> bool:
+        """One batch of a sink; whether the run lives on."""
+        planned = batch(self.ends[sink], end)
+        if dies == "before":
+            return False
+        is_left = self._is_left_to_the_first(planned)
+        self._write_letters(planned, sink, writes_rows=True)
+        if dies == "between":
+            return False
+        if not is_left:
+            self.left_out |= self._left_out(planned)
+        self.ends[sink] = dict(end)
+        if dies == "behind":  # Spark plans it again, and its rows are there
+            self._write_letters(planned, sink, writes_rows=False)
+        return True
+
+    def _is_left_to_the_first(self, planned: Batch) -> bool:
+        ends = self.chain.reached.ends if self.chain else {}
+        return any(start > ends.get(p, start) for p, start in planned.start.items())
+
+    def _left_out(self, planned: Batch) -> set[tuple[TopicPartition, int]]:
+        return {
+            (partition, offset)
+            for partition, end in planned.end.ends.items()
+            for offset in range(planned.start_of(partition) or 0, end)
+            if offset in self.bad[self.file]
+        }
+
+    def _write_letters(self, planned: Batch, sink: int, *, writes_rows: bool) -> None:
+        due = letters_due(
+            planned, self.chain, self.passed, writes_rows=writes_rows, leads=sink == 0
+        )
+        assert not isinstance(due, Stop)
+        if due == NOTHING_DUE:
+            return
+        for place in self._left_out(planned):
+            partition, offset = place
+            if due.look_below is not None:
+                known = offset < due.look_below.get(partition, 0) and self.letters[place]
+            else:
+                assert due.commit is not None
+                known = offset < due.commit.skip_below.get(partition, 0)
+            self.letters[place] += not known
+        if due.commit is not None:
+            self.chain = Tip(reached=due.commit.end, txn_version=due.commit.txn_version)
+            note_passed(self.passed, due.commit)
+
+
+STEPS = st.tuples(
+    st.integers(0, SINKS - 1),
+    st.integers(0, 6),
+    st.integers(0, 6),
+    st.sampled_from(["", "", "", "before", "between", "behind"]),
+    st.integers(0, FILES - 1),
+)
+
+
+@given(
+    st.lists(BAD, min_size=FILES, max_size=FILES),
+    st.sampled_from([0, 0, 7]),
+    st.lists(STEPS, max_size=30),
+)
+def test_whatever_dies_and_whoever_is_first_each_record_left_out_has_one_letter(
+    bad: list[set[int]], ahead: int, steps: list[tuple[int, int, int, str, int]]
+) -> None:
+    topic = Topic(bad, ahead)
+    for sink, more, more_of_q, dies, next_file in steps:
+        ends = topic.ends[sink]
+        lives = topic.read(sink, {P: ends[P] + more, Q: ends[Q] + more_of_q}, dies)
+        assert topic.left_out <= {place for place, count in topic.letters.items() if count}
+        assert max(topic.letters.values(), default=0) <= 1
+        if not lives:
+            topic.start(next_file)
+
+
+def test_the_sink_that_comes_second_writes_nothing() -> None:
+    first = letters_due(batch({P: 0}, {P: 9}), None, {}, writes_rows=True, leads=True)
+    assert isinstance(first, LettersDue)
+    assert first.commit is not None
+    assert (first.commit.end.ends, first.look_below, first.records) == ({P: 9}, None, 9)
+    passed: dict[TopicPartition, int] = {}
+    note_passed(passed, first.commit)
+
+    second = letters_due(batch({P: 0}, {P: 6}), tip({P: 9}), passed, writes_rows=True, leads=False)
+
+    assert second == NOTHING_DUE
+
+
+def test_what_was_passed_before_this_run_is_looked_at() -> None:
+    """Its file may have been another one."""
+    due = letters_due(batch({P: 3}, {P: 6}), tip({P: 9}), {P: 6}, writes_rows=True, leads=False)
+
+    assert due == LettersDue(look_below={P: 6})
+
+
+def test_what_the_table_of_the_sink_has_is_not_looked_at() -> None:
+    """Else a record that was good then would be there and have a letter."""
+    due = letters_due(batch({P: 3}, {P: 6}), tip({P: 9}), {}, writes_rows=False, leads=True)
+
+    assert due == NOTHING_DUE
+
+
+def test_a_run_has_passed_what_lies_behind_its_first_commit() -> None:
+    passed: dict[TopicPartition, int] = {}
+    for start, end in (({P: 4, Q: 2}, {P: 7, Q: 2}), ({P: 7, Q: 2}, {P: 9, Q: 5})):
+        commit = Commit(start=start, end=TopicOffsets(ends=dict(end)), txn_version=1)
+        note_passed(passed, commit)
+
+    assert passed == {P: 4, Q: 2}
+
+
+def test_of_a_batch_that_goes_beyond_the_chain_only_what_was_passed_is_looked_at() -> None:
+    due = letters_due(batch({P: 3}, {P: 12}), tip({P: 9}), {}, writes_rows=True, leads=True)
+
+    assert isinstance(due, LettersDue)
+    assert isinstance(due.commit, Commit)
+    assert (due.commit.skip_below, due.look_below, due.records) == ({P: 9}, {P: 9}, 3)
+
+
+def test_a_sink_ahead_of_the_chain_of_an_earlier_version_leaves_letters_to_the_first() -> None:
+    ahead = batch({P: 20}, {P: 22})
+
+    due = letters_due(ahead, tip({P: 9}), {}, writes_rows=True, leads=False)
+    stop = letters_due(ahead, tip({P: 9}), {}, writes_rows=True, leads=True)
+
+    assert due == NOTHING_DUE
+    assert isinstance(stop, Stop)
+    assert stop.verdict is Verdict.GAP
