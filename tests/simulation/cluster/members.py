@@ -190,7 +190,7 @@ class Members(Client):
         may_be = view.may_be_damaged(id_)
         others = [view.processes.get(each) for each in world.broker_ids if each != id_]
         is_known = all(each is not None and id_ in each.ctx.image.brokers for each in others)
-        if not is_known or not all(facts in may_be for facts in held):
+        if not is_known or not all(facts in may_be for facts in held) or not self._outvoted(id_):
             return
         if world.machines[id_].process is not None:
             world.kill(id_, power=False)
@@ -207,6 +207,13 @@ class Members(Client):
         world.met["data directory lost"] += 1
         world.scheduler.note(f"data directory of {id_} lost")
         self._start(id_)
+
+    def _outvoted(self, id_: int) -> bool:
+        """Whether the others are a majority without it: the vote of one that was removed is taken a
+        moment later."""
+        view = self.world.view
+        others = view.voters.intersection(self.world.broker_ids) - view.forgetful - {id_}
+        return id_ not in view.voters or 2 * len(others) > len(view.voters)
 
     def note_created(self, before: MetadataImage) -> None:
         """Topics that a block has just made, some of them perhaps at a broker that lost all and is
