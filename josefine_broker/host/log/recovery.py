@@ -24,7 +24,13 @@ from josefine_broker.host.disk.synced_mark import SYNCED_MARK_FILE, SyncedRange
 from josefine_broker.host.log.epoch_witness import EpochWitness
 from josefine_broker.host.log.index import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from josefine_broker.host.log.log_state import NEW_PARTITION_FILE, LogState
-from josefine_broker.host.log.segment import LOG_SUFFIX, Segment, stem_of, walk_batches
+from josefine_broker.host.log.segment import (
+    LOG_SUFFIX,
+    RELATIVE_OFFSET_MAX,
+    Segment,
+    stem_of,
+    walk_batches,
+)
 from josefine_broker.host.log.segment_swap import end_swaps
 from josefine_broker.records.batch import OnBatch, is_torn, verify
 
@@ -276,6 +282,8 @@ def check_follows(segment: Segment, base_offset: int, leader_epoch: int, config:
     Raises CorruptData.
     """
     check_offset(base_offset, segment.end_offset, config)
+    if base_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
+        raise CorruptData(f"a batch with base offset {base_offset}, which no segment reaches")
     if leader_epoch < segment.last_leader_epoch:
         raise CorruptData(
             f"a batch of leader epoch {leader_epoch} behind one of {segment.last_leader_epoch}"
