@@ -173,6 +173,8 @@ class PeerPort:
 
     def met(self, peer: Process, hello: Hello) -> None:
         """Whom we dialed introduced itself."""
+        if peer.is_ended:  # the connection ended with it, and another may be there
+            return
         self._dialed[hello.node_id] = peer, hello
         self._gone.discard(hello.node_id)
         self._process.engine.broker.step(e.Greeted(hello, True))
@@ -185,9 +187,14 @@ class PeerPort:
         elif known is not None and known[0] is peer:
             try:
                 broker.step(e.Heard(known[1], said))
-            except FrameError:  # its connection is closed: it was removed meanwhile
+            except FrameError:  # its connection is closed: it was removed, or is not known yet
                 self._process.world.met["peer's frame refused"] += 1
                 del self._dialed[peer.machine.id]
+                peer.engine.peers.hung_up_on(self._process)
+
+    def hung_up_on(self, dialer: Process) -> None:
+        """It closed its connection: what it says next comes by another one, with a greeting."""
+        self._inbound.pop(dialer, None)
 
 
 def _arrive(process: Process, *, dialer: Process, to: int, said: Said, ask: int | None) -> None:
