@@ -17,7 +17,9 @@ from typing import Any
 from pydantic import ValidationError, model_validator
 
 from josefine_broker.base.addresses import HostPort
+from josefine_broker.base.oauth import OAUTHBEARER
 from josefine_broker.base.security import ANONYMOUS, SecurityProtocol
+from josefine_broker.config_oauthbearer import OauthbearerSection
 from josefine_broker.config_sections import (
     TEXT_LISTENER,
     AdminSection,
@@ -62,6 +64,7 @@ class BrokerConfig(Section):
     tls: TlsSection = TlsSection()
     raft_tls: RaftTlsSection = RaftTlsSection()
     sasl: SaslSection = SaslSection()
+    oauthbearer: OauthbearerSection = OauthbearerSection()
     acls: AclsSection = AclsSection()
     topic_defaults: TopicDefaultsSection = TopicDefaultsSection()
     log: LogSection = LogSection()
@@ -116,7 +119,7 @@ class BrokerConfig(Section):
                     f"broker.listeners {listener} speaks {protocol.value}, which needs"
                     " tls.certificate"
                 )
-            if protocol.is_sasl and self.sasl.users is None:
+            if protocol.is_sasl and self.sasl.users is None and self._has_passwords:
                 raise ValueError(
                     f"broker.listeners {listener} speaks {protocol.value}, which needs sasl.users"
                 )
@@ -125,6 +128,24 @@ class BrokerConfig(Section):
             raise ValueError(
                 f"broker.inter_broker_listener {self.inter_broker_listener!r} speaks SASL, and"
                 " brokers have no password: name a listener that speaks SSL or PLAINTEXT"
+            )
+        return self
+
+    @property
+    def _has_passwords(self) -> bool:
+        return set(self.sasl.mechanisms) != {OAUTHBEARER}
+
+    @model_validator(mode="after")
+    def _tokens_are_judged_where_they_are_taken(self) -> BrokerConfig:
+        takes = OAUTHBEARER in self.sasl.mechanisms
+        if takes and self.oauthbearer.jwks is None:
+            raise ValueError(
+                "sasl.mechanisms has OAUTHBEARER, which needs oauthbearer.jwks: the keys by which"
+                " tokens are checked"
+            )
+        if not takes and self.oauthbearer.jwks is not None:
+            raise ValueError(
+                "oauthbearer.jwks has no effect: sasl.mechanisms does not name OAUTHBEARER"
             )
         return self
 

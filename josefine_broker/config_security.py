@@ -86,7 +86,7 @@ Secret = Annotated[
     BeforeValidator(parse_secret_place),
     PlainSerializer(str, return_type=str),
 ]
-Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 ClientAuth = Literal["none", "requested", "required"]
 TlsVersion = Literal["1.2", "1.3"]
 
@@ -213,12 +213,12 @@ class SaslSection(Section):
     users: Path | None = Field(
         default=None,
         description="Who may come in, as name=password a line; nobody else may read the file. It is"
-        " read again when it changes. Needed where a listener speaks SASL.",
+        " read again when it changes. Needed where a listener speaks SASL, but for OAUTHBEARER.",
     )
     mechanisms: Annotated[tuple[Mechanism, ...], Field(min_length=1)] = Field(
         default=("SCRAM-SHA-256", "SCRAM-SHA-512"),
-        description="How clients may prove who they are: SCRAM-SHA-256, SCRAM-SHA-512, and PLAIN,"
-        " which sends the password itself.",
+        description="How clients may prove who they are: SCRAM-SHA-256, SCRAM-SHA-512, PLAIN, which"
+        " sends the password itself, and OAUTHBEARER, which sends a token (oauthbearer).",
     )
     iterations: Annotated[Count, Field(ge=4_096, le=16_384)] = Field(
         default=4_096, description="Of SCRAM: what a guess costs whoever has seen a proof."

@@ -21,6 +21,7 @@ from josefine_broker.engine.limits.descriptors import Shares, divide
 from josefine_broker.host.disk.data_dir import DataDirError
 from josefine_broker.host.events import configure_logging
 from josefine_broker.host.net.server import BindError
+from josefine_broker.host.net.token_keys import KeysError
 from josefine_broker.host.net.users import UsersError
 from josefine_broker.node import Node
 
@@ -67,7 +68,7 @@ async def _serve(config: BrokerConfig, descriptors: Shares) -> None:
         loop.add_signal_handler(number, stop.set)
     try:
         node = Node(config, descriptors, on_fatal=stop.set)
-    except (TlsError, UsersError) as error:
+    except (TlsError, UsersError, KeysError) as error:
         raise CannotRunError(str(error)) from error
     try:
         is_serving = await _start(node, stop)

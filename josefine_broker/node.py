@@ -116,7 +116,7 @@ class Node:
         self, config: BrokerConfig, descriptors: Shares, on_fatal: Callable[[], None]
     ) -> None:
         """`descriptors` is what each kind of use may have open; `on_fatal` is called when the
-        broker must be stopped: `fatal` then says why. Raises TlsError, UsersError."""
+        broker must be stopped: `fatal` then says why. Raises what Securing does."""
         self.config = config
         self.descriptors = descriptors
         self.fatal: BaseException | None = None
@@ -279,6 +279,7 @@ class Node:
     def _start_worker(self, ctx: Context) -> None:
         worker = Worker(self._failed)
         self._undo.push_async_callback(worker.stop)
+        self._undo.push_async_callback(self._securing.begin(self._failed, self._clock))
         ctx.ports.work = worker.submit
 
     def _start_cleaner(self, ctx: Context, manager: LogManager, hosting: Hosting) -> Cleaner:

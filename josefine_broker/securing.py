@@ -5,23 +5,31 @@ other brokers are dialled, and what is told of its certificate.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from pathlib import Path
 
 from josefine_broker.base.acls import CLUSTER_NAME, Operation, ResourceType
-from josefine_broker.base.tls_files import TlsError
+from josefine_broker.base.oauth import OAUTHBEARER
+from josefine_broker.base.ports import Clock
+from josefine_broker.base.tls_files import TlsError, load_ca
 from josefine_broker.client.io_tls import UNSECURED, Secured
 from josefine_broker.config import BrokerConfig
+from josefine_broker.config_oauthbearer import OauthbearerSection, is_address
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.security.authorizer import Authorizer
 from josefine_broker.engine.security.sasl import Stored, Users, no_stored
+from josefine_broker.engine.security.tokens import Holder, TokenRules
 from josefine_broker.host.metrics import Metrics
 from josefine_broker.host.net.admin_door import Door
 from josefine_broker.host.net.sasl_gate import Authentication
 from josefine_broker.host.net.tls import Tls, TlsSettings
+from josefine_broker.host.net.token_keys import AddressKeys, Bearers, FileKeys, TokenKeys
 from josefine_broker.host.net.users import UsersFile
 from josefine_broker.host.peers.raft_tls import RaftTls
 from josefine_broker.host.peers.raft_transport import GREETING_SECONDS, STRANGERS_MAX
+from josefine_broker.host.worker import Worker
 
 NONCE_BYTES = 18
 
@@ -30,7 +38,7 @@ class Securing:
     """What its listeners and its dials rest on."""
 
     def __init__(self, config: BrokerConfig, env: Mapping[str, str]) -> None:
-        """Reads the files. Raises TlsError, UsersError."""
+        """Reads the files. Raises TlsError, UsersError, KeysError."""
         self._ctx: Context | None = None
         settings = tls_settings(config)
         self._tls = None if settings is None else Tls(settings, env)
@@ -47,23 +55,34 @@ class Securing:
                 assert self._tls is not None, "the configuration was checked"
                 self.by_listener[listener.name] = self._tls
         sasl = config.sasl
+        has_sasl = [
+            each.name for each in config.broker.listeners if config.protocol_of(each.name).is_sasl
+        ]
+        self._oauthbearer = None
+        if has_sasl and OAUTHBEARER in sasl.mechanisms:
+            self._oauthbearer = config.oauthbearer
+        self._keys = None if self._oauthbearer is None else _file_keys(self._oauthbearer)
+        self._fetching = None if self._oauthbearer is None else _fetching(self._oauthbearer)
+        self._bearers: Bearers | None = None
+        self._nobody = Users({}, secrets.token_bytes(32), sasl.iterations)
+        """Where clients come with tokens alone."""
         self._users = None
-        self.authentication: dict[str, Authentication] = {}
+        if has_sasl and sasl.users is not None:
+            self._users = UsersFile(
+                sasl.users, secrets.token_bytes(32), sasl.iterations, self._stored_users
+            )
+        self.authentication = {
+            name: Authentication(
+                mechanisms=sasl.mechanisms,
+                users=self._known_users,
+                new_nonce=partial(secrets.token_urlsafe, NONCE_BYTES),
+                timeout_ms=sasl.timeout_ms,
+                failure_delay_ms=sasl.failure_delay_ms,
+                judge=self._judge,
+            )
+            for name in has_sasl
+        }
         """The listeners with SASL."""
-        for listener in config.broker.listeners:
-            if config.protocol_of(listener.name).is_sasl:
-                assert sasl.users is not None, "the configuration was checked"
-                if self._users is None:
-                    self._users = UsersFile(
-                        sasl.users, secrets.token_bytes(32), sasl.iterations, self._stored_users
-                    )
-                self.authentication[listener.name] = Authentication(
-                    mechanisms=sasl.mechanisms,
-                    users=partial(_users_of, self._users),
-                    new_nonce=partial(secrets.token_urlsafe, NONCE_BYTES),
-                    timeout_ms=sasl.timeout_ms,
-                    failure_delay_ms=sasl.failure_delay_ms,
-                )
         own = config.acls.inter_broker_principal
         self.nameless = {} if own is None else {config.inter_broker_listener: own}
         """What clients without a name are called, on listeners where that is not ANONYMOUS."""
@@ -85,6 +104,32 @@ class Securing:
                 f"acls.super_users has no {own}: that is what this broker's certificate calls it,"
                 " and the others would refuse it"
             )
+
+    def begin(
+        self, on_fatal: Callable[[BaseException], None], clock: Clock
+    ) -> Callable[[], Awaitable[None]]:
+        """Have the keys of tokens, which is not waited for; what is returned ends that."""
+        section = self._oauthbearer
+        if section is None:
+            return _nothing
+        worker, keys = None, self._keys
+        if keys is None:
+            assert section.jwks is not None, "the configuration was checked"
+            worker = Worker(on_fatal, "keys")
+            keys = self._keys = AddressKeys(
+                section.jwks,
+                self._fetching,
+                section.jwks_refresh_ms,
+                worker.submit,
+                clock.monotonic_ms,
+            )
+            keys.reload_changed()
+        self._bearers = Bearers(keys, token_rules(section), clock.now_ms)
+        return _nothing if worker is None else worker.stop
+
+    def _judge(self, token: str) -> Holder:
+        assert self._bearers is not None, "it has begun before it listens"
+        return self._bearers.judge(token)
 
     def follow(self, ctx: Context) -> None:
         """From now on users of the metadata come in too."""
@@ -115,10 +160,9 @@ class Securing:
 
     def reload_changed(self) -> None:
         """A duty of the ticker."""
-        for each in self._files:
-            each.reload_changed()
-        if self._users is not None:
-            self._users.reload_changed()
+        for each in (*self._files, self._users, self._keys):
+            if each is not None:
+                each.reload_changed()
 
     def register_metrics(self, metrics: Metrics, authorizer: Authorizer | None) -> None:
         """Nothing of what is not configured."""
@@ -128,6 +172,18 @@ class Securing:
             _register_tls(metrics, "tls", self._tls)
         if self.raft is not None:
             _register_tls(metrics, "raft_tls", self.raft.tls)
+        if self._oauthbearer is not None:
+            metrics.one("jwks_keys", lambda: len(self._have_keys.keys))
+            metrics.one("jwks_reload_failures", lambda: self._have_keys.reload_failures)
+
+    @property
+    def _have_keys(self) -> TokenKeys:
+        assert self._keys is not None, "it has begun before it is measured"
+        return self._keys
+
+    def _known_users(self) -> Users:
+        """As they are now."""
+        return self._nobody if self._users is None else self._users.users
 
 
 def _register_tls(metrics: Metrics, name: str, tls: Tls) -> None:
@@ -135,9 +191,34 @@ def _register_tls(metrics: Metrics, name: str, tls: Tls) -> None:
     metrics.one(f"{name}_reload_failures", lambda: tls.reload_failures)
 
 
-def _users_of(file: UsersFile) -> Users:
-    """As they are now."""
-    return file.users
+async def _nothing() -> None:
+    """To be ended."""
+
+
+def _file_keys(section: OauthbearerSection) -> TokenKeys | None:
+    """None: an address has them. Raises KeysError."""
+    assert section.jwks is not None, "the configuration was checked"
+    return None if is_address(section.jwks) else FileKeys(Path(section.jwks))
+
+
+def _fetching(section: OauthbearerSection) -> ssl.SSLContext:
+    """Raises TlsError."""
+    if section.jwks_ca is None:
+        return ssl.create_default_context()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    load_ca(context, section.jwks_ca, "oauthbearer.jwks_ca")
+    return context
+
+
+def token_rules(section: OauthbearerSection) -> TokenRules:
+    """As they are configured."""
+    assert section.issuer is not None, "the configuration was checked"
+    return TokenRules(
+        issuer=section.issuer,
+        audience=frozenset(section.audience),
+        principal_claim=section.principal_claim,
+        clock_skew_ms=section.clock_skew_ms,
+    )
 
 
 def _may_describe(ctx: Context, principal: str, address: str) -> bool:

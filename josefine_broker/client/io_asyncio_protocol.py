@@ -39,9 +39,9 @@ class ProtocolConnection(asyncio.BufferedProtocol):
     ) -> "ProtocolConnection":
         """Connect, shake hands where there is TLS, and agree on versions. Raises KafkaError or
         OSError; cancellable."""
-        loop = asyncio.get_running_loop()
+        loop, login = asyncio.get_running_loop(), secured.login()
         _, self = await loop.create_connection(
-            lambda: cls(address, client_id, secured.login()),
+            lambda: cls(address, client_id, login),
             address.host,
             address.port,
             ssl=secured.tls,

@@ -1,12 +1,15 @@
 """What a client's connections need of its security: the TLS context from the files that its
-settings name, and a login of its own for each.
+settings name, and a login of its own for each, with the token that is where they say.
 """
 
+import os
 import secrets
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.oauth import TOKEN
 from josefine_broker.base.tls_files import OwnNames, load_ca, load_own
 from josefine_broker.client.sasl import Login
 from josefine_broker.client.security import PLAINTEXT, Security
@@ -42,10 +45,25 @@ class Secured:
     security: Security = PLAINTEXT
 
     def login(self) -> Login | None:
-        """A new one, with a nonce that nobody had before; None: nobody asks who we are."""
+        """A new one, with a nonce that nobody had before; None: nobody asks who we are. Raises
+        KafkaError where a token is to be and is not."""
         if not self.security.protocol.is_sasl:
             return None
-        return Login(self.security, secrets.token_urlsafe(NONCE_BYTES))
+        return Login(self.security, secrets.token_urlsafe(NONCE_BYTES), self._bearer())
+
+    def _bearer(self) -> str:
+        """As it is now: who renews it writes it to the same place."""
+        place = self.security.token
+        if place is None:
+            return ""
+        code = ErrorCode.sasl_authentication_failed
+        try:
+            token = place.read(os.environ).strip()
+        except ValueError as error:
+            raise KafkaError(code, f"sasl.oauthbearer.token: {error}") from None
+        if TOKEN.fullmatch(token) is None:
+            raise KafkaError(code, f"sasl.oauthbearer.token: {place}: holds no token")
+        return token
 
 
 def secured(security: Security) -> Secured:

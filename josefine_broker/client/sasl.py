@@ -1,7 +1,8 @@
-"""Who a client says it is: the tokens of PLAIN and SCRAM, without the socket."""
+"""Who a client says it is: the tokens of PLAIN, SCRAM and OAUTHBEARER, without the socket."""
 
 from typing import Any
 
+from josefine_broker.base import oauth
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.scram import ScramError, client_final, client_first
 from josefine_broker.client.security import Security
@@ -14,11 +15,15 @@ PLAIN = "PLAIN"
 class Login:
     """One connection's authentication: `request`, then `hear` its answer, until it says True."""
 
-    __slots__ = ("_awaited", "_first", "_security", "_token")
+    __slots__ = ("_awaited", "_bearer", "_first", "_refused", "_security", "_token")
 
-    def __init__(self, security: Security, nonce: str) -> None:
-        """`nonce` is random, printable, without comma, and used once."""
+    def __init__(self, security: Security, nonce: str, bearer: str = "") -> None:
+        """`nonce` is random, printable, without comma, and used once; `bearer` is the token of
+        OAUTHBEARER."""
         self._security = security
+        self._bearer = bearer
+        self._refused = ""
+        """What the broker said is wrong with it; then it wants to hear that we heard."""
         self._first = client_first(security.username, nonce)
         self._token: bytes | None = None
         """None: the mechanism has not been named yet."""
@@ -48,7 +53,11 @@ class Login:
             self._token = self._first.encode()
             if security.mechanism == PLAIN:
                 self._token = f"\0{security.username}\0{security.password}".encode()
+            elif security.mechanism == oauth.OAUTHBEARER:
+                self._token = oauth.client_first(self._bearer)
             return False
+        if security.mechanism == oauth.OAUTHBEARER:
+            return self._hear_of_bearer(response)
         if response.error_code is not ErrorCode.none:
             raise KafkaError(
                 response.error_code,
@@ -69,4 +78,17 @@ class Login:
         except ScramError as error:
             raise KafkaError(ErrorCode.sasl_authentication_failed, str(error)) from None
         self._token = final.encode()
+        return False
+
+    def _hear_of_bearer(self, response: Any) -> bool:
+        if response.error_code is not ErrorCode.none:
+            why = self._refused or response.error_message or "authentication failed"
+            raise KafkaError(response.error_code, f"token of {self._security.token}: {why}")
+        if self._refused:  # and yet it lets us in
+            raise KafkaError(ErrorCode.sasl_authentication_failed, self._refused)
+        challenge = bytes(response.auth_bytes)
+        if not challenge:
+            return True
+        self._refused = oauth.told(challenge)
+        self._token = oauth.ACKNOWLEDGED
         return False

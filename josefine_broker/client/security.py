@@ -5,8 +5,11 @@ Java's words to one value. No file is opened here.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote, urlsplit
 
-from josefine_broker.base.security import SecurityProtocol
+from josefine_broker.base.oauth import OAUTHBEARER
+from josefine_broker.base.security import SecretPlace, SecurityProtocol, parse_secret_place
 
 PEM = "PEM"
 NAMES = frozenset(
@@ -26,16 +29,21 @@ NAMES = frozenset(
         "sasl.username",
         "sasl.password",
         "sasl.jaas.config",
+        "sasl.oauthbearer.token",
+        "sasl.oauthbearer.token.endpoint.url",
     )
 )
 """Every setting that is understood; the stores are Java's, as PEM files (KIP-651)."""
 
+TOKEN, TOKEN_URL = "sasl.oauthbearer.token", "sasl.oauthbearer.token.endpoint.url"
+"""Ours and Java's (KIP-768)."""
 SECRETS = frozenset(("ssl.key.password", "sasl.password"))
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
 _JAAS = re.compile(
     r"\s*[\w.]+\.(?:PlainLoginModule|ScramLoginModule)\s+required"
     r'((?:\s+\w+="(?:[^"\\]|\\.)*")+)\s*;\s*'
 )
+_JAAS_BEARER = re.compile(r"\s*[\w.]+\.OAuthBearerLoginModule\s+required\s*;\s*")
 _JAAS_WORD = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
@@ -55,6 +63,9 @@ class Security:
     mechanism: str = ""
     username: str = ""
     password: str = field(default="", repr=False)
+    token: SecretPlace | None = None
+    """Where the token of OAUTHBEARER is: read for each connection, for whoever writes it there
+    renews it."""
 
 
 PLAINTEXT = Security()
@@ -113,13 +124,21 @@ def _verifies_host(settings: Mapping[str, str]) -> bool:
     return text == "https"
 
 
-def _login(protocol: SecurityProtocol, settings: Mapping[str, str]) -> dict[str, str]:
+def _login(protocol: SecurityProtocol, settings: Mapping[str, str]) -> dict[str, Any]:
     if not protocol.is_sasl:
         return {}
     mechanism = _one_of(settings, "sasl.mechanism", "sasl.mechanisms")
     if mechanism is None or mechanism.upper() not in MECHANISMS:
         got = "nothing" if mechanism is None else repr(mechanism)
         raise ValueError(f"sasl.mechanism: must be one of {', '.join(MECHANISMS)}, got {got}")
+    mechanism = mechanism.upper()
+    is_bearer = mechanism == OAUTHBEARER
+    others = ("sasl.username", "sasl.password") if is_bearer else (TOKEN, TOKEN_URL)
+    for name in others:
+        if name in settings:
+            raise ValueError(f"{name}: has no effect with sasl.mechanism={mechanism}")
+    if is_bearer:
+        return {"mechanism": mechanism, "token": _token_place(settings)}
     words = {name: settings.get(f"sasl.{name}", "") for name in ("username", "password")}
     if "sasl.jaas.config" in settings:
         words |= _jaas(settings["sasl.jaas.config"])
@@ -128,7 +147,24 @@ def _login(protocol: SecurityProtocol, settings: Mapping[str, str]) -> dict[str,
             raise ValueError(f"sasl.{name}: is missing")
         if "\0" in text:
             raise ValueError(f"sasl.{name}: has a zero byte")
-    return {"mechanism": mechanism.upper(), **words}
+    return {"mechanism": mechanism, **words}
+
+
+def _token_place(settings: Mapping[str, str]) -> SecretPlace:
+    jaas = settings.get("sasl.jaas.config")
+    if jaas is not None and _JAAS_BEARER.fullmatch(jaas) is None:
+        raise ValueError("sasl.jaas.config: must be OAuthBearerLoginModule required;")
+    if _one_of(settings, TOKEN, TOKEN_URL) is None:
+        raise ValueError(f"{TOKEN}: is missing: file:PATH or env:NAME, where the token is")
+    if TOKEN_URL in settings:
+        path = urlsplit(settings[TOKEN_URL])
+        if path.scheme != "file" or path.netloc or not path.path:
+            raise ValueError(f"{TOKEN_URL}: must be file:///PATH; others are not asked from here")
+        return SecretPlace("file", unquote(path.path))
+    try:
+        return parse_secret_place(settings[TOKEN])
+    except ValueError as error:
+        raise ValueError(f"{TOKEN}: {error}") from None
 
 
 def _jaas(text: str) -> dict[str, str]:

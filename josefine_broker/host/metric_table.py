@@ -273,6 +273,10 @@ SECTIONS: dict[str, list[Metric]] = {
             ("raft_tls_reload_failures", "The same for the files of brokers' Raft."),
         ),
     ],
+    "Tokens, where OAUTHBEARER is served": [
+        *_gauges(("jwks_keys", "Keys by which tokens are checked; 0: none comes in.")),
+        *_counters(("jwks_reload_failures", "Times that they could not be had, or not be used.")),
+    ],
     "ACLs, where they are enabled": [
         *_counters(("authorization_denied", "Requests refused, some or all, for want of an ACL.")),
     ],

@@ -1,7 +1,8 @@
-"""A client's authentication on one connection (KIP-43, KIP-152): PLAIN (RFC 4616) and SCRAM, as one
-state machine. Sans-I/O: nonces are arguments, users are a value.
+"""A client's authentication on one connection (KIP-43, KIP-152): PLAIN (RFC 4616), SCRAM and
+OAUTHBEARER (RFC 7628), as one state machine. Sans-I/O: nonces are arguments, users are a value.
 
-Who is refused learns neither whether the user exists nor which part was wrong.
+Who is refused learns neither whether the user exists nor which part was wrong; whose token is
+refused learns why if its authority made it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from enum import Enum
 from typing import NamedTuple
 
 from josefine_broker.base.errors import ErrorCode, Fatal
+from josefine_broker.base.oauth import OAUTHBEARER, OauthError, refusal
+from josefine_broker.base.oauth import parse_client_first as parse_bearer
 from josefine_broker.base.scram import (
     HASHES,
     ClientFirst,
@@ -22,10 +25,13 @@ from josefine_broker.base.scram import (
     server_final,
     server_first,
 )
+from josefine_broker.engine.security.tokens import Holder, TokenError
 
 PLAIN = "PLAIN"
-MECHANISMS = (PLAIN, *HASHES)
+MECHANISMS = (PLAIN, *HASHES, OAUTHBEARER)
 TOKEN_BYTES_MAX = 4_096
+BEARER_BYTES_MAX = 12 * 1_024
+"""Of OAUTHBEARER: some authorities put a client's groups into its tokens."""
 REFUSED = "authentication failed: wrong user or password"
 """The same for whatever was wrong."""
 
@@ -36,6 +42,9 @@ class SaslState(Enum):
     NEW = "new"  # it has not said by which mechanism
     CHOSEN = "chosen"  # its first token is awaited
     CHALLENGED = "challenged"  # SCRAM: it was told salt and nonce, its proof is awaited
+    TOLD = (
+        "told"  # OAUTHBEARER: it was told that its token is refused, and has to say that it heard
+    )
     KNOWN = "known"  # it is who it says
     REFUSED = "refused"  # it was wrong; the connection is to end
 
@@ -45,6 +54,7 @@ class SaslEvent(Enum):
 
     MECHANISM_TAKEN = "mechanism taken"
     CHALLENGE_SENT = "challenge sent"
+    REFUSAL_TOLD = "refusal told"
     PROVED = "proved"
     FAILED = "failed"  # a wrong secret, a token that is none, a request out of order
 
@@ -52,12 +62,22 @@ class SaslEvent(Enum):
 TRANSITIONS: dict[tuple[SaslState, SaslEvent], SaslState] = {
     (SaslState.NEW, SaslEvent.MECHANISM_TAKEN): SaslState.CHOSEN,
     (SaslState.CHOSEN, SaslEvent.CHALLENGE_SENT): SaslState.CHALLENGED,
-    (SaslState.CHOSEN, SaslEvent.PROVED): SaslState.KNOWN,  # PLAIN has one token
+    (SaslState.CHOSEN, SaslEvent.PROVED): SaslState.KNOWN,  # PLAIN and OAUTHBEARER
+    (SaslState.CHOSEN, SaslEvent.REFUSAL_TOLD): SaslState.TOLD,
     (SaslState.CHALLENGED, SaslEvent.PROVED): SaslState.KNOWN,
     (SaslState.NEW, SaslEvent.FAILED): SaslState.REFUSED,
     (SaslState.CHOSEN, SaslEvent.FAILED): SaslState.REFUSED,
     (SaslState.CHALLENGED, SaslEvent.FAILED): SaslState.REFUSED,
+    (SaslState.TOLD, SaslEvent.FAILED): SaslState.REFUSED,
 }
+
+Judge = Callable[[str], Holder]
+"""Of tokens. Raises TokenError."""
+
+
+def no_judge(token: str) -> Holder:
+    """Where no token counts."""
+    raise TokenError("a token, of which nobody knows here what it is worth")
 
 
 Stored = Mapping[tuple[str, str], Credential]
@@ -133,10 +153,14 @@ class Answer(NamedTuple):
     token: bytes = b""
     error: ErrorCode = ErrorCode.none
     reason: str = ""
+    """Of a refusal; for our log."""
+    message: str = REFUSED
+    """The same for the client."""
 
 
 class Sasl:
-    """One connection's. `user` counts once `state` is KNOWN."""
+    """One connection's. `user` counts once `state` is KNOWN, for `lasts_ms` from then on (None: for
+    as long as it likes). `refused` says why it was told that its token is not good."""
 
     __slots__ = (
         "_challenge",
@@ -144,6 +168,9 @@ class Sasl:
         "_first",
         "_mechanism",
         "_mechanisms",
+        "_message",
+        "lasts_ms",
+        "refused",
         "state",
         "user",
     )
@@ -151,6 +178,9 @@ class Sasl:
     def __init__(self, mechanisms: tuple[str, ...]) -> None:
         self.state = SaslState.NEW
         self.user = ""
+        self.lasts_ms: int | None = None
+        self.refused = ""
+        self._message = ""
         self._mechanisms = mechanisms
         self._mechanism = ""
         self._challenge = ""
@@ -169,21 +199,43 @@ class Sasl:
         self._step(SaslEvent.MECHANISM_TAKEN)
         return ErrorCode.none
 
-    def authenticate(self, token: bytes, users: Users, nonce: str) -> Answer:
+    def authenticate(
+        self, token: bytes, users: Users, nonce: str, judge: Judge = no_judge
+    ) -> Answer:
         """SaslAuthenticate; `nonce` is random, printable, without comma, and used once."""
+        if self.state is SaslState.TOLD:
+            return self._refused(self.refused, self._message)
         if self.state not in (SaslState.CHOSEN, SaslState.CHALLENGED):
             self._fail()
             return Answer(error=ErrorCode.illegal_sasl_state, reason="no token is awaited")
-        if len(token) > TOKEN_BYTES_MAX:
+        is_bearer = self._mechanism == OAUTHBEARER
+        if len(token) > (BEARER_BYTES_MAX if is_bearer else TOKEN_BYTES_MAX):
             return self._refused("a token that is too long")
         try:
+            if is_bearer:
+                return self._bearer(token, judge)
             if self._mechanism == PLAIN:
                 return self._plain(token, users)
             if self.state is SaslState.CHOSEN:
                 return self._challenged(token, users, nonce)
             return self._proved(token)
-        except ScramError as error:
+        except (ScramError, OauthError) as error:
             return self._refused(str(error))
+
+    def _bearer(self, token: bytes, judge: Judge) -> Answer:
+        first = parse_bearer(token)
+        try:
+            holder = judge(first.token)
+            if first.authorized not in ("", holder.name):
+                raise TokenError("the token is not that user's", is_signed=True)
+        except TokenError as error:
+            said = refusal(error.reason if error.is_signed else "")
+            self.refused, self._message = error.reason, f"authentication failed: {said.decode()}"
+            self._step(SaslEvent.REFUSAL_TOLD)
+            return Answer(said)
+        self.user, self.lasts_ms = holder
+        self._step(SaslEvent.PROVED)
+        return Answer()
 
     def _plain(self, token: bytes, users: Users) -> Answer:
         parts = token.split(b"\0")
@@ -217,10 +269,11 @@ class Sasl:
         self._step(SaslEvent.PROVED)
         return Answer(answer.encode())
 
-    def _refused(self, reason: str) -> Answer:
+    def _refused(self, reason: str, message: str = REFUSED) -> Answer:
         """`reason` is for our log alone."""
         self._fail()
-        return Answer(error=ErrorCode.sasl_authentication_failed, reason=reason)
+        failed = ErrorCode.sasl_authentication_failed
+        return Answer(error=failed, reason=reason, message=message)
 
     def _fail(self) -> None:
         self._step(SaslEvent.FAILED)

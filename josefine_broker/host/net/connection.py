@@ -44,6 +44,8 @@ CLOSED_LINES = 10
 SEND_BUFFERS_MAX = 64
 """Answers of one read are sent together, but not more buffers than this are held back: large
 fetch answers must reach the transport, whose bound then stops the serving."""
+DRAIN_LOOK_S = 0.05
+"""How often a connection that is to end is asked whether all that was begun is answered."""
 TLS_JOIN_BYTES_MAX = 16 * 1024
 """Of smaller answers one TLS record is made, not one per buffer: that is what a record holds."""
 
@@ -384,9 +386,21 @@ class Connection(asyncio.BufferedProtocol):
             return None
         if gate.is_passed:
             self._timer.cancel()
+            if gate.lasts_ms is not None:
+                loop = asyncio.get_running_loop()
+                self._timer = loop.call_later(gate.lasts_ms / 1_000, self._end_with_token)
             self._peer, self._gate = gate.peer, None
             self._frames.allow(self._host.limits.frame_bytes_max)
         return answer
+
+    def _end_with_token(self) -> None:
+        """Its token has expired: answer what was begun, then let it come again with another."""
+        self.drain()
+        if self._pending:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(DRAIN_LOOK_S, self._end_with_token)
+        else:
+            self._close_because("its token has expired")
 
     def _refuse_stranger(self, answer: LastBuffers) -> None:
         if self._closed:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
-from josefine_broker.engine.security.sasl import REFUSED, Sasl, SaslState, Users
+from josefine_broker.engine.security.sasl import Judge, Sasl, SaslState, Users, no_judge
 from josefine_broker.host.net.dispatch import (
     Buffers,
     DisconnectError,
@@ -41,6 +41,8 @@ class Authentication:
     new_nonce: Callable[[], str]
     timeout_ms: int
     failure_delay_ms: int
+    judge: Judge = no_judge
+    """Of tokens, as they count now."""
 
 
 class Gate:
@@ -58,6 +60,11 @@ class Gate:
     def is_passed(self) -> bool:
         return self._sasl.state is SaslState.KNOWN
 
+    @property
+    def lasts_ms(self) -> int | None:
+        """How long what it showed counts; None: for as long as it likes."""
+        return self._sasl.lasts_ms
+
     def serve(self, frame: memoryview) -> Buffers | Waiting | None:
         """`LastBuffers` for who is refused. Raises DisconnectError."""
         try:
@@ -66,7 +73,7 @@ class Gate:
                 return self._dispatcher.serve(frame, self.peer)
             row = APIS.get(header.api_key)
             if row is None or header.api_key not in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
-                raise DisconnectError("a request before authentication")
+                raise DisconnectError(self._unheard or "a request before authentication")
             if not row.min_version <= header.api_version <= row.max_version:
                 raise DisconnectError(f"{row.name} version {header.api_version} is not served")
             body = decode_request(header, frame)
@@ -75,6 +82,11 @@ class Gate:
         if header.api_key == SASL_HANDSHAKE:
             return self._choose(header, body)
         return self._authenticate(header, body)
+
+    @property
+    def _unheard(self) -> str:
+        """Some clients go on although they were told that their token is refused."""
+        return self._sasl.refused and f"authentication failed: {self._sasl.refused}"
 
     def _choose(self, header: RequestHeader, body: sasl_handshake.SaslHandshakeRequest) -> Buffers:
         error = self._sasl.choose(body.mechanism)
@@ -88,13 +100,16 @@ class Gate:
     ) -> Buffers:
         authentication = self._authentication
         given = self._sasl.authenticate(
-            bytes(body.auth_bytes), authentication.users(), authentication.new_nonce()
+            bytes(body.auth_bytes),
+            authentication.users(),
+            authentication.new_nonce(),
+            authentication.judge,
         )
         if self.is_passed:
             self.peer = replace(self.peer, principal=f"User:{self._sasl.user}")
         answer = sasl_authenticate.SaslAuthenticateResponse(
             error_code=given.error,
-            error_message=None if given.error is ErrorCode.none else REFUSED,
+            error_message=None if given.error is ErrorCode.none else given.message,
             auth_bytes=given.token,
         )
         return self._encoded(header, answer, given.error, given.reason)

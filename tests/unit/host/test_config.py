@@ -222,6 +222,21 @@ def test_listener_speaks_what_the_map_says_else_what_its_name_is_else_plaintext(
             "brokers have no password: name a listener that speaks SSL or PLAINTEXT",
         ),
         ("sasl: {mechanisms: [GSSAPI]}", "sasl.mechanisms"),
+        ("sasl: {mechanisms: [OAUTHBEARER]}", "which needs oauthbearer.jwks: the keys"),
+        ("sasl: {mechanisms: [OAUTHBEARER]}\noauthbearer: {jwks: j}", "jwks needs issuer"),
+        (
+            "sasl: {mechanisms: [OAUTHBEARER]}\noauthbearer: {jwks: j, issuer: i}",
+            "jwks needs audience",
+        ),
+        (
+            "oauthbearer: {jwks: j, issuer: i, audience: [a]}",
+            "oauthbearer.jwks has no effect: sasl.mechanisms does not name OAUTHBEARER",
+        ),
+        ("oauthbearer: {jwks: 'http://a/keys'}", "must be a file's path or an https address"),
+        ("oauthbearer: {jwks: 'https://u:p@a/keys'}", "an address without a user's name"),
+        ("oauthbearer: {jwks: 7}", "must be a file's path or an https address"),
+        ("oauthbearer: {clock_skew_ms: -1}", "oauthbearer.clock_skew_ms"),
+        ("oauthbearer: {principal_claim: ''}", "oauthbearer.principal_claim"),
         ("sasl: {mechanisms: []}", "sasl.mechanisms"),
         ("sasl: {iterations: 1000}", "sasl.iterations"),
         ("tls: {client_auth: required}", "client_auth needs ca"),
@@ -520,3 +535,19 @@ def test_super_user_is_one_user(tmp_path: Path, name: str) -> None:
     assert f"must be User:NAME, got '{name}'" in refusal(
         tmp_path, f"acls:\n  super_users: ['{name}']\n"
     )
+
+
+@pytest.mark.parametrize(
+    "jwks", ["keys.json", "https://authority.test/keys", "http://127.0.0.1:1/keys"]
+)
+def test_tokens_alone_need_no_file_of_users(tmp_path: Path, jwks: str) -> None:
+    text = (
+        "broker: {listeners: ['SASL_PLAINTEXT://a:1']}\nsasl: {mechanisms: [OAUTHBEARER]}\n"
+        f"oauthbearer: {{jwks: '{jwks}', issuer: i, audience: [a, b]}}\n"
+    )
+
+    config = load_config(written(tmp_path, text), {})
+
+    assert (config.oauthbearer.jwks, config.oauthbearer.audience) == (jwks, ("a", "b"))
+    with_scram = text.replace("[OAUTHBEARER]", "[OAUTHBEARER, PLAIN]")
+    assert "which needs sasl.users" in refusal(tmp_path, with_scram)

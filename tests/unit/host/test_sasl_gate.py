@@ -6,30 +6,42 @@ import asyncio
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 
 from josefine_broker.base.errors import ErrorCode
+from josefine_broker.base.oauth import client_first
 from josefine_broker.engine.security.sasl import MECHANISMS, Users
+from josefine_broker.engine.security.tokens import Holder, TokenError
 from josefine_broker.host.net.sasl_gate import FRAME_BYTES_MAX, Authentication
 from josefine_broker.host.net.server import bind
 from josefine_broker.wire import apis, codec
 from josefine_broker.wire import entities as e
-from tests.unit.host.serving import GROUPS, Client, Serving, groups_answer, until
+from tests.unit.host.serving import GROUPS, Client, Held, Serving, groups_answer, until
 
 TIMEOUT_S = 20.0
 USERS = Users({"alice": "secret"}, b"salting", 4096)
 
 
+def judge(lasts_ms: int, token: str) -> Holder:
+    if token == "alice.s":
+        return Holder("alice", lasts_ms)
+    raise TokenError("of nobody")
+
+
 @asynccontextmanager
-async def serving(**changes: int) -> AsyncIterator[tuple[Serving, list[str]]]:
-    """A broker whose one listener wants SASL, and who has asked it something."""
+async def serving(
+    held: Held | None = None, **changes: int
+) -> AsyncIterator[tuple[Serving, list[str]]]:
+    """A broker whose one listener wants SASL, and who has asked it something, which waits where it
+    is `held`."""
     seen: list[str] = []
 
     def handle(_header: object, peer: Any, _body: object) -> object:
         seen.append(peer.principal)
-        return groups_answer("served")
+        return held or groups_answer("served")
 
     served = Serving({GROUPS: handle})
     bound = bind("SASL", "127.0.0.1", 0)
@@ -39,6 +51,7 @@ async def serving(**changes: int) -> AsyncIterator[tuple[Serving, list[str]]]:
         new_nonce=lambda: "nonce",
         timeout_ms=changes.get("timeout_ms", 10_000),
         failure_delay_ms=changes.get("failure_delay_ms", 5),
+        judge=partial(judge, changes.get("lasts_ms", 60_000)),
     )
     await served.server.start([bound], None, {"SASL": authentication})
     served.port = bound.port
@@ -179,5 +192,60 @@ def test_large_frame_is_read_once_the_client_is_known() -> None:
             await asyncio.wait_for(asking.client.answer(), TIMEOUT_S)
 
             assert seen == ["User:alice"]
+
+    asyncio.run(scenario())
+
+
+def test_connection_ends_with_its_token_and_not_before() -> None:
+    async def scenario() -> None:
+        async with serving(lasts_ms=300) as (served, seen):
+            asking = Asking(await served.connect())
+            await asking.handshake("OAUTHBEARER")
+            began = asyncio.get_running_loop().time()
+            assert (await asking.token(client_first("alice.s"))).error_code is ErrorCode.none
+            asking.client.ask(1)
+            await asyncio.wait_for(asking.client.answer(), TIMEOUT_S)
+
+            assert await asking.is_hung_up_on()
+            assert asyncio.get_running_loop().time() - began > 0.29
+            assert seen == ["User:alice"]
+
+    asyncio.run(scenario())
+
+
+def test_request_that_was_begun_is_answered_before_its_connection_ends() -> None:
+    async def scenario() -> None:
+        held = Held(2**62, "late")
+        async with serving(held, lasts_ms=100) as (served, seen):
+            asking = Asking(await served.connect())
+            await asking.handshake("OAUTHBEARER")
+            await asking.token(client_first("alice.s"))
+            asking.client.ask(1)
+            await until(lambda: seen, "it is begun")
+            asyncio.get_running_loop().call_later(0.3, held.complete, groups_answer("late"))
+
+            assert await asyncio.wait_for(asking.client.answer(), TIMEOUT_S) == (1, "late")
+            assert await asking.is_hung_up_on()
+
+    asyncio.run(scenario())
+
+
+def test_refused_token_is_told_at_once_and_hung_up_on_when_that_was_heard() -> None:
+    async def scenario() -> None:
+        async with serving() as (served, seen):
+            asking, deaf = Asking(await served.connect()), Asking(await served.connect())
+            for each in (asking, deaf):
+                await each.handshake("OAUTHBEARER")
+                told = await each.token(client_first("forged"))
+                assert told.error_code is ErrorCode.none
+                assert told.auth_bytes == b'{"status": "invalid_token"}'
+
+            refused = await asking.token(b"\x01")
+            assert refused.error_code is ErrorCode.sasl_authentication_failed
+            assert 'authentication failed: {"status": "invalid_token"}' in refused.error_message
+            assert await asking.is_hung_up_on()
+            deaf.client.ask(1)  # some clients take what they are told for a welcome
+            assert await deaf.is_hung_up_on()
+            assert seen == []
 
     asyncio.run(scenario())

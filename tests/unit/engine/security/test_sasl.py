@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from josefine_broker.base.errors import ErrorCode
+from josefine_broker.base.oauth import ACKNOWLEDGED
+from josefine_broker.base.oauth import client_first as bearer_first
 from josefine_broker.base.scram import client_final, client_first
 from josefine_broker.engine.security.sasl import (
+    BEARER_BYTES_MAX,
     MECHANISMS,
     TOKEN_BYTES_MAX,
     TRANSITIONS,
@@ -15,6 +20,7 @@ from josefine_broker.engine.security.sasl import (
     SaslState,
     Users,
 )
+from josefine_broker.engine.security.tokens import Holder, TokenError
 
 USERS = Users({"alice": "secret", "bob": "other"}, b"salting", 4096)
 FAILED = ErrorCode.sasl_authentication_failed
@@ -122,3 +128,103 @@ def test_nobody_leaves_a_refusal_and_nobody_is_known_but_by_proof() -> None:
 
 def test_no_secret_is_in_a_repr() -> None:
     assert repr(USERS) == "Users(2)"
+
+
+def judge(token: str) -> Holder:
+    """One token is alice's; one is known to be old; of others nothing is known."""
+    if token == "alice.s":
+        return Holder("alice", 1_000)
+    raise TokenError("the token expired" if token == "o.ld" else "?", is_signed=token == "o.ld")
+
+
+def bearer(message: bytes) -> tuple[Sasl, bytes, str]:
+    """The machine behind the message and, where it was told something, its acknowledgement; what
+    it was told, and the reason in our log."""
+    sasl = chosen("OAUTHBEARER")
+    answer = sasl.authenticate(message, USERS, "n", judge)
+    told, reason = answer.token, answer.reason
+    if answer.error is ErrorCode.none and told:
+        assert sasl.state is SaslState.TOLD
+        answer = sasl.authenticate(ACKNOWLEDGED, USERS, "n", judge)
+        assert answer.error is FAILED
+        assert told.decode() in answer.message
+        reason = answer.reason
+    assert (answer.error is ErrorCode.none) is (sasl.state is SaslState.KNOWN)
+    return sasl, told, reason
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        bearer_first("alice.s"),
+        b"n,a=alice,\x01host=x\x01port=1\x01auth=bearer alice.s\x01\x01",
+        b"y,,\x01auth=Bearer alice.s\x01\x01",
+    ],
+)
+def test_good_token_comes_in_under_its_name_for_as_long_as_it_counts(message: bytes) -> None:
+    sasl, told, _ = bearer(message)
+
+    assert (sasl.state, sasl.user, sasl.lasts_ms) == (SaslState.KNOWN, "alice", 1_000)
+    assert told == b""
+
+
+def test_refused_token_is_told_as_the_rfc_says_and_why_if_its_authority_made_it() -> None:
+    sasl, told, reason = bearer(bearer_first("o.ld"))
+    assert (sasl.state, sasl.user, reason) == (SaslState.REFUSED, "", "the token expired")
+    assert json.loads(told) == {
+        "status": "invalid_token",
+        "error_description": "the token expired",
+    }
+
+    _, told, reason = bearer(bearer_first("forged"))
+    assert (json.loads(told), reason) == ({"status": "invalid_token"}, "?")
+
+    _, told, _ = bearer(b"n,a=bob,\x01auth=Bearer alice.s\x01\x01")
+    assert json.loads(told)["error_description"] == "the token is not that user's"
+
+
+def test_who_was_told_of_a_refusal_cannot_try_another_token() -> None:
+    sasl = chosen("OAUTHBEARER")
+    assert sasl.authenticate(bearer_first("forged"), USERS, "n", judge).token
+
+    assert sasl.authenticate(bearer_first("alice.s"), USERS, "n", judge).error is FAILED
+    assert (sasl.state, sasl.user) == (SaslState.REFUSED, "")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"",
+        b"\x01",
+        b"\0alice\0alice.s",
+        b"n,,\x01\x01",
+        b"n,,\x01auth=Bearer \x01\x01",
+        b"n,,\x01auth=Basic alice.s\x01\x01",
+        b"n,,\x01auth=Bearer alice.s\x01",
+        b"n,,\x01auth=Bearer alice.s\x01auth=Bearer o.ld\x01\x01",
+        b"n,,\x01auth=Bearer alice.s\xff\x01\x01",
+        b"n,,\x01auth=Bearer alice.s b\x01\x01",
+        b"p=tls-unique,,\x01auth=Bearer alice.s\x01\x01",
+        b"n,,\x01auth=Bearer alice.s\x01\x01x",
+    ],
+)
+def test_anything_else_of_oauthbearer_is_refused(message: bytes) -> None:
+    sasl, _, _ = bearer(message)
+
+    assert (sasl.state, sasl.user) == (SaslState.REFUSED, "")
+
+
+def test_token_may_be_longer_than_a_password_and_has_its_bound() -> None:
+    sasl = chosen("OAUTHBEARER")
+    answer = sasl.authenticate(bearer_first("x" * (TOKEN_BYTES_MAX + 1)), USERS, "n", judge)
+    assert answer.error is ErrorCode.none  # it was looked at
+
+    answer = chosen("OAUTHBEARER").authenticate(b"x" * (BEARER_BYTES_MAX + 1), USERS, "n", judge)
+    assert (answer.error, answer.reason) == (FAILED, "a token that is too long")
+
+
+def test_without_a_judge_no_token_comes_in() -> None:
+    sasl = chosen("OAUTHBEARER")
+
+    assert sasl.authenticate(bearer_first("alice.s"), USERS, "n").token
+    assert sasl.state is SaslState.TOLD

@@ -1,0 +1,140 @@
+"""What a token says, and whether it counts: a JWT (RFC 7519) signed by RS256 or ES256 (RFC 7515),
+as KIP-768 judges it. Pure: keys and the time are arguments.
+
+Nothing of a token is believed, or told to anybody, before its signature is known to be good.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from josefine_broker.engine.security.key_set import ES256, RS256, KeySet, from_base64url
+
+ALGORITHMS = (RS256, ES256)
+NAME_CHARS_MAX = 1_000
+SECONDS_MAX = 2**53
+TOLD_CHARS_MAX = 200
+"""Of what a token says, in a sentence."""
+
+
+class TokenError(Exception):
+    """A token that does not count."""
+
+    def __init__(self, reason: str, *, is_signed: bool = False, lacks_key: bool = False) -> None:
+        """`is_signed`: its authority made it, so its owner may be told what is wrong.
+        `lacks_key`: it may be signed by a key that was not heard of yet."""
+        super().__init__(reason)
+        self.reason = reason
+        self.is_signed = is_signed
+        self.lacks_key = lacks_key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRules:
+    """Which tokens count here."""
+
+    issuer: str
+    audience: frozenset[str]
+    """One of these is enough."""
+    principal_claim: str = "sub"
+    clock_skew_ms: int = 30_000
+    """By how much the authority's clock may differ from ours."""
+
+
+class Holder(NamedTuple):
+    """Of a token that counts."""
+
+    name: str
+    lasts_ms: int
+    """From now to the end of its validity, with what clocks may differ."""
+
+
+def holder_of(token: str, keys: KeySet, rules: TokenRules, now_ms: int) -> Holder:
+    """Raises TokenError; `now_ms` is Unix time."""
+    claims = _signed_claims(token, keys)
+    _check_address(claims, rules)
+    skew_ms = rules.clock_skew_ms
+    until_ms = _time_ms(claims, "exp")
+    if until_ms is None:
+        raise _refused("the token never expires (it has no exp)")
+    if now_ms >= until_ms + skew_ms:
+        raise _refused(f"the token expired {(now_ms - until_ms) // 1_000} s ago")
+    for claim in ("nbf", "iat"):
+        begin_ms = _time_ms(claims, claim)
+        if begin_ms is not None and now_ms < begin_ms - skew_ms:
+            early_s = (begin_ms - now_ms) // 1_000
+            raise _refused(f"the token is {early_s} s too early by its {claim}")
+    name = claims.get(rules.principal_claim)
+    if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= NAME_CHARS_MAX:
+        raise _refused(f"the token has no name in {rules.principal_claim}")
+    return Holder(name, until_ms + skew_ms - now_ms)
+
+
+def _signed_claims(token: str, keys: KeySet) -> dict[str, Any]:
+    header_text, dot, rest = token.partition(".")
+    claims_text, other_dot, signature_text = rest.partition(".")
+    if not dot or not other_dot:
+        raise TokenError("no token that says who signed it (JWT)")
+    header = _object(header_text)
+    algorithm, name = header.get("alg"), header.get("kid")
+    if algorithm not in ALGORITHMS:
+        raise TokenError(f"a token that is not signed by {' or '.join(ALGORITHMS)}")
+    if "crit" in header or "b64" in header or not isinstance(name, str | None):
+        raise TokenError("a token with a header that is not known here")
+    key = keys.find(algorithm, name)
+    if key is None:
+        raise TokenError(
+            "a token of a key that is not in oauthbearer.jwks"
+            if name is not None or not len(keys)
+            else "a token that does not say which key of oauthbearer.jwks signed it",
+            lacks_key=True,
+        )
+    try:
+        signature = from_base64url(signature_text)
+    except ValueError:
+        signature = b""
+    if not key.signed(f"{header_text}.{claims_text}".encode(), signature):
+        raise TokenError("a token whose signature is wrong")
+    return _object(claims_text)
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(from_base64url(text))
+    except (ValueError, RecursionError):  # UnicodeDecodeError is a ValueError
+        found = None
+    if not isinstance(found, dict):
+        raise TokenError("a token that is no JSON")
+    return found
+
+
+def _check_address(claims: dict[str, Any], rules: TokenRules) -> None:
+    """Who signed it, and for whom."""
+    if claims.get("iss") != rules.issuer:
+        raise _refused(f"the issuer of the token is {_shown(claims.get('iss'))}, not ours")
+    audience = claims.get("aud")
+    said = audience if isinstance(audience, list) else [audience]
+    if not any(isinstance(each, str) and each in rules.audience for each in said):
+        raise _refused(f"the audience of the token is {_shown(audience)}, not us")
+
+
+def _time_ms(claims: dict[str, Any], claim: str) -> int | None:
+    """A date of RFC 7519, section 2; None: it has none."""
+    found = claims.get(claim)
+    if found is None:
+        return None
+    is_number = isinstance(found, int | float) and not isinstance(found, bool)
+    if not is_number or not 0 <= found < SECONDS_MAX:
+        raise _refused(f"the {claim} of the token is no time")
+    return int(1_000 * found)
+
+
+def _shown(claim: object) -> str:
+    text = json.dumps(claim)
+    return text if len(text) <= TOLD_CHARS_MAX else f"{text[:TOLD_CHARS_MAX]}…"
+
+
+def _refused(reason: str) -> TokenError:
+    return TokenError(reason, is_signed=True)
