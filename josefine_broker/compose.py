@@ -116,6 +116,17 @@ def authorizer(config: BrokerConfig) -> Authorizer | None:
     return Authorizer(super_users, allow_if_none=acls.allow_everyone_if_no_acl_found)
 
 
+def listeners_apart(config: BrokerConfig) -> frozenset[str]:
+    """Through which no broker comes: those that ask for a name by SASL, for brokers have none, and
+    where brokers have a listener of their own all others."""
+    own = config.broker.inter_broker_listener
+    return frozenset(
+        each.name
+        for each in config.broker.listeners
+        if config.protocol_of(each.name).is_sasl or own not in (None, each.name)
+    )
+
+
 def controller_config(config: BrokerConfig) -> ControllerConfig:
     """What the controller needs to know, should this broker become it."""
     return ControllerConfig(
@@ -221,6 +232,7 @@ def engine_config(
         snapshots=SnapshotLimits(blocks=raft.snapshot_blocks, bytes=raft.snapshot_bytes),
         settings=broker_settings(config),
         authorizer=authorizer(config),
+        listeners_apart=listeners_apart(config),
         controller=controller_config(config),
         address=raft_address(config, bound, this_host),
         seeds=raft.seeds,

@@ -65,7 +65,8 @@ class IdentitySection(Section):
     )
     inter_broker_listener: str | None = Field(
         default=None,
-        description="Name of the listener that other brokers replicate through; null: the first.",
+        description="Name of the listener that other brokers replicate through; null: the first."
+        " Where it is named, what only brokers ask of each other is refused through all others.",
     )
     rack: Annotated[str, Field(strict=True, min_length=1, max_length=249)] | None = Field(
         default=None,

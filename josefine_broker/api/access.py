@@ -2,6 +2,9 @@
 
 As Apache Kafka authorizes them ("Operations and Resources on Protocols" in its security manual).
 A row is a tuple of steps, each of which has to be passed; an empty one is for everybody.
+
+What only brokers ask of each other is refused, ACLs or not, through a listener where none comes: a
+client that logged in could else say that followers have what they have not.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,7 +12,7 @@ from dataclasses import replace
 from functools import update_wrapper
 from typing import Any
 
-from josefine_broker.api.rules.asker import After, Asker, Refuse, Rule, authorized
+from josefine_broker.api.rules.asker import CODES, After, Asker, Refuse, Rule, authorized
 from josefine_broker.api.rules.groups import (
     coordinators,
     deleted_offsets,
@@ -35,11 +38,13 @@ from josefine_broker.api.rules.topics import (
     topic_partitions,
 )
 from josefine_broker.api.rules.transactions import (
+    BROKERS_SINCE,
     added_partitions,
     new_producer,
     topics_of_transactions,
 )
 from josefine_broker.base.acls import CLUSTER_NAME, Operation, ResourceType
+from josefine_broker.base.errors import KafkaError
 from josefine_broker.engine.context import Context, Handler, RequestInfo
 from josefine_broker.wire import apis
 
@@ -141,11 +146,27 @@ RULES: Mapping[int, Rule] = {
 }
 
 
+BROKERS: Mapping[int, Callable[[RequestInfo, Any], bool]] = {
+    apis.FETCH: lambda _, request: bool(request.replica_id >= 0),
+    apis.ADD_PARTITIONS_TO_TXN: lambda info, _: bool(info.header.api_version >= BROKERS_SINCE),
+    apis.WRITE_TXN_MARKERS: lambda *_: True,
+}
+"""Whether it is a request that only brokers send: those that need CLUSTER_ACTION."""
+
+
 def guarded(api_key: int, handle: Handler, refuse: Refuse) -> Handler:
     """The handler behind its rule."""
-    rule = RULES[api_key]
+    rule, is_brokers = RULES[api_key], BROKERS.get(api_key)
 
     def ask(ctx: Context, info: RequestInfo, request: Any) -> Any:
+        if (
+            is_brokers is not None
+            and info.listener in ctx.clients.listeners_apart
+            and is_brokers(info, request)
+        ):
+            raise KafkaError(
+                CODES[CLUSTER], f"no broker comes through the listener {info.listener}"
+            )
         if ctx.clients.authorizer is None:
             return handle(ctx, info, request)
         return authorized(rule, ctx, info, request, refuse, _go_on(handle, ctx, info))

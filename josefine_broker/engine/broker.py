@@ -76,6 +76,8 @@ class EngineConfig:
     settings: BrokerSettings
     controller: ControllerConfig
     authorizer: Authorizer | None = None
+    listeners_apart: frozenset[str] = frozenset()
+    """Through which no broker comes."""
     """None: everybody may do everything."""
     address: HostPort
     """Where its raft listener is to be dialed."""
@@ -134,6 +136,7 @@ class Broker:
             quorum=self.quorum,
             why_no_controller=self.why_no_controller,
             authorizer=config.authorizer,
+            listeners_apart=config.listeners_apart,
         )
         self.peers = Peers(
             self._id,

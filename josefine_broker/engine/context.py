@@ -166,6 +166,8 @@ class ClientState:
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
     authorizer: Authorizer | None = None
     """None: everybody may do everything."""
+    listeners_apart: frozenset[str] = frozenset()
+    """Through which no broker comes: what only brokers ask is refused there."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -232,6 +234,7 @@ def new_context(
     quorum: QuorumPort | None = None,
     why_no_controller: Callable[[], str] = str,
     authorizer: Authorizer | None = None,
+    listeners_apart: frozenset[str] = frozenset(),
 ) -> Context:
     """A context with empty tables."""
     return Context(
@@ -252,6 +255,7 @@ def new_context(
                 coordinator=TransactionCoordinator(settings.offsets.transactions)
             ),
             authorizer=authorizer,
+            listeners_apart=listeners_apart,
         ),
     )
 

@@ -8,6 +8,7 @@ import asyncio
 import base64
 import json
 import socket
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,8 +33,11 @@ from confluent_kafka.admin import (
 )
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.client.cluster import Address
 from josefine_broker.client.io_blocking import BlockingClient, BlockingProducer
-from josefine_broker.client.security import parse_security
+from josefine_broker.client.io_blocking_socket import SocketConnection
+from josefine_broker.client.io_tls import secured
+from josefine_broker.client.security import PLAINTEXT, Security, parse_security
 from josefine_broker.wire import apis, codec
 from tests.support.broker import BrokerProcess
 from tests.support.certificates import Authority
@@ -42,6 +46,7 @@ from tests.support.cluster import REPLICATED, Cluster
 from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
 from tests.unit.api.test_table import empty_request
+from tests.unit.api.world import fetch_request
 from tests.unit.text.client import message
 
 pytestmark = pytest.mark.timeout(240)
@@ -418,6 +423,27 @@ def test_brokers_copy_from_each_other_by_the_name_of_their_listener(tmp_path: Pa
         }
         with BlockingClient(cluster.bootstrap, security=parse_security(words)) as client:
             write(client)
+        first = cluster.brokers[1]
+        outside, inside = (each.partition("//")[2] for each in first.overrides["broker__listeners"])
+        assert error_of_follower(outside, parse_security(words)) == (
+            ErrorCode.cluster_authorization_failed
+        )
+        known = error_of_follower(inside, PLAINTEXT)
+        assert known == ErrorCode.stale_broker_epoch  # it may ask, and is not broker 2
+
+
+def error_of_follower(bootstrap: str, security: Security) -> int:
+    """What a fetch as broker 2 is answered, as a whole."""
+    host, _, port = bootstrap.rpartition(":")
+    request = fetch_request(topic="t", replica_id=2)
+    deadline_ms = time.monotonic_ns() // 1_000_000 + 60_000
+    address = Address(host, int(port))
+    connection = SocketConnection.open(address, "c", deadline_ms, secured(security))
+    try:
+        connection.send(apis.FETCH, request._replace(topics=()), deadline_ms)
+        return int(connection.receive(deadline_ms).error_code)
+    finally:
+        connection.close()
 
 
 def test_broker_whose_own_name_is_no_super_user_says_so_at_the_start(tmp_path: Path) -> None:

@@ -295,12 +295,19 @@ class Replicas:
 
     # Requests.
 
-    def ask(self, broker_id: int, api_key: int, request: Any, version: int | None = None) -> Any:
+    def ask(
+        self,
+        broker_id: int,
+        api_key: int,
+        request: Any,
+        version: int | None = None,
+        listener: str = LISTENER,
+    ) -> Any:
         api = SERVED[api_key]
         header = RequestHeader(
             api_key, api.spec.max_version if version is None else version, 1, "t", 0
         )
-        info = RequestInfo(header, "User:ANONYMOUS", "127.0.0.1:5", LISTENER)
+        info = RequestInfo(header, "User:ANONYMOUS", "127.0.0.1:5", listener)
         try:
             return api.handle(self.ctx[broker_id], info, request)
         except KafkaError as error:

@@ -191,13 +191,14 @@ class World:
         version: int | None = None,
         client_id: str = "t",
         principal: str = ANONYMOUS,
+        listener: str = LISTENER,
     ) -> Any:
         """The handler's answer or its refusal, as the host would encode it; maybe a Parked."""
         api = SERVED[api_key]
         header = RequestHeader(
             api_key, api.spec.max_version if version is None else version, 1, client_id, 0
         )
-        info = RequestInfo(header, principal, "127.0.0.1:5", LISTENER)
+        info = RequestInfo(header, principal, "127.0.0.1:5", listener)
         try:
             return api.handle(self.ctx, info, request)
         except KafkaError as error:

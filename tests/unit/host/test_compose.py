@@ -10,7 +10,9 @@ from josefine_broker.compose import (
     broker_settings,
     connection_limits,
     controller_config,
+    engine_config,
     initial_voters,
+    listeners_apart,
     named_but_loopback,
     raft_address,
     registration,
@@ -228,3 +230,21 @@ def test_name_that_means_a_loopback_address_here_is_told(
 
 def test_text_listener_has_one_name() -> None:
     assert front.TEXT_LISTENER == TEXT_LISTENER
+
+
+def test_no_broker_comes_where_sasl_asks_for_a_name_or_beside_the_brokers_own_listener() -> None:
+    def apart(own: str | None) -> frozenset[str]:
+        overrides: dict[str, object] = {
+            "broker.listeners": ["A://a:1", "B://a:2", "SASL_PLAINTEXT://a:3"],
+            "broker.inter_broker_listener": own,
+            "sasl.users": "u",
+        }
+        config = load_config(None, {}, overrides)
+        with socket.socket() as unused:
+            made = engine_config(config, "", "c", Bound("raft", "127.0.0.1", 1, unused), "here")
+        assert made.listeners_apart == listeners_apart(config)
+        return made.listeners_apart
+
+    assert apart(None) == {"SASL_PLAINTEXT"}
+    assert apart("B") == {"A", "SASL_PLAINTEXT"}
+    assert listeners_apart(load_config(None, {})) == frozenset()
