@@ -8,7 +8,6 @@ those begun, sync and clean mark, unlock. Nothing is decided here.
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
 import os
 import random
@@ -18,7 +17,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from josefine_broker.api.shared.forwarding import FORWARDED_CLIENT_ID
 from josefine_broker.api.table import API_VERSIONS
@@ -52,8 +50,10 @@ from josefine_broker.host.disk.data_dir import (
     DataDirLock,
     Identity,
     belong,
+    boot_id,
     check_metadata,
     claim,
+    new_cluster_id,
     remove_addresses,
     write_addresses,
 )
@@ -78,6 +78,7 @@ from josefine_broker.host.worker import Worker
 from josefine_broker.hosting import Hosting
 from josefine_broker.observe import health_checks
 from josefine_broker.observe_cluster import chain_view, cluster_view
+from josefine_broker.observe_debug import debug_view
 from josefine_broker.observe_groups import register_group_metrics
 from josefine_broker.observe_local import local_view
 from josefine_broker.observe_metrics import (
@@ -238,7 +239,7 @@ class Node:
         )
         self._metrics.histogram("fsync_seconds", files.open_files.syncs)
         manager = LogManager(
-            files, schedule=flusher.submit, close_threads=CLOSE_THREADS, boot_id=_boot_id()
+            files, schedule=flusher.submit, close_threads=CLOSE_THREADS, boot_id=boot_id()
         )
         hosting = Hosting(manager, self._clock, Freezer().opened)
         self._undo.push_async_callback(self._close_logs, flusher, hosting)
@@ -254,7 +255,7 @@ class Node:
         assert self._identity is not None
         engine = self._engine = EngineHost(
             engine_config(
-                config, self._identity.cluster_id, _new_cluster_id(), bound, socket.gethostname()
+                config, self._identity.cluster_id, new_cluster_id(), bound, socket.gethostname()
             ),
             data_dir=config.broker.data_dir,
             metadata_dir=config.broker.data_dir / METADATA_DIR,
@@ -433,6 +434,7 @@ class Node:
                 "/cluster/local": lambda query: local_view(ctx, query),
             },
             self._securing.door(ctx),
+            {"/debug": lambda query: debug_view(ctx, server, query)},
         )
         self._undo.push_async_callback(admin.stop)
         await admin.start(bound.socket)
@@ -465,19 +467,6 @@ class Node:
 
 def _url(admin: Bound | None) -> str | None:
     return None if admin is None else f"http://{HostPort(admin.host, admin.port)}"
-
-
-def _new_cluster_id() -> str:
-    """22 characters, in the form of Kafka's own cluster ids."""
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")
-
-
-def _boot_id() -> str:
-    """Another after each start of the machine; empty where the system does not tell."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-    except OSError:
-        return ""
 
 
 def _say_recovered(manager: LogManager, say: Say) -> None:

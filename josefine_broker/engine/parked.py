@@ -9,7 +9,7 @@ There are three kinds of news, each with its table and its own call: who has som
 wakes. A topic may be called anything: what waits for a follower is out of a partition's reach.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple, TypeVar
 
@@ -98,6 +98,11 @@ class ParkedRequests:
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+    @property
+    def waiting(self) -> Iterator[Parked]:
+        """All of them, in no order."""
+        return iter(self._waiting)
 
     def __contains__(self, parked: Parked) -> bool:
         """Whether somebody still waits for it. On any thread."""

@@ -358,7 +358,7 @@ def say(guarded: Guarded, line: str) -> str:
 
 def test_pages_ask_who_looks(guarded: Guarded) -> None:
     assert page(guarded, "/health") == 200
-    for path in ("/metrics", "/cluster", "/cluster/chain"):
+    for path in ("/metrics", "/cluster", "/cluster/chain", "/debug"):
         assert page(guarded, path) == 401
         assert page(guarded, path, ROOT, "guess") == 401
         assert page(guarded, path, "nobody", PASSWORD) == 401

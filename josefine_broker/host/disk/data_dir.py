@@ -5,9 +5,11 @@ The lock is an flock on `.lock`: it dies with its process, so kill -9 leaves not
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import json
 import os
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,3 +144,16 @@ def write_addresses(directory: Path, addresses: Mapping[str, object]) -> None:
 def remove_addresses(directory: Path) -> None:
     """Nobody listens here; missing is fine."""
     (directory / ADDRESSES_FILE).unlink(missing_ok=True)
+
+
+def new_cluster_id() -> str:
+    """22 characters, in the form of Kafka's own cluster ids."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")
+
+
+def boot_id() -> str:
+    """Another after each start of the machine; empty where the system does not tell."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except OSError:
+        return ""

@@ -4,13 +4,15 @@ questions, changes nothing; whom, `admin_door.py` says.
 `/health` is 200 only while every check passes, 503 otherwise; the body names each check, so that a
 person and an orchestrator read the same page. `/health/live` asks whether a restart would help, and
 `/health/ready` whether clients are served: each is a part of the checks, and one sentence.
-A page is JSON; a query that makes no sense is 400.
+A page is JSON, or text; a query that makes no sense is 400. `/debug` is for this machine alone
+where nobody is asked for a name.
 Whoever opens connections here and stays silent takes no descriptors from the data.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,13 +40,15 @@ class Check:
     detail: str
 
 
+PRIVATE = "shown on this machine alone; with acls.enabled to whoever may DESCRIBE the cluster"
+
 Checks = Mapping[str, Callable[[], Check]]
 LIVE = ("process",)
 """A broker that waits for others is live: to restart it would help nobody."""
 READY = ("process", "listeners", "metadata", "cluster")
 """A damaged log or a full disk is told by `/health`; the other partitions are served."""
-Page = Callable[[Mapping[str, str]], Mapping[str, Any]]
-"""From the query to a JSON body. Raises ValueError with a sentence about the query."""
+Page = Callable[[Mapping[str, str]], Mapping[str, Any] | str]
+"""From the query to a JSON body, or text. Raises ValueError with a sentence about the query."""
 
 
 class AdminServer:
@@ -57,11 +61,15 @@ class AdminServer:
         identity: Callable[[], Mapping[str, object]],
         pages: Mapping[str, Page] | None = None,
         door: Door | None = None,
+        private: Mapping[str, Page] | None = None,
     ) -> None:
+        """Without a `door` everybody sees `pages`, and this machine alone those that are
+        `private`."""
         self._metrics = metrics
         self._checks = checks
         self._identity = identity
         self._pages = pages or {}
+        self._private = private or {}
         self._door = door
         self._runner: web.AppRunner | None = None
         self._acceptor: Acceptor | None = None
@@ -74,6 +82,8 @@ class AdminServer:
         app.router.add_get("/metrics", self._exposition)
         for path, page in self._pages.items():
             app.router.add_get(path, partial(self._page, page))
+        for path, page in self._private.items():
+            app.router.add_get(path, partial(self._private_page, page))
         self._runner = web.AppRunner(
             app, access_log=None, handle_signals=False, shutdown_timeout=STOP_SECONDS
         )
@@ -111,6 +121,11 @@ class AdminServer:
         refusal = None if self._door is None else await self._door.refusal(request)
         return refusal or await _answer(page, request)
 
+    async def _private_page(self, page: Page, request: web.Request) -> web.Response:
+        if self._door is None and not is_loopback(request.remote or ""):
+            return web.json_response({"error": PRIVATE}, status=403)
+        return await self._page(page, request)
+
     async def _exposition(self, request: web.Request) -> web.Response:
         refusal = None if self._door is None else await self._door.refusal(request)
         if refusal is not None:
@@ -124,6 +139,17 @@ class AdminServer:
 
 async def _answer(page: Page, request: web.Request) -> web.Response:
     try:
-        return web.json_response(page(request.query))
+        found = page(request.query)
     except ValueError as error:
         return web.json_response({"error": str(error)}, status=400)
+    return web.Response(text=found) if isinstance(found, str) else web.json_response(found)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether that is a client on this machine."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    mapped = getattr(found, "ipv4_mapped", None)
+    return bool((mapped or found).is_loopback)

@@ -117,7 +117,6 @@ class Connection(asyncio.BufferedProtocol):
         "_on_close",
         "_on_open",
         "_out",
-        "_peer",
         "_pending",
         "_reading_paused",
         "_timer",
@@ -125,6 +124,7 @@ class Connection(asyncio.BufferedProtocol):
         "_waits_for_memory",
         "_write_paused",
         "idle_since_ms",
+        "peer",
         "received",
         "received_before",
     )
@@ -172,7 +172,7 @@ class Connection(asyncio.BufferedProtocol):
         peername = transport.get_extra_info("peername")
         address = f"{peername[0]}:{peername[1]}" if peername else "unknown"
         principal = _shown_name(transport) or self._nameless
-        self._peer = Peer(listener=self._listener, address=address, principal=principal)
+        self.peer = Peer(listener=self._listener, address=address, principal=principal)
         if not self._on_open(self):
             self._closed = True
             self._transport.abort()
@@ -231,12 +231,19 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def address(self) -> str:
-        return self._peer.address
+        return self.peer.address
+
+    @property
+    def waiting(self) -> list[Waiting]:
+        """Requests that were begun, and have no answer yet."""
+        return [
+            each for each in self._pending if isinstance(each, Waiting) and each.buffers is None
+        ]
 
     @property
     def host(self) -> str:
         """The client's machine: its address without the port."""
-        return self._peer.address.rpartition(":")[0]
+        return self.peer.address.rpartition(":")[0]
 
     @property
     def waits(self) -> bool:
@@ -341,7 +348,7 @@ class Connection(asyncio.BufferedProtocol):
     def _serve(self, frame: memoryview) -> None:
         try:
             if self._gate is None:
-                answer = self._host.dispatcher.serve(frame, self._peer)
+                answer = self._host.dispatcher.serve(frame, self.peer)
             else:
                 answer = self._serve_stranger(frame, self._gate)
         except DisconnectError as error:
@@ -366,7 +373,7 @@ class Connection(asyncio.BufferedProtocol):
     # Authentication, where the listener wants it.
 
     def _begin_authentication(self, authentication: Authentication) -> None:
-        self._gate = Gate(self._peer, self._host.dispatcher, authentication)
+        self._gate = Gate(self.peer, self._host.dispatcher, authentication)
         self._frames.allow(FRAME_BYTES_MAX)
         self._timer = asyncio.get_running_loop().call_later(
             authentication.timeout_ms / 1_000, self._refuse_stranger, LastBuffers()
@@ -389,7 +396,7 @@ class Connection(asyncio.BufferedProtocol):
             if gate.lasts_ms is not None:
                 loop = asyncio.get_running_loop()
                 self._timer = loop.call_later(gate.lasts_ms / 1_000, self._end_with_token)
-            self._peer, self._gate = gate.peer, None
+            self.peer, self._gate = gate.peer, None
             self._frames.allow(self._host.limits.frame_bytes_max)
         return answer
 
@@ -463,7 +470,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _fail(self, message: str) -> None:
         """An error of ours: end this connection, with the trace in the log."""
-        log.exception(message, extra={"client": self._peer.address, "listener": self._listener})
+        log.exception(message, extra={"client": self.peer.address, "listener": self._listener})
         self.abort()
 
     def _send(self) -> None:
@@ -482,9 +489,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._closed:
             return
         self._send()
-        self._host.log_closed.tell(
-            client=self._peer.address, listener=self._listener, reason=reason
-        )
+        self._host.log_closed.tell(client=self.peer.address, listener=self._listener, reason=reason)
         self.close()
 
 

@@ -88,6 +88,11 @@ class Waiting:
         self.weight = weight
         self.buffers: Buffers | None = None
 
+    @property
+    def waited_ms(self) -> int:
+        """Since it was begun."""
+        return (perf_counter_ns() - self.started_ns) // 1_000_000
+
 
 class Dispatcher:
     """The literal route table, and the one answer that no route gives. One per broker."""

@@ -111,6 +111,11 @@ class Server:
         return len(self._room)
 
     @property
+    def clients(self) -> list[Connection]:
+        """Of Kafka's protocol."""
+        return [each for each in self._room.occupants() if isinstance(each, Connection)]
+
+    @property
     def bytes_in(self) -> int:
         """Of clients that are gone, and of those that are here."""
         return self._host.stats.bytes_in + sum(c.received for c in self._room.occupants())
@@ -118,7 +123,7 @@ class Server:
     @property
     def requests_queued(self) -> int:
         """Read, and not begun yet."""
-        return sum(c.queued for c in self._room.occupants() if isinstance(c, Connection))
+        return sum(each.queued for each in self.clients)
 
     @property
     def memory(self) -> RequestMemory[Connection]:

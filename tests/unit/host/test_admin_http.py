@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 
 import aiohttp
 import pytest
 
+from josefine_broker.engine.security.sasl import Users
 from josefine_broker.host.metrics import Metrics
 from josefine_broker.host.net import admin_http
-from josefine_broker.host.net.admin_http import AdminServer, Check
+from josefine_broker.host.net.admin_door import Door
+from josefine_broker.host.net.admin_http import AdminServer, Check, is_loopback
 from josefine_broker.host.net.server import bind
 from tests.unit.host.test_connection import on_uvloop
 
@@ -100,3 +103,78 @@ def test_of_many_silent_connections_the_oldest_gives_way(monkeypatch: pytest.Mon
         await admin.stop()
 
     on_uvloop(scenario)
+
+
+PRIVATE = {"/debug": lambda _query: "what it does\n"}
+
+
+def own_address() -> str:
+    """Of this machine, as others see it. Nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unused:
+        try:
+            unused.connect(("192.0.2.1", 9))
+        except OSError:
+            pytest.skip("this machine has no other address")
+        return str(unused.getsockname()[0])
+
+
+def test_private_page_is_for_this_machine_alone_where_nobody_is_asked() -> None:
+    address = own_address()
+
+    async def scenario() -> None:
+        pages = {"/open": lambda _query: {"a": 1}}
+        admin = AdminServer(Metrics(), {}, dict, pages, private=PRIVATE)
+        bound = bind("admin", "0.0.0.0", 0)
+        await admin.start(bound.socket)
+        async with aiohttp.ClientSession() as session:
+
+            async def got(host: str, path: str) -> tuple[int, str]:
+                async with session.get(f"http://{host}:{bound.port}{path}") as response:
+                    return response.status, await response.text()
+
+            assert await got("127.0.0.1", "/debug") == (200, "what it does\n")
+            status, said = await got(address, "/debug")
+            assert (status, "on this machine alone" in said) == (403, True)
+            assert await got(address, "/open") == (200, '{"a": 1}')
+        await admin.stop()
+
+    on_uvloop(scenario)
+
+
+def test_private_page_is_for_whoever_may_look_where_names_are_asked_for() -> None:
+    door = Door(
+        users=lambda: Users({"root": "r", "alice": "a"}, b"s", 4096),
+        may_look=lambda principal, _: principal == "User:root",
+        failure_delay_ms=0,
+    )
+
+    async def scenario() -> None:
+        admin = AdminServer(Metrics(), {}, dict, {}, door, PRIVATE)
+        bound = bind("admin", "127.0.0.1", 0)
+        await admin.start(bound.socket)
+        async with aiohttp.ClientSession() as session:
+
+            async def status(*login: str) -> int:
+                auth = aiohttp.BasicAuth(*login) if login else None
+                url = f"http://127.0.0.1:{bound.port}/debug"
+                async with session.get(url, auth=auth) as response:
+                    return response.status
+
+            assert [await status(), await status("root", "guess")] == [401, 401]
+            assert await status("alice", "a") == 403
+            assert await status("root", "r") == 200
+        await admin.stop()
+
+    on_uvloop(scenario)
+
+
+@pytest.mark.parametrize(
+    ("address", "is_here"),
+    [
+        ("127.0.0.1", True), ("127.8.9.1", True), ("::1", True), ("::ffff:127.0.0.1", True),
+        ("10.0.0.1", False), ("::ffff:10.0.0.1", False), ("fe80::1%eth0", False),
+        ("0.0.0.0", False), ("", False), ("localhost", False),
+    ],
+)  # fmt: skip
+def test_which_addresses_are_of_this_machine(address: str, is_here: bool) -> None:
+    assert is_loopback(address) is is_here
