@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ from josefine_broker.client.security import Security, parse_security
 from tests.support.broker import BrokerProcess
 from tests.support.certificates import Authority
 from tests.support.cli import josefine
-from tests.support.tokens import AUDIENCE, ISSUER, TokenKey, key_set
+from tests.support.tokens import AUDIENCE, ISSUER, TokenKey, key_server, key_set
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(240)
@@ -234,3 +235,41 @@ def test_connection_lasts_as_long_as_its_token_and_the_next_one_takes_the_next(
         wait_until(is_asked_again, 60, "it has to log in again")
         path.write_text(served.key.token())
         assert client.metadata().brokers
+
+
+def test_keys_of_an_https_address_count_as_those_of_a_file(served: Served, tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "ca")
+    own = authority.issue("keys")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(own.certificate, own.key)
+    place = tmp_path / "token"
+    place.write_text(served.key.token())
+    words = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token": f"file:{place}",
+    }
+    with key_server(tls) as server:
+        server.body = key_set(served.key).encode()
+        with BrokerProcess(
+            tmp_path / "broker",
+            broker__listeners=["SASL_PLAINTEXT://127.0.0.1:0"],
+            sasl__mechanisms=["OAUTHBEARER"],
+            sasl__failure_delay_ms=10,
+            oauthbearer__jwks=server.url,
+            oauthbearer__jwks_ca=str(authority.certificate),
+            oauthbearer__issuer=ISSUER,
+            oauthbearer__audience=[AUDIENCE],
+        ) as broker:
+
+            def is_let_in() -> bool:
+                try:
+                    with BlockingClient(broker.bootstrap, security=parse_security(words)) as client:
+                        return bool(client.metadata().brokers)
+                except KafkaError:
+                    return False
+
+            wait_until(is_let_in, 60, "the keys are there")
+            metrics = urllib.request.urlopen(f"{broker.admin_url}/metrics").read().decode()
+            assert "josefine_jwks_keys 1.0" in metrics
+    assert server.asked == 1

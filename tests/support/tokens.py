@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import re
+import ssl
 import subprocess
+import threading
 import time
 from base64 import urlsafe_b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +72,51 @@ class TokenKey:
 def key_set(*keys: TokenKey) -> str:
     """The text of a JWKS."""
     return json.dumps({"keys": [each.jwk() for each in keys]})
+
+
+class KeyServer(http.server.ThreadingHTTPServer):
+    """Gives `body` with `status`, and at /other always 200, where 302 sends whoever follows."""
+
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        super().__init__(("127.0.0.1", 0), _KeyHandler)
+        self.status, self.body, self.asked = 200, b"", 0
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_side=True)
+        scheme = "http" if tls is None else "https"
+        self.url = f"{scheme}://127.0.0.1:{self.server_address[1]}/keys"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Clients that do not believe the certificate hang up."""
+
+
+class _KeyHandler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        server = self.server
+        assert isinstance(server, KeyServer)
+        server.asked += 1
+        self.send_response(200 if self.path == "/other" else server.status)
+        if server.status == 302:
+            self.send_header("Location", "/other")
+        self.send_header("Content-Length", str(len(server.body)))
+        self.end_headers()
+        self.wfile.write(server.body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@contextmanager
+def key_server(tls: ssl.SSLContext | None = None) -> Iterator[KeyServer]:
+    """One that serves."""
+    server = KeyServer(tls)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 def _openssl(*words: str, given: bytes | None = None) -> bytes:

@@ -57,6 +57,36 @@ def test_request_that_waits_is_told_with_who_waits_and_for_what() -> None:
     asyncio.run(scenario())
 
 
+def test_the_oldest_are_told_first_and_what_is_answered_is_not() -> None:
+    async def scenario() -> None:
+        def handle(_header: Any, _peer: Any, body: Any) -> Any:
+            return served_ref[0].hold("x", body.states_filter[0])
+
+        async with serving(handle) as served:
+            served_ref.append(served)
+            newer, older = await served.connect(), await served.connect()
+            older.ask(1, "first")
+            older.ask(2, "second")
+
+            def told() -> list[tuple[int, int]]:
+                requests = view(served)["requests"]
+                return [(each["correlation_id"], each["waited_ms"]) for each in requests]
+
+            await until(lambda: len(told()) == 2 and told()[0][1] > 2, "they wait")
+            newer.ask(3, "third")
+            await until(lambda: len(told()) == 3, "it waits")
+            assert told()[-1][0] == 3
+
+            served.release("second")  # its answer waits for the first one's
+
+            assert [number for number, _ in told()] == [1, 3]
+            for key in ("first", "third"):
+                served.release(key)
+
+    served_ref: list[Serving] = []
+    asyncio.run(scenario())
+
+
 def test_task_and_thread_are_told_with_the_place_where_they_are() -> None:
     release = threading.Event()
     thread = threading.Thread(target=release.wait, name="a slow disk")

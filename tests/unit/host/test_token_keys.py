@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import http.server
 import logging
 import os
-import threading
+import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,8 @@ from josefine_broker.host.net.token_keys import (
     FileKeys,
     KeysError,
 )
-from tests.support.tokens import AUDIENCE, ISSUER, TokenKey, key_set
+from tests.support.certificates import Authority
+from tests.support.tokens import AUDIENCE, ISSUER, KeyServer, TokenKey, key_server, key_set
 
 REFRESH_MS = 3_600_000
 
@@ -31,40 +31,10 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[TokenKey, TokenKey]:
     return TokenKey(directory, "one"), TokenKey(directory, "two")
 
 
-class Authority:
-    """An HTTP server with keys."""
-
-    def __init__(self) -> None:
-        self.status, self.body, self.asked = 200, b"", 0
-        authority = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                authority.asked += 1
-                is_other = self.path == "/other"
-                self.send_response(200 if is_other else authority.status)
-                if authority.status == 302:
-                    self.send_header("Location", "/other")
-                self.send_header("Content-Length", str(len(authority.body)))
-                self.end_headers()
-                self.wfile.write(authority.body)
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/keys"
-
-
 @pytest.fixture
-def authority() -> Iterator[Authority]:
-    found = Authority()
-    thread = threading.Thread(target=found.server.serve_forever, args=(0.02,))
-    thread.start()
-    yield found
-    found.server.shutdown()
-    found.server.server_close()
-    thread.join()
+def authority() -> Iterator[KeyServer]:
+    with key_server() as found:
+        yield found
 
 
 class Clock:
@@ -79,8 +49,8 @@ def at_once(job: Callable[[Any], Any], is_wanted: object, done: Callable[[Any], 
     done(job(None))
 
 
-def of_address(url: str, clock: Clock) -> AddressKeys:
-    return AddressKeys(url, None, REFRESH_MS, at_once, clock.monotonic_ms)
+def of_address(url: str, clock: Clock, context: ssl.SSLContext | None = None) -> AddressKeys:
+    return AddressKeys(url, context, REFRESH_MS, at_once, clock.monotonic_ms)
 
 
 def test_file_is_read_again_when_it_changes_and_a_broken_change_is_not_taken(
@@ -126,7 +96,7 @@ def test_file_that_cannot_be_used_stops_the_start_in_one_sentence(
 
 
 def test_address_is_asked_again_after_a_time_and_when_a_key_is_unknown(
-    authority: Authority, pair: tuple[TokenKey, TokenKey]
+    authority: KeyServer, pair: tuple[TokenKey, TokenKey]
 ) -> None:
     clock = Clock()
     keys = of_address(authority.url, clock)
@@ -158,7 +128,7 @@ def test_address_is_asked_again_after_a_time_and_when_a_key_is_unknown(
 
 
 def test_address_that_fails_leaves_the_keys_and_is_asked_soon_again(
-    authority: Authority, pair: tuple[TokenKey, TokenKey], caplog: pytest.LogCaptureFixture
+    authority: KeyServer, pair: tuple[TokenKey, TokenKey], caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = Clock()
     keys = of_address(authority.url, clock)
@@ -190,3 +160,26 @@ def test_address_where_nobody_listens_is_told(caplog: pytest.LogCaptureFixture) 
         keys.reload_changed()
 
     assert "connection refused" in caplog.records[0].__dict__["reason"]
+
+
+def test_address_over_tls_is_believed_with_a_certificate_of_the_right_authority_alone(
+    tmp_path: Path, pair: tuple[TokenKey, TokenKey], caplog: pytest.LogCaptureFixture
+) -> None:
+    right, wrong = Authority(tmp_path / "right"), Authority(tmp_path / "wrong")
+    own = right.issue("keys")
+    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serving.load_cert_chain(own.certificate, own.key)
+
+    def keys_by(authority: Authority, url: str) -> int:
+        context = ssl.create_default_context(cafile=authority.certificate)
+        keys = of_address(url, Clock(), context)
+        keys.reload_changed()
+        return len(keys.keys)
+
+    with key_server(serving) as server, caplog.at_level(logging.WARNING):
+        server.body = key_set(pair[0]).encode()
+        assert keys_by(right, server.url) == 1
+        assert keys_by(wrong, server.url) == 0
+        elsewhere = server.url.replace("127.0.0.1", "127.0.0.2")  # a name that it has not
+        assert keys_by(right, elsewhere) == 0
+    assert "certificate verify failed" in caplog.records[0].__dict__["reason"]

@@ -373,3 +373,18 @@ def test_tls_of_a_job_is_taken_in_javas_words_and_its_secret_is_not_shown() -> N
     assert security.key_password == "hunter2"
     assert options.without_effect == ()
     assert "hunter2" not in repr(options)
+
+
+def test_token_of_a_job_is_a_place_that_each_task_reads() -> None:
+    words = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "OAUTHBEARER"}
+    place = {"kafka.sasl.oauthbearer.token": "file:/run/token"}
+
+    options = source_options(BASE | words | place, streaming=True)
+
+    assert str(options.read.connection.security.token) == "file:/run/token"
+    assert options.without_effect == ()
+    with pytest.raises(
+        ValueError, match=r"kafka\.sasl\.oauthbearer\.token: must be file:"
+    ) as caught:
+        source_options(BASE | words | {"kafka.sasl.oauthbearer.token": "hunter2"}, streaming=True)
+    assert "hunter2" not in str(caught.value)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.base.oauth import ACKNOWLEDGED
@@ -130,6 +132,9 @@ def test_no_secret_is_in_a_repr() -> None:
     assert repr(USERS) == "Users(2)"
 
 
+PARTS = [b"n,", b",", b"a=alice", b"\x01", b"auth=Bearer ", b"alice.s", b"o.ld", b"host=x"]
+
+
 def judge(token: str) -> Holder:
     """One token is alice's; one is known to be old; of others nothing is known."""
     if token == "alice.s":
@@ -228,3 +233,16 @@ def test_without_a_judge_no_token_comes_in() -> None:
 
     assert sasl.authenticate(bearer_first("alice.s"), USERS, "n").token
     assert sasl.state is SaslState.TOLD
+
+
+@settings(max_examples=200, deadline=None)
+@given(parts=st.lists(st.sampled_from(PARTS) | st.binary(max_size=4), max_size=8))
+def test_no_first_message_comes_in_but_with_the_good_token(parts: list[bytes]) -> None:
+    message = b"".join(parts)
+    sasl = chosen("OAUTHBEARER")
+
+    sasl.authenticate(message, USERS, "n", judge)
+
+    assert sasl.state in (SaslState.KNOWN, SaslState.TOLD, SaslState.REFUSED)
+    if sasl.state is SaslState.KNOWN:
+        assert message.lower().count(b"auth=bearer alice.s\x01") == 1

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from josefine_broker.engine.security.key_set import KeySet, parse_key_set
+from josefine_broker.engine.security.signatures import SHA256_INFO, RsaKey
 from josefine_broker.engine.security.tokens import Holder, TokenError, TokenRules, holder_of
 from tests.support.tokens import AUDIENCE, ISSUER, TokenKey, base64url, key_set
 
@@ -160,3 +164,56 @@ def test_keys_for_something_else_are_passed_over(signer: TokenKey) -> None:
 def test_text_that_is_no_key_set_is_one_sentence(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not JSON|it is no JWKS"):
         parse_key_set(text)
+
+
+WORDS = st.sampled_from(["alg", "kid", "crit", "iss", "aud", "sub", "exp", "nbf", "keys", "kty"])
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.sampled_from(["ES256", "one", ISSUER, AUDIENCE, "EC", "P-256", "\ud800"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=4),
+    max_leaves=8,
+)
+OBJECTS = st.dictionaries(WORDS, VALUES, max_size=6)
+
+
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(header=OBJECTS, claims=OBJECTS, raw=st.text(max_size=20))
+def test_nothing_that_calls_itself_a_token_does_more_than_be_refused(
+    keys: KeySet, header: dict[str, Any], claims: dict[str, Any], raw: str
+) -> None:
+    head, body = (base64url(json.dumps(each).encode()) for each in (header, claims))
+    for token in (raw, f"{head}.{body}.{raw}", f"{head}.{raw}.{body}", f"{raw}.{body}."):
+        with pytest.raises(TokenError):
+            judged(token, keys)
+
+
+@settings(max_examples=200, deadline=None)
+@given(claims=OBJECTS)
+def test_whatever_an_authority_says_is_a_holder_or_a_refusal(claims: dict[str, Any]) -> None:
+    """Signed by a key whose signatures are what they stand for: none has to be made."""
+    head, body = (base64url(json.dumps(each).encode()) for each in ({"alg": "RS256"}, claims))
+    info = SHA256_INFO + hashlib.sha256(f"{head}.{body}".encode()).digest()
+    padded = b"\x00\x01" + b"\xff" * (253 - len(info)) + b"\x00" + info
+    open_to_all = KeySet({("RS256", ""): RsaKey(2**2047 + 1, 1)})
+
+    try:
+        holder = judged(f"{head}.{body}.{base64url(padded)}", open_to_all)
+    except TokenError as error:
+        assert error.is_signed
+    else:
+        assert holder.name == claims["sub"]
+        assert claims["iss"] == ISSUER
+
+
+@settings(max_examples=200, deadline=None)
+@given(said=VALUES, raw=st.text(max_size=20))
+def test_no_text_does_more_than_be_no_key_set(said: Any, raw: str) -> None:
+    for text in (raw, json.dumps(said), json.dumps({"keys": said}), json.dumps({"keys": [said]})):
+        with pytest.raises(ValueError, match=r"is not JSON|it is no JWKS|has no public key"):
+            parse_key_set(text)
