@@ -19,7 +19,7 @@ from josefine_broker.config import BrokerConfig
 from josefine_broker.config_oauthbearer import OauthbearerSection, is_address
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.security.authorizer import Authorizer
-from josefine_broker.engine.security.sasl import Stored, Users, no_stored
+from josefine_broker.engine.security.sasl import Stored, Users, no_judge, no_stored
 from josefine_broker.engine.security.tokens import Holder, TokenRules
 from josefine_broker.host.metrics import Metrics
 from josefine_broker.host.net.admin_door import Door
@@ -146,6 +146,7 @@ class Securing:
             users=lambda: None if self._users is None else self._users.users,
             may_look=partial(_may_describe, ctx),
             failure_delay_ms=self._failure_delay_ms,
+            judge=no_judge if self._oauthbearer is None else self._judge,
         )
 
     def to_peers(self) -> Secured:

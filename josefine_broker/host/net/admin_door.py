@@ -1,6 +1,7 @@
 """Who may look at the pages of the admin listener, where ACLs say who may do what: whoever may
-DESCRIBE the cluster, by HTTP's Basic authentication (RFC 7617) with a user's password, or without
-one as `User:ANONYMOUS`. `/health` is everybody's.
+DESCRIBE the cluster, by HTTP's Basic authentication (RFC 7617) with a user's password, by a Bearer
+token (RFC 6750) where OAUTHBEARER is served, or without one as `User:ANONYMOUS`. `/health` is
+everybody's.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from josefine_broker.base.security import ANONYMOUS
-from josefine_broker.engine.security.sasl import Users
+from josefine_broker.engine.security.sasl import BEARER_BYTES_MAX, Judge, Users, no_judge
+from josefine_broker.engine.security.tokens import TokenError
 
 REALM = 'Basic realm="josefine"'
+NOBODY = "wrong user or password, or a token that does not count:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +30,8 @@ class Door:
     may_look: Callable[[str, str], bool]
     """(principal, address)"""
     failure_delay_ms: int
+    judge: Judge = no_judge
+    """Of tokens, as they count now."""
 
     async def refusal(self, request: web.Request) -> web.Response | None:
         """None: come in."""
@@ -37,16 +42,18 @@ class Door:
             await asyncio.sleep(self.failure_delay_ms / 1_000)
         status = 401 if principal in (None, ANONYMOUS) else 403
         return web.json_response(
-            {"error": f"{principal or 'wrong user or password:'} may not DESCRIBE the cluster"},
+            {"error": f"{principal or NOBODY} may not DESCRIBE the cluster"},
             status=status,
             headers={"WWW-Authenticate": REALM} if status == 401 else None,
         )
 
     def _principal(self, header: str | None) -> str | None:
-        """None: that is not the password."""
+        """None: that is not the password, or no token that counts."""
         if header is None:
             return ANONYMOUS
         kind, _, token = header.partition(" ")
+        if kind.lower() == "bearer":
+            return self._bearer(token)
         users = self.users()
         if kind.lower() != "basic" or users is None:
             return None
@@ -55,3 +62,11 @@ class Door:
         except (binascii.Error, ValueError):
             return None
         return f"User:{user}" if users.has(user, password) else None
+
+    def _bearer(self, token: str) -> str | None:
+        if len(token) > BEARER_BYTES_MAX:
+            return None
+        try:
+            return f"User:{self.judge(token).name}"
+        except TokenError:
+            return None

@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 
 from josefine_broker.engine.security.sasl import Users
+from josefine_broker.engine.security.tokens import Holder, TokenError
 from josefine_broker.host.metrics import Metrics
 from josefine_broker.host.net import admin_http
 from josefine_broker.host.net.admin_door import Door
@@ -141,11 +142,18 @@ def test_private_page_is_for_this_machine_alone_where_nobody_is_asked() -> None:
     on_uvloop(scenario)
 
 
+def judge(token: str) -> Holder:
+    if token == "bad":
+        raise TokenError("?")
+    return Holder(token, 1_000)
+
+
 def test_private_page_is_for_whoever_may_look_where_names_are_asked_for() -> None:
     door = Door(
         users=lambda: Users({"root": "r", "alice": "a"}, b"s", 4096),
         may_look=lambda principal, _: principal == "User:root",
         failure_delay_ms=0,
+        judge=judge,
     )
 
     async def scenario() -> None:
@@ -154,12 +162,15 @@ def test_private_page_is_for_whoever_may_look_where_names_are_asked_for() -> Non
         await admin.start(bound.socket)
         async with aiohttp.ClientSession() as session:
 
-            async def status(*login: str) -> int:
+            async def status(*login: str, token: str = "") -> int:
                 auth = aiohttp.BasicAuth(*login) if login else None
+                headers = {"Authorization": f"Bearer {token}"} if token else None
                 url = f"http://127.0.0.1:{bound.port}/debug"
-                async with session.get(url, auth=auth) as response:
+                async with session.get(url, auth=auth, headers=headers) as response:
                     return response.status
 
+            by_token = [await status(token=each) for each in ("bad", "alice", "root")]
+            assert by_token == [401, 403, 200]
             assert [await status(), await status("root", "guess")] == [401, 401]
             assert await status("alice", "a") == 403
             assert await status("root", "r") == 200

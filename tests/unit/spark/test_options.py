@@ -383,8 +383,6 @@ def test_token_of_a_job_is_a_place_that_each_task_reads() -> None:
 
     assert str(options.read.connection.security.token) == "file:/run/token"
     assert options.without_effect == ()
-    with pytest.raises(
-        ValueError, match=r"kafka\.sasl\.oauthbearer\.token: must be file:"
-    ) as caught:
+    with pytest.raises(ValueError, match=r"oauthbearer\.token: must be file:") as caught:
         source_options(BASE | words | {"kafka.sasl.oauthbearer.token": "hunter2"}, streaming=True)
     assert "hunter2" not in str(caught.value)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from josefine_broker.engine.security.key_set import KeySet, parse_key_set
@@ -180,9 +180,7 @@ VALUES = st.recursive(
 OBJECTS = st.dictionaries(WORDS, VALUES, max_size=6)
 
 
-@settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=100, deadline=None)
 @given(header=OBJECTS, claims=OBJECTS, raw=st.text(max_size=20))
 def test_nothing_that_calls_itself_a_token_does_more_than_be_refused(
     keys: KeySet, header: dict[str, Any], claims: dict[str, Any], raw: str
@@ -193,7 +191,14 @@ def test_nothing_that_calls_itself_a_token_does_more_than_be_refused(
             judged(token, keys)
 
 
-@settings(max_examples=200, deadline=None)
+def verdict(token: str, keys: KeySet) -> Holder | TokenError:
+    try:
+        return judged(token, keys)
+    except TokenError as error:
+        return error
+
+
+@settings(max_examples=100, deadline=None)
 @given(claims=OBJECTS)
 def test_whatever_an_authority_says_is_a_holder_or_a_refusal(claims: dict[str, Any]) -> None:
     """Signed by a key whose signatures are what they stand for: none has to be made."""
@@ -202,13 +207,12 @@ def test_whatever_an_authority_says_is_a_holder_or_a_refusal(claims: dict[str, A
     padded = b"\x00\x01" + b"\xff" * (253 - len(info)) + b"\x00" + info
     open_to_all = KeySet({("RS256", ""): RsaKey(2**2047 + 1, 1)})
 
-    try:
-        holder = judged(f"{head}.{body}.{base64url(padded)}", open_to_all)
-    except TokenError as error:
-        assert error.is_signed
+    found = verdict(f"{head}.{body}.{base64url(padded)}", open_to_all)
+
+    if isinstance(found, TokenError):
+        assert found.is_signed
     else:
-        assert holder.name == claims["sub"]
-        assert claims["iss"] == ISSUER
+        assert (found.name, claims["iss"]) == (claims["sub"], ISSUER)
 
 
 @settings(max_examples=200, deadline=None)
