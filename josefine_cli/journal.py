@@ -21,7 +21,7 @@ from josefine_cli.cluster_where import Bootstrap, bootstrap_of
 from josefine_cli.errors import UsageError, UserError
 from josefine_cli.journal_events import FIELDS, as_line, as_object, parse_events
 from josefine_cli.journal_status import ids, status, tagged
-from josefine_cli.journal_store import Store, check_store, replicate
+from josefine_cli.journal_store import Store, check_store, is_stop, replicate
 from josefine_cli.output import (
     JSON_HELP,
     PATIENCE,
@@ -117,14 +117,25 @@ def read(
     start: Annotated[
         int, typer.Option("--from", min=SEQ_NR_MIN, help="The first sequence number.")
     ] = SEQ_NR_MIN,
+    duplicates: Annotated[
+        str,
+        typer.Option(
+            help="Where the store has two events of a number: 'stop', or 'skip' the later one.",
+            metavar="stop|skip",
+        ),
+    ] = "stop",
     store: Store = None,
     bootstrap: Bootstrap = None,
     as_json: Annotated[bool, typer.Option("--json", help="One object per event.")] = False,
 ) -> None:
     """Print a journal's events, in order: all that were there when it was asked."""
+    stops = is_stop("--duplicates", duplicates)
     if sys.stdout is None:  # closed by whoever started this: typeshed does not know
         raise UserError("stdout is closed: there is nowhere to print events to")
-    with _journal(bootstrap, store, topic, journal_id, "reading") as (journal, moved):
+    with _journal(bootstrap, store, topic, journal_id, "reading", unique_seq_nrs=stops) as (
+        journal,
+        moved,
+    ):
         for record in journal.read(start):
             moved()
             if as_json:
@@ -208,7 +219,12 @@ app.command()(tagged)
 
 @contextlib.contextmanager
 def _journal(
-    bootstrap: str | None, store: Path | None, topic: str, journal_id: str, doing: str
+    bootstrap: str | None,
+    store: Path | None,
+    topic: str,
+    journal_id: str,
+    doing: str,
+    **options: Any,
 ) -> Iterator[tuple[BlockingJournal, Callable[[], None]]]:
     """The journal; within it the command waits, and tells for what unless it is called often."""
     where = checked_addresses(bootstrap_of(bootstrap))
@@ -219,6 +235,7 @@ def _journal(
             origin=socket.gethostname(),
             policy=PATIENCE,
             store=check_store(store),
+            **options,
         ) as journals,
         waits(lambda: f"{doing} journal '{journal_id}' of topic '{topic}'") as moved,
     ):

@@ -96,7 +96,7 @@ def replicate(
         partitions=None if partitions is None else _numbers(partitions),
         once=once,
         interval_ms=_time_ms("--interval", interval),
-        passes_lost=_passes_lost(lost),
+        passes_lost=not is_stop("--lost", lost),
         dead_letters=dead_letters,
         expire_ms=None if expire == "0" else _time_ms("--expire", expire),
         metrics_port=metrics,
@@ -117,10 +117,11 @@ def _time_ms(option: str, text: str) -> int:
     return found
 
 
-def _passes_lost(text: str) -> bool:
+def is_stop(option: str, text: str) -> bool:
+    """False: skip. Raises UsageError."""
     if text not in ("stop", "skip"):
-        raise UsageError(f"--lost {text}: it is stop or skip")
-    return text == "skip"
+        raise UsageError(f"{option} {text}: it is stop or skip")
+    return text == "stop"
 
 
 def _failpoint() -> Callable[[str], None]:

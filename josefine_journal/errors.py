@@ -35,6 +35,17 @@ class RecordsLost(JournalError):
         self.end = end
 
 
+class DataIntegrityViolated(JournalError):
+    """The store has two different events of one sequence number."""
+
+    def __init__(self, seq_nr: int, *, record: str, later: str) -> None:
+        super().__init__(
+            f"Data integrity violated: sequence number {seq_nr} is at {record} and, with another "
+            f"event, at {later}"
+        )
+        self.seq_nr = seq_nr
+
+
 class StoreError(JournalError):
     """The store cannot be used: it is not ours, of another topic, newer than this code, broken."""
 

@@ -36,6 +36,7 @@ from josefine_journal.records import (
 from josefine_journal.reduction import Last, Placed, behind, counts
 from josefine_journal.remembered import Folded, Remembered
 from josefine_journal.topic import TopicLog
+from josefine_journal.uniqueness import unique
 from josefine_journal.viewing import Viewer
 from josefine_journal.window import Reading, Window
 
@@ -65,10 +66,12 @@ class Journals:
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         rng: Random | None = None,
         calls: Calls | None = None,
+        unique_seq_nrs: bool = True,
     ) -> None:
         """Opens nothing; the client stays its owner's to close. `store` is the folder of a Delta
         store (docs/journal.md); who gives a `log` needs no client; `head_cache_bytes_max` 0: each
-        reader reads the topic by itself; `calls` counts what is done."""
+        reader reads the topic by itself; `calls` counts what is done; without `unique_seq_nrs` the
+        first event of a number is read where the store has others, else they are an error."""
         assert client is not None or log is not None
         self.topic: Log = log or TopicLog(client, topic)  # type: ignore[arg-type]
         self._store = store
@@ -83,6 +86,7 @@ class Journals:
         if head_cache_bytes_max:
             self.heads = Heads(self.topic, HeadCache(head_cache_bytes_max), calls=calls)
         self.calls = calls
+        self.unique_seq_nrs = unique_seq_nrs
 
     def store(self) -> Store | None:
         """Of the topic as it is now: once it is known to be there."""
@@ -186,7 +190,9 @@ class Journal:
         window = view.window
         reading = Reading(max(from_seq_nr, view.deleted_to + 1))
         if view.stored is not None and not window.is_purged:
-            parts = view.stored.appends(max(from_seq_nr, view.deleted_to + 1))
+            begin = max(from_seq_nr, view.deleted_to + 1)
+            is_checked = self._journals.unique_seq_nrs
+            parts = unique(view.stored.appends, begin) if is_checked else view.stored.appends(begin)
             while (part := await asyncio.to_thread(_next, parts)) is not None:
                 if found := [event for each in part for event in reading.events(each)]:
                     yield found

@@ -282,6 +282,27 @@ def test_topics_with_a_prefix_are_replicated_by_one_that_expires_them_too(
     assert lag(broker, topic, tmp_path) == 0  # the marks of readers, too
 
 
+def test_two_events_of_one_number_in_the_store_are_told_and_skipped_if_asked(
+    broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    """Checklist row 65."""
+
+    def journal(verb: str, *more: str, stdin: str = "") -> Done:
+        return josefine(broker.bootstrap, "journal", verb, topic, "alice", *more, stdin=stdin)
+
+    for said in ("a", "b"):
+        assert journal("append", stdin=f'{{"seq_nr": 1, "text": "{said}"}}').code == 0
+    assert replicate(broker, topic, tmp_path).code == 0
+    of_store = ("--store", str(tmp_path))
+
+    told, skipped = journal("read", *of_store), journal("read", *of_store, "--duplicates", "skip")
+
+    assert (told.code, told.out) == (1, "")
+    assert f"Data integrity violated: sequence number 1 is at {topic}-" in told.err
+    assert (skipped.code, skipped.out, skipped.err) == (0, "1\ta\n", "")
+    assert journal("read", "--duplicates", "x").err.endswith("--duplicates x: it is stop or skip\n")
+
+
 @pytest.mark.parametrize("verb", ["read", "pointer"])
 def test_exit_code_of_a_reader_of_the_store_holds(
     broker: BrokerProcess, topic: str, tmp_path: Path, verb: str
