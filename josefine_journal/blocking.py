@@ -13,6 +13,7 @@ from josefine_broker.client.io_asyncio import AsyncClient
 from josefine_broker.client.session import DEFAULT_POLICY, Policy
 from josefine_journal.events import SEQ_NR_MAX, SEQ_NR_MIN, Event, SeqNr
 from josefine_journal.journals import Journal, Journals
+from josefine_journal.notifying import WAIT_S
 from josefine_journal.records import EventRecord, Headers, PartitionOffset, RecordMetadata
 
 
@@ -41,6 +42,10 @@ class BlockingJournals:
     def close(self) -> None:
         self._runner.run(self._client.close())
         self._runner.close()
+
+    def replicated(self, place: PartitionOffset, timeout_s: float = WAIT_S) -> None:
+        """When the store has that place of the topic. Raises JournalError after so long."""
+        self._runner.run(self._journals.replicated(place, timeout_s))
 
     def journal(self, key: str) -> "BlockingJournal":
         return BlockingJournal(self._runner, self._journals.journal(key))

@@ -24,6 +24,7 @@ from josefine_journal.errors import ConcurrentWriter, JournalError
 from josefine_journal.events import SEQ_NR_MAX, SEQ_NR_MIN, Event, SeqNr
 from josefine_journal.head_cache import BYTES_MAX, HeadCache
 from josefine_journal.heads import Heads
+from josefine_journal.notifying import WAIT_S, stored
 from josefine_journal.ports import Log, Store
 from josefine_journal.records import (
     EventRecord,
@@ -98,6 +99,14 @@ class Journals:
 
             self._opened = topic_id, DeltaStore(self._store, self.topic.topic, topic_id)
         return self._opened[1]
+
+    async def replicated(self, place: PartitionOffset, timeout_s: float = WAIT_S) -> None:
+        """When the store has that place of the topic. Raises JournalError after so long."""
+        await self.topic.partition_count()  # the topic's id is known with it
+        store = self.store()
+        if store is None:
+            raise JournalError(f"no store of topic '{self.topic.topic}' is named")
+        await stored(store, self.topic.topic, place, timeout_s)
 
     def journal(self, key: str) -> "Journal":
         """The journal of that id. Raises JournalError for an id that cannot be."""

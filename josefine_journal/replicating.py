@@ -14,6 +14,7 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.client.io_asyncio import monotonic_ms
 from josefine_journal.delta_store import DeltaStore
 from josefine_journal.merging import merge
+from josefine_journal.notifying import Notifier
 from josefine_journal.replicator import Replicator, Round
 
 INTERVAL_MS = 1_000
@@ -28,7 +29,7 @@ FOR_EVER = {ErrorCode.unknown_topic_or_partition, ErrorCode.topic_authorization_
 
 class Replicating:
     """One run. `tell_round` after each round, `tell_trouble` before each wait for a broker;
-    `expire` purges what expired, as often as `expire_ms` says."""
+    `expire` purges what expired, as often as `expire_ms` says; `notifier` hears what is stored."""
 
     def __init__(
         self,
@@ -40,6 +41,7 @@ class Replicating:
         interval_ms: int = INTERVAL_MS,
         expire: Callable[[], Awaitable[int]] | None = None,
         expire_ms: int = EXPIRE_MS,
+        notifier: Notifier | None = None,
     ) -> None:
         self._replicator = replicator
         self._store = store
@@ -50,6 +52,7 @@ class Replicating:
         self._expire = expire
         self._expire_ms = expire_ms
         self._expired_ms: int | None = None
+        self._notifier = notifier
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
@@ -63,6 +66,8 @@ class Replicating:
             is_last = self._stopping.is_set()
             try:
                 found = await self._replicator.round(monotonic_ms(), is_last=is_last)
+                if self._notifier is not None:
+                    self._notifier.replicated(self._store.topic, found.replicated)
                 self._tell_round(found)
                 await self._tidy(found)
                 await self._expire_if_due(found)

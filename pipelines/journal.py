@@ -65,8 +65,10 @@ def replicate(
     trigger: Mapping[str, Any] | None = None,
     options: Mapping[str, str] | None = None,
     at: Callable[[str], None] = nothing_fails,
+    tell: Callable[[Mapping[int, int]], None] = lambda ends: None,
 ) -> Replicated:
     """Until all that was there is stored (another `trigger` is Spark's own: until it is stopped).
+    `tell` hears behind each commit which partitions it stored, and their ends (exclusive).
 
     Raises Overtaken where another replicator was faster: begin again. `root` is the folder of the
     stores, the same path for driver and tasks.
@@ -87,7 +89,7 @@ def replicate(
     )
     with tempfile.TemporaryDirectory(prefix="josefine-journal-") as checkpoint:
         query = (
-            stream.writeStream.foreachBatch(lambda rows, _: _commit(rows, store, root, done))
+            stream.writeStream.foreachBatch(lambda rows, _: _commit(rows, store, root, done, tell))
             .option("checkpointLocation", checkpoint)
             .trigger(**(trigger or {"availableNow": True}))
             .start()
@@ -96,7 +98,13 @@ def replicate(
     return done
 
 
-def _commit(rows: DataFrame, store: DeltaStore, root: Path, done: Replicated) -> None:
+def _commit(
+    rows: DataFrame,
+    store: DeltaStore,
+    root: Path,
+    done: Replicated,
+    tell: Callable[[Mapping[int, int]], None],
+) -> None:
     """One batch of the stream."""
     going = rows.filter(~rows.partition.isin(list(done.stalled))) if done.stalled else rows
     found = _folded(going, root, store.topic, done.ends)
@@ -116,6 +124,7 @@ def _commit(rows: DataFrame, store: DeltaStore, root: Path, done: Replicated) ->
     store.commit_files(batches, files)
     done.ends |= {batch.partition: batch.end for batch in batches}
     done.commits += 1
+    tell({batch.partition: batch.end for batch in batches})
     for batch in batches:
         while merge(store, batch.partition):
             pass

@@ -26,7 +26,6 @@ LATER: dict[range, str] = {
     range(69, 70): "the cache is filled by who asks: there is no consumer to fail or to release",
     range(71, 72): "a journal has no pool: its reads share the client's connections",
     range(72, 73): "of the names those of docs/journal.md: others have nothing to count here",
-    range(79, 80): "there is no notifier",
     range(84, 85): "there are no snapshots yet",
     range(86, 87): "measured at a million events, not at 10 million",
     range(95, 96): "ARCHITECTURE.md publishes some of what ./build.sh bench prints",

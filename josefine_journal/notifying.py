@@ -1,0 +1,71 @@
+"""Tells who waits that the store has a place of the log.
+
+Rule: an end is told when a reader who opens the store then finds it there, so behind the commit and
+never before it; whose commit it was makes no difference.
+"""
+
+import asyncio
+from collections.abc import Mapping
+
+from josefine_journal.errors import JournalError
+from josefine_journal.ports import Store
+from josefine_journal.records import PartitionOffset
+
+WAIT_S = 30.0
+POLL_S = 0.1
+"""Between looks at a store that a replicator of another process writes: one for a file's name."""
+
+
+class Notifier:
+    """What the replicators of this process tell, for one event loop; any number of topics."""
+
+    def __init__(self) -> None:
+        self._ends: dict[tuple[str, int], int] = {}
+        self._waiting: dict[tuple[str, int], list[tuple[int, asyncio.Future[None]]]] = {}
+
+    def replicated(self, topic: str, ends: Mapping[int, int]) -> None:
+        """The store has all of these partitions below their ends (exclusive)."""
+        for partition, end in ends.items():
+            where = topic, partition
+            self._ends[where] = end
+            waiting = self._waiting.pop(where, [])
+            for offset, told in waiting:
+                if offset < end and not told.done():
+                    told.set_result(None)
+            if rest := [each for each in waiting if not each[1].done()]:
+                self._waiting[where] = rest
+
+    async def reached(self, topic: str, place: PartitionOffset, timeout_s: float = WAIT_S) -> None:
+        """When the store has that place. Raises JournalError after so long."""
+        where = topic, place.partition
+        if place.offset < self._ends.get(where, 0):
+            return
+        told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(where, []).append((place.offset, told))
+        try:
+            async with asyncio.timeout(timeout_s):
+                await told
+        except TimeoutError:
+            raise _late(topic, place, timeout_s, self._ends.get(where, 0)) from None
+
+
+async def stored(store: Store, topic: str, place: PartitionOffset, timeout_s: float) -> None:
+    """The same of a store that any process writes."""
+    end = 0
+    try:
+        async with asyncio.timeout(timeout_s):
+            while True:
+                snapshot = await asyncio.to_thread(store.snapshot, (place.partition,))
+                end = snapshot.replicated(place.partition) or 0
+                if place.offset < end:
+                    return
+                await asyncio.sleep(POLL_S)
+    except TimeoutError:
+        raise _late(topic, place, timeout_s, end) from None
+
+
+def _late(topic: str, place: PartitionOffset, timeout_s: float, end: int) -> JournalError:
+    return JournalError(
+        f"{topic}-{place.partition} offset {place.offset} was not replicated within "
+        f"{timeout_s:g} s: the store has the partition up to {end}"
+    )
