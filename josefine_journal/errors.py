@@ -46,6 +46,16 @@ class DataIntegrityViolated(JournalError):
         self.seq_nr = seq_nr
 
 
+class ReadersBusy(JournalError):
+    """No reader of topics was free in time."""
+
+    def __init__(self, readers_max: int, wait_ms: int) -> None:
+        super().__init__(
+            f"no reader was free within {wait_ms / 1_000:g} s: all {readers_max} are at work; read "
+            "fewer journals at a time, or give Readers a larger multiplier"
+        )
+
+
 class StoreError(JournalError):
     """The store cannot be used: it is not ours, of another topic, newer than this code, broken."""
 

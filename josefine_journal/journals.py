@@ -26,6 +26,7 @@ from josefine_journal.head_cache import BYTES_MAX, HeadCache
 from josefine_journal.heads import Heads
 from josefine_journal.notifying import WAIT_S, stored
 from josefine_journal.ports import Log, Store
+from josefine_journal.readers import Readers
 from josefine_journal.records import (
     EventRecord,
     Headers,
@@ -68,13 +69,15 @@ class Journals:
         rng: Random | None = None,
         calls: Calls | None = None,
         unique_seq_nrs: bool = True,
+        readers: Readers | None = None,
     ) -> None:
         """Opens nothing; the client stays its owner's to close. `store` is the folder of a Delta
         store (docs/journal.md); who gives a `log` needs no client; `head_cache_bytes_max` 0: each
         reader reads the topic by itself; `calls` counts what is done; without `unique_seq_nrs` the
-        first event of a number is read where the store has others, else they are an error."""
+        first event of a number is read where the store has others, else they are an error;
+        `readers` read the topic in the client's stead."""
         assert client is not None or log is not None
-        self.topic: Log = log or TopicLog(client, topic)  # type: ignore[arg-type]
+        self.topic: Log = log or TopicLog(client, topic, readers)  # type: ignore[arg-type]
         self._store = store
         self._opened: tuple[object, Store] | None = None
         self.origin = origin

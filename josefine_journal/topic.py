@@ -20,6 +20,7 @@ from josefine_broker.client.produce import UNKNOWN_OFFSET
 from josefine_broker.client.producing import SEQUENCE_MASK
 from josefine_broker.records.builder import Record, build_batch
 from josefine_journal.errors import JournalError, RecordsGone
+from josefine_journal.readers import Readers
 
 FETCH_BYTES = 1024 * 1024
 FETCH_WAIT_MS = 500
@@ -30,9 +31,11 @@ STALL_MS_MAX = 30_000
 class TopicLog:
     """For one event loop. Raises KafkaError where the client does."""
 
-    def __init__(self, client: AsyncClient, topic: str) -> None:
+    def __init__(self, client: AsyncClient, topic: str, readers: Readers | None = None) -> None:
+        """Without `readers` the client reads, too."""
         self.topic = topic
         self._client = client
+        self._readers = readers
         self._partition_count: int | None = None
         self._writers: dict[int, _Writer] = {}
 
@@ -84,7 +87,7 @@ class TopicLog:
         positions.assign(tp, begin, end)
         deadline_ms = monotonic_ms() + STALL_MS_MAX
         while (at := positions.position(tp)) is not None:
-            part = (await self._client.fetch({tp: at}, options))[tp]
+            part = await self._fetched(tp, at, options)
             _check(tp, at, part)
             try:
                 records = list(records_between(part.records, at, end))
@@ -97,6 +100,14 @@ class TopicLog:
                 deadline_ms = monotonic_ms() + STALL_MS_MAX
             elif monotonic_ms() > deadline_ms:
                 raise JournalError(f"partition {tp} has no record at {at}, which was acknowledged")
+
+    async def _fetched(
+        self, tp: TopicPartition, at: int, options: FetchOptions
+    ) -> FetchedPartition:
+        if self._readers is None:
+            return (await self._client.fetch({tp: at}, options))[tp]
+        async with self._readers.reader() as client:
+            return (await client.fetch({tp: at}, options))[tp]
 
 
 def _check(tp: TopicPartition, at: int, part: FetchedPartition) -> None:

@@ -24,7 +24,6 @@ LATER: dict[range, str] = {
         58, 59
     ): "a pointer behind its events cannot be: rows and replicated offset are one commit",
     range(69, 70): "the cache is filled by who asks: there is no consumer to fail or to release",
-    range(71, 72): "a journal has no pool: its reads share the client's connections",
     range(72, 73): "of the names those of docs/journal.md: others have nothing to count here",
     range(84, 85): "there are no snapshots yet",
     range(86, 87): "measured at a million events, not at 10 million",

@@ -25,6 +25,7 @@ from josefine_journal.blocking import BlockingJournals
 from josefine_journal.errors import ConcurrentWriter, JournalError
 from josefine_journal.events import Binary, Event, Json, PayloadMetadata, SeqNr, Text
 from josefine_journal.journals import Journal, Journals
+from josefine_journal.readers import Readers
 from josefine_journal.records import PartitionOffset, RecordMetadata
 from tests.support.broker import BrokerProcess
 from tests.support.journal import Model
@@ -434,6 +435,26 @@ def test_reader_sees_what_was_acknowledged_before_it_began(
         assert reads > 3, "the writer was done at once: this shows nothing"
 
     run(broker, topic, scenario)
+
+
+def test_readers_of_a_pool_read_what_the_client_would(broker: BrokerProcess, topic: str) -> None:
+    """Checklist row 71. Many journals at a time, of which one may fetch."""
+
+    async def scenario() -> None:
+        pool = Readers(lambda: AsyncClient(broker.bootstrap), multiplier=1, cores=1)
+        async with journals(broker, topic, readers=pool, head_cache_bytes_max=0) as found:
+            keys = [f"k{n}" for n in range(8)]
+            for key in keys:
+                await found.journal(key).append(events(1, 2))
+            read = await asyncio.gather(*(numbers(found.journal(key)) for key in keys))
+            assert (read, pool.size) == ([[1, 2]] * len(keys), 1)
+            async for _ in found.journal(keys[0]).read():  # nobody has a reader meanwhile
+                assert await found.journal(keys[1]).pointer() == 2
+            await pool.close()
+            with pytest.raises(KafkaError, match="the client is closed"):
+                await numbers(found.journal("k0"))
+
+    asyncio.run(scenario())
 
 
 def test_foreign_records_are_passed_over_and_a_damaged_one_is_named(

@@ -118,7 +118,7 @@ def test_a_process_that_does_not_replicate_waits_for_the_store(tmp_path: Path) -
         late = "t-0 offset 1 was not replicated within 0.01 s: the store has the partition up to 1"
         with pytest.raises(JournalError, match=late):
             await world.notifier.reached("t", SECOND, timeout_s=0.01)
-        with pytest.raises(JournalError, match="t-0 offset 1 was not replicated within 0.3 s"):
+        with pytest.raises(JournalError, match="t-0 offset 1 was not replicated"):
             await journals.replicated(SECOND, timeout_s=0.3)
         with pytest.raises(JournalError, match="no store of topic 't' is named"):
             await Journals(None, "t", log=world.log).replicated(FIRST)
