@@ -17,9 +17,11 @@ from typing import Annotated, Any
 
 import typer
 
+from josefine_cli import journal_snapshots
 from josefine_cli.cluster_where import Bootstrap, bootstrap_of
 from josefine_cli.errors import UsageError, UserError
 from josefine_cli.journal_events import FIELDS, as_line, as_object, parse_events
+from josefine_cli.journal_snapshots import forget
 from josefine_cli.journal_status import ids, status, tagged
 from josefine_cli.journal_store import Store, check_store, is_stop, replicate
 from josefine_cli.output import (
@@ -201,10 +203,13 @@ def purge(
     bootstrap: Bootstrap = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a journal one that was never written; it may begin anew from 1."""
+    """Make a journal one that was never written; it may begin anew from 1. With a store its
+    snapshots go, too."""
     agree(f"Purge journal '{journal_id}', its number with it?", yes, "purging")
     with _journal(bootstrap, store, topic, journal_id, "purging") as (journal, _):
         at = journal.purge()
+    if store is not None:
+        forget(store, topic, journal_id)
     if as_json:
         print_json(_place(topic, journal_id, at))
     else:
@@ -215,6 +220,7 @@ app.command()(replicate)
 app.command()(status)
 app.command()(ids)
 app.command()(tagged)
+app.add_typer(journal_snapshots.app, name="snapshot")
 
 
 @contextlib.contextmanager

@@ -93,13 +93,7 @@ def as_object(record: EventRecord) -> dict[str, Any]:
     fields: dict[str, Any] = {"seq_nr": event.seq_nr}
     if event.tags:
         fields["tags"] = list(event.tags)
-    match event.payload:
-        case Json(value):
-            fields["payload"] = value
-        case Text(text):
-            fields["text"] = text
-        case Binary(data):
-            fields["payload_base64"] = base64.b64encode(data).decode()
+    fields |= payload_fields(event.payload)
     fields |= {
         "partition": record.partition_offset.partition,
         "offset": record.partition_offset.offset,
@@ -120,6 +114,19 @@ def as_object(record: EventRecord) -> dict[str, Any]:
     return fields
 
 
+def payload_fields(payload: Payload | None) -> dict[str, Any]:
+    """As a line says it: one field, or none."""
+    match payload:
+        case Json(value):
+            return {"payload": value}
+        case Text(text):
+            return {"text": text}
+        case Binary(data):
+            return {"payload_base64": base64.b64encode(data).decode()}
+        case None:
+            return {}
+
+
 def _header(name: str, value: bytes | None) -> dict[str, Any]:
     header: dict[str, Any] = {"name": name}
     put_bytes(header, "value", value)
@@ -128,17 +135,21 @@ def _header(name: str, value: bytes | None) -> dict[str, Any]:
 
 def as_line(record: EventRecord) -> str:
     """For people: the number, and the payload on one line."""
-    match record.event.payload:
-        case Json(value):
-            shown = _printable(json.dumps(value, ensure_ascii=False))
-        case Text(text):
-            shown = _printable(text)
-        case Binary(data):
-            shown = printable(data)
-        case None:
-            shown = "-"
     tags = f" [{_printable(', '.join(record.event.tags))}]" if record.event.tags else ""
-    return f"{record.event.seq_nr}\t{shown}{tags}"
+    return f"{record.event.seq_nr}\t{shown(record.event.payload)}{tags}"
+
+
+def shown(payload: Payload | None) -> str:
+    """For people, on one line."""
+    match payload:
+        case Json(value):
+            return _printable(json.dumps(value, ensure_ascii=False))
+        case Text(text):
+            return _printable(text)
+        case Binary(data):
+            return printable(data)
+        case None:
+            return "-"
 
 
 def _printable(text: str) -> str:

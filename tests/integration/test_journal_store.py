@@ -317,6 +317,24 @@ def test_exit_code_of_a_reader_of_the_store_holds(
         assert (process.returncode, out[:1]) == (0, "1"), said
 
 
+def test_purge_takes_the_snapshots_of_its_journal_too(
+    broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    """Checklist row 84."""
+    of_store = ("--store", str(tmp_path))
+    state = '{"seq_nr": 1, "text": "old life"}'
+    for key in ("alice", "bob"):
+        saved = josefine("", "journal", "snapshot", "save", topic, key, *of_store, stdin=state)
+        assert saved.code == 0, saved.err
+    purge = ("journal", "purge", topic, "alice", "--yes", *of_store)
+    assert josefine(broker.bootstrap, *purge).code == 0
+    left = [
+        josefine("", "journal", "snapshot", "list", topic, key, *of_store).out
+        for key in ("alice", "bob")
+    ]
+    assert left == ["", "1\told life\n"]
+
+
 def test_what_cannot_be_is_told(broker: BrokerProcess, topic: str, tmp_path: Path) -> None:
     """Checklist row 92."""
     cases = [

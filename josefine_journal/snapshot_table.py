@@ -1,0 +1,249 @@
+"""The snapshots of a topic's entities: a Delta table of its own, by delta-rs. No JVM, no broker.
+
+Rules: a save or a deletion is one commit of one small file, so it is there whole or not at all, and
+none of several writers waits for another; the files are sorted by journal and merged as the
+store's are; a file is synced before a commit names it; the table says its layout's version.
+"""
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+from josefine_journal import store_files
+from josefine_journal.actions import PayloadType
+from josefine_journal.entity_snapshots import Row, Saved, least
+from josefine_journal.errors import Overtaken, StoreError
+from josefine_journal.failpoints import nothing_fails
+from josefine_journal.merging import chosen
+from josefine_journal.store_snapshot import PartFile
+
+FOLDER = "snapshots~"
+"""Below the folder of the stores; no topic can have that name."""
+VERSION_KEY, VERSION = "josefine.journal.snapshots.version", 1
+KEY_CHARS_MAX = 256
+"""A longer id is not in the log's statistics: its files are all looked at."""
+SCHEMA = pa.schema(
+    [
+        pa.field("key", pa.string()),
+        pa.field("id", pa.string()),
+        pa.field("seq_nr", pa.int64()),
+        pa.field("timestamp_ms", pa.int64()),
+        pa.field("payload_type", pa.string()),
+        pa.field("value", pa.binary()),
+        pa.field("gone", pa.list_(pa.string())),
+    ]
+)
+"""`seq_nr` null: the row saves nothing."""
+
+
+class SnapshotTable:
+    """Of one topic, for any number of threads. Raises StoreError, OSError."""
+
+    def __init__(
+        self, root: Path, topic: str, *, at: Callable[[str], None] = nothing_fails
+    ) -> None:
+        """Opens nothing. `at` is called at each step of a commit, with its name."""
+        self.path = root.absolute() / FOLDER / topic
+        self.at = at
+        self._lock = threading.Lock()
+        self._table: DeltaTable | None = None
+
+    def rows(self, key: str) -> list[Row]:
+        """All that was written of a journal and is not merged away."""
+        with self._lock:
+            table = self._refreshed()
+            files = [] if table is None else _files(table)
+        found = (self._read(each, key) for each in files if each.may_have(key))
+        return [_row(row) for rows in found for row in rows.to_pylist()]
+
+    def put(self, row: Row, now_ms: int) -> None:
+        """When it returns, everybody finds it. Merges files where that is due."""
+        with self._lock:
+            table = self._refreshed() or self._created()
+            self.at("before_files")
+            file = self._written([row], now_ms)
+            self.at("before_commit")
+            self._commit(table, [file], ())
+            self.at("after_commit")
+        self._merge(now_ms)
+
+    def vacuum(self, retention_hours: int) -> int:
+        """Delete files that no version of so many hours names; how many."""
+        with self._lock:
+            table = self._refreshed()
+            if table is None:
+                return 0
+            return len(
+                table.vacuum(
+                    retention_hours, dry_run=False, enforce_retention_duration=False, full=True
+                )
+            )
+
+    # -- files
+
+    def _read(self, file: PartFile, key: str) -> pa.Table:
+        path = self.path / file.path
+        try:
+            return pq.read_table(path, filters=[("key", "=", key)], partitioning=None)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise StoreError(f"file {path} of snapshots cannot be read: {error}") from error
+
+    def _written(self, rows: Sequence[Row], time_ms: int, *, is_new: bool = True) -> AddAction:
+        """A new file with these rows; nothing names it yet."""
+        listed = [_fields(row) for row in sorted(rows, key=lambda row: row.key)]
+        name = f"{uuid4().hex}.parquet"
+        size = store_files.write(self.path / name, pa.Table.from_pylist(listed, schema=SCHEMA))
+        first, last = listed[0]["key"], listed[-1]["key"]
+        stats: dict[str, Any] = {"numRecords": len(listed)}
+        if max(len(first), len(last)) <= KEY_CHARS_MAX:
+            stats |= {"minValues": {"key": first}, "maxValues": {"key": last}}
+        return AddAction(
+            path=name,
+            size=size,
+            partition_values={},
+            modification_time=time_ms,
+            data_change=is_new,
+            stats=json.dumps(stats),
+        )
+
+    def _merge(self, now_ms: int) -> None:
+        """Once, if that is due: what deletions took goes away there."""
+        with self._lock:
+            table = self._refreshed()
+            assert table is not None, "something was put"
+            files = _files(table)
+            old = chosen(files)
+            if not old:
+                return
+            number = (table.transaction_version("merges") or 0) + 1
+            self.at("before_merge")
+            tables = [pq.read_table(self.path / each.path, partitioning=None) for each in old]
+            rows = [_row(row) for each in tables for row in each.to_pylist()]
+            kept = least(rows, is_whole=len(old) == len(files))
+            time_ms = min(each.first_offset for each in old)
+            actions: list[AddAction | RemoveAction] = [
+                RemoveAction(each.path, False, now_ms, each.size, {}) for each in old
+            ]
+            if kept:
+                actions.append(self._written(kept, time_ms, is_new=False))
+            self.at("before_merge_commit")
+            with contextlib.suppress(Overtaken):  # another process merges: its work is as good
+                self._commit(table, actions, [Transaction("merges", number)])
+            self.at("after_merge")
+
+    # -- the table
+
+    def _refreshed(self) -> DeltaTable | None:
+        """The table at its newest version; None: there is none."""
+        if self._table is not None and not self._entry(self._table.version()).exists():
+            self._table = None  # so long ago that the log was cleaned up: what follows it, too
+        try:
+            if self._table is None:
+                self._table = self._opened()
+            else:
+                self._table.update_incremental()
+        except TableNotFoundError:
+            self._table = None
+        except (DeltaError, OSError) as error:
+            self._table = None
+            raise self._broken(error) from error
+        return self._table
+
+    def _entry(self, version: int) -> Path:
+        return self.path / "_delta_log" / f"{version:020}.json"
+
+    def _opened(self) -> DeltaTable:
+        table = DeltaTable(self.path)
+        version = table.metadata().configuration.get(VERSION_KEY, "")
+        if not version.isdigit():
+            raise StoreError(f"{self.path} is a Delta table, but none of snapshots")
+        if int(version) > VERSION:
+            raise StoreError(
+                f"{self.path} has snapshots of version {version}; this program knows up to "
+                f"{VERSION}: use a newer one"
+            )
+        return table
+
+    def _created(self) -> DeltaTable:
+        self.at("before_create")
+        try:
+            DeltaTable.create(
+                self.path,
+                Schema.from_arrow(SCHEMA),
+                configuration={VERSION_KEY: str(VERSION)},
+                raise_if_key_not_exists=False,
+            )
+        except DeltaError as error:
+            if (table := self._refreshed()) is not None:  # another process did
+                return table
+            raise self._broken(error) from error
+        created = self._refreshed()
+        assert created is not None
+        return created
+
+    def _commit(
+        self,
+        table: DeltaTable,
+        actions: Sequence[AddAction | RemoveAction],
+        transactions: Sequence[Transaction],
+    ) -> None:
+        try:
+            table.create_write_transaction(
+                list(actions), "append", Schema.from_arrow(SCHEMA), [],
+                commit_properties=CommitProperties(app_transactions=list(transactions)),
+            )  # fmt: skip
+        except CommitFailedError as error:
+            raise Overtaken(f"{self.path}: {error}") from error
+        except DeltaError as error:
+            raise self._broken(error) from error
+
+    def _broken(self, error: Exception) -> StoreError:
+        return StoreError(f"snapshots {self.path}: {error}")
+
+
+def _files(table: DeltaTable) -> list[PartFile]:
+    """Oldest first."""
+    listed = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    files = [
+        PartFile(
+            path=row["path"],
+            size=row["size_bytes"],
+            rows=row["num_records"],
+            first_offset=row["modification_time"],
+            first_key=row.get("min.key"),
+            last_key=row.get("max.key"),
+        )
+        for row in listed
+    ]
+    return sorted(files, key=lambda each: (each.first_offset, each.path))
+
+
+def _fields(row: Row) -> dict[str, Any]:
+    fields: dict[str, Any] = {"key": row.key, "id": row.id, "gone": sorted(row.gone) or None}
+    if row.saved is not None:
+        fields |= {"seq_nr": row.saved.seq_nr, "timestamp_ms": row.saved.timestamp_ms}
+        fields |= {"payload_type": row.saved.payload_type.value, "value": row.saved.value}
+    return fields
+
+
+def _row(fields: dict[str, Any]) -> Row:
+    saved = None
+    if fields["seq_nr"] is not None:
+        saved = Saved(
+            seq_nr=fields["seq_nr"],
+            timestamp_ms=fields["timestamp_ms"],
+            payload_type=PayloadType(fields["payload_type"]),
+            value=fields["value"],
+        )
+    gone = frozenset(fields["gone"] or ())
+    return Row(key=fields["key"], id=fields["id"], saved=saved, gone=gone)
