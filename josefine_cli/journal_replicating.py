@@ -21,8 +21,11 @@ from josefine_cli.output import PATIENCE, note, plural
 from josefine_journal.topic import TopicLog
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from josefine_journal.metrics import Metrics
     from josefine_journal.replicating import Replicating
+    from pipelines.journal_rounds import SparkReplicator
 
 STOP_S_MAX = 10.0
 """A last round that takes longer, for its broker is away, is left to who begins next."""
@@ -42,13 +45,14 @@ class Asked:
     metrics_port: int | None
     at: Callable[[str], None]
     as_json: bool
+    spark: SparkSession | None = None
 
 
 async def replicate_one(bootstrap: str, topic: str, asked: Asked) -> int | None:
     """Until it ends; the signal that ended it."""
     async with AsyncClient(bootstrap, client_id="josefine-replicator", policy=PATIENCE) as client:
         metrics = _metrics(asked)
-        work, telling = await _opened(client, topic, asked, metrics)
+        work, telling = await _opened(bootstrap, client, topic, asked, metrics)
         number = await _until_signal(work.run(until_caught_up=asked.once), work.stop)
         telling.say()
         return number
@@ -68,7 +72,7 @@ async def replicate_all(bootstrap: str, prefix: str, asked: Asked) -> int | None
             return [each.name for each in found if _is_ours(each, prefix)]
 
         async def opened(topic: str) -> Replicating:
-            work, telling = await _opened(client, topic, asked, metrics)
+            work, telling = await _opened(bootstrap, client, topic, asked, metrics)
             tellings.append(telling)
             return work
 
@@ -102,7 +106,7 @@ def _metrics(asked: Asked) -> Metrics | None:
 
 
 async def _opened(
-    client: AsyncClient, topic: str, asked: Asked, metrics: Metrics | None
+    bootstrap: str, client: AsyncClient, topic: str, asked: Asked, metrics: Metrics | None
 ) -> tuple[Replicating, Telling]:
     """What replicates a topic."""
     from josefine_journal.dead_letters import burying
@@ -116,15 +120,21 @@ async def _opened(
     store = DeltaStore(asked.store, topic, topic_id, at=asked.at)
     partitions = asked.partitions or range(await log.partition_count())
     letters = asked.dead_letters and asked.dead_letters.replace("{topic}", topic)
-    replicator = Replicator(
-        log,
-        store,
-        partitions,
-        passes_lost=asked.passes_lost,
-        bury=burying(client, letters) if letters else None,
-        empty_commit_ms=0 if asked.once else EMPTY_COMMIT_MS,
-        at=asked.at,
-    )
+    options: dict[str, Any] = {
+        "partitions": partitions,
+        "passes_lost": asked.passes_lost,
+        "bury": burying(client, letters) if letters else None,
+        "empty_commit_ms": 0 if asked.once else EMPTY_COMMIT_MS,
+        "at": asked.at,
+    }
+    replicator: Replicator | SparkReplicator
+    if asked.spark is None:
+        replicator = Replicator(log, store, **options)
+    else:
+        from pipelines.journal_rounds import SparkReplicator
+
+        options["bootstrap"] = bootstrap
+        replicator = SparkReplicator(asked.spark, log, store, asked.store, **options)
     telling = Telling(topic, replicator, asked.as_json)
 
     def tell_round(found: Any) -> None:

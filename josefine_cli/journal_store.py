@@ -8,6 +8,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -15,9 +16,11 @@ import typer
 
 from josefine_broker.base.durations import FORMS, duration_ms
 from josefine_cli.cluster_where import Bootstrap, bootstrap_of
+from josefine_cli.config_pairs import parse_configs
 from josefine_cli.errors import EXIT_SIGNAL, UsageError
 from josefine_cli.extras import need
 from josefine_cli.journal_replicating import Asked, replicate_all, replicate_one
+from josefine_cli.journal_spark import session
 from josefine_cli.output import checked_addresses
 from josefine_journal.failpoints import armed
 
@@ -75,6 +78,13 @@ def replicate(
         int | None,
         typer.Option(min=0, max=65535, metavar="PORT", help="Serve metrics; 0: any free port."),
     ] = None,
+    spark: Annotated[
+        bool, typer.Option("--spark", help="Fold and write in Spark, which needs Java.")
+    ] = False,
+    spark_conf: Annotated[
+        list[str] | None,
+        typer.Option("--spark-conf", metavar="KEY=VALUE", help="Of Spark; repeatable."),
+    ] = None,
     bootstrap: Bootstrap = None,
     as_json: Annotated[bool, typer.Option("--json", help="One object per commit.")] = False,
 ) -> None:
@@ -91,6 +101,10 @@ def replicate(
         raise UsageError("say a TOPIC or --prefix, one of the two")
     if prefix is not None and (once or partitions is not None):
         raise UsageError("--prefix goes with neither --once nor --partitions")
+    if spark and (prefix is not None or partitions is not None):
+        raise UsageError("--spark replicates one topic whole: neither --prefix nor --partitions")
+    if spark_conf and not spark:
+        raise UsageError("--spark-conf goes with --spark")
     asked = Asked(
         store=store,
         partitions=None if partitions is None else _numbers(partitions),
@@ -104,8 +118,13 @@ def replicate(
         as_json=as_json,
     )
     where = checked_addresses(bootstrap_of(bootstrap))
-    work = replicate_one(where, topic, asked) if topic else replicate_all(where, str(prefix), asked)
-    number = asyncio.run(work)
+    if topic is None:
+        number = asyncio.run(replicate_all(where, str(prefix), asked))
+    elif spark:
+        with session(parse_configs(spark_conf, "--spark-conf ")) as found:
+            number = asyncio.run(replicate_one(where, topic, replace(asked, spark=found)))
+    else:
+        number = asyncio.run(replicate_one(where, topic, asked))
     if number == signal.SIGINT:
         raise typer.Exit(EXIT_SIGNAL + number)
 

@@ -10,6 +10,7 @@ from josefine_cli.output import note, plural, print_json
 
 if TYPE_CHECKING:
     from josefine_journal.replicator import Replicator, Round
+    from pipelines.journal_rounds import SparkReplicator
 
 TELL_MS = 10_000
 """A replicator at work says so as often; one with nothing to do is silent."""
@@ -18,7 +19,7 @@ TELL_MS = 10_000
 class Telling:
     """Says what a replicator did: on stderr for people, an object per commit for scripts."""
 
-    def __init__(self, topic: str, replicator: Replicator, as_json: bool) -> None:
+    def __init__(self, topic: str, replicator: Replicator | SparkReplicator, as_json: bool) -> None:
         self._topic = topic
         self._replicator = replicator
         self._as_json = as_json

@@ -9,13 +9,14 @@ finished by its thread, or is not there.
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.client.io_asyncio import monotonic_ms
 from josefine_journal.delta_store import DeltaStore
 from josefine_journal.merging import merge
 from josefine_journal.notifying import Notifier
-from josefine_journal.replicator import Replicator, Round
+from josefine_journal.replicator import Round
 
 INTERVAL_MS = 1_000
 """Between rounds that found everything replicated: what readers read of the topic meanwhile."""
@@ -27,13 +28,19 @@ VACUUM_HOURS = 24
 FOR_EVER = {ErrorCode.unknown_topic_or_partition, ErrorCode.topic_authorization_failed}
 
 
+class Rounds(Protocol):
+    """A replicator: `josefine_journal.replicator`'s, or the one in Spark."""
+
+    async def round(self, now_ms: int, *, is_last: bool = False) -> Round: ...
+
+
 class Replicating:
     """One run. `tell_round` after each round, `tell_trouble` before each wait for a broker;
     `expire` purges what expired, as often as `expire_ms` says; `notifier` hears what is stored."""
 
     def __init__(
         self,
-        replicator: Replicator,
+        replicator: Rounds,
         store: DeltaStore,
         *,
         tell_round: Callable[[Round], None],

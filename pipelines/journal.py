@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import json
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pyarrow as pa
 from deltalake.transaction import AddAction
@@ -26,15 +28,19 @@ from josefine_journal.merging import merge
 from josefine_journal.ports import Batch
 from josefine_journal.settling import Settling
 from josefine_journal.taking import Taken
+from pipelines.retries import Starts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 EARLIEST_OFFSET = -2
 COLUMNS = ("partition", "offset", "key", "value", "headers", "timestamp")
-DONE = "partition INT, end LONG, file STRING, bad_offset LONG, bad STRING"
-"""What a task says of a partition: its exclusive end, its file as a JSON object if it has rows, and
-the first record that cannot be read."""
+DONE = (
+    "partition INT, end LONG, file STRING, bad_offset LONG, bad STRING, records LONG, rows LONG, "
+    "oldest_ms LONG"
+)
+"""What a task says of a partition: its exclusive end, its file as a JSON object if it has rows, the
+first record that cannot be read, and counts."""
 _DONE_SCHEMA = pa.schema(
     [
         pa.field("partition", pa.int32()),
@@ -42,17 +48,29 @@ _DONE_SCHEMA = pa.schema(
         pa.field("file", pa.string()),
         pa.field("bad_offset", pa.int64()),
         pa.field("bad", pa.string()),
+        pa.field("records", pa.int64()),
+        pa.field("rows", pa.int64()),
+        pa.field("oldest_ms", pa.int64()),
     ]
 )
 
 
 @dataclass(slots=True, kw_only=True)
 class Replicated:
-    """What a run did. `stalled`: partitions that a record stopped, and why."""
+    """What a run did, and how far the store is. `stalled`: partitions that a record stopped, and
+    why."""
 
     commits: int = 0
+    records: int = 0
+    rows: int = 0
+    oldest_ms: int | None = None
+    """The time of the oldest action that was stored."""
     ends: dict[int, int | None] = field(default_factory=dict)
+    looked: dict[int, int] = field(default_factory=dict)
+    """Behind the store's ends: nothing was to be stored up to there."""
     stalled: dict[int, str] = field(default_factory=dict)
+    error: Exception | None = None
+    """Of the driver's part of a batch: Spark gives it back as text."""
 
 
 def replicate(
@@ -66,68 +84,136 @@ def replicate(
     options: Mapping[str, str] | None = None,
     at: Callable[[str], None] = nothing_fails,
     tell: Callable[[Mapping[int, int]], None] = lambda ends: None,
+    topic_id: UUID | None = None,
+    before: Replicated | None = None,
 ) -> Replicated:
     """Until all that was there is stored (another `trigger` is Spark's own: until it is stopped).
     `tell` hears behind each commit which partitions it stored, and their ends (exclusive).
 
-    Raises Overtaken where another replicator was faster: begin again. `root` is the folder of the
-    stores, the same path for driver and tasks.
+    With `before`, what a run before this one found, marks alone are no reason for a commit, what it
+    looked at is not read again, and partitions that stalled are passed over. Raises Overtaken where
+    another replicator was faster: begin again. `root` is the folder of the stores, the same path
+    for driver and tasks. Failures of machines (`pipelines.retries`) are got over.
     """
-    store = DeltaStore(root, topic, None, at=at)
-    snapshot = store.snapshot(range(partitions))
-    done = Replicated(ends={p: snapshot.replicated(p) for p in range(partitions)})
-    begin = {str(p): EARLIEST_OFFSET if end is None else end for p, end in done.ends.items()}
-    stream = (
-        spark.readStream.format("josefine")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("subscribe", topic)
-        .option("startingOffsets", json.dumps({topic: begin}))
-        .option("includeHeaders", "true")
-        .options(**(options or {}))
-        .load()
-        .select(*COLUMNS)
-    )
+    root = root.absolute()  # tasks may be at work elsewhere
+    store = DeltaStore(root, topic, topic_id, at=at)
+    done = Replicated()
+    if before is not None:
+        done.looked, done.stalled = dict(before.looked), dict(before.stalled)
+    commits = _Commits(store, root, done, tell, stores_marks=before is None)
+    starts = Starts(None)
+    while True:
+        begun_s = time.monotonic()
+        snapshot = store.snapshot(range(partitions))
+        done.ends = {p: snapshot.replicated(p) for p in range(partitions)}
+        begin = {str(p): _begin(end, done.looked.get(p)) for p, end in done.ends.items()}
+        try:
+            stream = (
+                spark.readStream.format("josefine")
+                .option("kafka.bootstrap.servers", bootstrap)
+                .option("subscribe", topic)
+                .option("startingOffsets", json.dumps({topic: begin}))
+                .option("includeHeaders", "true")
+                .options(**(options or {}))
+                .load()
+                .select(*COLUMNS)
+            )
+            _run(stream, commits, done, trigger or {"availableNow": True})
+            return done
+        except Exception as error:
+            now_s = time.monotonic()
+            retry = starts.next(error, "", skips_losses=False, begun_s=begun_s, now_s=now_s)
+            if retry is None:
+                raise
+            time.sleep(retry.pause_s)
+
+
+def _run(
+    stream: DataFrame, commits: _Commits, done: Replicated, trigger: Mapping[str, Any]
+) -> None:
+    """One query. Raises what the driver's part of it raised, else what Spark says."""
+    done.error = None
     with tempfile.TemporaryDirectory(prefix="josefine-journal-") as checkpoint:
         query = (
-            stream.writeStream.foreachBatch(lambda rows, _: _commit(rows, store, root, done, tell))
+            stream.writeStream.foreachBatch(commits.batch)
             .option("checkpointLocation", checkpoint)
-            .trigger(**(trigger or {"availableNow": True}))
+            .trigger(**trigger)
             .start()
         )
-        query.awaitTermination()
-    return done
+        try:
+            query.awaitTermination()
+        except Exception as error:
+            if done.error is not None:
+                raise done.error from error
+            raise
 
 
-def _commit(
-    rows: DataFrame,
-    store: DeltaStore,
-    root: Path,
-    done: Replicated,
-    tell: Callable[[Mapping[int, int]], None],
-) -> None:
-    """One batch of the stream."""
-    going = rows.filter(~rows.partition.isin(list(done.stalled))) if done.stalled else rows
-    found = _folded(going, root, store.topic, done.ends)
-    bad = {each["partition"]: each for each in found if each["bad"] is not None}
-    if bad:  # rare: what stands behind such a record is left out, and the batch folded once more
-        done.stalled |= {partition: each["bad"] for partition, each in bad.items()}
-        for partition, each in bad.items():
-            going = going.filter(f"partition != {partition} or offset < {each['bad_offset']}")
-        found = _folded(going, root, store.topic, done.ends)
-    batches = [
-        Batch(partition=e["partition"], begin=done.ends[e["partition"]], end=e["end"], records=())
-        for e in found
-    ]
-    files = [AddAction(**json.loads(each["file"])) for each in found if each["file"]]
-    if not batches:
-        return
-    store.commit_files(batches, files)
-    done.ends |= {batch.partition: batch.end for batch in batches}
-    done.commits += 1
-    tell({batch.partition: batch.end for batch in batches})
-    for batch in batches:
-        while merge(store, batch.partition):
-            pass
+def _begin(end: int | None, looked: int | None) -> int:
+    if end is None and looked is None:
+        return EARLIEST_OFFSET
+    return max(end or 0, looked or 0)
+
+
+class _Commits:
+    """The driver's part of a run."""
+
+    def __init__(
+        self,
+        store: DeltaStore,
+        root: Path,
+        done: Replicated,
+        tell: Callable[[Mapping[int, int]], None],
+        *,
+        stores_marks: bool,
+    ) -> None:
+        self._store = store
+        self._root = root
+        self._done = done
+        self._tell = tell
+        self._stores_marks = stores_marks
+
+    def batch(self, rows: DataFrame, number: int) -> None:
+        """One batch of the stream."""
+        try:
+            self._batch(rows)
+        except Exception as error:
+            self._done.error = error
+            raise
+
+    def _batch(self, rows: DataFrame) -> None:
+        done, store = self._done, self._store
+        going = rows.filter(~rows.partition.isin(list(done.stalled))) if done.stalled else rows
+        found = _folded(going, self._root, store.topic, done.ends)
+        bad = {each["partition"]: each for each in found if each["bad"] is not None}
+        if bad:  # rare: what stands behind one is left out, and the batch folded once more
+            done.stalled |= {partition: each["bad"] for partition, each in bad.items()}
+            for partition, each in bad.items():
+                going = going.filter(f"partition != {partition} or offset < {each['bad_offset']}")
+            found = _folded(going, self._root, store.topic, done.ends)
+        store.at("read")
+        done.records += sum(each["records"] for each in found)
+        files = [AddAction(**json.loads(each["file"])) for each in found if each["file"]]
+        if not found or not (files or self._stores_marks):
+            done.looked |= {each["partition"]: each["end"] for each in found}
+            return
+        batches = [
+            Batch(
+                partition=e["partition"], begin=done.ends[e["partition"]], end=e["end"], records=()
+            )
+            for e in found
+        ]
+        store.commit_files(batches, files)
+        done.ends |= {batch.partition: batch.end for batch in batches}
+        done.commits += 1
+        done.rows += sum(each["rows"] for each in found)
+        times = [each["oldest_ms"] for each in found if each["oldest_ms"] is not None]
+        done.oldest_ms = min(
+            [*times, *([] if done.oldest_ms is None else [done.oldest_ms])], default=None
+        )
+        self._tell({batch.partition: batch.end for batch in batches})
+        for batch in batches:
+            while merge(store, batch.partition):
+                pass
 
 
 def _folded(
@@ -168,9 +254,13 @@ def _written(taken: Taken, root: Path) -> dict[str, Any]:
     batch = Settling().batch(store.snapshot((taken.partition,)), taken)
     dead = taken.dead[0] if taken.dead else None
     file = store.written(batch) if batch.records and dead is None else None
+    times = [record.timestamp_ms for _, record in batch.records]
     return {
         "partition": taken.partition,
         "end": taken.end,
+        "records": taken.records,
+        "rows": len(batch.records),
+        "oldest_ms": min(times, default=None),
         "file": None if file is None else json.dumps(asdict(file)),
         "bad_offset": None if dead is None else dead.record.offset,
         "bad": None if dead is None else str(dead.error),

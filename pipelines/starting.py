@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -22,12 +22,17 @@ if TYPE_CHECKING:
 
 def start_session(pipeline: Pipeline) -> SparkSession:
     """The Spark session that the file asks for. Raises SetupError."""
+    return start_named(f"josefine {pipeline.name}", dict(pipeline.conf), pipeline.master)
+
+
+def start_named(name: str, conf: Mapping[str, str], master: str | None = None) -> SparkSession:
+    """The Spark session of an application. Raises SetupError."""
     from josefine_spark.session import SessionError, session
 
     with tempfile.TemporaryFile() as said:
         try:
             with spared_signals(), _stderr_to(said.fileno()):
-                spark = session(f"josefine {pipeline.name}", dict(pipeline.conf), pipeline.master)
+                spark = session(name, conf, master)
         except SessionError as error:
             raise SetupError(str(error)) from error
         except Exception as error:

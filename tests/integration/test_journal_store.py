@@ -341,6 +341,9 @@ def test_what_cannot_be_is_told(broker: BrokerProcess, topic: str, tmp_path: Pat
         (("--interval", "soon"), 2, "--interval soon: a time is like"),
         (("--lost", "maybe"), 2, "--lost maybe: it is stop or skip"),
         (("--partitions", "x"), 2, "--partitions x: numbers with commas"),
+        (("--spark", "--partitions", "0"), 2, "--spark replicates one topic whole"),
+        (("--spark-conf", "a=b"), 2, "--spark-conf goes with --spark"),
+        (("--spark", "--spark-conf", "a"), 2, "--spark-conf 'a' is not KEY=VALUE"),
         (("--partitions", "0,2"), 2, f"topic '{topic}' has 2 partitions: 0 to 1"),
     ]
     for more, code, said in cases:

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import json
+import signal
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest import mock
 
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from josefine_broker.client.io_asyncio import AsyncClient
 from josefine_broker.client.io_blocking import BlockingClient, BlockingProducer, NewTopic
 from josefine_journal.blocking import BlockingJournals
 from josefine_journal.delta_store import DeltaStore
+from josefine_journal.errors import Overtaken
 from josefine_journal.events import Binary, Event, Json, PayloadMetadata, SeqNr
+from josefine_journal.failpoints import PLACES
 from josefine_journal.records import RecordMetadata
+from josefine_journal.replicator import Replicator
+from josefine_journal.topic import TopicLog
 from pipelines.journal import replicate
 from tests.support.broker import BrokerProcess
-from tests.support.cli import josefine
+from tests.support.cli import Done, josefine, josefine_process
 
 pytestmark = pytest.mark.spark
 
@@ -89,18 +98,116 @@ def ends(root: Path, topic: str) -> list[int | None]:
 def test_both_replicators_store_the_same(
     spark: SparkSession, broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
-    """Checklist row 76. In two runs; each goes on where the store ends."""
+    """Checklist rows 76 and 79. In a run from Python, which tells of its commit when the store
+    shows it, and one of the command; each goes on where the store ends."""
     rng = Random(7)
     ours, plain = tmp_path / "spark", tmp_path / "plain"
-    for _ in range(2):
+    told: list[tuple[dict[int, int], list[int | None]]] = []
+    for is_command in (False, True):
         live(broker, topic, rng, 60)
-        done = replicate(spark, broker.bootstrap, topic, ours, PARTITIONS)
-        arguments = ("journal", "replicate", topic, "--store", str(plain), "--once")
-        assert josefine(broker.bootstrap, *arguments).code == 0
-        assert (done.commits, done.stalled) == (1, {})
+        if is_command:
+            done = command(broker, topic, ours, "--spark", "--json")
+            assert done.code == 0, done.err
+            said = [json.loads(line) for line in done.out.splitlines()]
+            assert [each["lag"] for each in said] == [0]
+            assert f" {said[0]['rows']} rows stored, nothing to be replicated" in done.err
+        else:
+            found = replicate(
+                spark, broker.bootstrap, topic, ours, PARTITIONS,
+                tell=lambda each: told.append((dict(each), ends(ours, topic))),
+            )  # fmt: skip
+            assert (found.commits, found.stalled) == (1, {})
+            assert [list(each.values()) for each, _ in told] == [there for _, there in told]
+        assert command(broker, topic, plain).code == 0
         assert ends(ours, topic) == ends(plain, topic)
         assert rows(ours, topic) == rows(plain, topic)
     assert rows(ours, topic)
+
+
+def command(broker: BrokerProcess, topic: str, store: Path, *more: str) -> Done:
+    """In this process, so with the Spark that is there."""
+    arguments = ("journal", "replicate", topic, "--store", str(store), "--once", *more)
+    return josefine(broker.bootstrap, *arguments)
+
+
+class DiedError(Exception):
+    """In place of a kill."""
+
+
+DRIVER_PLACES = tuple(
+    place for place in PLACES if place not in ("before_files", "before_migration")
+)
+"""Those that a driver comes by: tasks write the files, and migrations are the other's test."""
+
+
+def test_a_driver_that_dies_at_a_step_loses_and_repeats_nothing(
+    spark: SparkSession, broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    """Checklist rows 77 and 78. First another replicator is faster, and the tasks' files lie about;
+    then, in place of a kill, the driver's part raises behind a commit and within a merge."""
+    ours, plain = tmp_path / "spark", tmp_path / "plain"
+    rng = Random(5)
+
+    async def other() -> None:
+        async with AsyncClient(broker.bootstrap) as client:
+            store = DeltaStore(ours, topic, None)
+            replicator = Replicator(TopicLog(client, topic), store, range(PARTITIONS))
+            await replicator.round(0, is_last=True)
+
+    for place in ("overtaken", "before_merge_commit"):
+        for _ in range(6 if place == "before_merge_commit" else 0):  # so many make it due
+            live(broker, topic, rng, 8)
+            asyncio.run(other())
+        live(broker, topic, rng, 12)
+
+        def die(step: str, place: str = place) -> None:
+            if step == place:
+                raise DiedError(step)
+            if (step, place) == ("read", "overtaken"):
+                asyncio.run(other())
+
+        with pytest.raises(Overtaken if place == "overtaken" else DiedError):
+            replicate(spark, broker.bootstrap, topic, ours, PARTITIONS, at=die)
+    replicate(spark, broker.bootstrap, topic, ours, PARTITIONS)
+
+    assert command(broker, topic, plain).code == 0
+    assert ends(ours, topic) == ends(plain, topic)
+    assert events_of(broker, topic, ours) == events_of(broker, topic, plain)
+
+
+def events_of(broker: BrokerProcess, topic: str, store: Path) -> list[Any]:
+    """What readers get: files may be merged differently, and writers were late."""
+    with BlockingJournals(broker.bootstrap, topic, store=store, unique_seq_nrs=False) as journals:
+        return [list(journals.journal(key).read()) for key in KEYS]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_killed_at_every_step_every_event_is_stored_once(
+    broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    """Checklist row 78. With kill -9 of the command; one store lives through all of it."""
+    ours, plain = tmp_path / "spark", tmp_path / "plain"
+    rng, died = Random(3), []
+    for place in DRIVER_PLACES * 2:
+        live(broker, topic, rng, 12)
+        with mock.patch.dict("os.environ", {"JOSEFINE_FAIL": place}):
+            process = josefine_process(
+                broker.bootstrap, "journal", "replicate", topic, "--store", str(ours), "--once",
+                "--spark", "--spark-conf", "spark.master=local[2]",
+            )  # fmt: skip
+        _, said = process.communicate(timeout=300)
+        if process.returncode == -signal.SIGKILL:
+            died.append(place)
+        else:  # no merge was due, or the table is there
+            may_pass = ("before_create", *PLACES[-3:])
+            assert (process.returncode, place in may_pass) == (0, True), said
+    assert command(broker, topic, ours).code == 0
+    assert command(broker, topic, plain).code == 0
+
+    assert set(died) == set(DRIVER_PLACES)
+    assert ends(ours, topic) == ends(plain, topic)
+    assert events_of(broker, topic, ours) == events_of(broker, topic, plain)
 
 
 def test_a_record_that_cannot_be_read_stops_its_partition_and_no_other(
@@ -123,4 +230,15 @@ def test_a_record_that_cannot_be_read_stops_its_partition_and_no_other(
 
     assert list(done.stalled) == [0]
     assert f"{topic}-0 offset {poisoned_at}" in done.stalled[0]
-    assert ends(tmp_path, topic) == [poisoned_at, 2 * (len(KEYS) - poisoned_at)]
+    whole = 2 * (len(KEYS) - poisoned_at)
+    assert ends(tmp_path, topic) == [poisoned_at, whole]
+
+    told = command(broker, topic, tmp_path, "--spark")
+    assert told.code == 0
+    assert f"partition {topic}-0 stopped at a record: {topic}-0 offset {poisoned_at}" in told.err
+    with BlockingClient(broker.bootstrap) as client:
+        client.create_topics([NewTopic(name=f"{topic}.dead-letters", partitions=1)])
+    letters = command(broker, topic, tmp_path, "--spark", "--dead-letters", "{topic}.dead-letters")
+    assert f"dead letter: {topic}-0 offset {poisoned_at}" in letters.err
+    assert ends(tmp_path, topic) == [2 * poisoned_at + 1, whole]
+    assert sum(row["kind"] == "append" for row in rows(tmp_path, topic)) == 2 * len(KEYS)
