@@ -29,7 +29,9 @@ class Heads:
         cache: HeadCache,
         clock_ms: Callable[[], int] = monotonic_ms,
         calls: Calls | None = None,
+        wait_s: float = WAIT_S_MAX,
     ) -> None:
+        self._wait_s = wait_s
         self._calls = calls
         self._log = log
         self._cache = cache
@@ -47,7 +49,7 @@ class Heads:
         where the cache does not know it. `rewinds`: others will want what stands there, too."""
         turn = self._turns.setdefault(partition, asyncio.Lock())
         try:
-            async with asyncio.timeout(WAIT_S_MAX), turn:
+            async with asyncio.timeout(self._wait_s), turn:
                 await self._read_on(partition, begin, end, rewinds)
         except TimeoutError:
             pass

@@ -23,9 +23,10 @@ LATER: dict[range, str] = {
     range(
         58, 59
     ): "a pointer behind its events cannot be: rows and replicated offset are one commit",
-    range(69, 70): "the cache is filled by who asks: there is no consumer to fail or to release",
+    range(
+        69, 70
+    ): "the cache is filled by who asks: nothing to release; a topic keeps its partitions",
     range(72, 73): "of the names those of docs/journal.md: others have nothing to count here",
-    range(86, 87): "measured at a million events, not at 10 million",
     range(95, 96): "ARCHITECTURE.md publishes some of what ./build.sh bench prints",
     range(96, 97): "ten minutes per parser are run by hand; the HTTP parser is aiohttp's",
 }

@@ -53,13 +53,15 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 STORE_READER = """
 import sys
+from functools import partial
 from pathlib import Path
 from josefine_journal.delta_store import DeltaStore
 from josefine_journal.records import event_records
+from josefine_journal.uniqueness import unique
 
 last = 0
 snapshot = DeltaStore(Path(sys.argv[1]), sys.argv[2], None).snapshot((0,))
-for part in snapshot.appends(0, "id", snapshot.outline(0, "id"), 1):
+for part in unique(partial(snapshot.appends, 0, "id", snapshot.outline(0, "id")), 1):
     for record in part:
         for each in event_records(record):
             assert each.event.seq_nr == last + 1

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.records.builder import Record
 from josefine_journal.actions import ACTION_HEADER
+from josefine_journal.calls import Calls
 from josefine_journal.events import Event, Json, SeqNr
 from josefine_journal.head_cache import BYTES_MAX, IDLE_MS_MAX, RECORD_BYTES, HeadCache
+from josefine_journal.heads import WAIT_S_MAX, Heads
 from josefine_journal.journals import Journals
 from josefine_journal.replicator import Replicator
 from tests.support.journal_world import MemoryLog, MemoryStore
@@ -144,5 +148,54 @@ def test_damaged_record_of_one_journal_stops_no_other() -> None:
         await log.write(0, Record(b"bad", None, ((ACTION_HEADER, b"{"),), 0))
         await journals.journal("a").append(events(1))
         assert [each.event.seq_nr async for each in journals.journal("a").read()] == [1]
+
+    asyncio.run(scenario())
+
+
+def test_who_waits_for_the_cache_too_long_reads_by_itself() -> None:
+    """Checklist row 69. A second; here the cache's turn is never over."""
+    assert (WAIT_S_MAX, IDLE_MS_MAX) == (1.0, 600_000)
+    log = MemoryLog(1)
+
+    async def scenario() -> None:
+        await Journals(None, "t", log=log).journal("a").append(events(1))
+        heads = Heads(log, HeadCache(), wait_s=0.01)
+        plain, never = log.read, asyncio.Event()
+
+        async def hangs(partition: int, begin: int, end: int) -> AsyncGenerator[list[Record], None]:
+            await never.wait()
+            yield []
+
+        log.read = hangs  # type: ignore[method-assign]
+        assert await heads.records(0, b"a", 0, 1, rewinds=True) == ([], 0)
+        log.read = plain  # type: ignore[method-assign]
+        found, end = await heads.records(0, b"a", 0, 1, rewinds=True)
+        assert (len(found), end) == (1, 1)
+
+    asyncio.run(scenario())
+
+
+def test_a_failure_of_the_log_fails_no_reader_and_the_cache_begins_anew() -> None:
+    """Checklist row 69."""
+    log, failures = MemoryLog(1), [KafkaError(ErrorCode.network_exception, "it is gone")]
+    plain = log.read
+
+    async def fails_once(
+        partition: int, begin: int, end: int
+    ) -> AsyncGenerator[list[Record], None]:
+        if failures:
+            raise failures.pop()
+        async for part in plain(partition, begin, end):
+            yield part
+
+    async def scenario() -> None:
+        await Journals(None, "t", log=log).journal("a").append(events(1, 2))
+        log.read = fails_once  # type: ignore[method-assign]
+        calls = Calls()
+        journals = Journals(None, "t", log=log, store=MemoryStore(), calls=calls)
+        for _ in range(2):
+            assert [each.event.seq_nr async for each in journals.journal("a").read()] == [1, 2]
+        for result in ("miss", "hit"):
+            assert f'headcache_get_result_total{{result="{result}",topic="t"}} 1.0' in calls.text()
 
     asyncio.run(scenario())

@@ -16,7 +16,7 @@ from josefine_journal.leases import Leases, Share, share
 from josefine_journal.records import event_records
 from josefine_journal.replicating import Replicating
 from josefine_journal.replicator import Replicator
-from josefine_journal.sharing import Sharing
+from josefine_journal.sharing import DISCOVERY_MS, Sharing
 from tests.support.journal_world import MemoryLog, MemoryStore
 from tests.support.waiting import wait_until_async
 
@@ -108,7 +108,8 @@ async def until(what: str, is_so: Callable[[], bool]) -> None:
 def test_replicators_share_topics_take_new_ones_and_those_of_one_that_ended(
     tmp_path: Path,
 ) -> None:
-    """Checklist rows 74 and 75."""
+    """Checklist rows 74 and 75. Topics are looked for every 3 s, here sooner."""
+    assert DISCOVERY_MS == 3_000
     world = World(tmp_path)
     for name in ("t1", "t2", "t3"):
         world.add(name)

@@ -13,6 +13,7 @@ from itertools import product
 import pytest
 
 from josefine_broker.records.builder import Record
+from josefine_journal.actions import Mark
 from josefine_journal.events import Event, Json, SeqNr
 from josefine_journal.head_cache import BYTES_MAX
 from josefine_journal.journals import Journal, Journals
@@ -46,16 +47,20 @@ def appends(composition: Sequence[int], first: int = 1) -> list[list[Event]]:
 
 
 async def state(kind: str, log: MemoryLog, store: MemoryStore) -> None:
-    """Replicate and retain: `behind` leaves the last append to the topic."""
+    """Replicate and retain: `behind` leaves the last appends to the topic, `marks` only marks."""
     if kind == "empty":
         return
-    size = 1 if kind.startswith("behind") else 10**6
+    behind = int(kind[0]) if kind[0].isdigit() else 0
+    size = 1 if behind else 10**6
     log.per_fetch = 1
     replicator = Replicator(log, store, (0,), batch_bytes_max=size, empty_commit_ms=0)
     end = (await log.end_offsets((0,)))[0]
-    until = end if not kind.startswith("behind") else max(0, end - 1)
+    until = max(0, end - behind)
     while store.newest.ends.get(0, 0) < until:
         await replicator.round(0)
+    if kind == "marks":
+        for n in range(3):
+            await log.write(0, Record(b"other", None, headers_of(Mark(id=str(n)), ()), 0))
     if kind.endswith("truncated"):
         log.retain(0, store.newest.ends.get(0, 0))
 
@@ -68,9 +73,12 @@ async def answers(journal: Journal, model: Model) -> None:
 
 @pytest.mark.parametrize("cache", [0, BYTES_MAX], ids=["no cache", "cache"])
 @pytest.mark.parametrize("copies", [1, 2], ids=["once", "duplicates"])
-@pytest.mark.parametrize("kind", ["empty", "consistent", "truncated", "behind", "behind truncated"])
+@pytest.mark.parametrize(
+    "kind", ["empty", "consistent", "truncated", "marks", "1 behind", "3 behind", "2 truncated"]
+)
 def test_every_way_to_append_reads_the_same(kind: str, copies: int, cache: int) -> None:
-    """Checklist row 58."""
+    """Checklist row 58. The states of kafka-journal: empty, consistent, truncated below the store,
+    some offsets behind, some actions behind."""
 
     async def run() -> None:
         for total in range(1, EVENTS_MAX + 1):
