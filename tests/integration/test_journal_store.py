@@ -6,7 +6,7 @@ import itertools
 import json
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from unittest import mock
@@ -280,6 +280,45 @@ def test_topics_with_a_prefix_are_replicated_by_one_that_expires_them_too(
     listed = josefine(broker.bootstrap, "journal", "ids", topic, "--store", str(tmp_path))
     assert sorted(listed.out.split()) == ["bob", "carol"], listed
     assert lag(broker, topic, tmp_path) == 0  # the marks of readers, too
+
+
+@pytest.mark.slow
+def test_topics_of_a_replicator_that_is_killed_are_taken_by_the_other(
+    broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    """Checklist row 75. With kill -9 of a process, while writers are at work."""
+    prefix = f"killed-{topic}-"
+    names = [prefix + each for each in "abc"]
+    with BlockingClient(broker.bootstrap) as client:
+        client.create_topics([NewTopic(name=name, partitions=PARTITIONS) for name in names])
+    arguments = ("journal", "replicate", "--prefix", prefix, "--store", str(tmp_path))
+    first, other = (
+        josefine_process(broker.bootstrap, *arguments, "--interval", "50ms", "--json")
+        for _ in range(2)
+    )
+    try:
+        for done in range(0, 30, 10):
+            for name in names:
+                append(broker, name, done + 1, 10)
+            if done == 10:  # both have had time to share: what they do not hold is not replicated
+                wait_until(lambda: all_stored(broker, names, tmp_path), WAIT_S, "they share")
+                first.kill()
+        wait_until(lambda: all_stored(broker, names, tmp_path), WAIT_S, "the other has all")
+        other.send_signal(signal.SIGTERM)
+        said, _ = other.communicate(timeout=WAIT_S)
+    finally:
+        first.kill()
+        other.kill()
+    assert {json.loads(line)["topic"] for line in said.splitlines()} == set(names)
+    for name in names:
+        take_from_topic(broker, name)
+        assert read(broker, name, tmp_path) == everything(30)
+        offsets = DeltaTable(tmp_path / name).to_pyarrow_table(columns=["partition", "offset"])
+        assert len(offsets) == len({tuple(each.values()) for each in offsets.to_pylist()})
+
+
+def all_stored(broker: BrokerProcess, names: Sequence[str], store: Path) -> bool:
+    return all(lag(broker, name, store) == 0 for name in names)
 
 
 def test_two_events_of_one_number_in_the_store_are_told_and_skipped_if_asked(
