@@ -9,17 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pipelines.vocabulary import (
-    EXACTLY_ONE,
-    FORMATS,
-    MODES,
-    SINK_TYPES,
-    TYPES,
-    WORDS,
-    Kind,
-    ModeWords,
-    Word,
-)
+from pipelines.source_vocabulary import TYPES
+from pipelines.vocabulary import EXACTLY_ONE, FORMATS, MODES, SINK_TYPES, WORDS
+from pipelines.words import Kind, ModeWords, Word
 
 _NAME = "^[a-z][a-z0-9_]*$"
 _REFERENCE = {"type": "string", "pattern": r"\$\{[^}]+\}"}

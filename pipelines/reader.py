@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping
 from pipelines.errors import Place, Problem
 from pipelines.loader import Items, Node, Scalar, Table
 from pipelines.model import Placed
-from pipelines.vocabulary import EXACTLY_ONE, LATER, LATER_VALUES, WORDS, ModeWords
+from pipelines.vocabulary import EXACTLY_ONE, LATER, LATER_VALUES, WORDS
+from pipelines.words import ModeWords
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 _DURATION = re.compile(r"(\d+)(ms|s|m|h)")

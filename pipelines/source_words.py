@@ -14,9 +14,9 @@ from pipelines.model import Limit, Local, Source, Split, Start
 from pipelines.paths import folder
 from pipelines.reader import Reader
 from pipelines.record_words import record_of
+from pipelines.source_vocabulary import SOURCES, TYPES
 from pipelines.topic_words import address_of
 from pipelines.units import size_bytes, time_ms
-from pipelines.vocabulary import TYPES, WORDS
 
 
 def source_of(name: str, reader: Reader) -> Source:
@@ -69,7 +69,7 @@ def _local(name: str, kind: str, reader: Reader) -> Source:
     limit = reader.section_of("limit")
     own = "bytes" if kind == "file" else "rows"
     for word in limit.table.nodes if limit else ():
-        if limit and word != own and word in WORDS["limit"]:
+        if limit and word != own and word in SOURCES["limit"]:
             limit.wrong_at(word, f"no `{word}` with type {kind}; expected `{own}`")
     path = reader.text("path", required=kind == "file")
     if path and "://" in path:
@@ -112,9 +112,9 @@ def _start(reader: Reader) -> Start:
         return Start(option="startingOffsets", text=reader.choice("start") or "earliest")
     start = reader.section_of("start")
     assert start is not None
-    given = [word for word in WORDS["start"] if start.has(word)]
+    given = [word for word in SOURCES["start"] if start.has(word)]
     if len(given) != 1:
-        words = ", ".join(WORDS["start"])
+        words = ", ".join(SOURCES["start"])
         reader.wrong_at("start", f"expected exactly one of {words}")
         return Start(option="startingOffsets", text="earliest")
     if given == ["timestamp"]:

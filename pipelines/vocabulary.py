@@ -2,51 +2,15 @@
 
 Literal tables: section → word → what is expected there, and section → words refused by name with
 "not supported yet". `validate.py` reads values by these tables and `json_schema.py` tells them to
-editors; nothing else defines a word.
+editors; nothing else defines a word, but `source_vocabulary.py` has those of sources.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import Enum, auto
 
-
-class Kind(Enum):
-    """What a word's value is."""
-
-    VERSION = auto()
-    TEXT = auto()
-    TEXTS = auto()  # a list of texts, at least one, none twice
-    COLUMNS = auto()  # one column, or a list as with TEXTS
-    CHOICE = auto()  # one of `choices`, or a table with the words of section `of`
-    FLAG = auto()
-    COUNT = auto()  # a whole number above 0
-    NUMBER = auto()  # a whole number from 0 on
-    RATIO = auto()  # a number from 0 to 1
-    ANY = auto()  # whatever YAML has
-    DURATION = auto()  # 500ms, 5s, 2m, 1h
-    BATCHES = auto()  # 1 batch, 100 batches
-    PAUSES = auto()  # 5s, or 1s..60s
-    SETTINGS = auto()  # a table of name: text, number or flag
-    AGGREGATES = auto()  # a table of column: count(*), sum(x), ...
-    SECTION = auto()  # a table with the words of section `of`
-    NAMED = auto()  # a table of name: a table with the words of section `of`
-    TABLES = auto()  # a list of tables with the words of section `of`; of any words without `of`
-    NAMED_TABLES = auto()  # a table of name: such a list
-    ENVIRONMENTS = auto()  # a table of name: what differs there, in the words of section `of`
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Word:
-    """One word: what is told to a user who wrote something else, and how its value is read."""
-
-    expected: str
-    kind: Kind
-    of: str = ""
-    choices: tuple[str, ...] = ()
-    required: bool = False
-
+from pipelines.source_vocabulary import SOURCES
+from pipelines.words import Kind, ModeWords, Word
 
 _DECODED: Mapping[str, Word] = {
     "format": Word(
@@ -121,62 +85,7 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
             required=True,
         ),
     },
-    "source": {
-        "type": Word(
-            expected="josefine, file, rate or memory",
-            kind=Kind.CHOICE,
-            choices=("josefine", "file", "rate", "memory"),
-            required=True,
-        ),
-        "bootstrap": Word(expected="host:port[,host:port]", kind=Kind.TEXT),
-        "topics": Word(expected="a list of topic names", kind=Kind.TEXTS),
-        "pattern": Word(expected="a regular expression for whole topic names", kind=Kind.TEXT),
-        "path": Word(
-            expected="a folder whose files are read line by line, or a pattern of files",
-            kind=Kind.TEXT,
-        ),
-        "rows_per_second": Word(expected="a whole number above 0", kind=Kind.COUNT),
-        "records": Word(expected="a list of tables with key, value", kind=Kind.TABLES, of="record"),
-        "start": Word(
-            expected="earliest, latest, or a table with one of timestamp, ago, last",
-            kind=Kind.CHOICE,
-            choices=("earliest", "latest"),
-            of="start",
-        ),
-        "isolation": Word(
-            expected="read_uncommitted or read_committed",
-            kind=Kind.CHOICE,
-            choices=("read_uncommitted", "read_committed"),
-        ),
-        "on_data_loss": Word(
-            expected="fail or skip_and_record",
-            kind=Kind.CHOICE,
-            choices=("fail", "skip_and_record"),
-        ),
-        "limit": Word(
-            expected="a table with rows, bytes, min_rows, max_delay", kind=Kind.SECTION, of="limit"
-        ),
-        "split": Word(expected="a table with rows, min_tasks", kind=Kind.SECTION, of="split"),
-        "headers": Word(expected="true or false", kind=Kind.FLAG),
-        "decode": Word(expected="a table with value, key", kind=Kind.SECTION, of="decode"),
-    },
-    "start": {
-        "timestamp": Word(expected="a time such as 2026-01-01T00:00:00Z", kind=Kind.TEXT),
-        "ago": Word(expected="a duration such as 10m", kind=Kind.DURATION),
-        "last": Word(expected="a number of records of each partition", kind=Kind.COUNT),
-    },
-    "limit": {
-        "rows": Word(expected="the number of records of a batch, at most", kind=Kind.COUNT),
-        "bytes": Word(expected="the size of a batch, at most, such as 64MiB", kind=Kind.TEXT),
-        "min_rows": Word(expected="the number of records that a batch waits for", kind=Kind.COUNT),
-        "max_delay": Word(
-            expected="how long a batch waits for them, such as 15m", kind=Kind.DURATION
-        ),
-    },
-    "split": {
-        "rows": Word(expected="the number of records of a task, at most", kind=Kind.COUNT),
-        "min_tasks": Word(expected="the number of tasks of a batch, at least", kind=Kind.COUNT),
-    },
+    **SOURCES,
     "decode": {
         "value": Word(
             expected="a table with format, schema, on_error",
@@ -371,15 +280,6 @@ EXACTLY_ONE: Mapping[str, tuple[str, ...]] = {
 }
 """Section → words of which exactly one is there."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModeWords:
-    """Words of a sink that its mode asks for, and those that it allows."""
-
-    required: tuple[str, ...] = ()
-    allowed: tuple[str, ...] = ()
-
-
 MODES: Mapping[str, ModeWords] = {
     "append": ModeWords(allowed=("deduplicate",)),
     "merge": ModeWords(required=("keys", "aggregate")),
@@ -398,17 +298,6 @@ SINK_TYPES: Mapping[str, ModeWords] = {
 }
 """Type of a sink → its own words; those of other types are refused."""
 
-TYPES: Mapping[str, ModeWords] = {
-    "josefine": ModeWords(
-        required=("bootstrap",),
-        allowed=("topics", "pattern", "isolation", "on_data_loss", "split", "headers"),
-    ),
-    "file": ModeWords(required=("path",)),
-    "rate": ModeWords(required=("rows_per_second",)),
-    "memory": ModeWords(required=("records",), allowed=("headers",)),
-}
-"""Type of a source → its own words; those of other types are refused."""
-
 FORMATS: Mapping[str, ModeWords] = {
     "json": ModeWords(required=("schema",), allowed=("strict", "on_error", "tombstones")),
     "csv": ModeWords(required=("schema",), allowed=("separator", "on_error", "tombstones")),
@@ -419,11 +308,7 @@ FORMATS: Mapping[str, ModeWords] = {
 """Format of a value or key → its own words; those of other formats are refused."""
 
 LATER: Mapping[str, tuple[str, ...]] = {
-    "source": (
-        "assign",
-        "stop",
-        "commit_group",
-    ),
+    "source": ("assign", "stop", "commit_group"),
     "transform": ("python",),
     "dead_letter": ("table",),
     "metrics": ("table",),

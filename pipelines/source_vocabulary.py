@@ -1,0 +1,78 @@
+"""The words of a source: literal tables, which `vocabulary.py` takes in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pipelines.words import Kind, ModeWords, Word
+
+SOURCES: Mapping[str, Mapping[str, Word]] = {
+    "source": {
+        "type": Word(
+            expected="josefine, file, rate or memory",
+            kind=Kind.CHOICE,
+            choices=("josefine", "file", "rate", "memory"),
+            required=True,
+        ),
+        "bootstrap": Word(expected="host:port[,host:port]", kind=Kind.TEXT),
+        "topics": Word(expected="a list of topic names", kind=Kind.TEXTS),
+        "pattern": Word(expected="a regular expression for whole topic names", kind=Kind.TEXT),
+        "path": Word(
+            expected="a folder whose files are read line by line, or a pattern of files",
+            kind=Kind.TEXT,
+        ),
+        "rows_per_second": Word(expected="a whole number above 0", kind=Kind.COUNT),
+        "records": Word(expected="a list of tables with key, value", kind=Kind.TABLES, of="record"),
+        "start": Word(
+            expected="earliest, latest, or a table with one of timestamp, ago, last",
+            kind=Kind.CHOICE,
+            choices=("earliest", "latest"),
+            of="start",
+        ),
+        "isolation": Word(
+            expected="read_uncommitted or read_committed",
+            kind=Kind.CHOICE,
+            choices=("read_uncommitted", "read_committed"),
+        ),
+        "on_data_loss": Word(
+            expected="fail or skip_and_record",
+            kind=Kind.CHOICE,
+            choices=("fail", "skip_and_record"),
+        ),
+        "limit": Word(
+            expected="a table with rows, bytes, min_rows, max_delay", kind=Kind.SECTION, of="limit"
+        ),
+        "split": Word(expected="a table with rows, min_tasks", kind=Kind.SECTION, of="split"),
+        "headers": Word(expected="true or false", kind=Kind.FLAG),
+        "decode": Word(expected="a table with value, key", kind=Kind.SECTION, of="decode"),
+    },
+    "start": {
+        "timestamp": Word(expected="a time such as 2026-01-01T00:00:00Z", kind=Kind.TEXT),
+        "ago": Word(expected="a duration such as 10m", kind=Kind.DURATION),
+        "last": Word(expected="a number of records of each partition", kind=Kind.COUNT),
+    },
+    "limit": {
+        "rows": Word(expected="the number of records of a batch, at most", kind=Kind.COUNT),
+        "bytes": Word(expected="the size of a batch, at most, such as 64MiB", kind=Kind.TEXT),
+        "min_rows": Word(expected="the number of records that a batch waits for", kind=Kind.COUNT),
+        "max_delay": Word(
+            expected="how long a batch waits for them, such as 15m", kind=Kind.DURATION
+        ),
+    },
+    "split": {
+        "rows": Word(expected="the number of records of a task, at most", kind=Kind.COUNT),
+        "min_tasks": Word(expected="the number of tasks of a batch, at least", kind=Kind.COUNT),
+    },
+}
+"""Section → word → what belongs there: `source` and the sections below it but `decode`."""
+
+TYPES: Mapping[str, ModeWords] = {
+    "josefine": ModeWords(
+        required=("bootstrap",),
+        allowed=("topics", "pattern", "isolation", "on_data_loss", "split", "headers"),
+    ),
+    "file": ModeWords(required=("path",)),
+    "rate": ModeWords(required=("rows_per_second",)),
+    "memory": ModeWords(required=("records",), allowed=("headers",)),
+}
+"""Type of a source → its own words; those of other types are refused."""
