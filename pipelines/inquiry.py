@@ -157,8 +157,8 @@ def _groups(client: BlockingClient, pipeline: Pipeline, source: Source) -> dict[
     """Group → why this user may not see it; its offsets are advice, so nothing else matters."""
     troubles = {}
     for sink in pipeline.sinks.values():
-        group = f"{pipeline.name}.{sink.name}"
-        if pipeline.source_of(sink) is not source:
+        group = pipeline.group_of(sink)
+        if pipeline.source_of(sink) is not source or group in troubles:
             continue
         try:
             client.committed_offsets(group, ())

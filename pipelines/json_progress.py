@@ -61,6 +61,9 @@ class JsonReporter:
     def upkeep_failed(self, sink: str, line: str) -> None:
         self._say(logging.WARNING, "upkeep failed", sink=sink, reason=line)
 
+    def group_failed(self, source: str, line: str) -> None:
+        self._say(logging.WARNING, "group not told", source=source, reason=line)
+
     def __enter__(self) -> JsonReporter:
         return self
 

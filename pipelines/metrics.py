@@ -119,6 +119,8 @@ class Metrics(Collector):
     def upkeep_failed(self, sink: str, line: str) -> None:
         self._of("pipeline_upkeep_failures", sink).inc()
 
+    def group_failed(self, source: str, line: str) -> None: ...
+
     # -- a scrape's ---------------------------------------------------------------------------
 
     def collect(self) -> Iterable[GaugeMetricFamily]:

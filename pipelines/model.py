@@ -110,7 +110,8 @@ class Source:
     """One read of topics. Exactly one of `topics` and `pattern` is set, unless it is `local`.
 
     `skips_losses`: what retention deleted before it was read is recorded and passed over.
-    `committed_only`: records of open and aborted transactions are not read.
+    `committed_only`: records of open and aborted transactions are not read. `commit_group`: the
+    consumer group that is told how far all its sinks are.
     """
 
     name: str
@@ -126,6 +127,7 @@ class Source:
     decode_key: Decode | None = None
     skips_losses: bool = False
     committed_only: bool = False
+    commit_group: str | None = None
     local: Local | None = None
 
     @property
@@ -309,6 +311,10 @@ class Pipeline:
     def source_of(self, sink: Sink) -> Source:
         """The one source that a sink's rows come from (validation made sure of one)."""
         return self.sources[next(iter(self.lineage(sink.input)[0]))]
+
+    def group_of(self, sink: Sink) -> str:
+        """The consumer group that is told how far a sink is. A dot is in no name of ours."""
+        return self.source_of(sink).commit_group or f"{self.name}.{sink.name}"
 
     def streamed(self, source: Source) -> Source:
         """A source as a run reads it: `once` makes one batch of it, whatever its `limit` says."""

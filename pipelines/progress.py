@@ -72,6 +72,9 @@ class LineReporter:
     def upkeep_failed(self, sink: str, line: str) -> None:
         self._say(f"sink {sink}: {line}")
 
+    def group_failed(self, source: str, line: str) -> None:
+        self._say(f"source {source}: {line}")
+
     def __enter__(self) -> LineReporter:
         return self
 
@@ -130,6 +133,9 @@ class BarReporter:
 
     def upkeep_failed(self, sink: str, line: str) -> None:
         self._progress.console.print(f"sink {sink}: {line}", highlight=False)
+
+    def group_failed(self, source: str, line: str) -> None:
+        self._progress.console.print(f"source {source}: {line}", highlight=False)
 
     def __enter__(self) -> BarReporter:
         self._progress.start()

@@ -56,6 +56,8 @@ class Reporter(Protocol):
 
     def upkeep_failed(self, sink: str, line: str) -> None: ...
 
+    def group_failed(self, source: str, line: str) -> None: ...
+
 
 class Both:
     """Two reporters as one."""
@@ -92,3 +94,7 @@ class Both:
     def upkeep_failed(self, sink: str, line: str) -> None:
         for each in self._both:
             each.upkeep_failed(sink, line)
+
+    def group_failed(self, source: str, line: str) -> None:
+        for each in self._both:
+            each.group_failed(source, line)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from josefine_spark.topic_offsets import ByPartition
+from pipelines.advice import Advice
 from pipelines.checking import Checked, added
 from pipelines.errors import PipelineError, RunError, SetupError
 from pipelines.jvm import watched
@@ -152,6 +153,7 @@ class _Run:
         """From the preparation of all sinks to their end."""
         self.queries = []
         letterings: dict[str, Lettering] = {}
+        advice = Advice(self.pipeline, self.kind.advise, self._group_failed)
         self.works = [
             SinkWork(
                 self.spark,
@@ -163,6 +165,7 @@ class _Run:
                 self.reporter.retrying,
                 self._upkeep_failed,
                 letterings,
+                advice,
             )
             for sink in self.pipeline.sinks.values()
         ]
@@ -211,6 +214,9 @@ class _Run:
     def _upkeep_failed(self, sink: str, line: str) -> None:
         # Spark's reasons may quote settings.
         self.reporter.upkeep_failed(sink, hidden(line, self.pipeline.secrets))
+
+    def _group_failed(self, source: str, line: str) -> None:
+        self.reporter.group_failed(source, hidden(line, self.pipeline.secrets))
 
     def _batch_done(self, done: BatchDone) -> None:
         totals = self.totals[done.sink]

@@ -72,8 +72,9 @@ class LocalKind:
     def parse(self, text: str) -> TopicOffsets:
         return JosefineKind().parse(text)
 
-    def advise(self, source: Source, group: str, ends: ByPartition) -> None:
+    def advise(self, source: Source, group: str, ends: ByPartition) -> str:
         """Nobody is there to be told."""
+        return ""
 
 
 class AnyKind:
@@ -88,8 +89,8 @@ class AnyKind:
     def parse(self, text: str) -> TopicOffsets:
         return JosefineKind().parse(text)
 
-    def advise(self, source: Source, group: str, ends: ByPartition) -> None:
-        _of(source).advise(source, group, ends)
+    def advise(self, source: Source, group: str, ends: ByPartition) -> str:
+        return _of(source).advise(source, group, ends)
 
 
 ANY_KIND = AnyKind()

@@ -44,6 +44,10 @@ SOURCES: Mapping[str, Mapping[str, Word]] = {
         ),
         "split": Word(expected="a table with rows, min_tasks", kind=Kind.SECTION, of="split"),
         "headers": Word(expected="true or false", kind=Kind.FLAG),
+        "commit_group": Word(
+            expected="the consumer group in which lag tools see how far all sinks are",
+            kind=Kind.TEXT,
+        ),
         "decode": Word(expected="a table with value, key", kind=Kind.SECTION, of="decode"),
     },
     "start": {
@@ -69,7 +73,15 @@ SOURCES: Mapping[str, Mapping[str, Word]] = {
 TYPES: Mapping[str, ModeWords] = {
     "josefine": ModeWords(
         required=("bootstrap",),
-        allowed=("topics", "pattern", "isolation", "on_data_loss", "split", "headers"),
+        allowed=(
+            "topics",
+            "pattern",
+            "isolation",
+            "on_data_loss",
+            "split",
+            "headers",
+            "commit_group",
+        ),
     ),
     "file": ModeWords(required=("path",)),
     "rate": ModeWords(required=("rows_per_second",)),

@@ -5,13 +5,14 @@ As all readers it notes what is wrong and goes on with harmless values.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from pipelines.case_model import Record
 from pipelines.decode_words import decodes_of
+from pipelines.errors import Problem
 from pipelines.loader import Table
 from pipelines.model import Limit, Local, Source, Split, Start
-from pipelines.paths import folder
+from pipelines.paths import folder, place_in
 from pipelines.reader import Reader
 from pipelines.record_words import record_of
 from pipelines.source_vocabulary import SOURCES, TYPES
@@ -46,7 +47,19 @@ def source_of(name: str, reader: Reader) -> Source:
         decode=value,
         decode_key=key,
         skips_losses=reader.choice("on_data_loss") == "skip_and_record",
+        commit_group=reader.text("commit_group"),
     )
+
+
+def group_problems(sources: Mapping[str, Source], tree: Table) -> Iterator[Problem]:
+    """Groups that two sources would move."""
+    first: dict[str, str] = {}
+    for source in sources.values():
+        other = first.setdefault(source.commit_group or "", source.name)
+        if source.commit_group and other != source.name:
+            place, path = place_in(tree, "sources", source.name, "commit_group")
+            message = f"`{source.commit_group}` is the group of source `{other}`: a group each"
+            yield Problem(place=place, path=path, message=message)
 
 
 _STARTS: Mapping[str, tuple[str, ...]] = {

@@ -1,13 +1,8 @@
-"""The josefine source of a pipeline: what the topics have, the stream, the recorded offsets.
-
-Consumer-group offsets are advice for lag tools, committed after the Delta commits; the truth is
-the Delta log. A broker that does not take them stops nothing.
-"""
+"""The josefine source of a pipeline: what the topics have, the stream, the recorded offsets."""
 
 from __future__ import annotations
 
 import json
-import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -19,8 +14,6 @@ from pipelines.model import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-log = logging.getLogger("josefine.pipelines")
 
 LOOK_TIMEOUT_MS = 15_000
 """For the first look at the topics: a wrong address should be told quickly."""
@@ -74,7 +67,8 @@ class SourceKind(Protocol):
 
     def parse(self, text: str) -> TopicOffsets: ...
 
-    def advise(self, source: Source, group: str, ends: ByPartition) -> None: ...
+    def advise(self, source: Source, group: str, ends: ByPartition) -> str:
+        """Tell a consumer group; "" or why it was not taken."""
 
 
 class JosefineKind:
@@ -123,7 +117,7 @@ class JosefineKind:
 
         return parse_offset(text)
 
-    def advise(self, source: Source, group: str, ends: ByPartition) -> None:
+    def advise(self, source: Source, group: str, ends: ByPartition) -> str:
         from josefine_broker.base.errors import KafkaError
         from josefine_spark.connections import client_for
         from josefine_spark.options import Connection
@@ -131,5 +125,8 @@ class JosefineKind:
         connection = Connection(bootstrap=source.bootstrap, request_timeout_ms=LOOK_TIMEOUT_MS)
         try:
             client_for(connection).commit_offsets(group, ends, timeout_ms=2_000)
-        except (KafkaError, OSError) as error:
-            log.info("group offsets not committed", extra={"group": group, "error": str(error)})
+        except KafkaError as error:
+            return error.message or error.code.name
+        except OSError as error:
+            return str(error)
+        return ""

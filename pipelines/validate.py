@@ -22,7 +22,7 @@ from pipelines.paths import folder, path_problems
 from pipelines.reader import NAME, Reader, nearest, shown
 from pipelines.retries import PAUSES_MS, Restart
 from pipelines.sinks import sink_of
-from pipelines.source_words import source_of
+from pipelines.source_words import group_problems, source_of
 from pipelines.threshold import Threshold
 from pipelines.topic_words import topic_problems, with_brokers
 from pipelines.units import batches, pauses_ms
@@ -122,6 +122,7 @@ def _pipeline(tree: Table, problems: list[Problem]) -> Pipeline:
     )
     pipeline = with_brokers(pipeline)
     _check_wiring(pipeline, tree, problems)
+    problems.extend(group_problems(sources, tree))
     problems.extend(topic_problems(pipeline, tree))
     pipeline = replace(pipeline, checks=checks_of(top, pipeline))
     problems.extend(path_problems(pipeline, tree))

@@ -1,7 +1,7 @@
 """One sink's part of a run: its start, and what it does with each micro-batch.
 
 A batch goes: read its offsets from the checkpoint, decide, dead letters' commit, the sink's own
-commit, advice to the broker. The order matters: a record may be missing from the sink only when it
+commit, advice to the brokers. The order matters: a record may be missing from the sink only when it
 is in the dead letters already. Each step may be the last before a crash; the next run finds the
 truth in the two chains.
 """
@@ -18,12 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from josefine_spark.topic_offsets import ByPartition
 from pipelines import checking, failpoints, frames, messages, writing
-from pipelines.chain import (
-    Batch,
-    Commit,
-    Stop,
-    decide,
-)
+from pipelines.advice import Advice
+from pipelines.chain import Batch, Commit, Stop, decide
 from pipelines.checking import Checked
 from pipelines.deduplicating import Span, span_of
 from pipelines.delta_chain import StoppedError
@@ -61,6 +57,7 @@ class SinkWork:
         on_retry: Callable[[str, int, Retry], None],
         on_upkeep: Callable[[str, str], None],
         letterings: dict[str, Lettering],
+        advice: Advice,
     ) -> None:
         """`letterings`: of all sources, which the works of one run share."""
         self.sink = sink
@@ -76,6 +73,7 @@ class SinkWork:
         self._on_retry = on_retry
         self._on_upkeep = on_upkeep
         self._letterings = letterings
+        self._advice = advice
 
     # -- start ---------------------------------------------------------------------------------
 
@@ -95,6 +93,8 @@ class SinkWork:
         if ready.lettering is not None:
             self._letterings[self.source.name] = ready.lettering
         self._files, self._topics, self._begun_at = ready.files, ready.topics, ready.begun_at
+        tip = self.chain.tip
+        self._advice.stands(self.sink, tip.reached.ends if tip else {}, self._topics.latest.ends)
         self._keeper = keeper_of(self._spark, self.chain.path, self.sink, lambda: self.stopping)
         return ready.stream
 
@@ -153,7 +153,7 @@ class SinkWork:
         done = self._write(frame, batch_id, batch, own, has_letters=has_letters)
         tip = self.chain.tip
         assert tip is not None
-        self._kind.advise(self.source, f"{self._pipeline.name}.{self.sink.name}", tip.reached.ends)
+        self._advice.reached(self.sink, tip.reached.ends)
         failpoints.hit("after_commit_before_log")
         seconds = time.monotonic() - begun_s
         self._on_batch(replace(done, ends=tip.reached.ends, seconds=seconds))

@@ -148,6 +148,9 @@ class Quiet:
     def upkeep_failed(self, sink: str, line: str) -> None:
         self.lines.append((sink, line))
 
+    def group_failed(self, source: str, line: str) -> None:
+        self.lines.append((source, line))
+
 
 APPS = (("rows", "rows"), ("sums", "sums"), ("dead", "dead_letter.events"))
 """(table, whose chain is in its log)."""

@@ -47,9 +47,13 @@ def test_tables_equal_the_input_and_the_log_has_the_topics_ends(lab):
 
 @ONE_SINK
 def test_each_commit_names_the_offsets_it_continues_from(lab):
+    lab.write_file(**{"start: earliest": "start: earliest\n    commit_group: lake"})
     lab.produce(100)
 
     lab.run(rows=40)
+
+    assert lab.committed("lake") == lab.topic_ends()
+    assert lab.committed("lab.rows") == {}, "the group of a source is in the place of its sinks'"
 
     entries = list(reversed(lab.history("rows")))
     assert [entry.txn_version for entry in entries] == [1, 2, 3]

@@ -60,6 +60,7 @@ def test_what_goes_wrong_meanwhile_is_a_warning():
         to.retrying("lake", 3, LOST)
         to.restarting("lake", LOST)
         to.upkeep_failed("lake", "optimize failed: x")
+        to.group_failed("orders", "x")
 
     assert lines(tell) == [
         ("INFO", "preparing", {"what": "Spark"}),
@@ -67,6 +68,7 @@ def test_what_goes_wrong_meanwhile_is_a_warning():
         ("WARNING", "commit is tried again", {"sink": "lake", "batch": 3, "reason": LOST.says}),
         ("WARNING", "run begins again", {"sink": "lake", "reason": LOST.says, "pause_s": 0.0}),
         ("WARNING", "upkeep failed", {"sink": "lake", "reason": "optimize failed: x"}),
+        ("WARNING", "group not told", {"source": "orders", "reason": "x"}),
     ]
 
 

@@ -198,6 +198,7 @@ def test_both_reporters_hear_everything():
         "retrying": ("lake", 1, LOST),
         "restarting": ("lake", LOST),
         "upkeep_failed": ("lake", "x"),
+        "group_failed": ("orders", "x"),
     }
 
     for name, words in said.items():

@@ -63,6 +63,11 @@ def test_a_source_begins_some_records_before_the_end():
     assert options_of(source("start: { last: 7 }"))["startingOffsets"] == "last 7"
 
 
+def test_sources_without_a_group_are_no_matter():
+    assert source("headers: true").commit_group is None
+    assert source("commit_group: lag").commit_group == "lag"
+
+
 @pytest.mark.parametrize(
     ("text", "size"),
     [("1", 1), ("10b", 10), ("2k", 2048), ("64MiB", 64 << 20), ("64mb", 64 << 20), ("1G", 1 << 30)],

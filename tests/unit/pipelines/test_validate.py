@@ -230,6 +230,22 @@ CASES = {
         ("topics: [orders]", "topics: [orders]\n    start: table"),
         "f.yaml:9:12: sources.raw.start: `table` is not supported yet; expected earliest or latest",
     ),
+    "a group of two sources": (
+        (
+            "topics: [orders]",
+            "topics: [orders]\n    commit_group: g\n  other:\n    type: josefine\n"
+            "    bootstrap: localhost:9092\n    topics: [more]\n    commit_group: g",
+        ),
+        "f.yaml:14:19: sources.other.commit_group: `g` is the group of source `raw`: a group each",
+    ),
+    "a group of files": (
+        (
+            "    type: josefine\n    bootstrap: localhost:9092\n    topics: [orders]",
+            "    type: file\n    path: /in\n    commit_group: g",
+        ),
+        "f.yaml:8:19: sources.raw.commit_group: `commit_group` is for type josefine; this "
+        "source's type is file",
+    ),
     "headers": (
         ("topics: [orders]", "topics: [orders]\n    headers: 1"),
         "f.yaml:9:14: sources.raw.headers: expected true or false; found `1`",
