@@ -144,6 +144,10 @@ def _value(word: Word, is_part: bool) -> dict[str, Any]:
             pattern = r"^(count\(\s*\*\s*\)|(count|sum|min|max)\(\s*[A-Za-z_]\w*\s*\))$"
             one = {"anyOf": [{"type": "string", "pattern": pattern}, _REFERENCE]}
             return {"type": "object", "minProperties": 1, "additionalProperties": one}
+        case Kind.OFFSETS:
+            offset = {"anyOf": [{"type": "integer", "minimum": 0}, _REFERENCE]}
+            one = {"type": "object", "minProperties": 1, "additionalProperties": offset}
+            return {"type": "object", "minProperties": 1, "additionalProperties": one}
         case Kind.SECTION:
             return {"$ref": f"#/definitions/{of}"}
         case Kind.NAMED | Kind.ENVIRONMENTS:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from josefine_broker.base.addresses import HostPort
+from josefine_spark.topic_offsets import ByPartition
 from pipelines.case_model import Case, Record
 from pipelines.errors import Place
 from pipelines.evolution import Evolution
@@ -71,10 +72,22 @@ class Decode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Where a source begins that has no offsets yet: an option of the connector and its text."""
+    """Where a source begins that has no offsets yet: an option of the connector and its text.
+
+    A run itself looks up what a `group` committed, or takes these `offsets`; with `by_table` it
+    begins nowhere but where the sink's table ends.
+    """
 
     option: str
     text: str
+    group: str | None = None
+    offsets: ByPartition = field(default_factory=dict)
+    by_table: bool = False
+
+    @property
+    def is_by_offsets(self) -> bool:
+        """Whether each partition's offset is known before the stream begins."""
+        return self.group is not None or bool(self.offsets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

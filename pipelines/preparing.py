@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from josefine_spark.topic_offsets import ByPartition, TopicOffsets
 from pipelines import frames, writing
+from pipelines.beginning import named, no_table
 from pipelines.checkpoint import CheckpointFiles
 from pipelines.decode import Reading
 from pipelines.delta_chain import DeltaChain, Link
@@ -20,8 +21,9 @@ from pipelines.evolution import Steps
 from pipelines.hadoop import HadoopFiles
 from pipelines.judgement import JUDGED_BY, judgement
 from pipelines.lettering import Lettering
-from pipelines.model import Pipeline, Sink
+from pipelines.model import Pipeline, Sink, Source
 from pipelines.readings import reading_of
+from pipelines.reconcile import Start
 from pipelines.refusals import refuse_no_cluster
 from pipelines.retries import Retry
 from pipelines.settling import Settling
@@ -104,18 +106,41 @@ def prepare(
     change_columns(spark, path, steps)
     if sink.cluster_by:
         cluster(spark, path, sink.cluster_by)
-    begun_at = {} if start.at is None else topics.keep(start.at)
-    ids = start.tip.reached.topic_ids if start.tip else {}
-    at = None if start.at is None else TopicOffsets(ends=begun_at, topic_ids=ids)
+    at = _goes_on_at(start, topics)
+    if at is None:
+        at = _named(source, sink, kind, topics)
     return Ready(
         reading=reading,
         chain=chain,
         lettering=Lettering(dead_chain) if dead_chain else lettering,
         files=settling.files,
         topics=topics,
-        begun_at=begun_at,
+        begun_at=at.ends if at else {},
         stream=kind.open(spark, pipeline.streamed(source), at),
     )
+
+
+def _goes_on_at(start: Start, topics: Topics) -> TopicOffsets | None:
+    """Where chain and checkpoint say; None: they say nothing."""
+    if start.at is None:
+        return None
+    ids = start.tip.reached.topic_ids if start.tip else {}
+    return TopicOffsets(ends=topics.keep(start.at), topic_ids=ids)
+
+
+def _named(source: Source, sink: Sink, kind: SourceKind, topics: Topics) -> TopicOffsets | None:
+    """Where a sink begins that has no commit, where the file's words are offsets; None: its stream
+    finds out. Raises RunError and SetupError."""
+    start = source.start
+    if start.by_table:
+        raise RunError(no_table(sink))
+    if not start.is_by_offsets:
+        return None
+    committed = kind.committed(source, start.group, topics) if start.group else {}
+    found = named(start, committed, topics.bounds())
+    if isinstance(found, str):
+        raise RunError(f"source `{source.name}`: {found}")
+    return TopicOffsets(ends=found, topic_ids=topics.latest.topic_ids)
 
 
 def _chain_of(

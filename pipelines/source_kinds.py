@@ -59,6 +59,10 @@ class LocalKind:
             raise SetupError(f"source `{source.name}`: {source.told}: nothing to read there")
         return Topics(earliest=dict.fromkeys(latest.ends, 0), latest=latest)
 
+    def committed(self, source: Source, group: str, topics: Topics) -> ByPartition:
+        """No start of theirs is a group."""
+        return {}
+
     def open(self, spark: SparkSession, source: Source, at: TopicOffsets | None) -> DataFrame:
         """The stream. `at` is given also with a checkpoint."""
         from pipelines.local_source import FORMAT, LocalDataSource, at_text
@@ -82,6 +86,9 @@ class AnyKind:
 
     def look(self, source: Source) -> Topics:
         return _of(source).look(source)
+
+    def committed(self, source: Source, group: str, topics: Topics) -> ByPartition:
+        return _of(source).committed(source, group, topics)
 
     def open(self, spark: SparkSession, source: Source, at: TopicOffsets | None) -> DataFrame:
         return _of(source).open(spark, source, at)

@@ -24,9 +24,10 @@ SOURCES: Mapping[str, Mapping[str, Word]] = {
         "rows_per_second": Word(expected="a whole number above 0", kind=Kind.COUNT),
         "records": Word(expected="a list of tables with key, value", kind=Kind.TABLES, of="record"),
         "start": Word(
-            expected="earliest, latest, or a table with one of timestamp, ago, last",
+            expected="earliest, latest, table, or a table with one of timestamp, ago, last, group, "
+            "offsets",
             kind=Kind.CHOICE,
-            choices=("earliest", "latest"),
+            choices=("earliest", "latest", "table"),
             of="start",
         ),
         "isolation": Word(
@@ -54,6 +55,10 @@ SOURCES: Mapping[str, Mapping[str, Word]] = {
         "timestamp": Word(expected="a time such as 2026-01-01T00:00:00Z", kind=Kind.TEXT),
         "ago": Word(expected="a duration such as 10m", kind=Kind.DURATION),
         "last": Word(expected="a number of records of each partition", kind=Kind.COUNT),
+        "group": Word(expected="a consumer group", kind=Kind.TEXT),
+        "offsets": Word(
+            expected="a table of topic: a table of partition: offset", kind=Kind.OFFSETS
+        ),
     },
     "limit": {
         "rows": Word(expected="the number of records of a batch, at most", kind=Kind.COUNT),

@@ -16,8 +16,9 @@ from pipelines.paths import folder, place_in
 from pipelines.reader import Reader
 from pipelines.record_words import record_of
 from pipelines.source_vocabulary import SOURCES, TYPES
+from pipelines.start_words import start_of
 from pipelines.topic_words import address_of
-from pipelines.units import size_bytes, time_ms
+from pipelines.units import size_bytes
 
 
 def source_of(name: str, reader: Reader) -> Source:
@@ -39,7 +40,7 @@ def source_of(name: str, reader: Reader) -> Source:
         bootstrap=bootstrap or "",
         topics=topics,
         pattern=pattern,
-        start=_start(reader),
+        start=start_of(reader, topics, pattern),
         limit=_limit(limit) if limit else Limit(),
         split=_split(reader),
         committed_only=reader.choice("isolation") == "read_committed",
@@ -72,7 +73,11 @@ _STARTS: Mapping[str, tuple[str, ...]] = {
 
 def _local(name: str, kind: str, reader: Reader) -> Source:
     """A source without a broker."""
-    start = _start(reader) if reader.has("start") else Start(option="", text=_STARTS[kind][0])
+    start = (
+        start_of(reader, (), None)
+        if reader.has("start")
+        else Start(option="", text=_STARTS[kind][0])
+    )
     said = reader.table.nodes.get("start")
     words = [*said.nodes] if isinstance(said, Table) else [start.text]
     for word in words:
@@ -118,25 +123,6 @@ def _local(name: str, kind: str, reader: Reader) -> Source:
             type=kind, path=folder(path) if path else "", rows_per_second=rate or 1, records=records
         ),
     )
-
-
-def _start(reader: Reader) -> Start:
-    if not isinstance(reader.table.nodes.get("start"), Table):
-        return Start(option="startingOffsets", text=reader.choice("start") or "earliest")
-    start = reader.section_of("start")
-    assert start is not None
-    given = [word for word in SOURCES["start"] if start.has(word)]
-    if len(given) != 1:
-        words = ", ".join(SOURCES["start"])
-        reader.wrong_at("start", f"expected exactly one of {words}")
-        return Start(option="startingOffsets", text="earliest")
-    if given == ["timestamp"]:
-        since_ms = time_ms(start, "timestamp") or 0
-        return Start(option="startingTimestamp", text=str(since_ms))
-    if given == ["last"]:
-        return Start(option="startingOffsets", text=f"last {start.positive('last') or 1}")
-    ago_ms = start.duration_ms("ago") or 1
-    return Start(option="startingOffsets", text=f"{ago_ms}ms ago")
 
 
 def _limit(reader: Reader) -> Limit:

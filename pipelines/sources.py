@@ -63,6 +63,9 @@ class SourceKind(Protocol):
 
     def look(self, source: Source) -> Topics: ...
 
+    def committed(self, source: Source, group: str, topics: Topics) -> ByPartition:
+        """What a consumer group committed of these partitions. Raises SetupError."""
+
     def open(self, spark: SparkSession, source: Source, at: TopicOffsets | None) -> DataFrame: ...
 
     def parse(self, text: str) -> TopicOffsets: ...
@@ -97,6 +100,19 @@ class JosefineKind:
             earliest={tp: bound.earliest for tp, bound in bounds.items()},
             latest=TopicOffsets(ends=latest, topic_ids=found.topic_ids),
         )
+
+    def committed(self, source: Source, group: str, topics: Topics) -> ByPartition:
+        from josefine_broker.base.errors import KafkaError
+        from josefine_spark.connections import client_for
+        from josefine_spark.options import Connection
+
+        connection = Connection(bootstrap=source.bootstrap, request_timeout_ms=LOOK_TIMEOUT_MS)
+        try:
+            return client_for(connection).committed_offsets(group, topics.latest.ends)
+        except (KafkaError, OSError) as error:
+            reason = error.message if isinstance(error, KafkaError) else str(error)
+            said = f"source `{source.name}` at {source.bootstrap}: group {group}: {reason}"
+            raise SetupError(said) from error
 
     def open(self, spark: SparkSession, source: Source, at: TopicOffsets | None) -> DataFrame:
         """The stream. `at` is given also with a checkpoint: Spark asks while batch 0 is open."""

@@ -317,7 +317,6 @@ LATER: Mapping[str, tuple[str, ...]] = {
 
 LATER_VALUES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("source", "type"): ("kafka", "delta"),
-    ("source", "start"): ("table",),
     ("decode value", "format"): ("protobuf",),
     ("decode key", "format"): ("protobuf",),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from josefine_spark.errors import OptionError
 from josefine_spark.positions import Kind
 from josefine_spark.source_options import source_options
 from pipelines.loader import load
@@ -66,6 +67,19 @@ def test_a_source_begins_some_records_before_the_end():
 def test_sources_without_a_group_are_no_matter():
     assert source("headers: true").commit_group is None
     assert source("commit_group: lag").commit_group == "lag"
+
+
+def test_groups_offsets_and_tables_are_starts():
+    group = options("start: { group: g1 }")
+    offsets = options("start: { offsets: { orders: { 0: 5, 1: 7 } } }")
+
+    assert (group.starting_group, group.starting_given) == ("g1", False)
+    assert offsets.starting.values == {("orders", 0): 5, ("orders", 1): 7}
+    assert source("start: { group: g1 }").start.is_by_offsets
+    assert source("start: { offsets: { orders: { 0: 5 } } }").start.is_by_offsets
+    assert source("start: table").start.by_table
+    with pytest.raises(OptionError):
+        options("start: table")  # it is the run's to know where the table ends
 
 
 @pytest.mark.parametrize(

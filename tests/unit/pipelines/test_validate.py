@@ -219,16 +219,55 @@ CASES = {
     ),
     "two starts": (
         ("topics: [orders]", "topics: [orders]\n    start: { ago: 5m, last: 1 }"),
-        "f.yaml:9:5: sources.raw.start: expected exactly one of timestamp, ago, last",
+        "f.yaml:9:5: sources.raw.start: expected exactly one of timestamp, ago, last, group, "
+        "offsets",
     ),
     "a start that is no time": (
         ("topics: [orders]", "topics: [orders]\n    start: { timestamp: noon }"),
         "f.yaml:9:25: sources.raw.start.timestamp: expected a time such as 2026-01-01T00:00:00Z; "
         "found `noon`",
     ),
-    "a start of a later version": (
-        ("topics: [orders]", "topics: [orders]\n    start: table"),
-        "f.yaml:9:12: sources.raw.start: `table` is not supported yet; expected earliest or latest",
+    "a start in a table of nobody": (
+        ("topics: [orders]", "topics: [orders]\n    start: tabel"),
+        "f.yaml:9:12: sources.raw.start: expected earliest, latest, table, or a table with one of "
+        "timestamp, ago, last, group, offsets; found `tabel`; did you mean `table`?",
+    ),
+    "a start at offsets of other topics": (
+        ("topics: [orders]", "topics: [orders]\n    start: { offsets: { ordres: { 0: 5 } } }"),
+        "f.yaml:9:14: sources.raw.start.offsets: expected the offsets of each topic; missing: "
+        "orders\n"
+        "f.yaml:9:25: sources.raw.start.offsets.ordres: this source does not read topic `ordres`; "
+        "did you mean `orders`?",
+    ),
+    "a start at offsets of nothing": (
+        (
+            "topics: [orders]",
+            "topics: [orders]\n    start: { offsets: { orders: { a: 1, 1: -1 } } }",
+        ),
+        "f.yaml:9:35: sources.raw.start.offsets.orders.a: expected a partition's number, from 0 "
+        "on; found `a`\n"
+        "f.yaml:9:44: sources.raw.start.offsets.orders.1: expected an offset, a whole number from "
+        "0 on; found `-1`",
+    ),
+    "a start at one offset for all": (
+        ("topics: [orders]", "topics: [orders]\n    start: { offsets: { orders: 5 } }"),
+        "f.yaml:9:33: sources.raw.start.offsets.orders: expected a table of partition: offset; "
+        "found `5`",
+    ),
+    "a start at offsets out of the pattern": (
+        (
+            "topics: [orders]",
+            "pattern: o.*\n    start: { offsets: { other: { 0: 1 }, new: { 0: 1 } } }",
+        ),
+        "f.yaml:9:42: sources.raw.start.offsets.new: topic `new` is not of the pattern `o.*`",
+    ),
+    "files from a table on": (
+        (
+            "    type: josefine\n    bootstrap: localhost:9092\n    topics: [orders]",
+            "    type: file\n    path: /in\n    start: table",
+        ),
+        "f.yaml:8:12: sources.raw.start: no `table` with type file; expected one of: earliest, "
+        "latest",
     ),
     "a group of two sources": (
         (

@@ -1,0 +1,57 @@
+"""Where a sink begins whose chain is empty, when the file names offsets or a group. Pure.
+
+Rules: the chain comes first, so none of this counts for a sink that has a commit; every partition
+is named, or has no record; what is gone is never passed over here, for nobody has read it yet and
+another word of `start` says so plainly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from josefine_broker.base.ids import TopicPartition
+from josefine_spark.offsets import Bounds
+from josefine_spark.topic_offsets import ByPartition
+from pipelines.model import Sink, Start
+
+
+def named(
+    start: Start, committed: ByPartition, bounds: Mapping[TopicPartition, Bounds]
+) -> dict[TopicPartition, int] | str:
+    """The offset at which each partition of `bounds` begins, or why that cannot be. `committed`: by
+    the group of `start`, if it has one."""
+    said = f"group {start.group}" if start.group else "start.offsets"
+    given = committed if start.group else start.offsets
+    unknown = _listed(set(given) - set(bounds))
+    if unknown and not start.group:
+        return f"{said}: no partition {unknown} is read"
+    filled = (p for p, bound in bounds.items() if bound.earliest < bound.latest)
+    missing = _listed(p for p in filled if p not in given)
+    if missing and start.group:
+        return (
+            f"{said} has committed no offset for {missing}: commit one (`josefine groups "
+            f"reset-offsets {start.group}`), or begin elsewhere"
+        )
+    if missing:
+        return f"{said}: expected an offset of each partition; missing: {missing}"
+    begins = {p: given.get(p, bound.latest) for p, bound in bounds.items()}
+    for partition, offset in sorted(begins.items()):
+        bound = bounds[partition]
+        if not bound.earliest <= offset <= bound.latest:
+            has = f"[{bound.earliest}, {bound.latest})"
+            what = "is gone" if offset < bound.earliest else "is beyond its end"
+            return f"{said}: offset {offset} of {partition} {what}: it has offsets {has} now"
+    return begins
+
+
+def no_table(sink: Sink) -> str:
+    """Why `start: table` begins nowhere for a sink without a commit."""
+    where = sink.told or "its table"
+    return (
+        f"sink `{sink.name}`: `start: table`, but {where} has no commit of this sink: a table that "
+        "is new, or gone, is not filled; begin once with another `start`, such as earliest"
+    )
+
+
+def _listed(partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(str(p) for p in sorted(partitions))

@@ -1,0 +1,45 @@
+"""Where a josefine source begins and ends by the words of its file, with a real broker."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from josefine_broker.base.ids import TopicPartition
+from pipelines.errors import RunError
+from tests.spark.pipelines.conftest import ONE_SINK, Lab
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+def offsets(lab: Lab) -> list[tuple[int, int]]:
+    rows = lab.arrow("rows")
+    return sorted(zip(rows["_partition"].to_pylist(), rows["_offset"].to_pylist(), strict=True))
+
+
+@ONE_SINK
+def test_a_group_is_where_a_new_table_begins_and_no_start_moves_one_that_has_a_commit(
+    lab: Lab,
+) -> None:
+    lab.produce(20)
+    first, second = (TopicPartition(lab.topic, n) for n in range(2))
+    lab.client.commit_offsets("g1", {first: 4})
+    lab.write_file(**{"start: earliest": "start: { group: g1 }"})
+    with pytest.raises(RunError, match=f"group g1 has committed no offset for {second}"):
+        lab.run()
+
+    lab.client.commit_offsets("g1", {second: 7})
+    lab.run()
+
+    expected = [(0, n) for n in range(4, 10)] + [(1, n) for n in range(7, 10)]
+    assert offsets(lab) == expected
+    lab.lose_checkpoint()
+    lab.produce(2)
+    lab.write_file(**{"start: earliest": "start: table"})
+    lab.run()
+    assert offsets(lab) == sorted([*expected, (0, 10), (1, 10)])
+    shutil.rmtree(lab.table("rows"))
+    lab.lose_checkpoint()
+    with pytest.raises(RunError, match="a table that is new, or gone, is not filled"):
+        lab.run()
