@@ -49,9 +49,11 @@ class Admission:
         """Ends that an AvailableNow run must reach and not pass; None for other triggers."""
         return self._target
 
-    def freeze(self, latest: ByPartition) -> None:
-        """An AvailableNow run begins: what is there now is all that it will read."""
-        self._target = dict(latest)
+    def freeze(self, latest: ByPartition, stops_at: ByPartition | None = None) -> None:
+        """An AvailableNow run begins: what is there now is all that it will read, and of that what
+        lies before `stops_at`; nothing of partitions that this does not name."""
+        stops = latest if stops_at is None else stops_at
+        self._target = {tp: min(end, stops[tp]) for tp, end in latest.items() if tp in stops}
 
     def admit(
         self,

@@ -11,6 +11,7 @@ from josefine_broker.client.security import PLAINTEXT, Security, parse_security
 from josefine_spark.errors import OptionError
 from josefine_spark.option_text import OptionText
 from josefine_spark.positions import Position
+from josefine_spark.topic_offsets import ByPartition
 
 CONNECTION_OPTIONS = (
     "kafka.bootstrap.servers",
@@ -98,6 +99,8 @@ class SourceOptions:
     subscription: Subscription
     starting: Position
     ending: Position
+    stops_at: ByPartition | None = None
+    """Where an AvailableNow run of a stream ends at the latest; None: at what there is."""
     starting_given: bool = False
     """Whether `starting` is what was asked for, not the default."""
     starting_group: str | None = None

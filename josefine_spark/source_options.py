@@ -32,6 +32,7 @@ from josefine_spark.positions import (
     parse_timestamp,
     parse_timestamps,
 )
+from josefine_spark.topic_offsets import ByPartition
 
 SOURCE_OPTIONS = (
     *CONNECTION_OPTIONS,
@@ -46,6 +47,7 @@ SOURCE_OPTIONS = (
     "endingTimestamp",
     "endingOffsetsByTimestamp",
     "endingOffsets",
+    "stopOffsets",
     "failOnDataLoss",
     "kafkaConsumer.pollTimeoutMs",
     "maxOffsetsPerTrigger",
@@ -67,6 +69,7 @@ STREAMING_OPTIONS = (
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
     "maxBytesPerTrigger",
+    "stopOffsets",
     "commitGroup",
     "lossTable",
 )
@@ -105,6 +108,7 @@ def source_options(given: Mapping[str, str], *, streaming: bool | None) -> Sourc
         commit_group=_name(options, "commitGroup"),
         loss_table=_loss_table(options),
         ending=ending,
+        stops_at=_stops_at(options),
         missing=options.choice("startingOffsetsByTimestampStrategy", MissingStrategy.ERROR),
         max_offsets_per_trigger=maximum,
         max_bytes_per_trigger=options.size_bytes("maxBytesPerTrigger"),
@@ -236,6 +240,15 @@ def _ending(options: OptionText) -> Position:
             raise OptionError('endingOffsets: "last N" is a start, not an end')
         return ending
     return LATEST
+
+
+def _stops_at(options: OptionText) -> ByPartition | None:
+    if not options.has("stopOffsets"):
+        return None
+    position = parse_offsets("stopOffsets", options.text("stopOffsets", ""))
+    if position.kind is not Kind.OFFSETS or min(position.values.values(), default=0) < 0:
+        raise OptionError('stopOffsets: expected JSON as {"topic":{"0":23}}, of offsets from 0 on')
+    return position.values
 
 
 def _forbid(position: Position, kind: Kind, offset: int, word: str, what: str) -> None:

@@ -90,7 +90,7 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_dict(self._initial)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._admission.freeze(self._look().ends)
+        self._admission.freeze(self._look().ends, self._options.stops_at)
 
     def latestOffset(  # noqa: N802
         self, start: Mapping[str, Any] | None = None, limit: Any = None
@@ -102,6 +102,9 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begin = parse_offset(self.initialOffset())
         self._record_losses(begin)
         now = self._look()
+        if self._options.stops_at is not None and self._admission.target is None:
+            # PySpark 4.1 does not say that its run is an AvailableNow one.
+            self._admission.freeze(now.ends, self._options.stops_at)
         if start is not None:
             self._commit_group(begin, now)
         bounds, losses = self._bounds(begin, now)

@@ -1,8 +1,8 @@
-"""Where a sink begins whose chain is empty, when the file names offsets or a group. Pure.
+"""Where a sink begins whose chain is empty, and where a run ends, by offsets or a group. Pure.
 
-Rules: the chain comes first, so none of this counts for a sink that has a commit; every partition
-is named, or has no record; what is gone is never passed over here, for nobody has read it yet and
-another word of `start` says so plainly.
+Rules: the chain comes first, so no start counts for a sink that has a commit, and one that is
+beyond the end reads nothing; every partition is named, or has no record; what is gone is never
+passed over here, for nobody has read it yet and another word of `start` says so plainly.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.offsets import Bounds
 from josefine_spark.topic_offsets import ByPartition
-from pipelines.model import Sink, Start
+from pipelines.model import End, Sink, Start
 
 
 def named(
@@ -42,6 +42,31 @@ def named(
             what = "is gone" if offset < bound.earliest else "is beyond its end"
             return f"{said}: offset {offset} of {partition} {what}: it has offsets {has} now"
     return begins
+
+
+def ends(
+    end: End, found: ByPartition, bounds: Mapping[TopicPartition, Bounds]
+) -> dict[TopicPartition, int] | str:
+    """The exclusive end of each partition of `bounds`, or why there is none. `found`: what the
+    group of `end` committed, or the first offset of its time, -1 where no record is that late."""
+    if end.group is None and not end.is_by_offsets:
+        late = {p: found.get(p, -1) for p in bounds}
+        return {p: late[p] if late[p] >= 0 else bound.latest for p, bound in bounds.items()}
+    said = f"stop: group {end.group}" if end.group else "stop.offsets"
+    given = found if end.group else end.offsets
+    unknown = _listed(set(given) - set(bounds))
+    if unknown and not end.group:
+        return f"{said}: no partition {unknown} is read"
+    filled = (p for p, bound in bounds.items() if bound.earliest < bound.latest)
+    missing = _listed(p for p in filled if p not in given)
+    if missing and end.group:
+        return f"{said} has committed no offset for {missing}"
+    if missing:
+        return f"{said}: expected an offset of each partition; missing: {missing}"
+    for partition, bound in sorted(bounds.items()):
+        if given.get(partition, 0) > bound.latest:
+            return f"{said}: {partition} ends at {bound.latest} now, before {given[partition]}"
+    return {p: given.get(p, bound.latest) for p, bound in bounds.items()}
 
 
 def no_table(sink: Sink) -> str:

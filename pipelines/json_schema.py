@@ -59,7 +59,7 @@ def _section(section: str, *, is_part: bool = False) -> dict[str, Any]:
         schema["allOf"].append(_TOPICS_GROW)
     elif section in EXACTLY_ONE:
         schema["oneOf"] = _one_of(section)
-    if section == "start":
+    if section in ("start", "stop"):
         schema["oneOf"] = [{"required": [word]} for word in words]
     if section in ("decode value", "decode key"):
         schema["allOf"] = [_choice(FORMATS, "format", name) for name in FORMATS]
@@ -146,8 +146,15 @@ def _value(word: Word, is_part: bool) -> dict[str, Any]:
             return {"type": "object", "minProperties": 1, "additionalProperties": one}
         case Kind.OFFSETS:
             offset = {"anyOf": [{"type": "integer", "minimum": 0}, _REFERENCE]}
-            one = {"type": "object", "minProperties": 1, "additionalProperties": offset}
-            return {"type": "object", "minProperties": 1, "additionalProperties": one}
+            return {
+                "type": "object",
+                "minProperties": 1,
+                "additionalProperties": {
+                    "type": "object",
+                    "minProperties": 1,
+                    "additionalProperties": offset,
+                },
+            }
         case Kind.SECTION:
             return {"$ref": f"#/definitions/{of}"}
         case Kind.NAMED | Kind.ENVIRONMENTS:

@@ -91,6 +91,22 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """Where a run ends: at a time since 1970, or so long before the run, where a group is, or at
+    these offsets. One of the four is set."""
+
+    time_ms: int | None = None
+    ago_ms: int | None = None
+    group: str | None = None
+    offsets: ByPartition = field(default_factory=dict)
+
+    @property
+    def is_by_offsets(self) -> bool:
+        """Whether they are known without a look at the brokers."""
+        return self.time_ms is None and self.ago_ms is None and self.group is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
     """Of one batch; None: none. A batch waits for `rows_min` records, `delay_ms` at most."""
 
@@ -124,7 +140,8 @@ class Source:
 
     `skips_losses`: what retention deleted before it was read is recorded and passed over.
     `committed_only`: records of open and aborted transactions are not read. `commit_group`: the
-    consumer group that is told how far all its sinks are.
+    consumer group that is told how far all its sinks are. `stop`: where a run ends; None: at what
+    is there.
     """
 
     name: str
@@ -141,6 +158,7 @@ class Source:
     skips_losses: bool = False
     committed_only: bool = False
     commit_group: str | None = None
+    stop: End | None = None
     local: Local | None = None
 
     @property

@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from josefine_spark.topic_offsets import ByPartition, TopicOffsets
+from josefine_spark.topic_offsets import ByPartition
 from pipelines import frames, writing
-from pipelines.beginning import named, no_table
 from pipelines.checkpoint import CheckpointFiles
 from pipelines.decode import Reading
 from pipelines.delta_chain import DeltaChain, Link
@@ -21,15 +20,15 @@ from pipelines.evolution import Steps
 from pipelines.hadoop import HadoopFiles
 from pipelines.judgement import JUDGED_BY, judgement
 from pipelines.lettering import Lettering
-from pipelines.model import Pipeline, Sink, Source
+from pipelines.model import Pipeline, Sink
 from pipelines.readings import reading_of
-from pipelines.reconcile import Start
 from pipelines.refusals import refuse_no_cluster
 from pipelines.retries import Retry
 from pipelines.settling import Settling
 from pipelines.sources import SourceKind, Topics
 from pipelines.topic_chain import AnyChain, TopicChain
 from pipelines.topic_ledger import RowWriter, TopicLedger, topic_id_of
+from pipelines.way import way_of
 from pipelines.wishes import Wishes
 
 if TYPE_CHECKING:
@@ -38,7 +37,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """What a sink's batches need. `begun_at`: empty where the source's `start` says it."""
+    """What a sink's batches need. `begun_at`: empty where the source's `start` says it. `ends_at`:
+    where this run ends."""
 
     reading: Reading | None
     chain: AnyChain
@@ -46,6 +46,7 @@ class Ready:
     files: CheckpointFiles
     topics: Topics
     begun_at: ByPartition
+    ends_at: ByPartition
     stream: DataFrame
 
 
@@ -58,6 +59,7 @@ def prepare(
     on_retry: Callable[[int, Retry], None],
     wishes: Wishes,
     lettering: Lettering | None,
+    now_ms: int,
 ) -> Ready:
     """`lettering`: of its source, where a sink before this one has prepared it. Raises ConfigError
     for SQL, RunError and ChainError for what does not fit together."""
@@ -106,41 +108,17 @@ def prepare(
     change_columns(spark, path, steps)
     if sink.cluster_by:
         cluster(spark, path, sink.cluster_by)
-    at = _goes_on_at(start, topics)
-    if at is None:
-        at = _named(source, sink, kind, topics)
+    way = way_of(source, sink, kind, topics, start, now_ms)
     return Ready(
         reading=reading,
         chain=chain,
         lettering=Lettering(dead_chain) if dead_chain else lettering,
         files=settling.files,
         topics=topics,
-        begun_at=at.ends if at else {},
-        stream=kind.open(spark, pipeline.streamed(source), at),
+        begun_at=way.at.ends if way.at else {},
+        ends_at=way.ends_at,
+        stream=kind.open(spark, pipeline.streamed(way.source), way.at),
     )
-
-
-def _goes_on_at(start: Start, topics: Topics) -> TopicOffsets | None:
-    """Where chain and checkpoint say; None: they say nothing."""
-    if start.at is None:
-        return None
-    ids = start.tip.reached.topic_ids if start.tip else {}
-    return TopicOffsets(ends=topics.keep(start.at), topic_ids=ids)
-
-
-def _named(source: Source, sink: Sink, kind: SourceKind, topics: Topics) -> TopicOffsets | None:
-    """Where a sink begins that has no commit, where the file's words are offsets; None: its stream
-    finds out. Raises RunError and SetupError."""
-    start = source.start
-    if start.by_table:
-        raise RunError(no_table(sink))
-    if not start.is_by_offsets:
-        return None
-    committed = kind.committed(source, start.group, topics) if start.group else {}
-    found = named(start, committed, topics.bounds())
-    if isinstance(found, str):
-        raise RunError(f"source `{source.name}`: {found}")
-    return TopicOffsets(ends=found, topic_ids=topics.latest.topic_ids)
 
 
 def _chain_of(

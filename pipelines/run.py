@@ -111,6 +111,7 @@ class _Run:
         self.stop = stop or threading.Event()
         self.totals = {name: SinkTotals() for name in pipeline.sinks}
         self.run_id = uuid4().hex
+        self.now_ms = time.time_ns() // 1_000_000
         self.begun_s = 0.0
         self.first_s = 0.0
         self.kind = kind
@@ -185,7 +186,7 @@ class _Run:
     def _prepared(self, work: SinkWork, wishes: Wishes) -> Any:
         self.reporter.starting(f"sink {work.sink.name}")
         try:
-            stream = work.prepare(wishes)
+            stream = work.prepare(wishes, self.now_ms)
         except SetupError as error:
             # Brokers that are away may come back.
             raise _FailedError(work, error) from error

@@ -60,7 +60,11 @@ class LocalKind:
         return Topics(earliest=dict.fromkeys(latest.ends, 0), latest=latest)
 
     def committed(self, source: Source, group: str, topics: Topics) -> ByPartition:
-        """No start of theirs is a group."""
+        """No start or end of theirs is a group."""
+        return {}
+
+    def at_time(self, source: Source, time_ms: int, topics: Topics) -> ByPartition:
+        """A run of theirs has no end in the file."""
         return {}
 
     def open(self, spark: SparkSession, source: Source, at: TopicOffsets | None) -> DataFrame:
@@ -89,6 +93,9 @@ class AnyKind:
 
     def committed(self, source: Source, group: str, topics: Topics) -> ByPartition:
         return _of(source).committed(source, group, topics)
+
+    def at_time(self, source: Source, time_ms: int, topics: Topics) -> ByPartition:
+        return _of(source).at_time(source, time_ms, topics)
 
     def open(self, spark: SparkSession, source: Source, at: TopicOffsets | None) -> DataFrame:
         return _of(source).open(spark, source, at)

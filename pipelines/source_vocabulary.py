@@ -30,6 +30,12 @@ SOURCES: Mapping[str, Mapping[str, Word]] = {
             choices=("earliest", "latest", "table"),
             of="start",
         ),
+        "stop": Word(
+            expected="latest, null, or a table with one of timestamp, ago, group, offsets",
+            kind=Kind.CHOICE,
+            choices=("latest", "null"),
+            of="stop",
+        ),
         "isolation": Word(
             expected="read_uncommitted or read_committed",
             kind=Kind.CHOICE,
@@ -55,6 +61,14 @@ SOURCES: Mapping[str, Mapping[str, Word]] = {
         "timestamp": Word(expected="a time such as 2026-01-01T00:00:00Z", kind=Kind.TEXT),
         "ago": Word(expected="a duration such as 10m", kind=Kind.DURATION),
         "last": Word(expected="a number of records of each partition", kind=Kind.COUNT),
+        "group": Word(expected="a consumer group", kind=Kind.TEXT),
+        "offsets": Word(
+            expected="a table of topic: a table of partition: offset", kind=Kind.OFFSETS
+        ),
+    },
+    "stop": {
+        "timestamp": Word(expected="a time such as 2026-01-01T00:00:00Z", kind=Kind.TEXT),
+        "ago": Word(expected="a duration such as 10m", kind=Kind.DURATION),
         "group": Word(expected="a consumer group", kind=Kind.TEXT),
         "offsets": Word(
             expected="a table of topic: a table of partition: offset", kind=Kind.OFFSETS
@@ -86,6 +100,7 @@ TYPES: Mapping[str, ModeWords] = {
             "split",
             "headers",
             "commit_group",
+            "stop",
         ),
     ),
     "file": ModeWords(required=("path",)),

@@ -16,7 +16,7 @@ from pipelines.paths import folder, place_in
 from pipelines.reader import Reader
 from pipelines.record_words import record_of
 from pipelines.source_vocabulary import SOURCES, TYPES
-from pipelines.start_words import start_of
+from pipelines.start_words import end_of, start_of
 from pipelines.topic_words import address_of
 from pipelines.units import size_bytes
 
@@ -48,6 +48,7 @@ def source_of(name: str, reader: Reader) -> Source:
         decode=value,
         decode_key=key,
         skips_losses=reader.choice("on_data_loss") == "skip_and_record",
+        stop=end_of(reader, topics, pattern),
         commit_group=reader.text("commit_group"),
     )
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.offsets import Bounds
-from josefine_spark.topic_offsets import ByPartition, TopicOffsets
+from josefine_spark.topic_offsets import ByPartition, TopicOffsets, nested
 from pipelines.errors import SetupError
 from pipelines.model import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from josefine_broker.client.io_blocking import BlockingClient
 
 LOOK_TIMEOUT_MS = 15_000
 """For the first look at the topics: a wrong address should be told quickly."""
@@ -52,10 +55,16 @@ def options_of(source: Source) -> dict[str, str]:
         "maxTriggerDelay": None if limit.delay_ms is None else f"{limit.delay_ms}ms",
         "maxRecordsPerPartition": split.rows,
         "minPartitions": split.tasks_min,
+        "stopOffsets": json.dumps(nested(stop)) if (stop := _stop(source)) is not None else None,
         "kafka.isolation.level": "read_committed" if source.committed_only else None,
         "includeHeaders": "true" if source.headers else None,
     }
     return {name: str(value) for name, value in said.items() if value is not None}
+
+
+def _stop(source: Source) -> ByPartition | None:
+    """The offsets at which a run ends; None: at what is there, or nobody has looked them up yet."""
+    return source.stop.offsets if source.stop and source.stop.is_by_offsets else None
 
 
 class SourceKind(Protocol):
@@ -65,6 +74,10 @@ class SourceKind(Protocol):
 
     def committed(self, source: Source, group: str, topics: Topics) -> ByPartition:
         """What a consumer group committed of these partitions. Raises SetupError."""
+
+    def at_time(self, source: Source, time_ms: int, topics: Topics) -> ByPartition:
+        """The first offset of each partition from a time on, -1 where none is that late. Raises
+        SetupError."""
 
     def open(self, spark: SparkSession, source: Source, at: TopicOffsets | None) -> DataFrame: ...
 
@@ -102,17 +115,19 @@ class JosefineKind:
         )
 
     def committed(self, source: Source, group: str, topics: Topics) -> ByPartition:
-        from josefine_broker.base.errors import KafkaError
-        from josefine_spark.connections import client_for
-        from josefine_spark.options import Connection
+        partitions = topics.latest.ends
+        return _asked(
+            source, f"group {group}", lambda client: client.committed_offsets(group, partitions)
+        )
 
-        connection = Connection(bootstrap=source.bootstrap, request_timeout_ms=LOOK_TIMEOUT_MS)
-        try:
-            return client_for(connection).committed_offsets(group, topics.latest.ends)
-        except (KafkaError, OSError) as error:
-            reason = error.message if isinstance(error, KafkaError) else str(error)
-            said = f"source `{source.name}` at {source.bootstrap}: group {group}: {reason}"
-            raise SetupError(said) from error
+    def at_time(self, source: Source, time_ms: int, topics: Topics) -> ByPartition:
+        from josefine_spark.discovery import offsets_at
+
+        wanted = dict.fromkeys(topics.latest.ends, time_ms)
+        committed = source.committed_only
+        return _asked(
+            source, "time", lambda client: offsets_at(client, wanted, read_committed=committed)
+        )
 
     def open(self, spark: SparkSession, source: Source, at: TopicOffsets | None) -> DataFrame:
         """The stream. `at` is given also with a checkpoint: Spark asks while batch 0 is open."""
@@ -146,3 +161,18 @@ class JosefineKind:
         except OSError as error:
             return str(error)
         return ""
+
+
+def _asked(source: Source, what: str, ask: Callable[[BlockingClient], ByPartition]) -> ByPartition:
+    """What brokers say; raises SetupError where they do not."""
+    from josefine_broker.base.errors import KafkaError
+    from josefine_spark.connections import client_for
+    from josefine_spark.options import Connection
+
+    connection = Connection(bootstrap=source.bootstrap, request_timeout_ms=LOOK_TIMEOUT_MS)
+    try:
+        return ask(client_for(connection))
+    except (KafkaError, OSError) as error:
+        reason = error.message if isinstance(error, KafkaError) else str(error)
+        said = f"source `{source.name}` at {source.bootstrap}: {what}: {reason}"
+        raise SetupError(said) from error

@@ -1,4 +1,4 @@
-"""Where a source begins, as a pipeline file says it.
+"""Where a source begins, and where a run of it ends, as a pipeline file says it.
 
 As all readers it notes what is wrong and goes on with harmless values.
 """
@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Mapping
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.topic_offsets import nested
+from pipelines.errors import Problem
 from pipelines.loader import Scalar, Table
-from pipelines.model import Start
+from pipelines.model import End, Source, Start
+from pipelines.paths import place_in
 from pipelines.reader import Reader, nearest, shown
 from pipelines.source_vocabulary import SOURCES
 from pipelines.units import time_ms
@@ -44,6 +47,38 @@ def start_of(reader: Reader, topics: tuple[str, ...], pattern: str | None) -> St
     if given == ["last"]:
         return Start(option="startingOffsets", text=f"last {start.positive('last') or 1}")
     return Start(option="startingOffsets", text=f"{start.duration_ms('ago') or 1}ms ago")
+
+
+def end_of(reader: Reader, topics: tuple[str, ...], pattern: str | None) -> End | None:
+    """Where a run of the source ends, below `stop`; None: at what is there."""
+    if not isinstance(reader.table.nodes.get("stop"), Table):
+        reader.choice("stop")
+        return None
+    stop = reader.section_of("stop")
+    assert stop is not None
+    given = [word for word in SOURCES["stop"] if stop.has(word)]
+    if len(given) != 1:
+        reader.wrong_at("stop", f"expected exactly one of {', '.join(SOURCES['stop'])}")
+        return None
+    if given == ["timestamp"]:
+        return End(time_ms=time_ms(stop, "timestamp") or 0)
+    if given == ["group"]:
+        return End(group=stop.text("group") or "")
+    if given == ["offsets"]:
+        return End(offsets=offsets_of(stop, topics, pattern))
+    return End(ago_ms=stop.duration_ms("ago") or 1)
+
+
+def stop_problems(
+    sources: Mapping[str, Source], every_ms: int | None, tree: Table
+) -> Iterator[Problem]:
+    """Ends of a run that has none."""
+    for source in sources.values():
+        if source.stop is not None and every_ms is not None:
+            place, path = place_in(tree, "sources", source.name, "stop")
+            message = "`stop` ends a run, and with `trigger.every` a run has no end: expected "
+            message += "`available_now: true` or `once: true`, or no `stop`"
+            yield Problem(place=place, path=path, message=message)
 
 
 def offsets_of(

@@ -23,6 +23,7 @@ from pipelines.reader import NAME, Reader, nearest, shown
 from pipelines.retries import PAUSES_MS, Restart
 from pipelines.sinks import sink_of
 from pipelines.source_words import group_problems, source_of
+from pipelines.start_words import stop_problems
 from pipelines.threshold import Threshold
 from pipelines.topic_words import topic_problems, with_brokers
 from pipelines.units import batches, pauses_ms
@@ -123,6 +124,7 @@ def _pipeline(tree: Table, problems: list[Problem]) -> Pipeline:
     pipeline = with_brokers(pipeline)
     _check_wiring(pipeline, tree, problems)
     problems.extend(group_problems(sources, tree))
+    problems.extend(stop_problems(sources, every_ms, tree))
     problems.extend(topic_problems(pipeline, tree))
     pipeline = replace(pipeline, checks=checks_of(top, pipeline))
     problems.extend(path_problems(pipeline, tree))

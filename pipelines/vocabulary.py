@@ -308,7 +308,7 @@ FORMATS: Mapping[str, ModeWords] = {
 """Format of a value or key → its own words; those of other formats are refused."""
 
 LATER: Mapping[str, tuple[str, ...]] = {
-    "source": ("assign", "stop"),
+    "source": ("assign",),
     "transform": ("python",),
     "dead_letter": ("table",),
     "metrics": ("table",),

@@ -77,8 +77,9 @@ class SinkWork:
 
     # -- start ---------------------------------------------------------------------------------
 
-    def prepare(self, wishes: Wishes) -> DataFrame:
-        """Check schemas, make sure of the tables, settle where to start; return the stream."""
+    def prepare(self, wishes: Wishes, now_ms: int) -> DataFrame:
+        """Check schemas, make sure of the tables, settle where to start; return the stream.
+        `now_ms` since 1970: when the run began."""
         ready = prepare(
             self._spark,
             self._pipeline,
@@ -88,6 +89,7 @@ class SinkWork:
             partial(self._on_retry, self.sink.name),
             wishes,
             self._letterings.get(self.source.name),
+            now_ms,
         )
         self._reading, self.chain, self._lettering = ready.reading, ready.chain, ready.lettering
         if ready.lettering is not None:
@@ -95,16 +97,17 @@ class SinkWork:
         self._files, self._topics, self._begun_at = ready.files, ready.topics, ready.begun_at
         tip = self.chain.tip
         self._advice.stands(self.sink, tip.reached.ends if tip else {}, self._topics.latest.ends)
+        self._ends_at = ready.ends_at
         self._keeper = keeper_of(self._spark, self.chain.path, self.sink, lambda: self.stopping)
         return ready.stream
 
     def records_to_do(self) -> int | None:
-        """How many offsets the topics had beyond the start, when the run was prepared; None where
+        """How many offsets lay between the start and the end, when the run was prepared; None where
         the source itself finds out where it begins."""
         begins = self.begins()
         if begins is None:
             return None
-        return sum(max(0, end - begins[p]) for p, end in self._topics.latest.ends.items())
+        return sum(max(0, end - begins[p]) for p, end in self._ends_at.items())
 
     def begins(self) -> ByPartition | None:
         """Where it goes on; None where the source itself finds out."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from datetime import UTC, datetime
 
 import pytest
 
 from josefine_broker.base.ids import TopicPartition
 from pipelines.errors import RunError
-from tests.spark.pipelines.conftest import ONE_SINK, Lab
+from tests.spark.pipelines.conftest import NOW_MS, ONE_SINK, Lab
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -43,3 +44,21 @@ def test_a_group_is_where_a_new_table_begins_and_no_start_moves_one_that_has_a_c
     lab.lose_checkpoint()
     with pytest.raises(RunError, match="a table that is new, or gone, is not filled"):
         lab.run()
+
+
+@ONE_SINK
+def test_a_run_ends_where_the_file_says_and_the_next_one_goes_on_there(lab: Lab) -> None:
+    lab.produce(40)
+    at = datetime.fromtimestamp((NOW_MS + 30) / 1000, UTC).isoformat()
+
+    def run(stop: str) -> int:
+        lab.write_file(**{"start: earliest": f"start: earliest\n    stop: {stop}"})
+        return lab.run(rows=12).sinks["rows"].records
+
+    assert run(f"{{ timestamp: '{at}' }}") == 30
+    assert offsets(lab) == [(p, n) for p in range(2) for n in range(15)]
+    assert run(f"{{ offsets: {{ {lab.topic}: {{ 0: 3, 1: 15 }} }} }}") == 0
+    assert run(f"{{ offsets: {{ {lab.topic}: {{ 0: 20, 1: 3 }} }} }}") == 5
+    lab.lose_checkpoint()
+    assert run("latest") == 5
+    lab.check()

@@ -1,4 +1,4 @@
-"""Where a sink without a commit begins, by offsets of the file or of a group."""
+"""Where a sink without a commit begins and where a run ends, by offsets or by a group."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import pytest
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.offsets import Bounds
-from pipelines.beginning import named, no_table
+from pipelines.beginning import ends, named, no_table
 from pipelines.loader import load
-from pipelines.model import Start
+from pipelines.model import End, Start
 from pipelines.validate import validate
 from tests.unit.pipelines.test_validate import GOOD
 
 A, B, NEW = (TopicPartition("orders", n) for n in range(3))
 BOUNDS = {A: Bounds(10, 20), B: Bounds(0, 5)}
+WIDER = {**BOUNDS, NEW: Bounds(7, 7)}
+END = End(group="g1")
 GROUP = Start(option="startingGroup", text="g1", group="g1")
 
 
@@ -72,3 +74,36 @@ def test_a_sink_without_a_commit_begins_nowhere_by_its_table():
         "sink `lake`: `start: table`, but /lake has no commit of this sink: a table that is new, "
         "or gone, is not filled; begin once with another `start`, such as earliest"
     )
+
+
+@pytest.mark.parametrize("end", [End(time_ms=5), End(ago_ms=5)])
+def test_a_time_ends_before_its_first_record_and_where_none_is_that_late_at_the_end(end):
+    assert ends(end, {A: 12, B: -1}, WIDER) == {A: 12, B: 5, NEW: 7}
+
+
+def test_offsets_and_groups_are_ends_also_before_the_first_record():
+    assert ends(End(offsets={A: 3, B: 5}), {}, WIDER) == {A: 3, B: 5, NEW: 7}
+    other = TopicPartition("more", 0)
+    assert ends(END, {A: 11, B: 0, other: 9}, WIDER) == {A: 11, B: 0, NEW: 7}
+
+
+@pytest.mark.parametrize(
+    ("end", "committed", "wrong"),
+    [
+        (END, {A: 11}, "stop: group g1 has committed no offset for orders-1"),
+        (
+            End(offsets={A: 11}),
+            {},
+            "stop.offsets: expected an offset of each partition; missing: orders-1",
+        ),
+        (End(offsets={A: 11, B: 6}), {}, "stop.offsets: orders-1 ends at 5 now, before 6"),
+        (END, {A: 21, B: 5}, "stop: group g1: orders-0 ends at 20 now, before 21"),
+        (
+            End(offsets={TopicPartition("orders", 9): 1}),
+            {},
+            "stop.offsets: no partition orders-9 is read",
+        ),
+    ],
+)
+def test_an_end_that_is_not_there_is_said_with_its_partition(end, committed, wrong):
+    assert ends(end, committed, WIDER) == wrong

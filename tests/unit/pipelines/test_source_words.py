@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from josefine_broker.base.ids import TopicPartition
 from josefine_spark.errors import OptionError
 from josefine_spark.positions import Kind
 from josefine_spark.source_options import source_options
 from pipelines.loader import load
+from pipelines.model import End
 from pipelines.sources import options_of
 from pipelines.validate import validate
 from tests.unit.pipelines.test_validate import GOOD
@@ -80,6 +84,28 @@ def test_groups_offsets_and_tables_are_starts():
     assert source("start: table").start.by_table
     with pytest.raises(OptionError):
         options("start: table")  # it is the run's to know where the table ends
+
+
+@pytest.mark.parametrize(
+    ("words", "stop"),
+    [
+        ("latest", None),
+        ("null", None),
+        ("{ timestamp: 2026-01-01 }", End(time_ms=1_767_225_600_000)),
+        ("{ ago: 10m }", End(ago_ms=600_000)),
+        ("{ group: g1 }", End(group="g1")),
+        ("{ offsets: { orders: { 0: 5, 1: 7 } } }",
+         End(offsets={TopicPartition("orders", 0): 5, TopicPartition("orders", 1): 7})),
+    ],
+)  # fmt: skip
+def test_a_run_ends_where_the_source_says(words, stop):
+    assert source(f"stop: {words}").stop == stop
+
+
+def test_a_stream_is_told_an_end_when_its_offsets_are_known():
+    assert options("stop: { offsets: { orders: { 0: 5 } } }").stops_at == {("orders", 0): 5}
+    assert options("stop: { group: g1 }").stops_at is None
+    assert options_of(replace(source("stop: { ago: 5m }"), stop=End()))["stopOffsets"] == "{}"
 
 
 @pytest.mark.parametrize(

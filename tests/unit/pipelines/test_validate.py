@@ -261,6 +261,21 @@ CASES = {
         ),
         "f.yaml:9:42: sources.raw.start.offsets.new: topic `new` is not of the pattern `o.*`",
     ),
+    "a stop before everything": (
+        ("topics: [orders]", "topics: [orders]\n    stop: earliest"),
+        "f.yaml:9:11: sources.raw.stop: expected latest, null, or a table with one of timestamp, "
+        "ago, group, offsets; found `earliest`",
+    ),
+    "two stops": (
+        ("topics: [orders]", "topics: [orders]\n    stop: { ago: 5m, group: g }"),
+        "f.yaml:9:5: sources.raw.stop: expected exactly one of timestamp, ago, group, offsets",
+    ),
+    "a stop so many records before the end": (
+        ("topics: [orders]", "topics: [orders]\n    stop: { last: 5 }"),
+        "f.yaml:9:13: sources.raw.stop.last: unknown key `last`; expected one of: timestamp, ago, "
+        "group, offsets\n"
+        "f.yaml:9:5: sources.raw.stop: expected exactly one of timestamp, ago, group, offsets",
+    ),
     "files from a table on": (
         (
             "    type: josefine\n    bootstrap: localhost:9092\n    topics: [orders]",
@@ -729,3 +744,14 @@ def test_the_shipped_pipeline_is_good():
 
     assert pipeline.sinks["flights"].path == "/demo/tables/flights"
     assert pipeline.sinks["delays"].keys == ("carrier", "time_hour")
+
+
+def test_a_run_without_an_end_has_no_stop():
+    text = GOOD.replace("topics: [orders]", "topics: [orders]\n    stop: { ago: 5m }")
+
+    assert complaint(text.replace("available_now: true", "every: 5s")) == (
+        "f.yaml:9:5: sources.raw.stop: `stop` ends a run, and with `trigger.every` a run has no "
+        "end: expected `available_now: true` or `once: true`, or no `stop`"
+    )
+    for trigger in ("available_now", "once"):
+        validate(load(text.replace("available_now", trigger), "f.yaml", {}))

@@ -25,6 +25,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "spark": ("spark.master",),
     "source": ("sources.NAME", "sources.NAME.decode.value", "type: file"),
     "start": ("sources.NAME.start",),
+    "stop": ("sources.NAME.stop",),
     "limit": ("sources.NAME",),
     "split": ("sources.NAME",),
     "decode": ("sources.NAME.decode.value", "sources.NAME.decode.key"),

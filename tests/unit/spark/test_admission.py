@@ -223,3 +223,20 @@ def test_small_partitions_are_served_beside_a_very_large_one() -> None:
 
     assert ends[T1] == 1
     assert 90 <= ends[T0] <= 99
+
+
+def test_a_run_that_stops_at_offsets_reads_up_to_them_and_nothing_that_they_do_not_name() -> None:
+    admission = Admission()
+    latest = {T0: 9, T1: 4, PARTITIONS[2]: 7}
+    admission.freeze(latest, {T0: 5, T1: 6})
+
+    assert admission.target == {T0: 5, T1: 4}
+    more = {tp: end + 10 for tp, end in latest.items()}
+    assert admission.admit(dict.fromkeys(latest, 0), more, 0, offsets_max=None) == {T0: 5, T1: 4}
+
+
+def test_a_run_that_is_beyond_its_stop_reads_nothing_and_does_not_go_back() -> None:
+    admission = Admission()
+    admission.freeze({T0: 9}, {T0: 5})
+
+    assert admission.admit({T0: 7}, {T0: 9}, 0, offsets_max=None) == {T0: 7}

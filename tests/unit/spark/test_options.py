@@ -123,6 +123,8 @@ SOURCE_MISTAKES = [
     ({"startingOffsetsByTimestamp": "[]"}, "startingOffsetsByTimestamp: expected JSON"),
     ({"startingOffsetsByTimestampStrategy": "x"}, "expected error or latest, got 'x'"),
     ({"endingOffsets": "latest"}, "endingOffsets is for batch reads only"),
+    ({"stopOffsets": "latest"}, 'stopOffsets: expected JSON as {"topic":{"0":23}}'),
+    ({"stopOffsets": '{"orders":{"0":-1}}'}, "of offsets from 0 on"),
     ({"kafka.security.protocol": "TLS"}, "kafka.security.protocol: 'TLS' is none of PLAINTEXT"),
     (
         {"kafka.security.protocol": "SSL", "kafka.ssl.truststore.location": "/x.jks"},
@@ -253,6 +255,7 @@ def test_bootstrap_and_subscription_are_needed() -> None:
         ({"maxOffsetsPerTrigger": "5"}, "streaming reads only"),
         ({"maxBytesPerTrigger": "5"}, "streaming reads only"),
         ({"commitGroup": "g"}, "streaming reads only"),
+        ({"stopOffsets": '{"orders":{"0":1}}'}, "streaming reads only"),
         ({"endingOffsets": "last 5"}, "is a start, not an end"),
     ],
 )
