@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -115,13 +115,19 @@ def _topics(client: BlockingClient, pipeline: Pipeline, source: Source) -> Sourc
         if topic.error_code is not ErrorCode.none or not topic.partitions:
             troubles[name] = _TROUBLES.get(topic.error_code, topic.error_code.name)
             continue
-        unled = [TopicPartition(name, n) for n, p in topic.partitions.items() if p.leader < 0]
+        assigned = [tp for tp in source.assigned if tp.topic == name]
+        absent = [str(tp) for tp in assigned if tp.partition not in topic.partitions]
+        if absent:
+            troubles[name] = f"no partition {', '.join(absent)}"
+            continue
+        partitions = _read(source, topic)
+        unled = [tp for tp in partitions if topic.partitions[tp.partition].leader < 0]
         leaderless += unled
-        why = "" if unled else _why_unread(client, topic)
+        why = "" if unled else _why_unread(client, partitions)
         if why:
             troubles[name] = why
         else:
-            readable[name] = len(topic.partitions)
+            readable[name] = len(_read(source, topic))
     return SourceFacts(
         partitions=readable,
         troubles=troubles,
@@ -139,11 +145,16 @@ def _matching(client: BlockingClient, source: Source) -> dict[str, TopicMetadata
     return {name: topic for name, topic in named.items() if not topic.is_internal}
 
 
-def _why_unread(client: BlockingClient, topic: TopicMetadata) -> str:
+def _read(source: Source, topic: TopicMetadata) -> list[TopicPartition]:
+    """The partitions of a topic that a source reads."""
+    there = [TopicPartition(topic.name, number) for number in topic.partitions]
+    return [tp for tp in there if not source.assigned or tp in source.assigned]
+
+
+def _why_unread(client: BlockingClient, partitions: Sequence[TopicPartition]) -> str:
     """ "" where a record of every partition may be fetched."""
     from josefine_spark.discovery import latest_offsets
 
-    partitions = [TopicPartition(topic.name, number) for number in topic.partitions]
     try:
         ends = latest_offsets(client, partitions, read_committed=False)
         fetched = client.fetch(ends, partition_bytes_max=1, min_bytes=0, max_wait_ms=0)

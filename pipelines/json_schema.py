@@ -155,6 +155,13 @@ def _value(word: Word, is_part: bool) -> dict[str, Any]:
                     "additionalProperties": offset,
                 },
             }
+        case Kind.PARTITIONS:
+            number = {"anyOf": [{"type": "integer", "minimum": 0}, _REFERENCE]}
+            return {
+                "type": "object",
+                "minProperties": 1,
+                "additionalProperties": {**_TEXTS, "items": number},
+            }
         case Kind.SECTION:
             return {"$ref": f"#/definitions/{of}"}
         case Kind.NAMED | Kind.ENVIRONMENTS:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from josefine_broker.base.addresses import HostPort
+from josefine_broker.base.ids import TopicPartition
 from josefine_spark.topic_offsets import ByPartition
 from pipelines.case_model import Case, Record
 from pipelines.errors import Place
@@ -136,7 +137,8 @@ class Local:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One read of topics. Exactly one of `topics` and `pattern` is set, unless it is `local`.
+    """One read of topics. Exactly one of `topics` and `pattern` is set, unless it is `local`; with
+    `assigned` only these partitions of the topics are read.
 
     `skips_losses`: what retention deleted before it was read is recorded and passed over.
     `committed_only`: records of open and aborted transactions are not read. `commit_group`: the
@@ -159,6 +161,7 @@ class Source:
     committed_only: bool = False
     commit_group: str | None = None
     stop: End | None = None
+    assigned: tuple[TopicPartition, ...] = ()
     local: Local | None = None
 
     @property
@@ -177,7 +180,7 @@ class Source:
             many = f"{len(self.local.records)} records"
             rate = f"{self.local.rows_per_second} rows/s"
             return {"file": self.local.path, "rate": rate}.get(self.local.type, many)
-        return ", ".join(self.topics) or f"/{self.pattern}/"
+        return ", ".join(map(str, self.assigned or self.topics)) or f"/{self.pattern}/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

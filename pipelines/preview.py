@@ -32,6 +32,7 @@ BATCH_OPTIONS = (
     "bootstrapServers",
     "subscribe",
     "subscribePattern",
+    "assign",
     "kafka.isolation.level",
     "includeHeaders",
     "maxRecordsPerPartition",

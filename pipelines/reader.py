@@ -277,7 +277,8 @@ class Reader:
         """Note when not exactly one of the section's words is there."""
         words = EXACTLY_ONE[self.section]
         if sum(map(self.has, words)) != 1:
-            message = f"expected exactly one of {' and '.join(f'`{each}`' for each in words)}"
+            *others, last = (f"`{each}`" for each in words)
+            message = f"expected exactly one of {', '.join(others)} and {last}"
             if self.section == "trigger":
                 message = f"expected {WORDS['']['trigger'].expected}"
             self.problem(self.table.place, self.table.path, message)

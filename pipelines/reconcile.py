@@ -8,9 +8,11 @@ batch, and `chain.decide` skips it when the table has it.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from josefine_broker.base.ids import TopicPartition
 from josefine_spark.topic_offsets import ByPartition, TopicOffsets
 from pipelines.chain import Stop, Tip, Verdict
 
@@ -61,8 +63,13 @@ def reconcile(
     checkpoint: Checkpoint | None,
     tip: Tip | Unreadable | None,
     trust: Trust = Trust.NEITHER,
+    *,
+    assigned: Collection[TopicPartition] = (),
 ) -> Start | Stop:
     """Compare both sides. A Stop under `trust` means that the trusted side cannot be followed.
+
+    `assigned`: the only partitions that are read, if the file says so; the table keeps where it is
+    in others.
 
     `trust` is obeyed also when both sides agree: a batch may have stopped later, because a topic
     came back to the subscription that the table knows and the checkpoint has forgotten.
@@ -70,7 +77,7 @@ def reconcile(
     if trust is Trust.TABLE and not isinstance(tip, Unreadable):
         # Without a commit of ours the table says "from the beginning": the default start.
         return Start(at=_starting(None, tip), tip=tip, set_checkpoint_aside=True)
-    verdict = _verdict(checkpoint, tip)
+    verdict = _verdict(checkpoint, _reading(tip, checkpoint, assigned))
     if verdict is None:
         assert not isinstance(tip, Unreadable)
         if trust is Trust.CHECKPOINT and tip is not None:
@@ -118,6 +125,27 @@ def _forgetting(tip: Tip, checkpoint: Checkpoint | None) -> Tip:
     }
     kept = TopicOffsets(ends=ends, topic_ids=known.topic_ids)
     return Tip(reached=kept, txn_version=tip.txn_version)
+
+
+def leaves_out(checkpoint: Checkpoint | None, assigned: Collection[TopicPartition]) -> bool:
+    """Whether a checkpoint has partitions that are read no more: Spark would miss them."""
+    planned = checkpoint.planned if checkpoint else None
+    if planned is None or not assigned:
+        return False
+    return any(partition not in assigned for partition in planned.end.ends)
+
+
+def _reading(
+    tip: Tip | Unreadable | None,
+    checkpoint: Checkpoint | None,
+    assigned: Collection[TopicPartition],
+) -> Tip | Unreadable | None:
+    """The tip without partitions that are read no more, which the checkpoint does not know."""
+    if not isinstance(tip, Tip) or not assigned:
+        return tip
+    planned = checkpoint.planned.end.ends if checkpoint and checkpoint.planned else {}
+    ends = {p: end for p, end in tip.reached.ends.items() if p in assigned or p in planned}
+    return replace(tip, reached=replace(tip.reached, ends=ends))
 
 
 def _verdict(checkpoint: Checkpoint | None, tip: Tip | Unreadable | None) -> Verdict | None:

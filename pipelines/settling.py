@@ -28,6 +28,7 @@ from pipelines.reconcile import (
     Trust,
     Unreadable,
     dead_letters_gone,
+    leaves_out,
     reconcile,
 )
 from pipelines.sources import Topics
@@ -79,11 +80,14 @@ class Settling:
         found = self._loaded(self._chain, ())
         fits(found.said if isinstance(found, Tip) else {})
         checkpoint = self._checkpoint(found)
-        outcome = reconcile(checkpoint, found, trust)
+        assigned = self._source.assigned
+        outcome = reconcile(checkpoint, found, trust, assigned=assigned)
         if isinstance(outcome, Start) and outcome.tip is not None:
             outcome = self._with_topics(outcome)
         if isinstance(outcome, Stop):
             raise self._stopped(outcome, checkpoint, found)
+        if self._chain_alone(outcome, checkpoint):
+            outcome = replace(outcome, set_checkpoint_aside=True)
         at = standing(outcome, checkpoint)
         lost = losses(
             at,
@@ -111,6 +115,12 @@ class Settling:
         if self._dead is not None:
             self._settle_dead_letters(self._dead, outcome)
         return self._pass(at, lost) if lost else outcome
+
+    def _chain_alone(self, start: Start, checkpoint: Checkpoint | None) -> bool:
+        """Whether to go on by the table alone: of a source that does not read all of its
+        checkpoint's partitions any more. Both agree, and the table keeps all ends."""
+        knows = start.tip is not None and bool(start.tip.reached.ends)
+        return knows and leaves_out(checkpoint, self._source.assigned)
 
     def _checkpoint(self, found: Tip | Unreadable | None) -> Checkpoint | None:
         """This sink's, also in its old place; `files` is where it is."""

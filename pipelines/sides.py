@@ -84,6 +84,7 @@ def _sides(pipeline: Pipeline, sink: Sink, looked: Topics | str) -> Sides:
     if isinstance(files, Stop):
         stop, files = stop or files, None
     checkpoint = files.read() if files else None
+    judged = _judged(pipeline.source_of(sink), checkpoint, tip, topics)
     return Sides(
         sink=sink,
         table=table,
@@ -91,7 +92,7 @@ def _sides(pipeline: Pipeline, sink: Sink, looked: Topics | str) -> Sides:
         checkpoint=checkpoint,
         files=files,
         topics=topics,
-        stop=stop or _judged(checkpoint, tip, topics) or _dead_letters(pipeline, sink, tip),
+        stop=stop or judged or _dead_letters(pipeline, sink, tip),
         unknown="" if topics is not None else str(looked),
     )
 
@@ -132,9 +133,12 @@ def _seen_topic(sink: Sink, target: TopicTarget, name: ChainName) -> _Seen:
 
 
 def _judged(
-    checkpoint: Checkpoint | None, tip: Tip | Unreadable | None, topics: Topics | None
+    source: Source,
+    checkpoint: Checkpoint | None,
+    tip: Tip | Unreadable | None,
+    topics: Topics | None,
 ) -> Stop | None:
-    outcome = reconcile(checkpoint, tip)
+    outcome = reconcile(checkpoint, tip, assigned=source.assigned)
     if isinstance(outcome, Stop) or topics is None:
         return outcome if isinstance(outcome, Stop) else None
     ids = topics.latest.topic_ids

@@ -17,6 +17,10 @@ SOURCES: Mapping[str, Mapping[str, Word]] = {
         "bootstrap": Word(expected="host:port[,host:port]", kind=Kind.TEXT),
         "topics": Word(expected="a list of topic names", kind=Kind.TEXTS),
         "pattern": Word(expected="a regular expression for whole topic names", kind=Kind.TEXT),
+        "assign": Word(
+            expected="a table of topic: a list of its partitions that are read, such as [0, 2]",
+            kind=Kind.PARTITIONS,
+        ),
         "path": Word(
             expected="a folder whose files are read line by line, or a pattern of files",
             kind=Kind.TEXT,
@@ -95,6 +99,7 @@ TYPES: Mapping[str, ModeWords] = {
         allowed=(
             "topics",
             "pattern",
+            "assign",
             "isolation",
             "on_data_loss",
             "split",

@@ -16,7 +16,7 @@ from pipelines.paths import folder, place_in
 from pipelines.reader import Reader
 from pipelines.record_words import record_of
 from pipelines.source_vocabulary import SOURCES, TYPES
-from pipelines.start_words import end_of, start_of
+from pipelines.start_words import Reads, end_of, partitions_of, start_of
 from pipelines.topic_words import address_of
 from pipelines.units import size_bytes
 
@@ -31,7 +31,10 @@ def source_of(name: str, reader: Reader) -> Source:
     bootstrap = address_of(reader, required=True)
     topics = reader.texts("topics")
     pattern = reader.text("pattern")
+    assigned = partitions_of(reader)
     reader.exactly_one()
+    topics = topics or tuple(dict.fromkeys(each.topic for each in assigned))
+    reads = Reads(topics=topics, pattern=pattern, assigned=assigned)
     limit = reader.section_of("limit")
     value, key = decodes_of(reader)
     return Source(
@@ -40,7 +43,7 @@ def source_of(name: str, reader: Reader) -> Source:
         bootstrap=bootstrap or "",
         topics=topics,
         pattern=pattern,
-        start=start_of(reader, topics, pattern),
+        start=start_of(reader, reads),
         limit=_limit(limit) if limit else Limit(),
         split=_split(reader),
         committed_only=reader.choice("isolation") == "read_committed",
@@ -48,7 +51,8 @@ def source_of(name: str, reader: Reader) -> Source:
         decode=value,
         decode_key=key,
         skips_losses=reader.choice("on_data_loss") == "skip_and_record",
-        stop=end_of(reader, topics, pattern),
+        stop=end_of(reader, reads),
+        assigned=assigned,
         commit_group=reader.text("commit_group"),
     )
 
@@ -75,7 +79,7 @@ _STARTS: Mapping[str, tuple[str, ...]] = {
 def _local(name: str, kind: str, reader: Reader) -> Source:
     """A source without a broker."""
     start = (
-        start_of(reader, (), None)
+        start_of(reader, Reads())
         if reader.has("start")
         else Start(option="", text=_STARTS[kind][0])
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -41,11 +41,12 @@ class Topics:
 def options_of(source: Source) -> dict[str, str]:
     """The connector's options for what the file says."""
     limit, split = source.limit, source.split
-    since = source.start.option == "startingTimestamp"
+    since, is_whole = source.start.option == "startingTimestamp", not source.assigned
     said = {
         "bootstrapServers": source.bootstrap,
         "subscribePattern": source.pattern,
-        "subscribe": ",".join(source.topics) if source.pattern is None else None,
+        "subscribe": ",".join(source.topics) if is_whole and source.pattern is None else None,
+        "assign": None if is_whole else json.dumps(numbers_of(source.assigned)),
         source.start.option: source.start.text,
         # A partition without a record since then begins at its end.
         "startingOffsetsByTimestampStrategy": "latest" if since else None,
@@ -60,6 +61,14 @@ def options_of(source: Source) -> dict[str, str]:
         "includeHeaders": "true" if source.headers else None,
     }
     return {name: str(value) for name, value in said.items() if value is not None}
+
+
+def numbers_of(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Topic → the numbers of its partitions among these."""
+    numbers: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        numbers.setdefault(topic, []).append(number)
+    return numbers
 
 
 def _stop(source: Source) -> ByPartition | None:
@@ -99,7 +108,11 @@ class JosefineKind:
         from josefine_spark.options import Connection, Subscription
 
         connection = Connection(bootstrap=source.bootstrap, request_timeout_ms=LOOK_TIMEOUT_MS)
-        subscription = Subscription(topics=source.topics, pattern=source.pattern)
+        numbers = {topic: tuple(some) for topic, some in numbers_of(source.assigned).items()}
+        topics = () if numbers else source.topics
+        subscription = Subscription(
+            topics=topics, pattern=source.pattern, assigned=tuple(numbers.items())
+        )
         try:
             client = client_for(connection)
             found = discover(client, subscription, must_exist=True)

@@ -1,4 +1,4 @@
-"""Where a source begins, and where a run of it ends, as a pipeline file says it.
+"""Which partitions a source reads, from where, and to where, as a pipeline file says it.
 
 As all readers it notes what is wrong and goes on with harmless values.
 """
@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.topic_offsets import nested
 from pipelines.errors import Problem
-from pipelines.loader import Scalar, Table
+from pipelines.loader import Items, Scalar, Table
 from pipelines.model import End, Source, Start
 from pipelines.paths import place_in
 from pipelines.reader import Reader, nearest, shown
@@ -23,8 +24,42 @@ TABLE = "table"
 """The start that is where the sink's table ends."""
 
 
-def start_of(reader: Reader, topics: tuple[str, ...], pattern: str | None) -> Start:
-    """Where the source of a table begins, which reads these topics."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reads:
+    """Which topics a source reads, and which partitions of them, if not all."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    assigned: tuple[TopicPartition, ...] = ()
+
+
+def partitions_of(reader: Reader) -> tuple[TopicPartition, ...]:
+    """What is below `assign`."""
+    table = reader.table_of("assign")
+    found: list[TopicPartition] = []
+    if table is not None and not table.nodes:
+        reader.wrong_at("assign", f"expected {SOURCES['source']['assign'].expected}")
+    for topic, node in (table.nodes if table else {}).items():
+        if not isinstance(node, Items) or not node.nodes:
+            message = f"expected a list of partitions such as [0, 2]; found {shown(node)}"
+            reader.problem(node.place, node.path, message)
+            continue
+        for item in node.nodes:
+            number = item.value if isinstance(item, Scalar) else None
+            if isinstance(item, Scalar) and item.is_unknown:
+                continue
+            if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+                message = f"expected a partition's number, from 0 on; found {shown(item)}"
+                reader.problem(item.place, item.path, message)
+            elif TopicPartition(topic, number) in found:
+                reader.problem(item.place, item.path, f"`{number}` is there twice")
+            else:
+                found.append(TopicPartition(topic, number))
+    return tuple(sorted(found))
+
+
+def start_of(reader: Reader, reads: Reads) -> Start:
+    """Where the source of a table begins."""
     if not isinstance(reader.table.nodes.get("start"), Table):
         text = reader.choice("start") or "earliest"
         return Start(option="startingOffsets", text=text, by_table=text == TABLE)
@@ -41,7 +76,7 @@ def start_of(reader: Reader, topics: tuple[str, ...], pattern: str | None) -> St
         name = start.text("group")
         return Start(option="startingGroup", text=name or "", group=name)
     if given == ["offsets"]:
-        offsets = offsets_of(start, topics, pattern)
+        offsets = offsets_of(start, reads)
         text = json.dumps(nested(offsets))
         return Start(option="startingOffsets", text=text, offsets=offsets)
     if given == ["last"]:
@@ -49,7 +84,7 @@ def start_of(reader: Reader, topics: tuple[str, ...], pattern: str | None) -> St
     return Start(option="startingOffsets", text=f"{start.duration_ms('ago') or 1}ms ago")
 
 
-def end_of(reader: Reader, topics: tuple[str, ...], pattern: str | None) -> End | None:
+def end_of(reader: Reader, reads: Reads) -> End | None:
     """Where a run of the source ends, below `stop`; None: at what is there."""
     if not isinstance(reader.table.nodes.get("stop"), Table):
         reader.choice("stop")
@@ -65,7 +100,7 @@ def end_of(reader: Reader, topics: tuple[str, ...], pattern: str | None) -> End 
     if given == ["group"]:
         return End(group=stop.text("group") or "")
     if given == ["offsets"]:
-        return End(offsets=offsets_of(stop, topics, pattern))
+        return End(offsets=offsets_of(stop, reads))
     return End(ago_ms=stop.duration_ms("ago") or 1)
 
 
@@ -81,16 +116,14 @@ def stop_problems(
             yield Problem(place=place, path=path, message=message)
 
 
-def offsets_of(
-    reader: Reader, topics: tuple[str, ...], pattern: str | None
-) -> dict[TopicPartition, int]:
-    """The offset of each partition below `offsets`, of the topics that the source reads."""
+def offsets_of(reader: Reader, reads: Reads) -> dict[TopicPartition, int]:
+    """The offset of each partition below `offsets`."""
     table = reader.table_of("offsets")
     found: dict[TopicPartition, int] = {}
     for topic, node in (table.nodes if table else {}).items():
         assert table is not None
         path = f"{table.path}.{topic}"
-        wrong = _not_read(topic, topics, pattern)
+        wrong = _not_read(topic, reads)
         if wrong:
             reader.problem(table.key_places[topic], path, wrong)
         if not isinstance(node, Table) or not node.nodes:
@@ -102,21 +135,29 @@ def offsets_of(
                 message = f"expected a partition's number, from 0 on; found `{number}`"
                 reader.problem(node.key_places[number], value.path, message)
                 continue
+            partition = TopicPartition(topic, int(number))
+            if reads.assigned and not wrong and partition not in reads.assigned:
+                message = f"this source does not read {partition}: it is not in `assign`"
+                reader.problem(node.key_places[number], value.path, message)
             offset = value.value if isinstance(value, Scalar) else None
             if isinstance(offset, int) and not isinstance(offset, bool) and offset >= 0:
-                found[TopicPartition(topic, int(number))] = offset
+                found[partition] = offset
             elif not (isinstance(value, Scalar) and value.is_unknown):
                 message = f"expected an offset, a whole number from 0 on; found {shown(value)}"
                 reader.problem(value.place, value.path, message)
-    missing = [topic for topic in topics if table and topic not in table.nodes]
+    missing = [topic for topic in reads.topics if table and topic not in table.nodes]
+    missing += [
+        str(tp) for tp in reads.assigned if table and tp.topic not in missing and tp not in found
+    ]
     if missing:
         message = f"expected the offsets of each topic; missing: {', '.join(missing)}"
         reader.wrong_at("offsets", message)
     return found
 
 
-def _not_read(topic: str, topics: tuple[str, ...], pattern: str | None) -> str:
+def _not_read(topic: str, reads: Reads) -> str:
     """Why a source reads no such topic; "" where it does, or nobody can say."""
+    topics, pattern = reads.topics, reads.pattern
     if topics and topic not in topics:
         hint = nearest(topic, topics) or f"; expected one of: {', '.join(topics)}"
         return f"this source does not read topic `{topic}`{hint}"

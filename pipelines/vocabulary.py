@@ -274,7 +274,7 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
 """Section → word → what belongs there."""
 
 EXACTLY_ONE: Mapping[str, tuple[str, ...]] = {
-    "source": ("topics", "pattern"),
+    "source": ("topics", "pattern", "assign"),
     "sink": ("path", "table"),
     "trigger": ("available_now", "once", "every"),
 }
@@ -308,7 +308,6 @@ FORMATS: Mapping[str, ModeWords] = {
 """Format of a value or key → its own words; those of other formats are refused."""
 
 LATER: Mapping[str, tuple[str, ...]] = {
-    "source": ("assign",),
     "transform": ("python",),
     "dead_letter": ("table",),
     "metrics": ("table",),

@@ -25,6 +25,7 @@ class Kind(Enum):
     SETTINGS = auto()  # a table of name: text, number or flag
     AGGREGATES = auto()  # a table of column: count(*), sum(x), ...
     OFFSETS = auto()  # a table of topic: a table of partition: a whole number from 0 on
+    PARTITIONS = auto()  # a table of topic: a list of whole numbers from 0 on
     SECTION = auto()  # a table with the words of section `of`
     NAMED = auto()  # a table of name: a table with the words of section `of`
     TABLES = auto()  # a list of tables with the words of section `of`; of any words without `of`

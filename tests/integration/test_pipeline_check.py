@@ -30,6 +30,17 @@ def test_topics_and_rights_are_told_as_the_broker_judges_them(tmp_path: Path) ->
         assert josefine(where, *absent.split("; josefine ")[1].split(), "-p", "3").code == 0
         assert told() == (0, ["ok: source `raw`: orders (3 partitions) can be read"])
 
+        good = file.read_text()
+        file.write_text(good.replace("topics: [orders]", "assign: { orders: [0, 2] }"))
+        assert told() == (0, ["ok: source `raw`: orders (2 partitions) can be read"])
+        file.write_text(good.replace("topics: [orders]", "assign: { orders: [0, 3] }"))
+        code, (wrong,) = told()
+        assert (code, wrong.split(";")[0]) == (
+            79,
+            "error: source `raw`: topic orders: no partition orders-3",
+        )
+        file.write_text(good)
+
         group = ("--user", "someone", "--operation", "read", "--group", "orders.lake")
         assert josefine(where, "acls", "add", *group).code == 0
         code, (first, warning) = told()

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 import pytest
 
 from josefine_broker.base.ids import TopicPartition
-from pipelines.errors import RunError
+from pipelines.errors import ChainError, RunError
+from pipelines.reconcile import Trust
 from tests.spark.pipelines.conftest import NOW_MS, ONE_SINK, Lab
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -61,4 +62,23 @@ def test_a_run_ends_where_the_file_says_and_the_next_one_goes_on_there(lab: Lab)
     assert run(f"{{ offsets: {{ {lab.topic}: {{ 0: 20, 1: 3 }} }} }}") == 5
     lab.lose_checkpoint()
     assert run("latest") == 5
+    lab.check()
+
+
+@ONE_SINK
+def test_partitions_that_are_left_out_keep_their_place_in_the_table(lab: Lab) -> None:
+    lab.produce(20)
+    lab.run()
+    lab.write_file(topics=f"assign: {{ {lab.topic}: [0] }}")
+    for _ in range(2):  # the first one goes on without the old checkpoint, the second with its own
+        lab.produce(4)
+        lab.run()
+
+    assert [n for p, n in offsets(lab) if p == 0] == list(range(14))
+    assert [n for p, n in offsets(lab) if p == 1] == list(range(10))
+    assert lab.checkpoint("rows.set-aside-1").exists()
+    lab.write_file()
+    with pytest.raises(ChainError, match="the table has more than the checkpoint planned"):
+        lab.run()
+    lab.run(trust=Trust.TABLE)
     lab.check()

@@ -15,6 +15,7 @@ from pipelines.reconcile import (
     Trust,
     Unreadable,
     dead_letters_gone,
+    leaves_out,
     reconcile,
 )
 
@@ -143,3 +144,44 @@ def wrote(path):
 )
 def test_dead_letters_that_batches_wrote_must_be_there(table, dead, gone):
     assert dead_letters_gone(table, dead, "/dead") == gone
+
+
+BOTH = checkpoint(recorded(3, {A: 9, B: 4}), recorded(3, {A: 9, B: 4}))
+
+
+@pytest.mark.parametrize(
+    ("state", "table"),
+    [
+        # The table keeps where it is in B, the checkpoint is from before or from after.
+        (EQUAL, tip({A: 9, B: 4})),
+        (BOTH, tip({A: 9, B: 4})),
+        (None, tip({A: 9, B: 4})),
+    ],
+)
+def test_of_partitions_that_are_read_no_more_the_table_alone_knows(state, table):
+    assert reconcile(state, table, assigned=[A]) == Start(at={A: 9, B: 4}, tip=table)
+
+
+@pytest.mark.parametrize(
+    ("state", "table", "verdict"),
+    [
+        (EQUAL, tip({A: 12, B: 4}), Verdict.TABLE_AHEAD),
+        (BOTH, tip({A: 7, B: 4}), Verdict.TABLE_BEHIND),
+        (BOTH, tip({A: 9, B: 5}), Verdict.TABLE_AHEAD),
+    ],
+)
+def test_partitions_that_are_read_must_agree_and_so_must_what_both_sides_know(
+    state, table, verdict
+):
+    outcome = reconcile(state, table, assigned=[A])
+
+    assert isinstance(outcome, Stop)
+    assert outcome.verdict is verdict
+
+
+def test_a_checkpoint_leaves_out_what_it_has_and_nobody_reads():
+    assert leaves_out(BOTH, [A])
+    assert not leaves_out(BOTH, [A, B])
+    assert not leaves_out(EQUAL, [A])
+    assert not leaves_out(BOTH, [])
+    assert not leaves_out(None, [A])

@@ -14,6 +14,7 @@ from pipelines.loader import load
 from pipelines.model import End
 from pipelines.sources import options_of
 from pipelines.validate import validate
+from tests.unit.pipelines.test_json_schema import complaints
 from tests.unit.pipelines.test_validate import GOOD
 
 
@@ -84,6 +85,17 @@ def test_groups_offsets_and_tables_are_starts():
     assert source("start: table").start.by_table
     with pytest.raises(OptionError):
         options("start: table")  # it is the run's to know where the table ends
+
+
+def test_partitions_may_be_assigned():
+    text = GOOD.replace("topics: [orders]", "assign: { orders: [2, 0], more: [1] }")
+    found = validate(load(text, "f.yaml", {})).sources["raw"]
+    said = source_options(options_of(found), streaming=True).subscription
+
+    assert said.assigned == (("more", (1,)), ("orders", (0, 2)))
+    assert (found.topics, found.told) == (("more", "orders"), "more-1, orders-0, orders-2")
+    assert (said.topics, said.pattern) == ((), None)
+    assert complaints(text) == []
 
 
 @pytest.mark.parametrize(

@@ -176,7 +176,7 @@ CASES = {
     ),
     "topics and pattern": (
         ("topics: [orders]", "topics: [orders]\n    pattern: o.*"),
-        "f.yaml:5:3: sources.raw: expected exactly one of `topics` and `pattern`",
+        "f.yaml:5:3: sources.raw: expected exactly one of `topics`, `pattern` and `assign`",
     ),
     "limit not a number": (
         ("topics: [orders]", "topics: [orders]\n    limit: { rows: many }"),
@@ -275,6 +275,42 @@ CASES = {
         "f.yaml:9:13: sources.raw.stop.last: unknown key `last`; expected one of: timestamp, ago, "
         "group, offsets\n"
         "f.yaml:9:5: sources.raw.stop: expected exactly one of timestamp, ago, group, offsets",
+    ),
+    "topics and assign": (
+        ("topics: [orders]", "topics: [orders]\n    assign: { orders: [0] }"),
+        "f.yaml:5:3: sources.raw: expected exactly one of `topics`, `pattern` and `assign`",
+    ),
+    "partitions that are none": (
+        ("topics: [orders]", "assign: { orders: [0, -1, 0, x], more: 3 }"),
+        "f.yaml:8:27: sources.raw.assign.orders[1]: expected a partition's number, from 0 on; "
+        "found `-1`\n"
+        "f.yaml:8:31: sources.raw.assign.orders[2]: `0` is there twice\n"
+        "f.yaml:8:34: sources.raw.assign.orders[3]: expected a partition's number, from 0 on; "
+        "found `x`\n"
+        "f.yaml:8:44: sources.raw.assign.more: expected a list of partitions such as [0, 2]; found "
+        "`3`",
+    ),
+    "no partitions": (
+        ("topics: [orders]", "assign: {}"),
+        "f.yaml:8:5: sources.raw.assign: expected a table of topic: a list of its partitions that "
+        "are read, such as [0, 2]",
+    ),
+    "a start at offsets of other partitions": (
+        (
+            "topics: [orders]",
+            "assign: { orders: [0, 2] }\n    start: { offsets: { orders: { 0: 5, 1: 5 } } }",
+        ),
+        "f.yaml:9:41: sources.raw.start.offsets.orders.1: this source does not read orders-1: it "
+        "is not in `assign`\n"
+        "f.yaml:9:14: sources.raw.start.offsets: expected the offsets of each topic; missing: "
+        "orders-2",
+    ),
+    "files of partitions": (
+        (
+            "    type: josefine\n    bootstrap: localhost:9092\n    topics: [orders]",
+            "    type: file\n    path: /in\n    assign: { orders: [0] }",
+        ),
+        "f.yaml:8:5: sources.raw.assign: `assign` is for type josefine; this source's type is file",
     ),
     "files from a table on": (
         (
