@@ -18,6 +18,7 @@ _REFERENCE = {"type": "string", "pattern": r"\$\{[^}]+\}"}
 _TEXT = {"type": ["string", "number"]}
 _TEXTS = {"type": "array", "items": _TEXT, "minItems": 1, "uniqueItems": True}
 _SETTING = {"type": ["string", "number", "boolean"]}
+_NUMBER = {"anyOf": [{"type": "integer", "minimum": 0}, _REFERENCE]}
 _PARTS = "part of "
 """What an environment may say: the same sections, in which nothing has to be there."""
 
@@ -51,7 +52,9 @@ def _section(section: str, *, is_part: bool = False) -> dict[str, Any]:
     schema["required"] = [name for name, word in words.items() if word.required]
     if section == "source":
         schema["allOf"] = [_choice(TYPES, "type", name) for name in TYPES]
-        schema["allOf"][0]["then"]["oneOf"] = _one_of("source")
+        for own, each in zip(TYPES.values(), schema["allOf"], strict=True):
+            if "topics" in own.allowed:
+                each["then"]["oneOf"] = _one_of("source")
     elif section == "sink":
         schema["allOf"] = [_choice(SINK_TYPES, "type", name) for name in SINK_TYPES]
         schema["allOf"][0]["then"]["oneOf"] = _one_of("sink")
@@ -102,6 +105,10 @@ def _tables(word: Word) -> dict[str, Any]:
     }
 
 
+def _by_name(value: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "minProperties": 1, "additionalProperties": value}
+
+
 def _value(word: Word, is_part: bool) -> dict[str, Any]:
     of = _PARTS + (word.of or "a pipeline") if is_part else word.of
     match word.kind:
@@ -121,7 +128,7 @@ def _value(word: Word, is_part: bool) -> dict[str, Any]:
         case Kind.COUNT:
             return {"anyOf": [{"type": "integer", "minimum": 1}, _REFERENCE]}
         case Kind.NUMBER:
-            return {"anyOf": [{"type": "integer", "minimum": 0}, _REFERENCE]}
+            return dict(_NUMBER)
         case Kind.RATIO:
             return {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, _REFERENCE]}
         case Kind.ANY:
@@ -145,23 +152,9 @@ def _value(word: Word, is_part: bool) -> dict[str, Any]:
             one = {"anyOf": [{"type": "string", "pattern": pattern}, _REFERENCE]}
             return {"type": "object", "minProperties": 1, "additionalProperties": one}
         case Kind.OFFSETS:
-            offset = {"anyOf": [{"type": "integer", "minimum": 0}, _REFERENCE]}
-            return {
-                "type": "object",
-                "minProperties": 1,
-                "additionalProperties": {
-                    "type": "object",
-                    "minProperties": 1,
-                    "additionalProperties": offset,
-                },
-            }
+            return _by_name(_by_name(_NUMBER))
         case Kind.PARTITIONS:
-            number = {"anyOf": [{"type": "integer", "minimum": 0}, _REFERENCE]}
-            return {
-                "type": "object",
-                "minProperties": 1,
-                "additionalProperties": {**_TEXTS, "items": number},
-            }
+            return _by_name({**_TEXTS, "items": _NUMBER})
         case Kind.SECTION:
             return {"$ref": f"#/definitions/{of}"}
         case Kind.NAMED | Kind.ENVIRONMENTS:

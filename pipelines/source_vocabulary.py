@@ -9,9 +9,9 @@ from pipelines.words import Kind, ModeWords, Word
 SOURCES: Mapping[str, Mapping[str, Word]] = {
     "source": {
         "type": Word(
-            expected="josefine, file, rate or memory",
+            expected="josefine, kafka, file, rate or memory",
             kind=Kind.CHOICE,
-            choices=("josefine", "file", "rate", "memory"),
+            choices=("josefine", "kafka", "file", "rate", "memory"),
             required=True,
         ),
         "bootstrap": Word(expected="host:port[,host:port]", kind=Kind.TEXT),
@@ -93,21 +93,24 @@ SOURCES: Mapping[str, Mapping[str, Word]] = {
 }
 """Section → word → what belongs there: `source` and the sections below it but `decode`."""
 
-TYPES: Mapping[str, ModeWords] = {
-    "josefine": ModeWords(
-        required=("bootstrap",),
-        allowed=(
-            "topics",
-            "pattern",
-            "assign",
-            "isolation",
-            "on_data_loss",
-            "split",
-            "headers",
-            "commit_group",
-            "stop",
-        ),
+_OF_BROKERS = ModeWords(
+    required=("bootstrap",),
+    allowed=(
+        "topics",
+        "pattern",
+        "assign",
+        "isolation",
+        "on_data_loss",
+        "split",
+        "headers",
+        "commit_group",
+        "stop",
     ),
+)
+
+TYPES: Mapping[str, ModeWords] = {
+    "josefine": _OF_BROKERS,
+    "kafka": _OF_BROKERS,
     "file": ModeWords(required=("path",)),
     "rate": ModeWords(required=("rows_per_second",)),
     "memory": ModeWords(required=("records",), allowed=("headers",)),

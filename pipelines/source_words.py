@@ -26,7 +26,7 @@ def source_of(name: str, reader: Reader) -> Source:
     kind = reader.choice("type") or "josefine"
     if reader.has("type"):
         reader.refuse_others("type", kind, TYPES)
-    if kind != "josefine":
+    if kind not in OF_BROKERS:
         return _local(name, kind, reader)
     bootstrap = address_of(reader, required=True)
     topics = reader.texts("topics")
@@ -67,6 +67,9 @@ def group_problems(sources: Mapping[str, Source], tree: Table) -> Iterator[Probl
             message = f"`{source.commit_group}` is the group of source `{other}`: a group each"
             yield Problem(place=place, path=path, message=message)
 
+
+OF_BROKERS = ("josefine", "kafka")
+"""Types of sources that are read over Kafka's protocol: the same reader and the same words."""
 
 _STARTS: Mapping[str, tuple[str, ...]] = {
     "file": ("earliest", "latest"),

@@ -52,8 +52,9 @@ def test_a_run_ends_where_the_file_says_and_the_next_one_goes_on_there(lab: Lab)
     lab.produce(40)
     at = datetime.fromtimestamp((NOW_MS + 30) / 1000, UTC).isoformat()
 
-    def run(stop: str) -> int:
-        lab.write_file(**{"start: earliest": f"start: earliest\n    stop: {stop}"})
+    def run(stop: str, kind: str = "kafka") -> int:
+        words = {"start: earliest": f"start: earliest\n    stop: {stop}"}
+        lab.write_file(**words, **{"type: josefine": f"type: {kind}"})
         return lab.run(rows=12).sinks["rows"].records
 
     assert run(f"{{ timestamp: '{at}' }}") == 30
@@ -61,7 +62,7 @@ def test_a_run_ends_where_the_file_says_and_the_next_one_goes_on_there(lab: Lab)
     assert run(f"{{ offsets: {{ {lab.topic}: {{ 0: 3, 1: 15 }} }} }}") == 0
     assert run(f"{{ offsets: {{ {lab.topic}: {{ 0: 20, 1: 3 }} }} }}") == 5
     lab.lose_checkpoint()
-    assert run("latest") == 5
+    assert run("latest", "josefine") == 5
     lab.check()
 
 

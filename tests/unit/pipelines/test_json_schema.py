@@ -58,6 +58,7 @@ def test_the_schema_is_one():
     "text",
     [
         GOOD,
+        GOOD.replace("type: josefine", "type: kafka"),
         GOOD.replace(SINK, MERGE),
         GOOD.replace(SINK, UPSERT),
         GOOD.replace(SINK, UPSERT.replace("[at, _offset]", "at")),

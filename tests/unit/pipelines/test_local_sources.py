@@ -123,8 +123,7 @@ def test_the_drawing_says_what_is_read():
         (FILE.replace("bytes: 1MiB", "rows: 5"),
          "f.yaml:8:20: sources.raw.limit.rows: no `rows` with type file; expected `bytes`"),
         (FILE + "    topics: [a]\n",
-         "f.yaml:9:13: sources.raw.topics: `topics` is for type josefine; this source's type is "
-         "file"),
+         "f.yaml:9:13: sources.raw.topics: `topics` is for type josefine or kafka; this source's "),
         (FILE + "    start: { last: 5 }\n",
          "f.yaml:9:5: sources.raw.start: no `last` with type file; expected one of: earliest, lat"),
         (RATE.replace("{ last: 100 }", "earliest"),

@@ -87,6 +87,15 @@ def test_groups_offsets_and_tables_are_starts():
         options("start: table")  # it is the run's to know where the table ends
 
 
+def test_brokers_of_either_name_are_read_alike():
+    found = [
+        validate(load(GOOD.replace("type: josefine", f"type: {kind}"), "f.yaml", {}))
+        for kind in ("josefine", "kafka")
+    ]
+
+    assert found[0] == found[1]
+
+
 def test_partitions_may_be_assigned():
     text = GOOD.replace("topics: [orders]", "assign: { orders: [2, 0], more: [1] }")
     found = validate(load(text, "f.yaml", {})).sources["raw"]

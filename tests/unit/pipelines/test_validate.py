@@ -149,14 +149,14 @@ CASES = {
         "checkpoint in a folder below it",
     ),
     "source type of a later version": (
-        ("type: josefine", "type: kafka"),
-        "f.yaml:6:11: sources.raw.type: `kafka` is not supported yet; expected josefine or "
-        "file or rate or memory",
+        ("type: josefine", "type: delta"),
+        "f.yaml:6:11: sources.raw.type: `delta` is not supported yet; expected josefine or kafka "
+        "or file or rate or memory",
     ),
     "source type with a slip": (
         ("type: josefine", "type: josephine"),
-        "f.yaml:6:11: sources.raw.type: expected josefine, file, rate or memory; found "
-        "`josephine`; did you mean `josefine`?",
+        "f.yaml:6:11: sources.raw.type: expected josefine, kafka, file, rate or memory; "
+        "found `josephine`; did you mean `josefine`?",
     ),
     "bootstrap": (
         ("localhost:9092", "localhost"),
@@ -310,7 +310,8 @@ CASES = {
             "    type: josefine\n    bootstrap: localhost:9092\n    topics: [orders]",
             "    type: file\n    path: /in\n    assign: { orders: [0] }",
         ),
-        "f.yaml:8:5: sources.raw.assign: `assign` is for type josefine; this source's type is file",
+        "f.yaml:8:5: sources.raw.assign: `assign` is for type josefine or kafka; this source's "
+        "type is file",
     ),
     "files from a table on": (
         (
@@ -333,8 +334,8 @@ CASES = {
             "    type: josefine\n    bootstrap: localhost:9092\n    topics: [orders]",
             "    type: file\n    path: /in\n    commit_group: g",
         ),
-        "f.yaml:8:19: sources.raw.commit_group: `commit_group` is for type josefine; this "
-        "source's type is file",
+        "f.yaml:8:19: sources.raw.commit_group: `commit_group` is for type josefine or kafka; "
+        "this source's type is file",
     ),
     "headers": (
         ("topics: [orders]", "topics: [orders]\n    headers: 1"),
