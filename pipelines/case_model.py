@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -37,9 +37,11 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One test of the file: given these records of these sources, that is there."""
+    """One test of the file: given these records of these sources, and these rows of the tables
+    that they are joined with, that is there."""
 
     name: str
     place: Place
     given: Mapping[str, tuple[Record, ...]]
     expected: tuple[Expectation, ...]
+    tables: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)

@@ -25,7 +25,13 @@ def cases_of(top: Reader, pipeline: Pipeline) -> tuple[Case, ...]:
             _expectation(node, each, pipeline)
             for node, each in reader.named_tables("expect").items()
         )
-        cases.append(Case(name=name, place=table.place, given=given, expected=expected))
+        tables = {
+            name: tuple(map(plain, rows))
+            for name, rows in reader.named_lists("given").items()
+            if name in pipeline.lookups
+        }
+        case = Case(name=name, place=table.place, given=given, expected=expected, tables=tables)
+        cases.append(case)
     return tuple(cases)
 
 
@@ -38,8 +44,10 @@ def _given(reader: Reader, pipeline: Pipeline) -> dict[str, tuple[Record, ...]]:
     given: dict[str, tuple[Record, ...]] = {}
     for name, tables in reader.named_lists("given").items():
         source = pipeline.sources.get(name)
+        if name in pipeline.lookups:
+            continue
         if source is None:
-            known = pipeline.sources
+            known = [*pipeline.sources, *pipeline.lookups]
             hint = nearest(name, known) or f"; expected one of: {', '.join(known)}"
             section = reader.table_of("given")
             at = section.key_places[name] if section else reader.table.place

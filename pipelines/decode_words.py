@@ -55,7 +55,7 @@ def _decode(reader: Reader, on_error: OnError) -> Decode | None:
     if said == "avro":
         schema, avro = _avro(reader)
     else:
-        schema = _schema(reader, said) if "schema" in own.required else reader.placed("schema")
+        schema = schema_of(reader, said) if "schema" in own.required else reader.placed("schema")
     separator = reader.text("separator")
     if separator is not None and (len(separator) != 1 or separator in '"\r\n'):
         reader.wrong_at("separator", f"expected one character, not a quote; found `{separator}`")
@@ -101,8 +101,8 @@ def _avro(reader: Reader) -> tuple[Placed, str]:
     return Placed(text=columns, place=place, path=path), text if text and columns else ""
 
 
-def _schema(reader: Reader, said: str) -> Placed:
-    """Columns as in SQL, from the file or one beside it."""
+def schema_of(reader: Reader, said: str = "") -> Placed:
+    """Columns as in SQL, from the file or one beside it. `said`: the format, where it matters."""
     text = reader.text("schema") or ""
     place = reader.place_of("schema")
     if text.endswith(".ddl"):

@@ -13,17 +13,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from josefine_spark.topic_offsets import ByPartition
-from pipelines import checking, decode
+from pipelines import checking, decode, lookups
 from pipelines.decode import Reading
 from pipelines.deduplicating import without_copies
 from pipelines.errors import RunError
 from pipelines.frame_columns import columns_ddl
 from pipelines.historizing import versions
+from pipelines.joins import JOIN, beyond_rows
 from pipelines.merging import partials
 from pipelines.model import Action, Mode, OnError, Pipeline, Sink, Source
 from pipelines.refusals import (
-    STATEFUL,
-    analyzed_plan,
     refuse_flag,
     refuse_no_condition,
     refuse_no_time,
@@ -153,12 +152,15 @@ def nodes_of(pipeline: Pipeline, wanted: Iterable[str], good: DataFrame) -> Node
     lineages = [pipeline.lineage(node) for node in wanted]
     made = {name: good for sources, _ in lineages for name in sources}
     rows = {name: _kept(pipeline, name, frame) for name, frame in made.items()}
+    tables: dict[str, DataFrame] = {}
     for name in dict.fromkeys(name for _, transforms in lineages for name in transforms):
         transform = pipeline.transforms[name]
-        for other in rows:
+        for other in (*rows, *pipeline.lookups):
             session.catalog.dropTempView(other)
         for one in transform.inputs:
-            rows[one].createOrReplaceTempView(one)
+            if one in pipeline.lookups and one not in tables:
+                tables[one] = lookups.rows_of(session, pipeline.lookups[one])
+            (tables if one in pipeline.lookups else rows)[one].createOrReplaceTempView(one)
         try:
             made[name] = session.sql(transform.sql.text)
             _ = made[name].schema
@@ -184,14 +186,21 @@ def _kept(pipeline: Pipeline, node: str, frame: DataFrame) -> DataFrame:
 
 def refuse_stateful(pipeline: Pipeline, good: DataFrame, sink: Sink) -> None:
     """Raise ConfigError when a transform of this sink looks beyond single rows."""
-    match = STATEFUL.search(analyzed_plan(rows_of(pipeline, sink.input, good)))
-    if match is None:
+    used = [name for name in pipeline.lookups if name in pipeline.inputs_of(sink.input)]
+    word = beyond_rows(rows_of(pipeline, sink.input, good), used)
+    if word is None:
         return
     transform = pipeline.transforms[pipeline.lineage(sink.input)[1][-1]]
     message = (
-        f"{match[1]} needs more than one batch's rows to mean anything; a transform may only look "
+        f"{word} needs more than one batch's rows to mean anything; a transform may only look "
         "at single rows (to aggregate, use a sink with mode merge)"
     )
+    if used and word == JOIN:
+        tables = " and ".join(f"`{name}`" for name in used)
+        message = (
+            f"{tables} may only add to each row of the stream, or leave it out: by an inner or "
+            "cross join, or one that is outer, semi or anti on the stream's side"
+        )
     raise refusal(transform.sql.place, transform.sql.path, message)
 
 

@@ -55,6 +55,10 @@ def graph_of(pipeline: Pipeline) -> Graph:
         )
         for source in pipeline.sources.values()
     ]
+    nodes += [
+        Node(id=f"source_{each.name}", lines=(each.name, each.told), shape=Shape.SOURCE, column=0)
+        for each in pipeline.lookups.values()
+    ]
     columns = _columns(pipeline)
     for name in pipeline.transforms:
         column = columns[name]
@@ -87,7 +91,7 @@ def _mode(sink: Sink) -> str:
 
 
 def _columns(pipeline: Pipeline) -> Mapping[str, int]:
-    columns = dict.fromkeys(pipeline.sources, 0)
+    columns = dict.fromkeys((*pipeline.sources, *pipeline.lookups), 0)
     for name in pipeline.transforms:
         for each in pipeline.lineage(name)[1]:
             inputs = pipeline.transforms[each].inputs
@@ -97,7 +101,7 @@ def _columns(pipeline: Pipeline) -> Mapping[str, int]:
 
 def _edges(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
     def made(name: str) -> str:
-        return f"{'source' if name in pipeline.sources else 'transform'}_{name}"
+        return f"{'transform' if name in pipeline.transforms else 'source'}_{name}"
 
     for transform in pipeline.transforms.values():
         for one in transform.inputs:

@@ -55,6 +55,8 @@ def _section(section: str, *, is_part: bool = False) -> dict[str, Any]:
         for own, each in zip(TYPES.values(), schema["allOf"], strict=True):
             if "topics" in own.allowed:
                 each["then"]["oneOf"] = _one_of("source")
+            if "table" in own.allowed:
+                each["then"]["oneOf"] = _one_of("sink")
     elif section == "sink":
         schema["allOf"] = [_choice(SINK_TYPES, "type", name) for name in SINK_TYPES]
         schema["allOf"][0]["then"]["oneOf"] = _one_of("sink")
@@ -136,7 +138,10 @@ def _value(word: Word, is_part: bool) -> dict[str, Any]:
         case Kind.TABLES:
             return _tables(word)
         case Kind.NAMED_TABLES:
-            return {"type": "object", "additionalProperties": _tables(word)}
+            # Or rows of a table, whose words are its columns.
+            items = {"anyOf": [{"$ref": f"#/definitions/{word.of}"}, {"type": "object"}]}
+            lists = {"type": "array", "items": items}
+            return {"type": "object", "additionalProperties": lists}
         case Kind.DURATION:
             pattern = r"^\d+(ms|s|m|h)$"
             return {"anyOf": [{"type": "string", "pattern": pattern}, _REFERENCE]}

@@ -117,6 +117,8 @@ def way(pipeline: Pipeline, node: str, left_out_at: Collection[str]) -> Way:
         seen.add(name)
         if name in left_out_at:
             through = True
+        elif name in pipeline.lookups:
+            continue
         elif name in pipeline.transforms:
             below.extend(pipeline.transforms[name].inputs)
         else:

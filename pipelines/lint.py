@@ -55,6 +55,7 @@ def _column_problems(pipeline: Pipeline) -> Iterator[Problem]:
     made: dict[str, Columns] = {
         name: columns_of_source(source) for name, source in pipeline.sources.items()
     }
+    made.update((n, columns_of_ddl(each.schema)) for n, each in pipeline.lookups.items())
     for name in _in_order(pipeline):
         transform = pipeline.transforms[name]
         tables = {one: made.get(one, OPEN) for one in transform.inputs}

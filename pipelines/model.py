@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Any
 
 from josefine_broker.base.addresses import HostPort
 from josefine_broker.base.ids import TopicPartition
@@ -16,6 +17,7 @@ from josefine_spark.topic_offsets import ByPartition
 from pipelines.case_model import Case, Record
 from pipelines.errors import Place
 from pipelines.evolution import Evolution
+from pipelines.lookup_model import Lookup
 from pipelines.retries import Restart
 from pipelines.threshold import Threshold
 from pipelines.topic_model import TopicTarget
@@ -317,6 +319,8 @@ class Pipeline:
     transforms: Mapping[str, Transform]
     sinks: Mapping[str, Sink]
     checks: Mapping[str, Check] = field(default_factory=dict)
+    lookups: Mapping[str, Lookup] = field(default_factory=dict)
+    """Tables among the file's sources: no streams, transforms join these with them."""
     dead_letter_path: str | None
     every_ms: int | None
     once: bool = False
@@ -354,8 +358,19 @@ class Pipeline:
         """A source as a run reads it: `once` makes one batch of it, whatever its `limit` says."""
         return replace(source, limit=Limit()) if self.once else source
 
+    def with_rows(self, of: Mapping[str, tuple[Mapping[str, Any], ...]]) -> Pipeline:
+        """With these rows, or none, in the place of the tables that streams are joined with."""
+        lookups = {n: replace(each, rows=of.get(n, ())) for n, each in self.lookups.items()}
+        return replace(self, lookups=lookups)
+
+    def inputs_of(self, name: str) -> set[str]:
+        """Whatever a node is made of, directly or not, in one step or many."""
+        _, transforms = self.lineage(name)
+        return {one for each in transforms for one in self.transforms[each].inputs}
+
     def lineage(self, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """(sources, transforms) that `name` is made of; transforms in the order to build them.
+        Of sources the streams.
 
         Ends also where a file is wrong and transforms are in a circle.
         """

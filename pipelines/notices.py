@@ -21,7 +21,7 @@ def notices(pipeline: Pipeline) -> Iterator[Problem]:
     used: set[str] = set()
     for sink in pipeline.sinks.values():
         sources, transforms = pipeline.lineage(sink.input)
-        used.update(sources, transforms)
+        used.update(sources, transforms, pipeline.inputs_of(sink.input))
     for check in pipeline.checks.values():
         if (
             check.on in pipeline.sources or check.on in pipeline.transforms
@@ -29,7 +29,11 @@ def notices(pipeline: Pipeline) -> Iterator[Problem]:
             message = f"no sink uses `{check.on}`, so nothing is looked at"
             path = f"checks.{check.name}.on"
             yield Problem(place=check.on_place, path=path, message=message, stops_run=False)
-    for section, nodes in (("sources", pipeline.sources), ("transforms", pipeline.transforms)):
+    for section, nodes in (
+        ("sources", pipeline.sources),
+        ("sources", pipeline.lookups),
+        ("transforms", pipeline.transforms),
+    ):
         for name, node in nodes.items():
             if name not in used:
                 yield Problem(

@@ -52,6 +52,7 @@ def plan(spark: SparkSession, pipeline: Pipeline) -> list[PlannedSink]:
     """Check what only Spark can check; raise ConfigError with every problem found."""
     planned: list[PlannedSink] = []
     problems: list[Problem] = []
+    pipeline = pipeline.with_rows({})
     for sink in pipeline.sinks.values():
         source = pipeline.source_of(sink)
         try:

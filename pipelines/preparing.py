@@ -77,18 +77,19 @@ def prepare(
     empty = frames.empty_source(spark.newSession(), source)
     parsed = frames.parse(empty, reading)
     good = frames.good_rows(parsed, reading)
-    frames.refuse_stateful(pipeline, good, sink)
-    stored = frames.stored(frames.sink_rows(pipeline, sink, good))
+    dry = pipeline.with_rows({})
+    frames.refuse_stateful(dry, good, sink)
+    stored = frames.stored(frames.sink_rows(dry, sink, good))
     refuse_no_cluster(sink, stored.columns)
-    frames.refuse_checks(pipeline, sink, good)
+    frames.refuse_checks(dry, sink, good)
+    frames.rows_of(pipeline, sink.input, good)
     topics = kind.look(source)
     wants = frames.columns(stored)
     link = link_of(sink.name, writing.facts(pipeline, sink, wants))
     chain = _chain_of(spark, sink, stored, link, topics, on_retry)
-    path = chain.path
     dead_chain: DeltaChain | None = None
     if lettering is None and pipeline.has_dead_letters(source):
-        made = frames.nodes_for(pipeline, sink, good).made
+        made = frames.nodes_for(dry, sink, good).made
         letters = frames.dead_letters(pipeline, sink, parsed, reading, made, {})
         dead_path = _dead_table(spark, pipeline, letters)
         # A dot is in no sink's name, so this chain collides with none.
@@ -102,12 +103,12 @@ def prepare(
 
     def fits(said: Mapping[str, Any]) -> None:
         nonlocal steps
-        steps = writing.steps(spark, sink, path, wants, said)
+        steps = writing.steps(spark, sink, chain.path, wants, said)
 
     start = settling.settle(fits)
-    change_columns(spark, path, steps)
+    change_columns(spark, chain.path, steps)
     if sink.cluster_by:
-        cluster(spark, path, sink.cluster_by)
+        cluster(spark, chain.path, sink.cluster_by)
     way = way_of(source, sink, kind, topics, start, now_ms)
     return Ready(
         reading=reading,

@@ -9,9 +9,9 @@ from pipelines.words import Kind, ModeWords, Word
 SOURCES: Mapping[str, Mapping[str, Word]] = {
     "source": {
         "type": Word(
-            expected="josefine, kafka, file, rate or memory",
+            expected="josefine, kafka, file, rate, memory or delta",
             kind=Kind.CHOICE,
-            choices=("josefine", "kafka", "file", "rate", "memory"),
+            choices=("josefine", "kafka", "file", "rate", "memory", "delta"),
             required=True,
         ),
         "bootstrap": Word(expected="host:port[,host:port]", kind=Kind.TEXT),
@@ -22,7 +22,13 @@ SOURCES: Mapping[str, Mapping[str, Word]] = {
             kind=Kind.PARTITIONS,
         ),
         "path": Word(
-            expected="a folder whose files are read line by line, or a pattern of files",
+            expected="a folder whose files are read line by line, or a pattern of files; of type "
+            "delta the folder of the table",
+            kind=Kind.TEXT,
+        ),
+        "table": Word(expected="the name of the Delta table in Spark's catalog", kind=Kind.TEXT),
+        "schema": Word(
+            expected="the table's columns that are used, as in SQL, or the name of a .ddl file",
             kind=Kind.TEXT,
         ),
         "rows_per_second": Word(expected="a whole number above 0", kind=Kind.COUNT),
@@ -93,6 +99,8 @@ SOURCES: Mapping[str, Mapping[str, Word]] = {
 }
 """Section → word → what belongs there: `source` and the sections below it but `decode`."""
 
+_OF_STREAMS = ("start", "limit", "decode")
+
 _OF_BROKERS = ModeWords(
     required=("bootstrap",),
     allowed=(
@@ -105,14 +113,16 @@ _OF_BROKERS = ModeWords(
         "headers",
         "commit_group",
         "stop",
+        *_OF_STREAMS,
     ),
 )
 
 TYPES: Mapping[str, ModeWords] = {
     "josefine": _OF_BROKERS,
     "kafka": _OF_BROKERS,
-    "file": ModeWords(required=("path",)),
-    "rate": ModeWords(required=("rows_per_second",)),
-    "memory": ModeWords(required=("records",), allowed=("headers",)),
+    "file": ModeWords(required=("path",), allowed=_OF_STREAMS),
+    "rate": ModeWords(required=("rows_per_second",), allowed=_OF_STREAMS),
+    "memory": ModeWords(required=("records",), allowed=("headers", *_OF_STREAMS)),
+    "delta": ModeWords(required=("schema",), allowed=("path", "table")),
 }
 """Type of a source → its own words; those of other types are refused."""

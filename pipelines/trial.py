@@ -51,7 +51,7 @@ def run_cases(spark: SparkSession, pipeline: Pipeline) -> list[Outcome]:
             complaints=tuple(
                 f"{each.node}: {complaint}"
                 for each in case.expected
-                for complaint in _complaints(spark, pipeline, case, each)
+                for complaint in _complaints(spark, pipeline.with_rows(case.tables), case, each)
             ),
         )
         for case in pipeline.cases

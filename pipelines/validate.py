@@ -17,6 +17,7 @@ from pipelines.cases import cases_of
 from pipelines.check_words import checks_of
 from pipelines.errors import ConfigError, Place, Problem
 from pipelines.loader import Scalar, Table, load_all
+from pipelines.lookup_words import is_lookup, lookup_of, lookup_problems
 from pipelines.model import OnError, Pipeline, Source, Transform
 from pipelines.paths import folder, path_problems
 from pipelines.reader import NAME, Reader, nearest, shown
@@ -97,7 +98,9 @@ def _pipeline(tree: Table, problems: list[Problem]) -> Pipeline:
     _environments(top)
     spark = top.section_of("spark")
     conf = spark.table_of("conf") if spark else None
-    sources = {n: source_of(n, r) for n, r in top.named_tables("sources").items()}
+    readers = top.named_tables("sources")
+    lookups = {n: lookup_of(n, r) for n, r in readers.items() if is_lookup(r)}
+    sources = {n: source_of(n, r) for n, r in readers.items() if n not in lookups}
     transforms = {n: _transform(n, r) for n, r in top.named_tables("transforms").items()}
     sinks = {n: sink_of(n, r) for n, r in top.named_tables("sinks").items()}
     dead_letter_path, threshold = _dead_letter(top, sources)
@@ -111,6 +114,7 @@ def _pipeline(tree: Table, problems: list[Problem]) -> Pipeline:
         conf_places=conf.key_places if conf else {},
         checkpoint=_checkpoint(spark),
         sources=sources,
+        lookups=lookups,
         transforms=transforms,
         sinks=sinks,
         dead_letter_path=dead_letter_path,
@@ -127,6 +131,7 @@ def _pipeline(tree: Table, problems: list[Problem]) -> Pipeline:
     problems.extend(stop_problems(sources, every_ms, tree))
     problems.extend(topic_problems(pipeline, tree))
     pipeline = replace(pipeline, checks=checks_of(top, pipeline))
+    problems.extend(lookup_problems(pipeline, tree))
     problems.extend(path_problems(pipeline, tree))
     return replace(pipeline, cases=cases_of(top, pipeline))
 
@@ -234,7 +239,7 @@ def _metrics(top: Reader) -> tuple[HostPort | None, bool]:
 
 
 def _check_wiring(pipeline: Pipeline, tree: Table, problems: list[Problem]) -> None:
-    known = [*pipeline.sources, *pipeline.transforms]
+    known = [*pipeline.sources, *pipeline.lookups, *pipeline.transforms]
     before = len(problems)
 
     def place(section: str, name: str, key: str) -> tuple[Place, str]:
@@ -247,7 +252,7 @@ def _check_wiring(pipeline: Pipeline, tree: Table, problems: list[Problem]) -> N
         at, path = place(section, name, key)
         problems.append(Problem(place=at, path=path, message=message))
 
-    for name in pipeline.sources.keys() & pipeline.transforms.keys():
+    for name in {*pipeline.sources, *pipeline.lookups} & pipeline.transforms.keys():
         note("transforms", name, "", f"`{name}` is a source already")
     for section, users in (
         ("transforms", {t.name: t.inputs for t in pipeline.transforms.values()}),

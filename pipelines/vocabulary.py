@@ -315,7 +315,6 @@ LATER: Mapping[str, tuple[str, ...]] = {
 """Section → words of the planned vocabulary that this version refuses by name."""
 
 LATER_VALUES: Mapping[tuple[str, str], tuple[str, ...]] = {
-    ("source", "type"): ("delta",),
     ("decode value", "format"): ("protobuf",),
     ("decode key", "format"): ("protobuf",),
 }

@@ -60,12 +60,12 @@ def test_a_run_ends_where_the_file_says_and_the_next_one_goes_on_there(lab: Lab)
     assert run(f"{{ timestamp: '{at}' }}") == 30
     assert offsets(lab) == [(p, n) for p in range(2) for n in range(15)]
     assert run(f"{{ offsets: {{ {lab.topic}: {{ 0: 3, 1: 15 }} }} }}") == 0
-    assert run(f"{{ offsets: {{ {lab.topic}: {{ 0: 20, 1: 3 }} }} }}") == 5
     lab.lose_checkpoint()
-    assert run("latest", "josefine") == 5
+    assert run("latest", "josefine") == 10
     lab.check()
 
 
+@pytest.mark.slow
 @ONE_SINK
 def test_partitions_that_are_left_out_keep_their_place_in_the_table(lab: Lab) -> None:
     lab.produce(20)

@@ -134,7 +134,7 @@ def test_the_drawing_says_what_is_read():
          "sources.raw.records[0].offset: offsets are counted: leave it out"),
         ("    type: memory\n", "sources.raw: `records` is missing; expected a list of tables "),
         (BROKER + "    path: /in\n",
-         "f.yaml:9:11: sources.raw.path: `path` is for type file; this source's type is josefine"),
+         "f.yaml:9:11: sources.raw.path: `path` is for type file or delta; this source's "),
         (BROKER.replace("    bootstrap: localhost:9092\n", ""),
          "f.yaml:5:3: sources.raw: `bootstrap` is missing; expected host:port[,host:port]"),
     ],

@@ -148,15 +148,10 @@ CASES = {
         "f.yaml:3:1: spark: `checkpoint` is missing; expected a folder; each sink keeps its "
         "checkpoint in a folder below it",
     ),
-    "source type of a later version": (
-        ("type: josefine", "type: delta"),
-        "f.yaml:6:11: sources.raw.type: `delta` is not supported yet; expected josefine or kafka "
-        "or file or rate or memory",
-    ),
     "source type with a slip": (
         ("type: josefine", "type: josephine"),
-        "f.yaml:6:11: sources.raw.type: expected josefine, kafka, file, rate or memory; "
-        "found `josephine`; did you mean `josefine`?",
+        "f.yaml:6:11: sources.raw.type: expected josefine, kafka, file, rate, memory or "
+        "delta; found `josephine`; did you mean `josefine`?",
     ),
     "bootstrap": (
         ("localhost:9092", "localhost"),
