@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from josefine_broker.base.addresses import HostPort
 from josefine_broker.base.ids import TopicPartition
-from josefine_spark.topic_offsets import ByPartition
 from pipelines.case_model import Case, Record
 from pipelines.errors import Place
 from pipelines.evolution import Evolution
@@ -22,6 +21,10 @@ from pipelines.retries import Restart
 from pipelines.threshold import Threshold
 from pipelines.topic_model import TopicTarget
 from pipelines.upkeep import Upkeep
+
+if TYPE_CHECKING:
+    # At run time the connector would come along, which `lint` has no use for.
+    from josefine_spark.topic_offsets import ByPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

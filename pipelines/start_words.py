@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_spark.topic_offsets import nested
 from pipelines.errors import Problem
 from pipelines.loader import Items, Scalar, Table
 from pipelines.model import End, Source, Start
@@ -77,11 +76,18 @@ def start_of(reader: Reader, reads: Reads) -> Start:
         return Start(option="startingGroup", text=name or "", group=name)
     if given == ["offsets"]:
         offsets = offsets_of(start, reads)
-        text = json.dumps(nested(offsets))
-        return Start(option="startingOffsets", text=text, offsets=offsets)
+        return Start(option="startingOffsets", text=_as_json(offsets), offsets=offsets)
     if given == ["last"]:
         return Start(option="startingOffsets", text=f"last {start.positive('last') or 1}")
     return Start(option="startingOffsets", text=f"{start.duration_ms('ago') or 1}ms ago")
+
+
+def _as_json(offsets: Mapping[TopicPartition, int]) -> str:
+    """As the connector's options have them."""
+    by_topic: dict[str, dict[str, int]] = {}
+    for (topic, number), offset in sorted(offsets.items()):
+        by_topic.setdefault(topic, {})[str(number)] = offset
+    return json.dumps(by_topic)
 
 
 def end_of(reader: Reader, reads: Reads) -> End | None:
