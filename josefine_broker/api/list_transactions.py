@@ -7,8 +7,8 @@ error: a list without its ids would look complete.
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
-from josefine_broker.engine.transactions.coordinator import TransactionView
 from josefine_broker.engine.transactions.states import IDLE, TransactionState
+from josefine_broker.engine.transactions.values import TransactionView
 from josefine_broker.wire.entities import list_transactions as e
 
 STATES = frozenset(each.value for each in TransactionState)

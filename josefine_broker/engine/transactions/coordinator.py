@@ -7,9 +7,9 @@ The host calls an input, then does what `take_effects` says, in order: a `Store`
 
 Rules:
 - one change of an id is on its way at a time; who comes meanwhile is told CONCURRENT_TRANSACTIONS,
-  which every client asks again after, but who adds partitions waits until what was decided is
-  completed: clients ask again after 20 ms, and the end of a transaction takes less. Those who wait
-  are bounded, and by the ticket's deadline;
+  which every client asks again after (20 ms), but who adds partitions waits until what was decided
+  is marked everywhere, which takes less. Those who wait are bounded, and by the ticket's deadline;
+  one record adds all of them and completes what was decided: each is a round to the replicas;
 - a change counts when it is stored; one that could not be stored changes nothing here;
 - what is prepared is decided for good: markers are asked for again until each is written, by the
   next coordinator too;
@@ -19,9 +19,8 @@ Rules:
   another producer takes, is aborted under the next epoch, so that its producer writes nothing more.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import count
-from typing import NamedTuple
 
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.base.ids import ProducerEpoch, TopicPartition
@@ -36,6 +35,7 @@ from josefine_broker.engine.transactions.transaction import (
     Joining,
     Pending,
     Transaction,
+    check_holder,
     check_identity,
     check_producer,
     has,
@@ -64,21 +64,13 @@ from josefine_broker.engine.transactions.values import (
     TransactionAnswer,
     TransactionRecord,
     TransactionSettings,
+    TransactionView,
 )
 
 RETRY_MS = 1_000
 """Between two attempts to store what nobody asks again for."""
 WAITING_MAX = 1_000
 """Who may wait to add partitions to one transaction."""
-
-
-class TransactionView(NamedTuple):
-    """A transactional id as admins see it."""
-
-    transactional_id: str
-    record: TransactionRecord
-    unended: frozenset[TopicPartition]
-    """Partitions in its open transaction; of a prepared one those that lack their marker."""
 
 
 class TransactionCoordinator:
@@ -119,7 +111,7 @@ class TransactionCoordinator:
             )
             found = self._transactions[transactional_id] = Transaction(record)
             answer = TransactionAnswer(producer=record.producer)
-            self._store(transactional_id, found, record, ticket, answer)
+            self._store(transactional_id, found, record, (ticket,), answer)
             return
         if found.pending is not None:
             self._refuse(ticket, ErrorCode.concurrent_transactions)
@@ -149,7 +141,7 @@ class TransactionCoordinator:
                 started_ms=-1,
             )
             answer = TransactionAnswer(producer=producer)
-            self._store(transactional_id, found, record, ticket, answer)
+            self._store(transactional_id, found, record, (ticket,), answer)
 
     def add(
         self,
@@ -164,27 +156,13 @@ class TransactionCoordinator:
         found = self._of(transactional_id, producer, ticket, waits=True)
         if found is None:
             return
-        record = found.record
-        is_busy = found.pending is not None or record.state in PREPARED
-        if is_busy and len(found.waiting) < WAITING_MAX:
-            found.waiting.append(Joining(producer, partitions, ticket, version))
-        elif is_busy:
+        is_busy = found.pending is not None or found.record.state in PREPARED
+        if is_busy and len(found.waiting) >= WAITING_MAX:
             self._refuse(ticket, ErrorCode.concurrent_transactions)
-        elif record.is_kept:
-            self._refuse(ticket, ErrorCode.invalid_txn_state)
-        elif not partitions or has(record, partitions):
-            self._effects.append(Answer(ticket, TransactionAnswer()))
-        else:
-            is_open = record.state is TransactionState.ONGOING
-            joined = record.partitions if is_open else frozenset()
-            after = record.moved(
-                TransactionEvent.ADD,
-                partitions=joined | frozenset(partitions),
-                version=version,
-                updated_ms=now.wall_ms,
-                started_ms=record.started_ms if is_open else now.wall_ms,
-            )
-            self._store(transactional_id, found, after, ticket, TransactionAnswer())
+            return
+        found.waiting.append(Joining(producer, partitions, ticket, version))
+        if not is_busy:
+            self._join(transactional_id, found, found.record, now)
 
     def verify(
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
@@ -222,7 +200,7 @@ class TransactionCoordinator:
         elif record.state is TransactionState.ONGOING:
             event = TransactionEvent.COMMIT if is_commit else TransactionEvent.ABORT
             after = record.moved(event, updated_ms=now.wall_ms)
-            self._store(transactional_id, found, after, ticket, TransactionAnswer())
+            self._store(transactional_id, found, after, (ticket,), TransactionAnswer())
         else:
             self._refuse(ticket, _END_AGAIN.get((record.state, is_commit), _NOT_OPEN))
 
@@ -259,7 +237,7 @@ class TransactionCoordinator:
             return
         after = ended(record, verdict, next_id, now.wall_ms)
         self._store(
-            transactional_id, found, after, ticket, TransactionAnswer(producer=after.successor)
+            transactional_id, found, after, (ticket,), TransactionAnswer(producer=after.successor)
         )
 
     # Admins.
@@ -289,8 +267,8 @@ class TransactionCoordinator:
             found.retry_ms = now.monotonic_ms + RETRY_MS
             if was_new:
                 self._forget(transactional_id)
-            if pending.ticket is not None:
-                self._refuse(pending.ticket, error)
+            for ticket in pending.tickets:
+                self._refuse(ticket, error)
             self._resume(transactional_id, found, now)
             return
         if pending.record is None:
@@ -302,8 +280,7 @@ class TransactionCoordinator:
             found.due_ms = now.monotonic_ms + pending.record.timeout_ms
         found.record = pending.record
         found.retry_ms = 0
-        if pending.ticket is not None:
-            self._effects.append(Answer(pending.ticket, pending.answer))
+        self._effects += [Answer(ticket, pending.answer) for ticket in pending.tickets]
         if found.record.state in PREPARED:
             found.unmarked = found.record.partitions
             found.asked.clear()
@@ -350,8 +327,8 @@ class TransactionCoordinator:
         """Other brokers coordinate these ids now: who waits is sent to look for them."""
         for transactional_id in [each for each in self._transactions if is_gone(each)]:
             pending = self._transactions[transactional_id].pending
-            if pending is not None and pending.ticket is not None:
-                self._refuse(pending.ticket, ErrorCode.not_coordinator)
+            for ticket in () if pending is None else pending.tickets:
+                self._refuse(ticket, ErrorCode.not_coordinator)
             self._forget(transactional_id, ErrorCode.not_coordinator)
 
     # Time, and what is to be done.
@@ -373,7 +350,7 @@ class TransactionCoordinator:
             found = self._transactions.get(transactional_id)
             if found is not None and self._is_old(found, now):
                 found.record.moved(TransactionEvent.EXPIRE)
-                self._store(transactional_id, found, None, None, TransactionAnswer())
+                self._store(transactional_id, found, None, (), TransactionAnswer())
             yield None
 
     def take_effects(self) -> list[Effect]:
@@ -409,12 +386,12 @@ class TransactionCoordinator:
             updated_ms=now.wall_ms,
         )
         answer = TransactionAnswer(producer=producer, ongoing=record.producer)
-        self._store(transactional_id, found, after, ticket, answer)
+        self._store(transactional_id, found, after, (ticket,), answer)
 
     def _abort(self, transactional_id: str, found: Transaction, now: Now) -> None:
         """For nobody who asked: its producer is fenced by it."""
         after = taken_away(found.record, now.wall_ms)
-        self._store(transactional_id, found, after, None, TransactionAnswer())
+        self._store(transactional_id, found, after, (), TransactionAnswer())
 
     def _mark(self, transactional_id: str, found: Transaction, now: Now) -> None:
         """Ask for the markers that nobody is asked for now."""
@@ -434,27 +411,59 @@ class TransactionCoordinator:
         if found.unmarked or found.pending is not None or found.record.state not in PREPARED:
             return
         after = completed(found.record, now.wall_ms)
-        self._store(transactional_id, found, after, None, TransactionAnswer())
+        if not self._join(transactional_id, found, after, now):
+            self._store(transactional_id, found, after, (), TransactionAnswer())
 
     def _resume(self, transactional_id: str, found: Transaction, now: Now) -> None:
         """Nothing is on its way, perhaps: who waits is served, or waits on."""
         if found.pending is None and found.record.state not in PREPARED:
-            waiting, found.waiting = found.waiting, []
-            for producer, partitions, ticket, version in waiting:
-                self.add(transactional_id, producer, partitions, ticket, now, version)
+            self._join(transactional_id, found, found.record, now)
+
+    def _join(
+        self, transactional_id: str, found: Transaction, record: TransactionRecord, now: Now
+    ) -> bool:
+        """All who wait are added to `record` by one change; whether there is one. Where what was
+        decided is completed by it, the log is not told of that alone: it would be waited for."""
+        waiting, found.waiting = found.waiting, []
+        is_open = record.state is TransactionState.ONGOING
+        joined = record.partitions if is_open else frozenset()
+        version, tickets = record.version, []
+        for each in waiting:
+            code = check_holder(record, each.producer)
+            if code is ErrorCode.none and record.is_kept:
+                code = ErrorCode.invalid_txn_state
+            if code is not ErrorCode.none:
+                self._refuse(each.ticket, code)
+            elif not each.partitions or has(record, each.partitions):
+                self._effects.append(Answer(each.ticket, TransactionAnswer()))
+            else:
+                joined |= frozenset(each.partitions)
+                version = each.version
+                tickets.append(each.ticket)
+        if not tickets:
+            return False
+        after = record.moved(
+            TransactionEvent.ADD,
+            partitions=joined,
+            version=version,
+            updated_ms=now.wall_ms,
+            started_ms=record.started_ms if is_open else now.wall_ms,
+        )
+        self._store(transactional_id, found, after, tickets, TransactionAnswer())
+        return True
 
     def _store(
         self,
         transactional_id: str,
         found: Transaction,
         record: TransactionRecord | None,
-        ticket: Ticket | None,
+        tickets: Iterable[Ticket],
         answer: TransactionAnswer,
     ) -> None:
         assert found.pending is None, "a change is on its way"
         write_id = next(self._ids)
         before = NOBODY if is_first(record, found) else found.record.producer
-        found.pending = Pending(write_id, record, before, ticket, answer)
+        found.pending = Pending(write_id, record, before, tuple(tickets), answer)
         self._effects.append(Store(transactional_id, write_id, record))
 
     def _of(

@@ -33,7 +33,8 @@ class Pending(NamedTuple):
     write_id: int
     record: TransactionRecord | None
     before: Producer
-    ticket: Ticket | None
+    tickets: tuple[Ticket, ...]
+    """Who waits for it."""
     answer: TransactionAnswer
 
 
@@ -98,11 +99,16 @@ def check_identity(found: Transaction | None, producer: Producer) -> ErrorCode:
     """Whether the id is this producer's now, or once its transaction is completed."""
     if found is None or is_new(found):
         return ErrorCode.invalid_producer_id_mapping
-    if producer == found.record.successor:
+    return check_holder(found.record, producer)
+
+
+def check_holder(record: TransactionRecord, producer: Producer) -> ErrorCode:
+    """The same of a record."""
+    if producer == record.successor:
         return ErrorCode.none
-    if found.record.producer.producer_id != producer.producer_id:
+    if record.producer.producer_id != producer.producer_id:
         return ErrorCode.invalid_producer_id_mapping
-    if found.record.is_kept or found.record.producer.epoch != producer.epoch:
+    if record.is_kept or record.producer.epoch != producer.epoch:
         return ErrorCode.producer_fenced
     return ErrorCode.none
 

@@ -113,6 +113,15 @@ class TransactionRecord:
         return min(max(self.started_ms + self.timeout_ms - wall_ms, 0), self.timeout_ms)
 
 
+class TransactionView(NamedTuple):
+    """A transactional id as admins see it."""
+
+    transactional_id: str
+    record: TransactionRecord
+    unended: frozenset[TopicPartition]
+    """Partitions in its open transaction; of a prepared one those that lack their marker."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Init:
     """An InitProducerId with a transactional id."""

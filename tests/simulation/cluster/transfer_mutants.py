@@ -34,8 +34,8 @@ TRANSFER_MUTANTS = [
     ),
     Mutant(
         breaks="a producer of an older epoch is fenced by its coordinator",
-        function=transaction.check_identity,
-        old="if found.record.is_kept or found.record.producer.epoch != producer.epoch:",
+        function=transaction.check_holder,
+        old="if record.is_kept or record.producer.epoch != producer.epoch:",
         new="if False:",
         faults=TRANSFERS,
         seed=3,
@@ -92,6 +92,13 @@ TRANSFER_MUTANTS = [
         old="if found.unmarked or found.pending",
         new="if found.pending",
         faults=FAILOVERS,
+    ),
+    Mutant(
+        breaks="who joins a transaction leaves in it what is there",
+        function=TransactionCoordinator._join,
+        old="joined = record.partitions if is_open else frozenset()",
+        new="joined = frozenset()",
+        faults=TRANSFERS,
     ),
     Mutant(
         breaks="a new coordinator ends what is overdue",

@@ -3,12 +3,16 @@ them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 from typing import TYPE_CHECKING
 
 from josefine_broker.engine.hosted import HostedPartition
-from josefine_broker.engine.transactions.states import IDLE
+from josefine_broker.engine.metadata.image import TRANSACTIONS_TOPIC
+from josefine_broker.engine.transactions.records import decode_key, decode_value
+from josefine_broker.engine.transactions.states import IDLE, PREPARED, TransactionState
 from josefine_broker.records.batch import BatchHeader, iter_batches
+from josefine_broker.records.reader import read_records
 from tests.simulation.cluster.clients import Target
 from tests.simulation.cluster.transfer_facts import TOPICS, Ledger
 from tests.simulation.cluster.transfer_producers import TransferProducer
@@ -35,6 +39,8 @@ class TransferWatch:
         """Transactions are begun."""
         self.is_calm = False
         """Nobody crashes or stands still any more."""
+        self._states: dict[str, TransactionState] = {}
+        """Of each id, by the log."""
         self.producers: list[TransferProducer] = []
         for at, transactional_id in enumerate(IDS):
             producer = self.add(transactional_id, PRODUCER_NODES + at, Random(rng.random()))
@@ -129,6 +135,8 @@ class TransferWatch:
     def committed(self, name: str, hosted: HostedPartition, batches: list[Batch]) -> None:
         """These batches of a partition are committed."""
         topic = name.rpartition("-")[0]
+        if topic == TRANSACTIONS_TOPIC:
+            self._note_states(hosted, batches)
         if topic not in TOPICS:
             return
         for header in _headers(hosted, batches):
@@ -137,12 +145,29 @@ class TransferWatch:
                 for invariant in self.world.invariants:
                     invariant.transactional_written(topic, header)
 
+    def _note_states(self, hosted: HostedPartition, batches: list[Batch]) -> None:
+        for header, batch in _read(hosted, batches):
+            for record in () if header.is_control else read_records(batch, bytes_max=1 << 20):
+                key = None if record.key is None else decode_key(record.key)
+                if key is None or record.value is None:
+                    continue
+                state = decode_value(record.value).state
+                before, self._states[key] = self._states.get(key), state
+                if before in PREPARED and state is TransactionState.ONGOING:
+                    self.world.met["transaction begun by the record that completes the last"] += 1
+
 
 def _headers(hosted: HostedPartition, batches: list[Batch]) -> list[BatchHeader]:
-    found: list[BatchHeader] = []
+    return [header for header, _ in _read(hosted, batches)]
+
+
+def _read(
+    hosted: HostedPartition, batches: list[Batch]
+) -> Iterator[tuple[BatchHeader, memoryview]]:
     offset, end = batches[0].base_offset, batches[-1].end_offset
     while offset < end:
         for buffer in hosted.log.read(offset, 1 << 20, end_offset=end):
-            found.extend(header for _, header in iter_batches(buffer))
-        offset = found[-1].end_offset
-    return found
+            data = memoryview(buffer)
+            for pos, header in iter_batches(data):
+                yield header, data[pos : pos + header.size_bytes]
+                offset = header.end_offset

@@ -14,6 +14,7 @@ from josefine_broker.base.ids import ProducerEpoch, ProducerId, TopicPartition
 from josefine_broker.engine.transactions.coordinator import RETRY_MS, TransactionCoordinator
 from josefine_broker.engine.transactions.states import PREPARED, TransactionState
 from josefine_broker.engine.transactions.values import (
+    EPOCH_LAST,
     EPOCH_MAX,
     NOBODY,
     VERSION_1,
@@ -50,6 +51,8 @@ class Desk:
         self.answers: dict[object, TransactionAnswer] = {}
         self.tickets = 0
         self.holds_stores = self.holds_marks = False
+        self.ended: set[tuple[Producer, TopicPartition]] = set()
+        """Where the markers are written of what was decided last."""
 
     @property
     def now(self) -> Now:
@@ -63,6 +66,7 @@ class Desk:
                     assert effect.ticket not in self.answers, "answered twice"
                     self.answers[effect.ticket] = effect.answer
                 elif isinstance(effect, Store):
+                    self._check_completed(effect)
                     self.stores.append(effect)
                     if not self.holds_stores:
                         self.stored(effect)
@@ -71,13 +75,26 @@ class Desk:
                     if not self.holds_marks:
                         self.marked(effect)
 
+    def _check_completed(self, store: Store) -> None:
+        """What is prepared is left when each marker is written, not before."""
+        view = self.coordinator.view(store.transactional_id)
+        if view is None or view.record.state not in PREPARED or store.record is None:
+            return
+        missing = {(view.record.producer, tp) for tp in view.record.partitions} - self.ended
+        assert not missing, f"{store.record.state} without the markers of {missing}"
+
     def stored(self, store: Store, error: ErrorCode = OK, *, is_written: bool = True) -> None:
         self.stores.remove(store)
+        record = store.record
+        if record is not None and record.state in PREPARED:
+            self.ended -= {(record.producer, tp) for tp in record.partitions}
         if is_written:
-            self.log.append((store.transactional_id, store.record))
+            self.log.append((store.transactional_id, record))
         self.coordinator.stored(store.transactional_id, store.write_id, error, self.now)
 
     def marked(self, mark: Mark, *, is_written: bool = True) -> None:
+        if is_written:
+            self.ended |= {(mark.producer, tp) for tp in mark.partitions}
         self.coordinator.marked(
             mark.transactional_id, mark.mark_id, mark.partitions, self.now, is_written=is_written
         )
@@ -195,6 +212,81 @@ def test_who_begins_the_next_transaction_waits_for_the_markers_of_the_last(desk:
     assert view is not None
     assert (view.record.state, view.unended) == (TransactionState.ONGOING, {B})
     assert view.record.version == VERSION_1
+
+
+def states(desk: Desk) -> list[TransactionState]:
+    """By the log."""
+    return [record.state for _, record in desk.log if record is not None]
+
+
+def test_who_waited_is_added_by_the_record_that_completes_the_last_transaction(desk: Desk) -> None:
+    """Each record is a round to the replicas, and the next one waits for it."""
+    producer = desk.init().producer
+    desk.add(producer, A)
+    desk.holds_marks = True
+    desk.end(producer)
+    desk.add(producer, B)
+    desk.add(producer, C)
+    first, second = desk.tickets - 1, desk.tickets
+    before = len(desk.log)
+    desk.marked(desk.marks[0])
+    desk.settle()
+
+    assert states(desk)[before:] == [TransactionState.ONGOING]
+    assert [desk.answers[each].error for each in (first, second)] == [OK, OK]
+    desk.fail_over()
+    desk.end(producer)
+    assert desk.marks[-1].partitions == {B, C}
+
+
+def test_who_waited_is_told_when_that_record_is_not_stored_and_the_last_is_completed_alone(
+    desk: Desk,
+) -> None:
+    producer = desk.init().producer
+    desk.add(producer, A)
+    desk.holds_marks = True
+    desk.end(producer)
+    desk.add(producer, B)
+    joining = desk.tickets
+    desk.holds_stores = True
+    desk.marked(desk.marks[0])
+    desk.settle()
+    assert joining not in desk.answers
+
+    desk.stored(desk.stores[0], ErrorCode.coordinator_not_available, is_written=False)
+    desk.settle()
+
+    assert desk.answers[joining].error is ErrorCode.coordinator_not_available
+    assert desk.state() is TransactionState.PREPARE_COMMIT
+    desk.holds_stores = False
+    desk.tick()
+    assert desk.state() is TransactionState.COMPLETE_COMMIT
+
+
+def test_who_waited_and_is_not_the_producer_that_goes_on_adds_nothing(desk: Desk) -> None:
+    """Its id's epochs are used up by this end."""
+    last = Producer(ProducerId(7), ProducerEpoch(EPOCH_LAST))
+    record = TransactionRecord(
+        producer=last,
+        timeout_ms=TIMEOUT_MS,
+        state=TransactionState.ONGOING,
+        partitions=frozenset({A}),
+        updated_ms=0,
+        started_ms=desk.now_ms,
+        version=VERSION_2,
+    )
+    desk.coordinator.load({"t": record}, desk.now)
+    desk.holds_marks = True
+    following = desk.end_and_go_on(last).producer
+    assert following.producer_id != last.producer_id
+    desk.add(Producer(ProducerId(7), ProducerEpoch(EPOCH_LAST + 1)), B, version=VERSION_2)
+    stranger = desk.tickets
+
+    desk.marked(desk.marks[0])
+    desk.settle()
+
+    assert desk.answers[stranger].error is ErrorCode.invalid_producer_id_mapping
+    assert desk.state() is TransactionState.COMPLETE_COMMIT
 
 
 def test_who_waits_and_is_fenced_meanwhile_adds_nothing(desk: Desk) -> None:
@@ -375,8 +467,8 @@ def test_markers_are_asked_for_until_each_is_written(desk: Desk) -> None:
     desk.holds_marks = True
     desk.end(producer)
     (first,) = desk.marks
-    desk.coordinator.marked("t", first.mark_id, [A], desk.now, is_written=True)
-    desk.coordinator.marked("t", first.mark_id, [B], desk.now, is_written=False)
+    desk.marked(first._replace(partitions=frozenset({A})))
+    desk.marked(first._replace(partitions=frozenset({B})), is_written=False)
 
     desk.tick()
 
