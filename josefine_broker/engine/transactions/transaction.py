@@ -50,9 +50,13 @@ class Joining(NamedTuple):
 class Transaction:
     """One transactional id. Mutable."""
 
-    __slots__ = ("asked", "due_ms", "last", "pending", "record", "retry_ms", "unmarked", "waiting")
+    __slots__ = (
+        "asked", "due_ms", "last", "pending", "record", "retry_ms", "transactional_id", "unmarked",
+        "waiting",
+    )  # fmt: skip
 
-    def __init__(self, record: TransactionRecord, due_ms: int = 0) -> None:
+    def __init__(self, transactional_id: str, record: TransactionRecord, due_ms: int = 0) -> None:
+        self.transactional_id = transactional_id
         self.record = record
         self.due_ms = due_ms
         """Until then it may be open, by the monotonic clock."""

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.base.ids import ProducerEpoch, ProducerId, TopicPartition
-from josefine_broker.engine.transactions.coordinator import RETRY_MS, TransactionCoordinator
+from josefine_broker.engine.transactions.coordinator import TransactionCoordinator
+from josefine_broker.engine.transactions.progress import RETRY_MS
 from josefine_broker.engine.transactions.states import PREPARED, TransactionState
 from josefine_broker.engine.transactions.values import (
     EPOCH_LAST,

@@ -225,4 +225,4 @@ def test_kept_is_only_what_is_open() -> None:
 
     assert record.is_kept
     assert not replace(record, state=TransactionState.PREPARE_COMMIT).is_kept
-    assert Transaction(record).unmarked == frozenset()
+    assert Transaction("t", record).unmarked == frozenset()

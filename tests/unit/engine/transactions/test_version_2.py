@@ -9,8 +9,8 @@ import pytest
 
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.base.ids import ProducerEpoch, ProducerId
-from josefine_broker.engine.transactions.coordinator import WAITING_MAX
 from josefine_broker.engine.transactions.ending import ENDS, End
+from josefine_broker.engine.transactions.requests import WAITING_MAX
 from josefine_broker.engine.transactions.states import TransactionState
 from josefine_broker.engine.transactions.values import (
     EPOCH_LAST,

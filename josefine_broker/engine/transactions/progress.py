@@ -1,0 +1,210 @@
+"""How what was decided of a transactional id comes about: its record goes to the log, then markers
+to its partitions, then the record that completes it.
+
+Rules: one change of an id is on its way at a time; a change counts when it is stored, and one that
+could not be stored changes nothing here. What is prepared is decided for good: markers are asked
+for again until each is written. Who adds partitions meanwhile waits: one record adds all of them
+and completes what is marked everywhere, for each record is a round to the replicas.
+"""
+
+from collections.abc import Collection, Iterable
+from itertools import count
+
+from josefine_broker.base.errors import ErrorCode
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.engine.transactions.ending import completed, taken_away
+from josefine_broker.engine.transactions.states import (
+    IDLE,
+    PREPARED,
+    TransactionEvent,
+    TransactionState,
+)
+from josefine_broker.engine.transactions.transaction import (
+    Pending,
+    Transaction,
+    check_holder,
+    has,
+    is_first,
+    is_new,
+)
+from josefine_broker.engine.transactions.values import (
+    NOBODY,
+    Answer,
+    Effect,
+    Mark,
+    Now,
+    Store,
+    Ticket,
+    TransactionAnswer,
+    TransactionRecord,
+    TransactionSettings,
+)
+
+RETRY_MS = 1_000
+"""Between two attempts to store what nobody asks again for."""
+
+
+class Progress:
+    """Mutable: the transactions, and what is to be done."""
+
+    __slots__ = ("_busy", "_effects", "_ids", "_transactions", "settings")
+
+    def __init__(self, settings: TransactionSettings | None = None) -> None:
+        self.settings = settings or TransactionSettings()
+        self._transactions: dict[str, Transaction] = {}
+        self._busy: dict[str, None] = {}
+        """Those that are open or prepared: time may have something to do with them."""
+        self._effects: list[Effect] = []
+        self._ids = count(1)
+
+    def __len__(self) -> int:
+        return len(self._transactions)
+
+    def take_effects(self) -> list[Effect]:
+        """What is to be done, in order."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    # What became of the effects.
+
+    def stored(self, transactional_id: str, write_id: int, error: ErrorCode, now: Now) -> None:
+        """What became of a `Store`."""
+        found = self._transactions.get(transactional_id)
+        if found is None or found.pending is None or found.pending.write_id != write_id:
+            return  # the leadership went meanwhile
+        pending, was_new = found.pending, is_new(found)
+        found.pending = None
+        if error is not ErrorCode.none:
+            found.retry_ms = now.monotonic_ms + RETRY_MS
+            if was_new:
+                self._forget(transactional_id)
+            for ticket in pending.tickets:
+                self._refuse(ticket, error)
+            self._resume(found, now)
+            return
+        if pending.record is None:
+            self._forget(transactional_id)
+            return
+        if pending.record.producer != pending.before:
+            found.last = pending.before
+        if found.record.state is not TransactionState.ONGOING:
+            found.due_ms = now.monotonic_ms + pending.record.timeout_ms
+        found.record = pending.record
+        found.retry_ms = 0
+        self._effects += [Answer(ticket, pending.answer) for ticket in pending.tickets]
+        if found.record.state in PREPARED:
+            found.unmarked = found.record.partitions
+            found.asked.clear()
+            self._mark(found, now)
+        if found.record.state in IDLE:
+            self._busy.pop(transactional_id, None)
+        else:
+            self._busy[transactional_id] = None
+        self._resume(found, now)
+
+    def marked(
+        self,
+        transactional_id: str,
+        mark_id: int,
+        partitions: Collection[TopicPartition],
+        now: Now,
+        *,
+        is_written: bool,
+    ) -> None:
+        """What became of (a part of) a `Mark`; the rest is asked for again at a `tick`."""
+        found = self._transactions.get(transactional_id)
+        if found is None:
+            return
+        ours = {each for each in partitions if found.asked.get(each) == mark_id}
+        for each in ours:
+            del found.asked[each]
+        if is_written and ours:
+            found.unmarked -= ours
+            self._complete(found, now)
+
+    # What follows.
+
+    def _abort(self, found: Transaction, now: Now) -> None:
+        """For nobody who asked: its producer is fenced by it."""
+        after = taken_away(found.record, now.wall_ms)
+        self._store(found, after, (), TransactionAnswer())
+
+    def _mark(self, found: Transaction, now: Now) -> None:
+        """Ask for the markers that nobody is asked for now."""
+        record = found.record
+        missing = found.unmarked - found.asked.keys()
+        if missing:
+            mark_id = next(self._ids)
+            found.asked.update(dict.fromkeys(missing, mark_id))
+            is_commit = record.state is TransactionState.PREPARE_COMMIT
+            asked = mark_id, record.producer, is_commit, missing, record.version
+            self._effects.append(Mark(found.transactional_id, *asked))
+        self._complete(found, now)
+
+    def _complete(self, found: Transaction, now: Now) -> None:
+        """Every marker is written: so it is over."""
+        if found.unmarked or found.pending is not None or found.record.state not in PREPARED:
+            return
+        after = completed(found.record, now.wall_ms)
+        if not self._join(found, after, now):
+            self._store(found, after, (), TransactionAnswer())
+
+    def _resume(self, found: Transaction, now: Now) -> None:
+        """Nothing is on its way, perhaps: who waits is served, or waits on."""
+        if found.pending is None and found.record.state not in PREPARED:
+            self._join(found, found.record, now)
+
+    def _join(self, found: Transaction, record: TransactionRecord, now: Now) -> bool:
+        """All who wait are added to `record` by one change; whether there is one. Where what was
+        decided is completed by it, the log is not told of that alone: it would be waited for."""
+        waiting, found.waiting = found.waiting, []
+        is_open = record.state is TransactionState.ONGOING
+        joined = record.partitions if is_open else frozenset()
+        version, tickets = record.version, []
+        for each in waiting:
+            code = check_holder(record, each.producer)
+            if code is ErrorCode.none and record.is_kept:
+                code = ErrorCode.invalid_txn_state
+            if code is not ErrorCode.none:
+                self._refuse(each.ticket, code)
+            elif not each.partitions or has(record, each.partitions):
+                self._effects.append(Answer(each.ticket, TransactionAnswer()))
+            else:
+                joined |= frozenset(each.partitions)
+                version = each.version
+                tickets.append(each.ticket)
+        if not tickets:
+            return False
+        after = record.moved(
+            TransactionEvent.ADD,
+            partitions=joined,
+            version=version,
+            updated_ms=now.wall_ms,
+            started_ms=record.started_ms if is_open else now.wall_ms,
+        )
+        self._store(found, after, tickets, TransactionAnswer())
+        return True
+
+    def _store(
+        self,
+        found: Transaction,
+        record: TransactionRecord | None,
+        tickets: Iterable[Ticket],
+        answer: TransactionAnswer,
+    ) -> None:
+        assert found.pending is None, "a change is on its way"
+        write_id = next(self._ids)
+        before = NOBODY if is_first(record, found) else found.record.producer
+        found.pending = Pending(write_id, record, before, tuple(tickets), answer)
+        self._effects.append(Store(found.transactional_id, write_id, record))
+
+    def _refuse(self, ticket: Ticket, code: ErrorCode) -> None:
+        self._effects.append(Answer(ticket, TransactionAnswer(code)))
+
+    def _forget(
+        self, transactional_id: str, code: ErrorCode = ErrorCode.invalid_producer_id_mapping
+    ) -> None:
+        """Who waits for it is told `code`."""
+        for each in self._transactions.pop(transactional_id).waiting:
+            self._refuse(each.ticket, code)
+        self._busy.pop(transactional_id, None)

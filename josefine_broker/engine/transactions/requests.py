@@ -1,0 +1,242 @@
+"""What producers ask of the coordinator of their transactional id: to have the id, to write in a
+transaction, to end it (KIP-98, KIP-360, KIP-890, KIP-939).
+
+Rules: each request is answered by an effect, now or later; while something of the id is on its way
+that is CONCURRENT_TRANSACTIONS, after which every client asks again (20 ms), but who adds
+partitions waits, for less than that. Those who wait are bounded, and by the ticket's deadline. A
+producer of an older epoch is fenced, and one whose id another takes: what is open is aborted.
+"""
+
+from collections.abc import Collection
+
+from josefine_broker.base.errors import ErrorCode
+from josefine_broker.base.ids import ProducerEpoch, TopicPartition
+from josefine_broker.engine.transactions.ending import ended, judge_end
+from josefine_broker.engine.transactions.progress import Progress
+from josefine_broker.engine.transactions.states import (
+    PREPARED,
+    TransactionEvent,
+    TransactionState,
+)
+from josefine_broker.engine.transactions.transaction import (
+    Joining,
+    Transaction,
+    check_identity,
+    check_producer,
+    has,
+    is_adding,
+    is_new,
+    is_of,
+    keeper,
+    next_producer,
+    timeout_of,
+)
+from josefine_broker.engine.transactions.values import (
+    EPOCH_LAST,
+    NO_PRODUCER_ID,
+    VERSION_1,
+    Answer,
+    Init,
+    NewId,
+    Now,
+    Producer,
+    Ticket,
+    TransactionAnswer,
+    TransactionRecord,
+)
+
+WAITING_MAX = 1_000
+"""Who may wait to add partitions to one transaction."""
+
+
+class Requests(Progress):
+    """What producers may call. Adds no state."""
+
+    __slots__ = ()
+
+    def init(
+        self, transactional_id: str, request: Init, ticket: Ticket, now: Now, new_id: NewId
+    ) -> None:
+        """A producer takes the id, or takes it over."""
+        timeout_ms = timeout_of(request, self.settings)
+        if isinstance(timeout_ms, ErrorCode):
+            self._refuse(ticket, timeout_ms)
+            return
+        found = self._transactions.get(transactional_id)
+        if found is None:
+            first_id = new_id()
+            assert first_id is not None, "one is at hand"
+            record = TransactionRecord(
+                producer=Producer(first_id, ProducerEpoch(0)),
+                timeout_ms=timeout_ms,
+                state=TransactionState.EMPTY,
+                updated_ms=now.wall_ms,
+            )
+            found = self._transactions[transactional_id] = Transaction(transactional_id, record)
+            answer = TransactionAnswer(producer=record.producer)
+            self._store(found, record, (ticket,), answer)
+            return
+        if found.pending is not None:
+            self._refuse(ticket, ErrorCode.concurrent_transactions)
+        elif not is_of(found, request.claimed):
+            self._refuse(ticket, ErrorCode.producer_fenced)
+        elif found.record.state is TransactionState.ONGOING and request.keeps:
+            self._keep(found, request, ticket, now, new_id)
+        elif found.record.state is TransactionState.ONGOING:
+            self._abort(found, now)
+            self._refuse(ticket, ErrorCode.concurrent_transactions)
+        elif found.record.state in PREPARED:
+            self._refuse(ticket, ErrorCode.concurrent_transactions)
+        else:
+            producer = next_producer(found, request.claimed, new_id)
+            if producer is None:
+                self._refuse(ticket, ErrorCode.producer_fenced)
+                return
+            current_id = found.record.producer.producer_id
+            keeps_id = producer.producer_id == current_id
+            record = found.record.moved(
+                TransactionEvent.INIT,
+                producer=producer,
+                previous_id=found.record.previous_id if keeps_id else current_id,
+                timeout_ms=timeout_ms,
+                partitions=frozenset(),
+                updated_ms=now.wall_ms,
+                started_ms=-1,
+            )
+            answer = TransactionAnswer(producer=producer)
+            self._store(found, record, (ticket,), answer)
+
+    def _keep(
+        self, found: Transaction, request: Init, ticket: Ticket, now: Now, new_id: NewId
+    ) -> None:
+        """What is open stays, and who asks is to end it: its timeout goes on counting."""
+        record = found.record
+        producer = keeper(record, request.claimed, new_id)
+        if producer is None:
+            self._refuse(ticket, ErrorCode.producer_fenced)
+            return
+        after = record.moved(
+            TransactionEvent.KEEP,
+            next_id=producer.producer_id,
+            next_epoch=producer.epoch,
+            updated_ms=now.wall_ms,
+        )
+        answer = TransactionAnswer(producer=producer, ongoing=record.producer)
+        self._store(found, after, (ticket,), answer)
+
+    def add(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Collection[TopicPartition],
+        ticket: Ticket,
+        now: Now,
+        version: int = VERSION_1,
+    ) -> None:
+        """The producer is about to write there; the first of them begins a transaction."""
+        found = self._of(transactional_id, producer, ticket, waits=True)
+        if found is None:
+            return
+        is_busy = found.pending is not None or found.record.state in PREPARED
+        if is_busy and len(found.waiting) >= WAITING_MAX:
+            self._refuse(ticket, ErrorCode.concurrent_transactions)
+            return
+        found.waiting.append(Joining(producer, partitions, ticket, version))
+        if not is_busy:
+            self._join(found, found.record, now)
+
+    def verify(
+        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Of each whether it is in the producer's open transaction: none if so, else
+        TRANSACTION_ABORTABLE (KIP-890). What is on its way to the log is waited for: an end is as
+        good as decided."""
+        found = self._transactions.get(transactional_id)
+        code = check_identity(found, producer)
+        if found is None or code is not ErrorCode.none:
+            return dict.fromkeys(partitions, code)
+        if found.record.state in PREPARED or not (found.pending is None or is_adding(found)):
+            return dict.fromkeys(partitions, ErrorCode.concurrent_transactions)
+        codes = {True: ErrorCode.none, False: ErrorCode.transaction_abortable}
+        if found.pending is not None:  # what is being added is not there yet
+            codes[False] = ErrorCode.concurrent_transactions
+        return {each: codes[has(found.record, (each,))] for each in partitions}
+
+    def end(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        ticket: Ticket,
+        now: Now,
+        *,
+        is_commit: bool,
+    ) -> None:
+        """Answered when the decision is stored; the markers follow."""
+        found = self._of(transactional_id, producer, ticket)
+        if found is None:
+            return
+        record = found.record
+        if record.is_kept:
+            self._refuse(ticket, ErrorCode.invalid_txn_state)
+        elif record.state is TransactionState.ONGOING:
+            event = TransactionEvent.COMMIT if is_commit else TransactionEvent.ABORT
+            after = record.moved(event, updated_ms=now.wall_ms)
+            self._store(found, after, (ticket,), TransactionAnswer())
+        else:
+            self._refuse(ticket, _END_AGAIN.get((record.state, is_commit), _NOT_OPEN))
+
+    def end_and_go_on(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        ticket: Ticket,
+        now: Now,
+        new_id: NewId,
+        *,
+        is_commit: bool,
+    ) -> None:
+        """An end of version 2: the answer names the producer's next epoch, perhaps of another
+        id."""
+        found = self._transactions.get(transactional_id)
+        if found is None or is_new(found):
+            self._refuse(ticket, ErrorCode.invalid_producer_id_mapping)
+            return
+        if found.pending is not None:
+            self._refuse(ticket, ErrorCode.concurrent_transactions)
+            return
+        record = found.record
+        verdict = judge_end(record, producer, is_commit=is_commit)
+        if verdict is ErrorCode.none:
+            self._effects.append(Answer(ticket, TransactionAnswer(producer=record.producer)))
+            return
+        if isinstance(verdict, ErrorCode):
+            self._refuse(ticket, verdict)
+            return
+        next_id = new_id() if record.successor.epoch >= EPOCH_LAST else NO_PRODUCER_ID
+        if next_id is None:
+            self._refuse(ticket, ErrorCode.concurrent_transactions)
+            return
+        after = ended(record, verdict, next_id, now.wall_ms)
+        self._store(found, after, (ticket,), TransactionAnswer(producer=after.successor))
+
+    def _of(
+        self, transactional_id: str, producer: Producer, ticket: Ticket, *, waits: bool = False
+    ) -> Transaction | None:
+        """The transaction of this producer; None: it has none, and the ticket is told why. `waits`:
+        though something of it is on its way."""
+        found = self._transactions.get(transactional_id)
+        code = (check_identity if waits else check_producer)(found, producer)
+        if code is ErrorCode.none:
+            return found
+        self._refuse(ticket, code)
+        return None
+
+
+_NOT_OPEN = ErrorCode.invalid_txn_state
+_END_AGAIN: dict[tuple[TransactionState, bool], ErrorCode] = {
+    (TransactionState.PREPARE_COMMIT, True): ErrorCode.concurrent_transactions,
+    (TransactionState.PREPARE_ABORT, False): ErrorCode.concurrent_transactions,
+    (TransactionState.COMPLETE_COMMIT, True): ErrorCode.none,
+    (TransactionState.COMPLETE_ABORT, False): ErrorCode.none,
+}
+"""What an end is told when none is open: asked again for the same end, it is under way, or done."""
