@@ -38,7 +38,7 @@ GROUPS = GroupSettings(
     consumer_session_timeout_ms=CONSUMER_SESSION_MS,
     consumer_heartbeat_interval_ms=CONSUMER_BEAT_MS,
 )
-TRANSACTIONS = TransactionSettings(partitions=2, id_expiration_ms=6_000)
+TRANSACTIONS = TransactionSettings(partitions=2, id_expiration_ms=6_000, two_phase_enable=True)
 OFFSETS = OffsetsSettings(partitions=2, timeout_ms=700, groups=GROUPS, transactions=TRANSACTIONS)
 SESSION_TIMEOUT_MS = 1_200
 RAFT_HEARTBEAT_MS = 80

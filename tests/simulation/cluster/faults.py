@@ -110,6 +110,8 @@ class Faults:
     """In this share of lives with consumer groups one is of the consumer protocol (KIP-848)."""
     transactions: float = 0.0
     """In this share of lives there are transactional producers, and readers of their transfers."""
+    two_phase: float = 0.0
+    """In this share of lives with transactions one producer takes part in a two-phase commit."""
     stranger_per_second: float = 0.0
     """Somebody sends a frame to a raft listener that it may not send: no member, or a member in the
     name of another. It must be refused, and change nothing."""
@@ -158,9 +160,11 @@ STRENGTH_MAX = {
     "groups": 1.0,
     "transactions": 1.0,
     "consumer_groups": 1.0,
+    "two_phase": 1.0,
 }
 
 NEWEST = {
+    "two_phase": 0.0,
     "consumer_groups": 0.0,
     "transactions": 0.0,
     "groups": 0.0,
@@ -237,6 +241,7 @@ SWITCHES = {
     "groups": ("assignment told",),
     "transactions": ("transaction told commit",),
     "consumer_groups": ("consumer assignment told",),
+    "two_phase": ("participant prepared",),
 }
 """What is counted when a fault takes place, of each that the seed may switch on."""
 
@@ -383,6 +388,15 @@ COUNTED_OF_TRANSACTIONS = (
     "transactional producer told invalid_producer_epoch",
     "transactional producer told concurrent_transactions",
     "transactions settled",
+    "transaction begun by the record that completes the last",
+    "participant prepared",
+    "participant crashed",
+    "participant came back to a transaction kept prepared",
+    "participant came back to a transaction kept open",
+    "decided outside to commit",
+    "decided outside to abort",
+    "prepared transaction committed everywhere",
+    "prepared transaction aborted everywhere",
 )
 """The same, of lives that all have transactions."""
 

@@ -35,7 +35,7 @@ WORDS = {
     "leader elected": "elections",
 }
 """What the line of sums tells."""
-FORCED = "groups", "transactions", "consumer_groups"
+FORCED = "groups", "transactions", "consumer_groups", "two_phase"
 """What can be asked for in every life."""
 
 

@@ -12,6 +12,7 @@ from tests.simulation.cluster.consumer_mutants import CONSUMER_MUTANTS
 from tests.simulation.cluster.faults import NEW_SINCE, Faults, draw_faults
 from tests.simulation.cluster.group_mutants import GROUP_MUTANTS
 from tests.simulation.cluster.mutants import MUTANTS, Mutant
+from tests.simulation.cluster.participant_mutants import PARTICIPANT_MUTANTS
 from tests.simulation.cluster.run import simulate
 from tests.simulation.cluster.transfer_mutants import TRANSFER_MUTANTS
 from tests.simulation.mutating import mutated
@@ -47,7 +48,9 @@ def caught_by(mutant: Mutant) -> int | None:
     return None
 
 
-ALL = (*MUTANTS, *GROUP_MUTANTS, *TRANSFER_MUTANTS, *CONSUMER_MUTANTS)
+ALL = (
+    *MUTANTS, *GROUP_MUTANTS, *TRANSFER_MUTANTS, *CONSUMER_MUTANTS, *PARTICIPANT_MUTANTS,
+)  # fmt: skip
 SOME = [
     pytest.param(mutant, id=mutant.breaks, marks=[pytest.mark.slow] if n % 3 else [])
     for n, mutant in enumerate(ALL)

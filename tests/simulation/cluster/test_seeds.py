@@ -55,7 +55,7 @@ SEEDS = (
 few lives have. More of them by hand: see above."""
 
 TRANSACTION_SEEDS = range(1_000, 1_028)
-"""With transactions, all of them."""
+"""With transactions, all of them, and a participant of a two-phase commit in each."""
 
 CONSUMER_SEEDS = range(2_000, 2_020)
 """With a group of the consumer protocol, all of them. 2013 once found a follower that was not told
@@ -80,7 +80,8 @@ def share() -> Share:
 
 @pytest.fixture(scope="module")
 def with_transactions() -> Share:
-    return live_share(partial(live, forced=("transactions",)), TRANSACTION_SEEDS, WORDS)
+    forced = ("transactions", "two_phase")
+    return live_share(partial(live, forced=forced), TRANSACTION_SEEDS, WORDS)
 
 
 @pytest.fixture(scope="module")

@@ -35,6 +35,14 @@ class Transaction:
     """Commit or abort, as its producer asked for; empty: it never came to that."""
     is_decided: bool = False
     """Its producer was told that it is as it asked."""
+    two_phase: bool = False
+    """Somebody outside decides how it ends,"""
+    is_prepared: bool = False
+    """once all of it is written, and that was told outside;"""
+    decision: str = ""
+    """to commit or to abort; empty: not decided yet."""
+    outcomes: dict[str, str] = field(default_factory=dict)
+    """By topic: what its marker says."""
 
     @property
     def token(self) -> str:
@@ -91,9 +99,13 @@ class TransferFacts:
             for facts, _ in self.partitions()
         )
 
-    def begun(self, transactional_id: str, producer: Producer, transfers: int) -> Transaction:
+    def begun(
+        self, transactional_id: str, producer: Producer, transfers: int, *, two_phase: bool = False
+    ) -> Transaction:
         serial = self._serials[transactional_id] = self._serials.get(transactional_id, 0) + 1
-        transaction = Transaction(transactional_id, serial, producer, transfers)
+        transaction = Transaction(
+            transactional_id, serial, producer, transfers, two_phase=two_phase
+        )
         self.transactions[transaction.token] = transaction
         return transaction
 

@@ -94,13 +94,6 @@ TRANSFER_MUTANTS = [
         faults=FAILOVERS,
     ),
     Mutant(
-        breaks="who joins a transaction leaves in it what is there",
-        function=TransactionCoordinator._join,
-        old="joined = record.partitions if is_open else frozenset()",
-        new="joined = frozenset()",
-        faults=TRANSFERS,
-    ),
-    Mutant(
         breaks="a new coordinator ends what is overdue",
         function=TransactionCoordinator.load,
         old="if record.state not in IDLE:",

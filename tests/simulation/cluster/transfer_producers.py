@@ -82,6 +82,9 @@ FENCED = frozenset(
 class TransferProducer(SpeakingProducer):
     """One process at a time."""
 
+    two_phase = False
+    """Whether somebody outside decides: `participants.py`."""
+
     def __init__(self, watch: TransferWatch, node: int, rng: Random, transactional_id: str) -> None:
         super().__init__(watch, node, rng, transactional_id)
         self.is_gone = False
@@ -93,6 +96,11 @@ class TransferProducer(SpeakingProducer):
 
     def __str__(self) -> str:
         return f"{self.key}/{self.node}"
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether it is served by the cluster as it is."""
+        return True
 
     def start(self) -> None:
         """A new process."""
@@ -158,11 +166,16 @@ class TransferProducer(SpeakingProducer):
         *,
         is_end: bool,
     ) -> None:
-        """From now on this producer."""
+        """From now on this producer, and none of before."""
+        self._goes_on_as(answer)
+        self.watch.has_id(self, is_end=is_end)
+
+    def _goes_on_as(
+        self, answer: init_producer_id.InitProducerIdResponse | end_txn.EndTxnResponse
+    ) -> None:
         epoch = ProducerEpoch(answer.producer_epoch)
         self.producer = Producer(ProducerId(answer.producer_id), epoch)
         self.sequences = dict.fromkeys(TOPICS, 0)
-        self.watch.has_id(self, is_end=is_end)
 
     def rest(self) -> None:
         self.transaction = None
@@ -175,17 +188,20 @@ class TransferProducer(SpeakingProducer):
         if self.watch.is_calm or self.rng.random() >= MISBEHAVES:
             then()
         else:
-            which = self.rng.randrange(3)
-            (self._crash, partial(self._stand_still, then), partial(self._is_followed, then))[
-                which
-            ]()
+            self._go_astray(then)
+
+    def _go_astray(self, then: Callable[[], None]) -> None:
+        which = self.rng.randrange(3)
+        (self._crash, partial(self._stand_still, then), partial(self._is_followed, then))[which]()
 
     def _begin(self) -> None:
         if not self.watch.is_moving:
             self.rest()
             return
         transfers = 1 + self.rng.randrange(TRANSFERS_MAX)
-        self.transaction = self.watch.facts.begun(self.key, self.producer, transfers)
+        self.transaction = self.watch.facts.begun(
+            self.key, self.producer, transfers, two_phase=self.two_phase
+        )
         self._joining = [TOPICS] if self.rng.random() < 0.5 else [(each,) for each in TOPICS]
         self._legs, self.written = [], {}
         for _ in range(transfers):
@@ -307,5 +323,6 @@ class TransferProducer(SpeakingProducer):
     def _is_followed(self, then: Callable[[], None]) -> None:
         """Its next process comes, and it does not know that."""
         self.world.met["transactional producer followed by its next process"] += 1
-        self.watch.add(self.key, self.node, Random(self.rng.random())).start()
+        rng = Random(self.rng.random())
+        self.watch.add(type(self)(self.watch, self.node, rng, self.key)).start()
         self.soon(then, self.rng.randrange(1_000))

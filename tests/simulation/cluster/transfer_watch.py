@@ -12,8 +12,10 @@ from josefine_broker.engine.metadata.image import TRANSACTIONS_TOPIC
 from josefine_broker.engine.transactions.records import decode_key, decode_value
 from josefine_broker.engine.transactions.states import IDLE, PREPARED, TransactionState
 from josefine_broker.records.batch import BatchHeader, iter_batches
+from josefine_broker.records.control import read_marker
 from josefine_broker.records.reader import read_records
 from tests.simulation.cluster.clients import Target
+from tests.simulation.cluster.participants import Participant
 from tests.simulation.cluster.transfer_facts import TOPICS, Ledger
 from tests.simulation.cluster.transfer_producers import TransferProducer
 from tests.simulation.cluster.transfer_readers import TransferReader
@@ -26,7 +28,9 @@ __all__ = ["TransferWatch"]
 
 IDS = ("alice", "bob", "carol")
 READERS = 2
-PRODUCER_NODES, READER_NODES = 160, 180
+PRODUCER_NODES, READER_NODES, PARTICIPANT_NODE = 160, 180, 170
+PARTICIPANT = "dora"
+"""Its transactions are decided outside."""
 
 
 class TransferWatch:
@@ -41,27 +45,33 @@ class TransferWatch:
         """Nobody crashes or stands still any more."""
         self._states: dict[str, TransactionState] = {}
         """Of each id, by the log."""
+        self._open: dict[tuple[str, int], str] = {}
+        """By topic and producer id: the token of what was written last, up to its marker."""
         self.producers: list[TransferProducer] = []
         for at, transactional_id in enumerate(IDS):
-            producer = self.add(transactional_id, PRODUCER_NODES + at, Random(rng.random()))
-            world.scheduler.at(1_500 + rng.randrange(1_000), producer.start)
+            chance = Random(rng.random())
+            producer = TransferProducer(self, PRODUCER_NODES + at, chance, transactional_id)
+            world.scheduler.at(1_500 + rng.randrange(1_000), self.add(producer).start)
         self.readers = [
             TransferReader(self, READER_NODES + at, Random(rng.random())) for at in range(READERS)
         ]
         for reader in self.readers:
             world.scheduler.at(1_500 + rng.randrange(1_000), reader.start)
+        chance = Random(world.seed + 12)
+        if chance.random() < world.faults.two_phase:
+            participant = Participant(self, PARTICIPANT_NODE, chance, PARTICIPANT)
+            world.scheduler.at(1_500 + chance.randrange(1_000), self.add(participant).start)
 
     @property
     def nodes(self) -> list[int]:
         """Where they sit."""
         return [
-            *range(PRODUCER_NODES, PRODUCER_NODES + len(IDS)),
+            *sorted({each.node for each in self.producers}),
             *range(READER_NODES, READER_NODES + READERS),
         ]
 
-    def add(self, transactional_id: str, node: int, rng: Random) -> TransferProducer:
+    def add(self, producer: TransferProducer) -> TransferProducer:
         """One more process, perhaps of an id that has one already."""
-        producer = TransferProducer(self, node, rng, transactional_id)
         self.producers.append(producer)
         return producer
 
@@ -139,11 +149,29 @@ class TransferWatch:
             self._note_states(hosted, batches)
         if topic not in TOPICS:
             return
-        for header in _headers(hosted, batches):
+        for header, batch in _read(hosted, batches):
             if header.is_transactional:
                 self.world.met["transaction marker committed"] += header.is_control
                 for invariant in self.world.invariants:
                     invariant.transactional_written(topic, header)
+                self._note_end(topic, header, batch)
+
+    def _note_end(self, topic: str, header: BatchHeader, batch: memoryview) -> None:
+        """By its marker; whose it is the records before it say."""
+        key = topic, header.producer_id
+        if not header.is_control:
+            (record,) = read_records(batch)
+            self._open[key] = (record.value or b"").decode().split()[0]
+            return
+        token, marker = self._open.pop(key, None), read_marker(batch)
+        if token is None or marker is None:
+            return  # nothing was written
+        if self.facts.is_excused:
+            return
+        transaction = self.facts.transactions[token]
+        transaction.outcomes[topic] = "commit" if marker.is_commit else "abort"
+        for invariant in self.world.invariants:
+            invariant.transaction_ended(transaction, topic)
 
     def _note_states(self, hosted: HostedPartition, batches: list[Batch]) -> None:
         for header, batch in _read(hosted, batches):
@@ -155,10 +183,6 @@ class TransferWatch:
                 before, self._states[key] = self._states.get(key), state
                 if before in PREPARED and state is TransactionState.ONGOING:
                     self.world.met["transaction begun by the record that completes the last"] += 1
-
-
-def _headers(hosted: HostedPartition, batches: list[Batch]) -> list[BatchHeader]:
-    return [header for header, _ in _read(hosted, batches)]
 
 
 def _read(

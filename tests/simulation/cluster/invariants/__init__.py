@@ -3,6 +3,7 @@
 from tests.simulation.cluster.invariants.acknowledged_is_kept import AcknowledgedIsKept
 from tests.simulation.cluster.invariants.cluster_converges import ClusterConverges
 from tests.simulation.cluster.invariants.committed_stays import CommittedStays
+from tests.simulation.cluster.invariants.decisions_are_kept import DecisionsAreKept
 from tests.simulation.cluster.invariants.fenced_commit_nothing import FencedCommitNothing
 from tests.simulation.cluster.invariants.fenced_write_nothing import FencedWriteNothing
 from tests.simulation.cluster.invariants.forgotten_votes_do_not_count import (
@@ -44,4 +45,5 @@ ALL_INVARIANTS = (
     StableEndGrows,
     TransactionsSettle,
     HoldersAreSingle,
+    DecisionsAreKept,
 )

@@ -10,7 +10,7 @@ from josefine_broker.engine.metadata.changes import At, Change
 from josefine_broker.engine.metadata.image import MetadataImage
 from josefine_broker.records.batch import BatchHeader
 from tests.simulation.cluster.group_facts import Commit, Written
-from tests.simulation.cluster.transfer_facts import Ledger
+from tests.simulation.cluster.transfer_facts import Ledger, Transaction
 from tests.simulation.cluster.view import Ack, Batch, PartitionFacts, View
 
 if TYPE_CHECKING:
@@ -81,6 +81,9 @@ class Invariant:
 
     def transactional_written(self, topic: str, header: BatchHeader) -> None:
         """A batch or marker of a transaction is committed in a topic of transfers."""
+
+    def transaction_ended(self, transaction: Transaction, topic: str) -> None:
+        """Its marker is committed there: `outcomes` has it."""
 
     def settled(self, world: World) -> None:
         """All faults have just stopped; the world may be run on."""
