@@ -4,7 +4,8 @@ to its partitions, then the record that completes it.
 Rules: one change of an id is on its way at a time; a change counts when it is stored, and one that
 could not be stored changes nothing here. What is prepared is decided for good: markers are asked
 for again until each is written. Who adds partitions meanwhile waits: one record adds all of them
-and completes what is marked everywhere, for each record is a round to the replicas.
+and completes what is marked everywhere, for each record is a round to the replicas; it goes out
+behind a completion that is on its way.
 """
 
 from collections.abc import Collection, Iterable
@@ -148,6 +149,15 @@ class Progress:
         after = completed(found.record, now.wall_ms)
         if not self._join(found, after, now):
             self._store(found, after, (), TransactionAnswer())
+
+    def _go_ahead(self, found: Transaction, now: Now) -> None:
+        """What completes it is on its way; who joins need not wait for that: his record lies behind
+        it in the log, and says it too. What becomes of the first one is of no interest then."""
+        completing, found.pending = found.pending, None
+        assert completing is not None
+        assert completing.record is not None
+        if not self._join(found, completing.record, now):
+            found.pending = completing
 
     def _resume(self, found: Transaction, now: Now) -> None:
         """Nothing is on its way, perhaps: who waits is served, or waits on."""

@@ -25,6 +25,7 @@ from josefine_broker.engine.transactions.transaction import (
     check_producer,
     has,
     is_adding,
+    is_completing,
     is_new,
     is_of,
     keeper,
@@ -142,7 +143,9 @@ class Requests(Progress):
             self._refuse(ticket, ErrorCode.concurrent_transactions)
             return
         found.waiting.append(Joining(producer, partitions, ticket, version))
-        if not is_busy:
+        if is_completing(found):
+            self._go_ahead(found, now)
+        elif not is_busy:
             self._join(found, found.record, now)
 
     def verify(

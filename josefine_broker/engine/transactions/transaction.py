@@ -10,7 +10,7 @@ from typing import NamedTuple
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.base.ids import ProducerEpoch, TopicPartition
 from josefine_broker.engine.transactions.ending import was_before
-from josefine_broker.engine.transactions.states import PREPARED, TransactionState
+from josefine_broker.engine.transactions.states import IDLE, PREPARED, TransactionState
 from josefine_broker.engine.transactions.values import (
     EPOCH_LAST,
     FIRST_EPOCH,
@@ -97,6 +97,12 @@ def is_adding(found: Transaction) -> bool:
     """Whether what is on its way leaves the transaction open."""
     after = None if found.pending is None else found.pending.record
     return after is not None and after.state is TransactionState.ONGOING
+
+
+def is_completing(found: Transaction) -> bool:
+    """Whether what is on its way says that what was decided is marked everywhere."""
+    after = None if found.pending is None else found.pending.record
+    return after is not None and found.record.state in PREPARED and after.state in IDLE
 
 
 def check_identity(found: Transaction | None, producer: Producer) -> ErrorCode:

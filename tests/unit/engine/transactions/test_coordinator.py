@@ -264,6 +264,75 @@ def test_who_waited_is_told_when_that_record_is_not_stored_and_the_last_is_compl
     assert desk.state() is TransactionState.COMPLETE_COMMIT
 
 
+@pytest.fixture
+def completing(desk: Desk) -> Producer:
+    """All is marked, and the record that says so is on its way."""
+    producer = desk.init().producer
+    desk.add(producer, A)
+    desk.holds_marks = True
+    desk.end(producer)
+    desk.holds_stores = True
+    desk.marked(desk.marks[0])
+    desk.settle()
+    assert [each.record and each.record.state for each in desk.stores] == [
+        TransactionState.COMPLETE_COMMIT
+    ]
+    return producer
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_who_joins_does_not_wait_for_a_completion_that_is_on_its_way(
+    desk: Desk, completing: Producer, is_told: bool
+) -> None:
+    """Its record lies behind that in the log: it holds whatever is told of the first."""
+    desk.add(completing, B)
+    joining = desk.tickets
+    first, second = desk.stores
+    desk.stored(first, OK if is_told else ErrorCode.coordinator_not_available)
+    desk.settle()
+    assert joining not in desk.answers, "its own record is not stored yet"
+
+    desk.stored(second)
+    desk.settle()
+
+    assert desk.answers[joining].error is OK
+    assert states(desk)[-2:] == [TransactionState.COMPLETE_COMMIT, TransactionState.ONGOING]
+    desk.holds_stores = False
+    assert desk.end(completing) is OK
+    assert desk.marks[-1].partitions == {B}
+
+
+def test_completion_counts_only_with_what_went_out_behind_it(
+    desk: Desk, completing: Producer
+) -> None:
+    desk.add(completing, B)
+    joining = desk.tickets
+    first, second = desk.stores
+    desk.stored(first)
+    desk.stored(second, ErrorCode.coordinator_not_available, is_written=False)
+    desk.settle()
+
+    assert desk.answers[joining].error is ErrorCode.coordinator_not_available
+    assert desk.state() is TransactionState.PREPARE_COMMIT
+    desk.holds_stores = False
+    desk.tick()
+    assert desk.state() is TransactionState.COMPLETE_COMMIT
+
+
+def test_who_adds_nothing_leaves_the_completion_on_its_way(
+    desk: Desk, completing: Producer
+) -> None:
+    desk.add(completing)
+    assert desk.answers[desk.tickets].error is OK
+    assert desk.init().error is CONCURRENT
+    (store,) = desk.stores
+
+    desk.stored(store)
+    desk.settle()
+
+    assert desk.state() is TransactionState.COMPLETE_COMMIT
+
+
 def test_who_waited_and_is_not_the_producer_that_goes_on_adds_nothing(desk: Desk) -> None:
     """Its id's epochs are used up by this end."""
     last = Producer(ProducerId(7), ProducerEpoch(EPOCH_LAST))
