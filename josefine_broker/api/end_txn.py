@@ -1,20 +1,14 @@
 """EndTxn (key 26, KIP-98): a producer commits or aborts its transaction. Answered when that is
-decided, durably; the markers follow, and until they are written the id's next request is told
-CONCURRENT_TRANSACTIONS.
+decided, durably; the markers follow, and who begins the next transaction, or takes the id, waits
+until they are written.
 
 Since version 5 the end raises the producer's epoch, and the answer names it (KIP-890); a producer
 whose epochs are used up gets a new id with it.
 """
 
-from contextlib import suppress
-
-from josefine_broker.api.shared.transactions import producer_of, told_to
+from josefine_broker.api.shared.transactions import new_producer_id, producer_of, told_to
 from josefine_broker.base.errors import KafkaError
-from josefine_broker.base.ids import ProducerId
 from josefine_broker.engine.context import Context, RequestInfo
-from josefine_broker.engine.metadata.changes import AllocateProducerIds
-from josefine_broker.engine.partition.producer_ids import BLOCK_IDS
-from josefine_broker.engine.proposing import answer_when_settled, submit_change
 from josefine_broker.engine.transacting import (
     TransactionWait,
     answer_of,
@@ -47,7 +41,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.EndTxnRequest) -> object:
     )
     coordinator = ctx.clients.transactions.coordinator
     if info.header.api_version >= RAISES_EPOCH_SINCE:
-        coordinator.end_and_go_on(*asked, lambda: _new_id(ctx), is_commit=request.committed)
+        coordinator.end_and_go_on(*asked, lambda: new_producer_id(ctx), is_commit=request.committed)
     else:
         coordinator.end(*asked, is_commit=request.committed)
     return answer_of(ctx, wait)
@@ -56,17 +50,3 @@ def handle(ctx: Context, info: RequestInfo, request: e.EndTxnRequest) -> object:
 def refuse(request: e.EndTxnRequest, error: KafkaError) -> e.EndTxnResponse:
     """The answer when the whole request is refused."""
     return e.EndTxnResponse(error_code=error.code)
-
-
-def _new_id(ctx: Context) -> ProducerId | None:
-    """If there is none now there will be: whoever ends asks again."""
-    taken = ctx.clients.producer_ids.take()
-    if taken is not None:
-        return ProducerId(taken)
-    change = AllocateProducerIds(
-        broker_id=ctx.broker_id, first_id=ctx.image.next_producer_id, count=BLOCK_IDS
-    )
-    deadline_ms = ctx.clock.monotonic_ms() + ctx.settings.metadata_timeout_ms
-    with suppress(KafkaError):  # nobody decides now; the same question comes again
-        answer_when_settled(ctx, [submit_change(ctx, change, deadline_ms)], deadline_ms, tuple)
-    return None

@@ -7,9 +7,13 @@ when it names its old one; a transactional one that names it keeps it (KIP-360).
 
 from collections.abc import Callable
 
-from josefine_broker.api.shared.transactions import check_transactions, producer_of, told_to
+from josefine_broker.api.shared.transactions import (
+    check_transactions,
+    new_producer_id,
+    producer_of,
+    told_to,
+)
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.base.ids import ProducerId
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.metadata.changes import AllocateProducerIds
 from josefine_broker.engine.metadata.proposals import Proposal
@@ -94,11 +98,6 @@ def _of_transactional_id(
         keeps=request.keep_prepared_txn,
     )
 
-    def new_id() -> ProducerId:
-        taken = ctx.clients.producer_ids.take()
-        assert taken is not None, "a block was asked for before"
-        return ProducerId(taken)
-
     def go_on(proposal: Proposal | None) -> None:
         if proposal is not None and not len(ctx.clients.producer_ids):
             wait.answer(TransactionAnswer(_why_none(proposal)))
@@ -109,7 +108,7 @@ def _of_transactional_id(
             wait.answer(TransactionAnswer(error.code))
             return
         coordinator = ctx.clients.transactions.coordinator
-        coordinator.init(transactional_id, init, wait, now_of(ctx), new_id)
+        coordinator.init(transactional_id, init, wait, now_of(ctx), lambda: new_producer_id(ctx))
         do_transactions_work(ctx)
 
     if len(ctx.clients.producer_ids):

@@ -1,9 +1,14 @@
 """What the handlers of transactions share."""
 
+from contextlib import suppress
+
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import ProducerEpoch, ProducerId
 from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.metadata.changes import AllocateProducerIds
 from josefine_broker.engine.metadata.image import JOSEFINE_VERSION, TRANSACTIONS_LEVEL
+from josefine_broker.engine.partition.producer_ids import BLOCK_IDS
+from josefine_broker.engine.proposing import answer_when_settled, submit_change
 from josefine_broker.engine.transactions.values import Producer
 
 FENCED_SINCE = {22: 4, 24: 2, 25: 2, 26: 2}
@@ -22,6 +27,20 @@ producer (KIP-890)."""
 def producer_of(producer_id: int, epoch: int) -> Producer:
     """As the coordinator has it."""
     return Producer(ProducerId(producer_id), ProducerEpoch(epoch))
+
+
+def new_producer_id(ctx: Context) -> ProducerId | None:
+    """If there is none now there will be: who is told None asks again."""
+    taken = ctx.clients.producer_ids.take()
+    if taken is not None:
+        return ProducerId(taken)
+    change = AllocateProducerIds(
+        broker_id=ctx.broker_id, first_id=ctx.image.next_producer_id, count=BLOCK_IDS
+    )
+    deadline_ms = ctx.clock.monotonic_ms() + ctx.settings.metadata_timeout_ms
+    with suppress(KafkaError):  # nobody decides now; the same question comes again
+        answer_when_settled(ctx, [submit_change(ctx, change, deadline_ms)], deadline_ms, tuple)
+    return None
 
 
 def told_to(info: RequestInfo, code: ErrorCode) -> ErrorCode:

@@ -69,9 +69,11 @@ class TransactionCoordinator(Requests):
     # Time.
 
     def tick(self, now: Now) -> None:
-        """Abort what is overdue; ask again for markers and stores that failed."""
+        """Abort what is overdue; ask again for markers and stores that failed; let nobody wait for
+        longer than he may."""
         for transactional_id in tuple(self._busy):
             found = self._transactions[transactional_id]
+            self._turn_away(found, until_ms=now.monotonic_ms)
             if found.pending is not None or now.monotonic_ms < found.retry_ms:
                 continue
             if found.is_overdue(now):

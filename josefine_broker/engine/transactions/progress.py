@@ -22,6 +22,7 @@ from josefine_broker.engine.transactions.states import (
 )
 from josefine_broker.engine.transactions.transaction import (
     Pending,
+    Taking,
     Transaction,
     check_holder,
     has,
@@ -41,6 +42,7 @@ from josefine_broker.engine.transactions.values import (
     TransactionSettings,
 )
 
+NEVER_MS = 2**62
 RETRY_MS = 1_000
 """Between two attempts to store what nobody asks again for."""
 
@@ -81,6 +83,7 @@ class Progress:
                 self._forget(transactional_id)
             for ticket in pending.tickets:
                 self._refuse(ticket, error)
+            self._turn_away(found)
             self._resume(found, now)
             return
         if pending.record is None:
@@ -147,7 +150,7 @@ class Progress:
         if found.unmarked or found.pending is not None or found.record.state not in PREPARED:
             return
         after = completed(found.record, now.wall_ms)
-        if not self._join(found, after, now):
+        if found.taking or not self._join(found, after, now):
             self._store(found, after, (), TransactionAnswer())
 
     def _go_ahead(self, found: Transaction, now: Now) -> None:
@@ -161,8 +164,26 @@ class Progress:
 
     def _resume(self, found: Transaction, now: Now) -> None:
         """Nothing is on its way, perhaps: who waits is served, or waits on."""
-        if found.pending is None and found.record.state not in PREPARED:
+        while found.is_free and found.taking:
+            self._take(found, found.taking.pop(0), now)
+        if found.is_free:
             self._join(found, found.record, now)
+
+    def _take(self, found: Transaction, taking: Taking, now: Now) -> None:
+        """The id is this producer's now, or will be: `requests.py`."""
+        raise NotImplementedError
+
+    def _turn_away(
+        self,
+        found: Transaction,
+        code: ErrorCode = ErrorCode.concurrent_transactions,
+        until_ms: int = NEVER_MS,
+    ) -> None:
+        """Who waits to have the id, until then at most, is to ask again."""
+        for each in found.taking:
+            if each.until_ms < until_ms:
+                self._refuse(each.ticket, code)
+        found.taking = [each for each in found.taking if each.until_ms >= until_ms]
 
     def _join(self, found: Transaction, record: TransactionRecord, now: Now) -> bool:
         """All who wait are added to `record` by one change; whether there is one. Where what was
@@ -214,7 +235,10 @@ class Progress:
     def _forget(
         self, transactional_id: str, code: ErrorCode = ErrorCode.invalid_producer_id_mapping
     ) -> None:
-        """Who waits for it is told `code`."""
-        for each in self._transactions.pop(transactional_id).waiting:
+        """Who waits for it is told `code`; who wants it may ask again where that is of no use."""
+        found = self._transactions.pop(transactional_id)
+        for each in found.waiting:
             self._refuse(each.ticket, code)
+        is_ours = code is ErrorCode.invalid_producer_id_mapping
+        self._turn_away(found, ErrorCode.concurrent_transactions if is_ours else code)
         self._busy.pop(transactional_id, None)

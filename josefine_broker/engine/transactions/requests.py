@@ -2,9 +2,10 @@
 transaction, to end it (KIP-98, KIP-360, KIP-890, KIP-939).
 
 Rules: each request is answered by an effect, now or later; while something of the id is on its way
-that is CONCURRENT_TRANSACTIONS, after which every client asks again (20 ms), but who adds
-partitions waits, for less than that. Those who wait are bounded, and by the ticket's deadline. A
-producer of an older epoch is fenced, and one whose id another takes: what is open is aborted.
+that is CONCURRENT_TRANSACTIONS, after which every client asks again (20 to 100 ms), but who adds
+partitions waits, and who takes the id, mostly for less than that. Those who wait are bounded; the
+first by the ticket's deadline, the others by `TAKING_MS`. A producer of an older epoch is fenced,
+and one whose id another takes: what is open is aborted.
 """
 
 from collections.abc import Collection
@@ -20,6 +21,7 @@ from josefine_broker.engine.transactions.states import (
 )
 from josefine_broker.engine.transactions.transaction import (
     Joining,
+    Taking,
     Transaction,
     check_identity,
     check_producer,
@@ -48,6 +50,10 @@ from josefine_broker.engine.transactions.values import (
 
 WAITING_MAX = 1_000
 """Who may wait to add partitions to one transaction."""
+TAKING_MAX = 10
+"""Who may wait to have one id: each fences the one before."""
+TAKING_MS = 2_000
+"""So long: where a marker cannot be written the producer asks again, as without that."""
 
 
 class Requests(Progress):
@@ -64,7 +70,15 @@ class Requests(Progress):
             self._refuse(ticket, timeout_ms)
             return
         found = self._transactions.get(transactional_id)
-        if found is None:
+        if found is not None:
+            taking = Taking(request, ticket, new_id, now.monotonic_ms + TAKING_MS)
+            if is_new(found) or len(found.taking) >= TAKING_MAX:
+                self._refuse(ticket, ErrorCode.concurrent_transactions)
+            elif found.is_free:
+                self._take(found, taking, now)
+            else:
+                found.taking.append(taking)
+        else:
             first_id = new_id()
             assert first_id is not None, "one is at hand"
             record = TransactionRecord(
@@ -76,22 +90,23 @@ class Requests(Progress):
             found = self._transactions[transactional_id] = Transaction(transactional_id, record)
             answer = TransactionAnswer(producer=record.producer)
             self._store(found, record, (ticket,), answer)
-            return
-        if found.pending is not None:
-            self._refuse(ticket, ErrorCode.concurrent_transactions)
-        elif not is_of(found, request.claimed):
+
+    def _take(self, found: Transaction, taking: Taking, now: Now) -> None:
+        """Nothing is on its way. What is open is aborted first, or kept."""
+        request, ticket, _, _ = taking
+        timeout_ms = timeout_of(request, self.settings)
+        assert isinstance(timeout_ms, int), "judged when it was asked for"
+        if not is_of(found, request.claimed):
             self._refuse(ticket, ErrorCode.producer_fenced)
         elif found.record.state is TransactionState.ONGOING and request.keeps:
-            self._keep(found, request, ticket, now, new_id)
+            self._keep(found, taking, now)
         elif found.record.state is TransactionState.ONGOING:
+            found.taking.insert(0, taking)
             self._abort(found, now)
-            self._refuse(ticket, ErrorCode.concurrent_transactions)
-        elif found.record.state in PREPARED:
-            self._refuse(ticket, ErrorCode.concurrent_transactions)
         else:
-            producer = next_producer(found, request.claimed, new_id)
-            if producer is None:
-                self._refuse(ticket, ErrorCode.producer_fenced)
+            producer = next_producer(found, request.claimed, taking.new_id)
+            if isinstance(producer, ErrorCode):
+                self._refuse(ticket, producer)
                 return
             current_id = found.record.producer.producer_id
             keeps_id = producer.producer_id == current_id
@@ -107,14 +122,12 @@ class Requests(Progress):
             answer = TransactionAnswer(producer=producer)
             self._store(found, record, (ticket,), answer)
 
-    def _keep(
-        self, found: Transaction, request: Init, ticket: Ticket, now: Now, new_id: NewId
-    ) -> None:
+    def _keep(self, found: Transaction, taking: Taking, now: Now) -> None:
         """What is open stays, and who asks is to end it: its timeout goes on counting."""
         record = found.record
-        producer = keeper(record, request.claimed, new_id)
-        if producer is None:
-            self._refuse(ticket, ErrorCode.producer_fenced)
+        producer = keeper(record, taking.request.claimed, taking.new_id)
+        if isinstance(producer, ErrorCode):
+            self._refuse(taking.ticket, producer)
             return
         after = record.moved(
             TransactionEvent.KEEP,
@@ -123,7 +136,7 @@ class Requests(Progress):
             updated_ms=now.wall_ms,
         )
         answer = TransactionAnswer(producer=producer, ongoing=record.producer)
-        self._store(found, after, (ticket,), answer)
+        self._store(found, after, (taking.ticket,), answer)
 
     def add(
         self,
@@ -138,14 +151,13 @@ class Requests(Progress):
         found = self._of(transactional_id, producer, ticket, waits=True)
         if found is None:
             return
-        is_busy = found.pending is not None or found.record.state in PREPARED
-        if is_busy and len(found.waiting) >= WAITING_MAX:
+        if not found.is_free and len(found.waiting) >= WAITING_MAX:
             self._refuse(ticket, ErrorCode.concurrent_transactions)
             return
         found.waiting.append(Joining(producer, partitions, ticket, version))
-        if is_completing(found):
+        if is_completing(found) and not found.taking:
             self._go_ahead(found, now)
-        elif not is_busy:
+        elif found.is_free:
             self._join(found, found.record, now)
 
     def verify(

@@ -47,12 +47,22 @@ class Joining(NamedTuple):
     version: int
 
 
+class Taking(NamedTuple):
+    """A producer that has the id when nothing of it is on its way any more."""
+
+    request: Init
+    ticket: Ticket
+    new_id: NewId
+    until_ms: int
+    """By the monotonic clock: then it is to ask again."""
+
+
 class Transaction:
     """One transactional id. Mutable."""
 
     __slots__ = (
-        "asked", "due_ms", "last", "pending", "record", "retry_ms", "transactional_id", "unmarked",
-        "waiting",
+        "asked", "due_ms", "last", "pending", "record", "retry_ms", "taking", "transactional_id",
+        "unmarked", "waiting",
     )  # fmt: skip
 
     def __init__(self, transactional_id: str, record: TransactionRecord, due_ms: int = 0) -> None:
@@ -71,6 +81,13 @@ class Transaction:
         """and by which `Mark` it is asked for now."""
         self.retry_ms = 0
         self.waiting: list[Joining] = []
+        self.taking: list[Taking] = []
+        """Before those who join: it takes the id from them."""
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nothing of it is on its way, nor decided and not completed."""
+        return self.pending is None and self.record.state not in PREPARED
 
     def is_overdue(self, now: Now) -> bool:
         """Whether it is open for longer than its producer allowed."""
@@ -145,14 +162,14 @@ def is_of(found: Transaction, claimed: Producer) -> bool:
     return claimed.producer_id in known
 
 
-def next_producer(found: Transaction, claimed: Producer, new_id: NewId) -> Producer | None:
-    """Who has the id from now on; None: who asks is fenced."""
+def next_producer(found: Transaction, claimed: Producer, new_id: NewId) -> Producer | ErrorCode:
+    """Who has the id from now on; or what who asks is told."""
     current = found.record.producer
     if claimed != NOBODY and claimed != current:
         # It asks again: its last answer was lost, and nobody came between.
         is_retry = found.last.epoch != NO_EPOCH and claimed == found.last
         rotated = claimed.producer_id != current.producer_id and was_before(found.record, claimed)
-        return current if is_retry or rotated else None
+        return current if is_retry or rotated else ErrorCode.producer_fenced
     return _following(current, new_id)
 
 
@@ -167,14 +184,19 @@ def timeout_of(request: Init, settings: TransactionSettings) -> int | ErrorCode:
     return request.timeout_ms
 
 
-def keeper(record: TransactionRecord, claimed: Producer, new_id: NewId) -> Producer | None:
-    """Who ends the transaction that is open, and writes no more into it; None: who asks is fenced.
+def keeper(record: TransactionRecord, claimed: Producer, new_id: NewId) -> Producer | ErrorCode:
+    """Who ends the transaction that is open, and writes no more into it; or what who asks is told.
     It may be asked again and again: each time who asked before is fenced."""
-    return _following(record.successor, new_id) if claimed in (NOBODY, record.successor) else None
+    if claimed not in (NOBODY, record.successor):
+        return ErrorCode.producer_fenced
+    return _following(record.successor, new_id)
 
 
-def _following(producer: Producer, new_id: NewId) -> Producer | None:
+def _following(producer: Producer, new_id: NewId) -> Producer | ErrorCode:
+    """Without an id at hand it is to ask again."""
     if producer.epoch >= EPOCH_LAST:
         next_id = new_id()
-        return None if next_id is None else Producer(next_id, FIRST_EPOCH)
+        if next_id is None:
+            return ErrorCode.concurrent_transactions
+        return Producer(next_id, FIRST_EPOCH)
     return producer._replace(epoch=ProducerEpoch(producer.epoch + 1))

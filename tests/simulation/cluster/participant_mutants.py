@@ -12,7 +12,7 @@ TWO_PHASES = {**TRANSFERS, "two_phase": 1.0}
 PARTICIPANT_MUTANTS = [
     Mutant(
         breaks="what was prepared is kept for who asks for it",
-        function=TransactionCoordinator.init,
+        function=TransactionCoordinator._take,
         old="elif found.record.state is TransactionState.ONGOING and request.keeps:",
         new="elif False:",
         faults=TWO_PHASES,
