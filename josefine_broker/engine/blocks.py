@@ -25,6 +25,11 @@ from josefine_broker.engine.loading_groups import (
     groups_moved,
     unload_groups,
 )
+from josefine_broker.engine.loading_transactions import (
+    begin_loading_transactions,
+    transactions_moved,
+    unload_transactions,
+)
 from josefine_broker.engine.metadata.apply import apply
 from josefine_broker.engine.metadata.change_codec import decode_change
 from josefine_broker.engine.metadata.changes import AllocateProducerIds, At
@@ -36,11 +41,6 @@ from josefine_broker.engine.metadata.image import (
 )
 from josefine_broker.engine.metadata.topic_config import TopicSettings, resolve
 from josefine_broker.engine.replicas.leading import brokers_changed, take_role, wake_all
-from josefine_broker.engine.transacting import (
-    begin_loading_transactions,
-    transactions_moved,
-    unload_transactions,
-)
 
 
 class _Coordinates(NamedTuple):

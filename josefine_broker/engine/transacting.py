@@ -1,5 +1,5 @@
-"""Hosts the transaction coordinator (`engine/transactions/coordinator.py`): does what it wants,
-lets time pass for it, and loads it with what `__transaction_state` says.
+"""Hosts the transaction coordinator (`engine/transactions/coordinator.py`): does what it wants, and
+lets time pass for it. Its ids come with partitions, see `engine/loading_transactions.py`.
 
 Rules: what it wants is done in its order, by one loop. A record counts once every in-sync replica
 has it; whatever becomes of it is told. A marker goes to the leader of its partition by the image of
@@ -14,16 +14,13 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_broker.base.rounds import PER_STEP
 from josefine_broker.engine.awaiting import AwaitEach, Promise
 from josefine_broker.engine.context import Context
-from josefine_broker.engine.coordinator_log import append_entries, led_partition, partition_of
+from josefine_broker.engine.coordinator_log import append_entries, led_partition
 from josefine_broker.engine.hosted import HostedPartition
-from josefine_broker.engine.loading import Loading, read_anew
 from josefine_broker.engine.marking import write_markers
 from josefine_broker.engine.metadata.image import TRANSACTIONS_TOPIC
 from josefine_broker.engine.transactions.records import (
     PLAIN_VERSION,
     TAGGED_VERSION,
-    decode_key,
-    decode_value,
     encode_key,
     encode_value,
 )
@@ -33,11 +30,8 @@ from josefine_broker.engine.transactions.values import (
     Now,
     Store,
     TransactionAnswer,
-    TransactionRecord,
 )
-from josefine_broker.records.batch import BatchHeader
 from josefine_broker.records.control import Marker
-from josefine_broker.records.reader import read_records
 from josefine_broker.wire.apis import WRITE_TXN_MARKERS
 from josefine_broker.wire.entities import write_txn_markers as e
 
@@ -46,7 +40,6 @@ STORE_TIMEOUT_MS = 5_000
 MARK_TIMEOUT_MS = 30_000
 """How long a broker has to answer for its markers. A broker that died is noticed at once; a marker
 that comes after its transaction was completed could end the next one."""
-RECORD_BYTES_MAX = 16 * 1024 * 1024
 
 DONE = frozenset(
     {
@@ -251,62 +244,3 @@ def _request(effect: Mark, marker: Marker, tps: set[TopicPartition]) -> e.WriteT
             ),
         )
     )
-
-
-# Its partitions come and go.
-
-
-class _TransactionReader:
-    """Reads a partition of `__transaction_state`: the last record of each id."""
-
-    def __init__(self, ctx: Context, tp: TopicPartition) -> None:
-        self._ctx = ctx
-        self._tp = tp
-        self._stored: dict[str, TransactionRecord] = {}
-
-    def begin(self) -> None:
-        self._stored = {}
-
-    def take(self, header: BatchHeader, batch: memoryview) -> None:
-        if header.is_control:
-            return
-        for record in read_records(batch, bytes_max=RECORD_BYTES_MAX):
-            key = None if record.key is None else decode_key(record.key)
-            if key is None:
-                continue
-            if record.value is None:
-                self._stored.pop(key, None)
-            else:
-                self._stored[key] = decode_value(record.value)
-
-    def finish(self) -> None:
-        transactions = self._ctx.clients.transactions
-        del transactions.loading[self._tp]
-        transactions.coordinator.load(self._stored, now_of(self._ctx))
-        do_transactions_work(self._ctx)
-
-
-def begin_loading_transactions(ctx: Context, tp: TopicPartition, hosted: HostedPartition) -> None:
-    """This broker leads the partition now: its ids are not known yet."""
-    unload_transactions(ctx, tp)
-    loading = Loading(ctx, tp, hosted, _TransactionReader(ctx, tp))
-    ctx.clients.transactions.loading[tp] = loading
-
-
-def unload_transactions(ctx: Context, tp: TopicPartition) -> None:
-    """Another broker coordinates this partition's ids. Who waits is answered by
-    `transactions_moved`."""
-    transactions = ctx.clients.transactions
-    loading = transactions.loading.pop(tp, None)
-    if loading is not None:
-        ctx.parked.forget(loading)
-    transactions.coordinator.unload(
-        lambda transactional_id: partition_of(ctx, tp.topic, transactional_id) in (None, tp)
-    )
-
-
-def transactions_moved(ctx: Context) -> None:
-    """All is as the image says: begin to read what is led anew, and answer who waited for ids that
-    are others' now."""
-    read_anew(ctx, ctx.clients.transactions.loading)
-    do_transactions_work(ctx)

@@ -1,6 +1,6 @@
 """Wrong lines, one per rule of transactions that matters: see mutants.py."""
 
-from josefine_broker.engine import transacting, verifying
+from josefine_broker.engine import loading_transactions, transacting, verifying
 from josefine_broker.engine.partition.partition import Partition
 from josefine_broker.engine.partition.transactions import Transactions
 from josefine_broker.engine.transactions import ending, transaction
@@ -72,7 +72,7 @@ TRANSFER_MUTANTS = [
     ),
     Mutant(
         breaks="a new coordinator knows the transactions that its partition names",
-        function=transacting._TransactionReader.finish,
+        function=loading_transactions._TransactionReader.finish,
         old="transactions.coordinator.load(self._stored,",
         new="transactions.coordinator.load({},",
         faults=FAILOVERS,
