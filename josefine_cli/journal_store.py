@@ -96,17 +96,9 @@ def replicate(
     \b
     josefine journal replicate accounts --store data/journals
     """
-    check_store(store)
-    if (topic is None) == (prefix is None):
-        raise UsageError("say a TOPIC or --prefix, one of the two")
-    if prefix is not None and (once or partitions is not None):
-        raise UsageError("--prefix goes with neither --once nor --partitions")
-    if spark and (prefix is not None or partitions is not None):
-        raise UsageError("--spark replicates one topic whole: neither --prefix nor --partitions")
-    if spark_conf and not spark:
-        raise UsageError("--spark-conf goes with --spark")
+    _refuse_mixtures(topic, prefix, partitions, spark_conf, once=once, spark=spark)
     asked = Asked(
-        store=store,
+        store=check_store(store) or store,
         partitions=None if partitions is None else _numbers(partitions),
         once=once,
         interval_ms=_time_ms("--interval", interval),
@@ -117,16 +109,46 @@ def replicate(
         at=_failpoint(),
         as_json=as_json,
     )
-    where = checked_addresses(bootstrap_of(bootstrap))
-    if topic is None:
-        number = asyncio.run(replicate_all(where, str(prefix), asked))
-    elif spark:
-        with session(parse_configs(spark_conf, "--spark-conf ")) as found:
-            number = asyncio.run(replicate_one(where, topic, replace(asked, spark=found)))
-    else:
-        number = asyncio.run(replicate_one(where, topic, asked))
+    number = _carry(bootstrap, topic, prefix, asked, spark_conf or () if spark else None)
     if number == signal.SIGINT:
         raise typer.Exit(EXIT_SIGNAL + number)
+
+
+def _refuse_mixtures(
+    topic: str | None,
+    prefix: str | None,
+    partitions: str | None,
+    spark_conf: Sequence[str] | None,
+    *,
+    once: bool,
+    spark: bool,
+) -> None:
+    """Raises UsageError."""
+    if (topic is None) == (prefix is None):
+        raise UsageError("say a TOPIC or --prefix, one of the two")
+    if prefix is not None and (once or partitions is not None):
+        raise UsageError("--prefix goes with neither --once nor --partitions")
+    if spark and (prefix is not None or partitions is not None):
+        raise UsageError("--spark replicates one topic whole: neither --prefix nor --partitions")
+    if spark_conf and not spark:
+        raise UsageError("--spark-conf goes with --spark")
+
+
+def _carry(
+    bootstrap: str | None,
+    topic: str | None,
+    prefix: str | None,
+    asked: Asked,
+    spark: Sequence[str] | None,
+) -> int | None:
+    """Until it ends; the signal that ended it. `spark`: its settings, where it does the work."""
+    where = checked_addresses(bootstrap_of(bootstrap))
+    if topic is None:
+        return asyncio.run(replicate_all(where, str(prefix), asked))
+    if spark is None:
+        return asyncio.run(replicate_one(where, topic, asked))
+    with session(parse_configs(spark, "--spark-conf ")) as found:
+        return asyncio.run(replicate_one(where, topic, replace(asked, spark=found)))
 
 
 def _time_ms(option: str, text: str) -> int:
