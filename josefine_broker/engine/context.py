@@ -145,7 +145,7 @@ class Groups:
 @dataclass(slots=True, kw_only=True)
 class Transactions:
     """The transactions that this broker coordinates, and what their host remembers. Written by
-    `engine/transacting.py`."""
+    `engine/transacting.py` and `engine/loading_transactions.py`."""
 
     coordinator: TransactionCoordinator
     loading: dict[tuple[str, int], Parked] = field(default_factory=dict)
