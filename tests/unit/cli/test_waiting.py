@@ -184,7 +184,9 @@ def test_leader_whose_address_refuses_is_named(nobody: int) -> None:
 
 
 @pytest.mark.usefixtures("hurried")
-def test_too_few_replicas_in_sync_are_counted() -> None:
+def test_too_few_replicas_in_sync_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    # It is told while it goes on; on a busy machine that takes a while to begin.
+    monkeypatch.setattr(output, "PATIENCE", Policy(request_timeout_ms=2_500))
     refused = (ErrorCode.not_enough_replicas, "1 in sync, 2 needed")
     with ScriptedBroker(leader=1, produce=refused) as broker:
         done = josefine(broker.address, "produce", "t", stdin="a\n")
