@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from base64 import b64encode
 from collections.abc import Callable
 
 import aiohttp
@@ -163,10 +164,11 @@ def test_private_page_is_for_whoever_may_look_where_names_are_asked_for() -> Non
         async with aiohttp.ClientSession() as session:
 
             async def status(*login: str, token: str = "") -> int:
-                auth = aiohttp.BasicAuth(*login) if login else None
-                headers = {"Authorization": f"Bearer {token}"} if token else None
+                basic = b64encode(":".join(login).encode()).decode()
+                said = f"Bearer {token}" if token else f"Basic {basic}" if login else ""
+                headers = {"Authorization": said} if said else None
                 url = f"http://127.0.0.1:{bound.port}/debug"
-                async with session.get(url, auth=auth, headers=headers) as response:
+                async with session.get(url, headers=headers) as response:
                     return response.status
 
             by_token = [await status(token=each) for each in ("bad", "alice", "root")]
