@@ -8,7 +8,6 @@ has a deadline and one of `handshakes_max` places; past that the oldest one give
 from __future__ import annotations
 
 import logging
-import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from typing import NamedTuple
 from josefine_broker.base.certificates import first_of_pem, subject_name
 from josefine_broker.base.security import SecretPlace
 from josefine_broker.base.tls_files import OwnNames, TlsError, load_ca, load_own
+from josefine_broker.host.net.look import Look, look_at
 
 log = logging.getLogger(__name__)
 
@@ -110,21 +110,13 @@ class Tls:
         whose, who = self.settings, "brokers" if self.settings.is_own_peer else "clients"
         return f"{whose.section}.certificate {whose.certificate} expired on {day}: {who} refuse it"
 
-    def _look(self) -> tuple[tuple[int, int, int] | None, ...]:
+    def _look(self) -> tuple[Look, ...]:
         settings = self.settings
         password = settings.key_password
         paths = [settings.certificate, settings.key, settings.ca]
         if password is not None and password.kind == "file":
             paths.append(Path(password.name))
-        return tuple(None if path is None else _look_at(path) for path in paths)
-
-
-def _look_at(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return (found.st_mtime_ns, found.st_size, found.st_ino)
+        return tuple(None if path is None else look_at(path) for path in paths)
 
 
 def load(settings: TlsSettings, env: Mapping[str, str]) -> Contexts:

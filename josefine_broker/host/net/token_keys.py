@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import http.client
 import logging
-import os
 import ssl
 import urllib.error
 import urllib.request
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 from josefine_broker.engine.security.key_set import BYTES_MAX, NO_KEYS, KeySet, parse_key_set
 from josefine_broker.engine.security.tokens import Holder, TokenError, TokenRules, holder_of
+from josefine_broker.host.net.look import look_at
 from josefine_broker.host.rationed import Rationed
 from josefine_broker.host.worker import Breathe
 
@@ -55,13 +55,13 @@ class FileKeys:
     def __init__(self, path: Path) -> None:
         """Raises KeysError."""
         self._path = path
-        self._seen = self._look()
+        self._seen = look_at(self._path)
         self.keys = self._load()
         self.reload_failures = 0
 
     def reload_changed(self) -> None:
         """See TokenKeys."""
-        seen = self._look()
+        seen = look_at(self._path)
         if seen == self._seen:
             return
         self._seen = seen
@@ -75,13 +75,6 @@ class FileKeys:
 
     def lacks_key(self) -> None:
         """The file would have been read."""
-
-    def _look(self) -> tuple[int, int, int] | None:
-        try:
-            found = os.stat(self._path)
-        except OSError:
-            return None
-        return (found.st_mtime_ns, found.st_size, found.st_ino)
 
     def _load(self) -> KeySet:
         try:

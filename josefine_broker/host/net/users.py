@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from josefine_broker.engine.security.sasl import Stored, Users, no_stored
+from josefine_broker.host.net.look import look_at
 
 log = logging.getLogger(__name__)
 
@@ -35,12 +36,12 @@ class UsersFile:
         self._stored = stored
         self._salting = salting
         self._iterations = iterations
-        self._seen = self._look()
+        self._seen = look_at(self._path)
         self.users = self._load()
 
     def reload_changed(self) -> None:
         """A duty of the ticker."""
-        seen = self._look()
+        seen = look_at(self._path)
         if seen == self._seen:
             return
         self._seen = seen
@@ -50,13 +51,6 @@ class UsersFile:
             log.warning("users changed and cannot be used", extra={"reason": str(error)})
             return
         log.info("users read again", extra={"file": str(self._path)})
-
-    def _look(self) -> tuple[int, int, int] | None:
-        try:
-            found = os.stat(self._path)
-        except OSError:
-            return None
-        return (found.st_mtime_ns, found.st_size, found.st_ino)
 
     def _load(self) -> Users:
         try:
