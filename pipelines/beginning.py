@@ -22,18 +22,10 @@ def named(
     the group of `start`, if it has one."""
     said = f"group {start.group}" if start.group else "start.offsets"
     given = committed if start.group else start.offsets
-    unknown = _listed(set(given) - set(bounds))
-    if unknown and not start.group:
-        return f"{said}: no partition {unknown} is read"
-    filled = (p for p, bound in bounds.items() if bound.earliest < bound.latest)
-    missing = _listed(p for p in filled if p not in given)
-    if missing and start.group:
-        return (
-            f"{said} has committed no offset for {missing}: commit one (`josefine groups "
-            f"reset-offsets {start.group}`), or begin elsewhere"
-        )
-    if missing:
-        return f"{said}: expected an offset of each partition; missing: {missing}"
+    way_out = f": commit one (`josefine groups reset-offsets {start.group}`), or begin elsewhere"
+    wrong = _misfit(said, given, bounds, way_out if start.group else None)
+    if wrong:
+        return wrong
     begins = {p: given.get(p, bound.latest) for p, bound in bounds.items()}
     for partition, offset in sorted(begins.items()):
         bound = bounds[partition]
@@ -54,19 +46,33 @@ def ends(
         return {p: late[p] if late[p] >= 0 else bound.latest for p, bound in bounds.items()}
     said = f"stop: group {end.group}" if end.group else "stop.offsets"
     given = found if end.group else end.offsets
-    unknown = _listed(set(given) - set(bounds))
-    if unknown and not end.group:
-        return f"{said}: no partition {unknown} is read"
-    filled = (p for p, bound in bounds.items() if bound.earliest < bound.latest)
-    missing = _listed(p for p in filled if p not in given)
-    if missing and end.group:
-        return f"{said} has committed no offset for {missing}"
-    if missing:
-        return f"{said}: expected an offset of each partition; missing: {missing}"
+    wrong = _misfit(said, given, bounds, "" if end.group else None)
+    if wrong:
+        return wrong
     for partition, bound in sorted(bounds.items()):
         if given.get(partition, 0) > bound.latest:
             return f"{said}: {partition} ends at {bound.latest} now, before {given[partition]}"
     return {p: given.get(p, bound.latest) for p, bound in bounds.items()}
+
+
+def _misfit(
+    said: str,
+    given: ByPartition,
+    bounds: Mapping[TopicPartition, Bounds],
+    group_ending: str | None,
+) -> str:
+    """Why not each partition with records has its offset, or others have; empty: all is well. Of a
+    group, which may have other partitions too, the sentence has that ending."""
+    unknown = _listed(set(given) - set(bounds))
+    if unknown and group_ending is None:
+        return f"{said}: no partition {unknown} is read"
+    filled = (p for p, bound in bounds.items() if bound.earliest < bound.latest)
+    missing = _listed(p for p in filled if p not in given)
+    if not missing:
+        return ""
+    if group_ending is None:
+        return f"{said}: expected an offset of each partition; missing: {missing}"
+    return f"{said} has committed no offset for {missing}{group_ending}"
 
 
 def no_table(sink: Sink) -> str:

@@ -81,7 +81,7 @@ class Lettering:
         self._passed: dict[TopicPartition, int] = {}
 
     def due(self, batch: Batch, *, writes_rows: bool, leads: bool) -> LettersDue | Stop:
-        """See `letters_due`. Under the lock."""
+        """See `letters_due`. Without the lock, nothing due is for sure and the rest a guess."""
         return letters_due(
             batch, self.chain.tip, self._passed, writes_rows=writes_rows, leads=leads
         )
