@@ -239,7 +239,7 @@ class Lab:
 
     def die(self, fail: str, rows: int) -> None:
         """Run in this process to a failpoint, and leave on disk what a driver killed there leaves:
-        nothing behind it is done."""
+        its sink does nothing behind it. Another one may."""
 
         def died() -> None:
             raise DiedError(fail)
