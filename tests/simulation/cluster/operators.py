@@ -145,13 +145,16 @@ class Operator(Client):
         leaving = world.members.leaving
         stuck = [each for each in every if leaving in each[2].target]
         _, (topic_id, index), entry = rng.choice(stuck or entries)
-        if entry.is_reassigning and not world.view.image.keeps_doubts:
-            return  # below level 2 a second target may drop a replica that comes back too soon
+        ids = sorted(each for each in world.broker_ids if each != leaving)
         target: tuple[int, ...] | None = None
-        if stuck or not entry.is_reassigning or rng.random() < 0.7:
-            count = len(entry.target)
-            ids = sorted(each for each in world.broker_ids if each != leaving)
-            target = tuple(rng.sample(ids, count))
+        if entry.is_reassigning and not world.view.image.keeps_doubts:
+            # Below level 2 a second target may drop a replica that comes back too soon: only one
+            # that stopped for good gives its place to another.
+            target = self._without_the_stopped(entry.target, ids)
+            if target is None:
+                return
+        elif stuck or not entry.is_reassigning or rng.random() < 0.7:
+            target = tuple(rng.sample(ids, len(entry.target)))
         process = rng.choice(awake)
         change = ReassignPartitions(items=(ReassignItem(topic_id, index, target),))
 
@@ -161,3 +164,17 @@ class Operator(Client):
 
         world.met["reassignment asked for"] += 1
         process.event(propose)
+
+    def _without_the_stopped(
+        self, target: tuple[int, ...], ids: list[int]
+    ) -> tuple[int, ...] | None:
+        """The target with another broker for the one that has stopped to be removed; None: there
+        is no such one, or nobody to take its place."""
+        gone = self.world.members.leaving
+        others = [each for each in ids if each not in target]
+        if gone is None or gone not in target or gone in self.world.broker_ids or not others:
+            return None
+        if self.world.machines[gone].process is not None:
+            return None
+        other = self.rng.choice(others)
+        return tuple(other if each == gone else each for each in target)
