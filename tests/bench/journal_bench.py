@@ -52,7 +52,7 @@ READS = 50
 LENGTHS = (1, 100, 10_000)
 BEHIND = 100
 """Actions of others that are in the topic and not in the store."""
-FOREIGN = max(1_000, int(200_000 * SCALE))
+FOREIGN = max(1_000, int(1_000_000 * SCALE))
 LARGE_ROWS = max(10_000, int(10_000_000 * SCALE))
 LARGE_BATCH = 100_000
 LARGE_JOURNALS = max(100, LARGE_ROWS // 10)
@@ -185,7 +185,9 @@ def reading(directory: Path) -> Measured:
         fill(broker.bootstrap, FOREIGN, 1_000, "foreign")
         for length in LENGTHS:
             fill(broker.bootstrap, length, 1, f"of{length}-")
+        yield from asyncio.run(consumer(broker.bootstrap))
         yield from asyncio.run(recovery(broker.bootstrap, None, "topic alone"))
+        yield from asyncio.run(reads(broker.bootstrap, None, "topic alone"))
         folder = directory / "store"
         asyncio.run(catch_up(broker.bootstrap, folder))
         yield from asyncio.run(recovery(broker.bootstrap, folder, "store up to date"))
@@ -193,6 +195,33 @@ def reading(directory: Path) -> Measured:
         asyncio.run(catch_up(broker.bootstrap, folder))
         fill(broker.bootstrap, BEHIND, BEHIND, "late")
         yield from asyncio.run(reads(broker.bootstrap, folder, f"store {BEHIND} behind"))
+
+
+async def consumer(bootstrap: str) -> list[tuple[str, str, float]]:
+    """What a read of the topic is made of, each apart: a client that knows the topic, its first
+    record from the middle of the log, then record after record."""
+    middle = FOREIGN // 2
+    timed = {name: Timed() for name in ("init", "seek", "poll")}
+    for _ in range(READS):
+        with timed["init"].one():
+            client = AsyncClient(bootstrap)
+            await client.__aenter__()
+            log = TopicLog(client, TOPIC)
+            await log.partition_count()
+        try:
+            parts = log.read(0, middle, FOREIGN)
+            for name in ("seek", "poll"):
+                with timed[name].one():
+                    assert await anext(parts)
+            await parts.aclose()
+        finally:
+            await client.__aexit__(None, None, None)
+    polled = "consumer poll (a fetch of 1 MiB)"
+    return [
+        *timed["init"].measured("consumer init"),
+        *timed["seek"].measured("consumer seek (first fetch of 1 MiB)"),
+        *timed["poll"].measured(polled),
+    ]
 
 
 async def recovery(bootstrap: str, store: Path | None, name: str) -> list[tuple[str, str, float]]:
@@ -204,13 +233,14 @@ async def recovery(bootstrap: str, store: Path | None, name: str) -> list[tuple[
     return [(f"first read among {FOREIGN:,} others, {name}", "ms", taken)]
 
 
-async def reads(bootstrap: str, store: Path, name: str) -> list[tuple[str, str, float]]:
+async def reads(bootstrap: str, store: Path | None, name: str) -> list[tuple[str, str, float]]:
     found: list[tuple[str, str, float]] = []
     async with opened(bootstrap, store) as journals:
         for length in LENGTHS:
             key = f"of{length}-0"
             assert await read(journals, key) == length
             count = READS if length < 1_000 else 5
+            count = count if store else 3  # each goes through the whole partition
             timed = Timed()
             for _ in range(count):
                 with timed.one():
