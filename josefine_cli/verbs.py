@@ -38,6 +38,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "users": ("josefine_cli.users", "List users, set their passwords, remove them."),
     "acls": ("josefine_cli.acls", "List, add and remove rules that say who may do what."),
     "quotas": ("josefine_cli.quotas", "List, set and remove how much clients may do."),
+    "features": ("josefine_cli.features", "List, raise and lower the levels of features."),
     "cluster": ("josefine_cli.cluster", "Run a local cluster; look at and change any cluster."),
     "dashboard": (
         "josefine_cli.dashboard.command",

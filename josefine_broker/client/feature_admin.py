@@ -1,0 +1,82 @@
+"""Levels of features as an administrator sees and changes them (KIP-584): what the cluster has
+finalized, and what all of its brokers that run understand."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.client.effects import CONTROLLER, Call, Operation
+from josefine_broker.client.operations import ask_each_broker, ask_until
+from josefine_broker.client.session import Session
+from josefine_broker.wire import apis
+from josefine_broker.wire.entities import api_versions as v
+from josefine_broker.wire.entities import update_features as u
+
+UPGRADE, SAFE_DOWNGRADE = 1, 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feature:
+    """`level`: as finalized, 0 where it is not. Every broker understands `lowest` to `highest`;
+    where these cross there is no level for all."""
+
+    name: str
+    level: int
+    lowest: int
+    highest: int
+
+
+def describe_features(session: Session, now_ms: int, deadline_ms: int) -> Operation[list[Feature]]:
+    """In the order of their names, of what the brokers that are there now say."""
+    attempts = session.start(now_ms, deadline_ms, "describe features")
+    found = yield from ask_each_broker(
+        session,
+        attempts,
+        apis.API_VERSIONS,
+        v.ApiVersionsRequest(),
+        lambda answer: _error(answer.error_code, None),
+    )
+    answers = [answer for _, answer in found]
+    newest = max(answers, key=lambda each: each.finalized_features_epoch)
+    levels = {each.name: each.max_version_level for each in newest.finalized_features}
+    ranges = [
+        {each.name: (each.min_version, each.max_version) for each in answer.supported_features}
+        for answer in answers
+    ]
+    names = sorted({name for each in ranges for name in each} | levels.keys())
+    return [
+        Feature(
+            name=name,
+            level=levels.get(name, 0),
+            lowest=max(each.get(name, (0, 0))[0] for each in ranges),
+            highest=min(each.get(name, (0, 0))[1] for each in ranges),
+        )
+        for name in names
+    ]
+
+
+def update_features(
+    session: Session,
+    levels: Mapping[str, int],
+    upgrade_type: int,
+    now_ms: int,
+    deadline_ms: int,
+    *,
+    only_ask: bool = False,
+) -> Operation[None]:
+    """Finalize all of these or none. `only_ask`: say whether it would be done."""
+    attempts = session.start(now_ms, deadline_ms, "update features", unknown_is_final=True)
+    request = u.UpdateFeaturesRequest(
+        timeout_ms=deadline_ms - now_ms,
+        feature_updates=tuple(
+            u.FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=upgrade_type)
+            for name, level in levels.items()
+        ),
+        validate_only=only_ask,
+    )
+    call = Call(node=CONTROLLER, api_key=apis.UPDATE_FEATURES, request=request)
+    yield from ask_until(attempts, call, lambda r: _error(r.error_code, r.error_message))
+
+
+def _error(code: ErrorCode, message: str | None) -> KafkaError | None:
+    return None if code is ErrorCode.none else KafkaError(code, message or "")
