@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from josefine_spark.topic_offsets import ByPartition
-from pipelines import checking, decode, lookups
+from pipelines import checking, decode, functions, lookups
 from pipelines.decode import Reading
 from pipelines.deduplicating import without_copies
 from pipelines.errors import RunError
@@ -21,7 +21,7 @@ from pipelines.frame_columns import columns_ddl
 from pipelines.historizing import versions
 from pipelines.joins import JOIN, beyond_rows
 from pipelines.merging import partials
-from pipelines.model import Action, Mode, OnError, Pipeline, Sink, Source
+from pipelines.model import Action, Mode, OnError, Pipeline, Sink, Source, Transform
 from pipelines.refusals import (
     refuse_flag,
     refuse_no_condition,
@@ -46,7 +46,7 @@ def empty_source(spark: SparkSession, source: Source) -> DataFrame:
 class Nodes:
     """A batch's rows at each node that was asked for and what it is made of.
 
-    `made`: as its SQL makes them; `rows`: without those that the node's own checks leave out.
+    `made`: as its transform makes them; `rows`: without those that the node's own checks leave out.
     """
 
     made: Mapping[str, DataFrame]
@@ -146,8 +146,6 @@ def nodes_for(pipeline: Pipeline, sink: Sink, good: DataFrame) -> Nodes:
 def nodes_of(pipeline: Pipeline, wanted: Iterable[str], good: DataFrame) -> Nodes:
     """The rows of several nodes of one source. Views live in the batch's own session, one per
     query."""
-    from pyspark.errors import PySparkException
-
     session = good.sparkSession
     lineages = [pipeline.lineage(node) for node in wanted]
     made = {name: good for sources, _ in lineages for name in sources}
@@ -161,14 +159,25 @@ def nodes_of(pipeline: Pipeline, wanted: Iterable[str], good: DataFrame) -> Node
             if one in pipeline.lookups and one not in tables:
                 tables[one] = lookups.rows_of(session, pipeline.lookups[one])
             (tables if one in pipeline.lookups else rows)[one].createOrReplaceTempView(one)
-        try:
-            made[name] = session.sql(transform.sql.text)
-            _ = made[name].schema
-        except PySparkException as error:
-            sql = transform.sql
-            raise complaint(sql.place, sql.path, error, transform.inputs) from error
+        if transform.function:
+            made[name] = functions.rows_of(transform, [session.table(n) for n in transform.inputs])
+        else:
+            made[name] = _selected(session, transform)
         rows[name] = _kept(pipeline, name, made[name])
     return Nodes(made=made, rows=rows)
+
+
+def _selected(session: SparkSession, transform: Transform) -> DataFrame:
+    """What a SELECT makes of its inputs' views."""
+    from pyspark.errors import PySparkException
+
+    said = transform.said
+    try:
+        made = session.sql(said.text)
+        _ = made.schema
+    except PySparkException as error:
+        raise complaint(said.place, said.path, error, transform.inputs) from error
+    return made
 
 
 def _kept(pipeline: Pipeline, node: str, frame: DataFrame) -> DataFrame:
@@ -201,7 +210,7 @@ def refuse_stateful(pipeline: Pipeline, good: DataFrame, sink: Sink) -> None:
             f"{tables} may only add to each row of the stream, or leave it out: by an inner or "
             "cross join, or one that is outer, semi or anti on the stream's side"
         )
-    raise refusal(transform.sql.place, transform.sql.path, message)
+    raise refusal(transform.said.place, transform.said.path, message)
 
 
 def parse(frame: DataFrame, reading: Reading | None) -> DataFrame:

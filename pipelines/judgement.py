@@ -10,7 +10,7 @@ import hashlib
 import json
 from typing import Any
 
-from pipelines.model import Decode, Format, OnError, Pipeline, Source
+from pipelines.model import Decode, Format, OnError, Pipeline, Source, Transform
 
 JUDGED_BY = "judged_by"
 """The digest's name in a commit."""
@@ -26,11 +26,17 @@ def judgement(pipeline: Pipeline, source: Source) -> str:
         _METHOD,
         _of_decode(source.decode),
         [[check.name, check.on, check.expr.text] for check in checks],
-        {name: pipeline.transforms[name].sql.text for name in nodes},
+        {name: _of_transform(pipeline.transforms[name]) for name in nodes},
     ]
     if source.decode_key is not None:
         said.append(_of_decode(source.decode_key))
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _of_transform(transform: Transform) -> str | list[str]:
+    """A function is all of its file: what it calls there makes its rows, too."""
+    function = transform.function
+    return [function.name, function.source] if function else transform.said.text
 
 
 def _of_decode(how: Decode | None) -> list[Any] | None:

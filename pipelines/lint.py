@@ -59,13 +59,13 @@ def _column_problems(pipeline: Pipeline) -> Iterator[Problem]:
     for name in _in_order(pipeline):
         transform = pipeline.transforms[name]
         tables = {one: made.get(one, OPEN) for one in transform.inputs}
-        if not transform.sql.text or not transform.inputs:
+        if transform.function or not transform.said.text or not transform.inputs:
             made[name] = OPEN
             continue
-        made[name], findings = columns_of_select(transform.sql.text, tables)
+        made[name], findings = columns_of_select(transform.said.text, tables)
         for finding in findings:
-            place = place_at(transform.sql, finding.index)
-            yield _problem(place, transform.sql.path, finding.message)
+            place = place_at(transform.said, finding.index)
+            yield _problem(place, transform.said.path, finding.message)
     for check in pipeline.checks.values():
         yield from _check_problems(check, made.get(check.on, OPEN))
     for sink in pipeline.sinks.values():

@@ -189,13 +189,26 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Function:
+    """A function of a Python file beside the pipeline's. `source`: the text of that file."""
+
+    file: str
+    name: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Transform:
-    """A SELECT over its inputs, which it names as tables."""
+    """A SELECT over its inputs, which it names as tables, or a function of their rows.
+
+    `said`: the SELECT, or what the file says of the function.
+    """
 
     name: str
     place: Place
     inputs: tuple[str, ...]
-    sql: Placed
+    said: Placed
+    function: Function | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

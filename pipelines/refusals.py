@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 STATEFUL = re.compile(
     r"^[\s:+|-]*(?:'|\*\(\d+\) )?"
     r"(Aggregate|Window|WindowGroupLimit|Distinct|Deduplicate|GlobalLimit|LocalLimit|Tail|Offset"
-    r"|Sort|Join|LateralJoin|AsOfJoin|Intersect|Except|Sample|Pivot)\b",
+    r"|Sort|Join|LateralJoin|AsOfJoin|Intersect|Except|Sample|Pivot|EventTimeWatermark|MapGroups"
+    r"|(?:FlatMap|CoGroup|TransformWithState)\w*)\b",
     re.MULTILINE,
 )
 
@@ -31,7 +32,7 @@ def refuse_twice(pipeline: Pipeline, sink: Sink, names: list[str]) -> None:
     if not twice:
         return
     made = pipeline.transforms.get(sink.input)
-    place, path = (made.sql.place, made.sql.path) if made else (sink.place, f"sinks.{sink.name}")
+    place, path = (made.said.place, made.said.path) if made else (sink.place, f"sinks.{sink.name}")
     raise refusal(place, path, f"column {', '.join(twice)} is there twice")
 
 

@@ -15,7 +15,7 @@ def complaint(
     place: Place, path: str, error: Exception, tables: tuple[str, ...] = ()
 ) -> ConfigError:
     """What Spark says of a value of the file. `tables`: those that its SQL may name."""
-    return refusal(place, path, _in_short(str(error), tables))
+    return refusal(place, path, in_short(str(error), tables))
 
 
 def refusal(place: Place, path: str, message: str) -> ConfigError:
@@ -23,7 +23,7 @@ def refusal(place: Place, path: str, message: str) -> ConfigError:
     return ConfigError([Problem(place=place, path=path, message=message)])
 
 
-def _in_short(text: str, tables: tuple[str, ...]) -> str:
+def in_short(text: str, tables: tuple[str, ...] = ()) -> str:
     """What Spark says, without its pages, codes and advice: one sentence and its suggestion."""
     text = " ".join(re.split(r"\nJVM stacktrace|; line |\n\n== SQL", text)[0].split())
     missing = _NO_TABLE.search(text)

@@ -20,6 +20,7 @@ from pipelines.loader import Scalar, Table, load_all
 from pipelines.lookup_words import is_lookup, lookup_of, lookup_problems
 from pipelines.model import OnError, Pipeline, Source, Transform
 from pipelines.paths import folder, path_problems
+from pipelines.python_words import function_of
 from pipelines.reader import NAME, Reader, nearest, shown
 from pipelines.retries import PAUSES_MS, Restart
 from pipelines.sinks import sink_of
@@ -163,9 +164,16 @@ def _version(top: Reader) -> None:
 
 
 def _transform(name: str, reader: Reader) -> Transform:
-    sql = reader.placed("sql")
+    reader.exactly_one()
     inputs = reader.texts("inputs")
-    return Transform(name=name, place=reader.table.place, inputs=inputs, sql=sql)
+    is_python = reader.has("python")
+    return Transform(
+        name=name,
+        place=reader.table.place,
+        inputs=inputs,
+        said=reader.placed("python" if is_python else "sql"),
+        function=function_of(reader, inputs) if is_python else None,
+    )
 
 
 def _dead_letter(top: Reader, sources: Mapping[str, Source]) -> tuple[str | None, Threshold | None]:

@@ -100,8 +100,11 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
     "decode key": _DECODED,
     "transform": {
         "inputs": Word(expected="a list of sources or transforms", kind=Kind.TEXTS, required=True),
-        "sql": Word(
-            expected="a SELECT over the inputs, by their names", kind=Kind.TEXT, required=True
+        "sql": Word(expected="a SELECT over the inputs, by their names", kind=Kind.TEXT),
+        "python": Word(
+            expected="FILE.py:FUNCTION, such as transforms.py:big_orders, the file relative to "
+            "this one",
+            kind=Kind.TEXT,
         ),
     },
     "check": {
@@ -276,6 +279,7 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
 EXACTLY_ONE: Mapping[str, tuple[str, ...]] = {
     "source": ("topics", "pattern", "assign"),
     "sink": ("path", "table"),
+    "transform": ("sql", "python"),
     "trigger": ("available_now", "once", "every"),
 }
 """Section → words of which exactly one is there."""
@@ -308,7 +312,6 @@ FORMATS: Mapping[str, ModeWords] = {
 """Format of a value or key → its own words; those of other formats are refused."""
 
 LATER: Mapping[str, tuple[str, ...]] = {
-    "transform": ("python",),
     "dead_letter": ("table",),
     "metrics": ("table",),
 }
