@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The one door: ./build.sh setup | lint | test [unit|sim|integration|compat|spark|slow|pyspark41|changed|all] | demo | bench | docs
+# The one door: ./build.sh setup | lint | test [unit|sim|integration|compat|oracle|spark|slow|pyspark41|changed|all] | demo | bench | docs
 # Every verb does the set-up it needs, is quick when run again, and works from any directory and
 # without a terminal. What it installs goes into .venv/ here and ~/.cache/josefine (jars).
 set -euo pipefail
@@ -22,6 +22,9 @@ usage: ./build.sh VERB [ARGUMENTS]
                         several processes share the tests: -n N says how many, -n 0 none (--pdb)
   test slow [PYTEST ARGUMENTS]
                         the long proofs that the daily tests take a share of, or leave out
+  test oracle [PYTEST ARGUMENTS]
+                        the tests with other people's clients, and those of the connector, against
+                        Apache Kafka: what they see of it they should see of ours
   test pyspark41 [PYTEST ARGUMENTS]
                         the connector's tests with PySpark 4.1, in an environment of its own
   test changed [--since BASE] [--list] [PYTEST ARGUMENTS]
@@ -150,6 +153,9 @@ run_test() {
     integration) setup_light; pytest_in "$(cores)" tests/integration "$@" ;;
     compat) setup_light; ensure_kcat; pytest_in "$(cores)" tests/compat "$@" ;;
     spark) setup dev; pytest_in "$(cores)" tests/spark "$@" ;;
+    oracle) setup dev; ensure_kcat
+            JOSEFINE_COMPAT_WITH=apache-kafka pytest_in 0 tests/compat "$@"
+            "$PY" -m tests.support.apache_kafka "$PY" -m pytest tests/spark/connector "$@" ;;
     slow) setup dev; ensure_kcat; pytest_in "$(cores)" tests -m slow --durations=20 "$@" ;;
     pyspark41) VENV=.venv-pyspark41 PY=.venv-pyspark41/bin/python
                export PIP_CONSTRAINT=$PWD/tests/spark/pyspark41.txt
@@ -159,7 +165,7 @@ run_test() {
     all) run_lint; setup dev; ensure_kcat
          # One more than cores: who waits for brokers leaves a core to somebody who computes.
          pytest_in $(($(cores) + 1)) tests --durations=20 "$@" ;;
-    *) die "test knows unit, sim, integration, compat, spark, slow, pyspark41, changed and all, not '$kind'" ;;
+    *) die "test knows unit, sim, integration, compat, oracle, spark, slow, pyspark41, changed and all, not '$kind'" ;;
   esac
 }
 

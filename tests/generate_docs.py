@@ -109,8 +109,17 @@ DIFFERENT: dict[str, str] = {
         "closes the segment that is written also when nothing is appended any more; in Kafka it "
         "waits for the next append"
     ),
+    "what an administrator changed": (
+        "the broker that answers has it then; Kafka's learns of it a moment later"
+    ),
 }
 """Where a served feature behaves otherwise than Kafka's, with the reason."""
+
+ORACLE = (
+    "The tests with other people's clients (`tests/compat`) pass against Apache Kafka 4.3.0 as",
+    "they do against this broker: `./build.sh test oracle` runs them there, with those of the",
+    "connector. Left out are those on three brokers, and those that look at this broker's pages.",
+)
 
 
 def compatibility() -> str:
@@ -134,6 +143,7 @@ def compatibility() -> str:
     lines += [f"| {what} | {why} |" for what, why in ledger.items()]
     lines += ["", "## Different, and why", "", "| what | here |", "|---|---|"]
     lines += [f"| {what} | {how} |" for what, how in DIFFERENT.items()]
+    lines += ["", "## Against Apache Kafka", "", *ORACLE]
     lines += ["", "## Topic configurations", "", "Served: " + ", ".join(_acting()) + "."]
     lines += ["", "Taken, kept and described, without effect:", "", "| name | why |", "|---|---|"]
     lines += [f"| `{inert.name}` | {inert.why} |" for inert in INERT]

@@ -18,9 +18,10 @@ from statistics import median
 from typing import Any
 
 from tests.bench.brokers import client, create_topic
-from tests.bench.peer_jars import NoPeerError, peer_jars
+from tests.bench.peer_jars import peer_jars
 from tests.bench.processes import Meter, Seconds
 from tests.support.broker import BrokerProcess
+from tests.support.maven import NoJarsError
 
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
 SCALE = float(os.environ.get("BENCH_SCALE", "1"))
@@ -199,7 +200,7 @@ def run(broker: BrokerProcess) -> Iterator[dict[str, object]]:
     try:
         conf["spark.jars"] = ",".join(peer_jars())
         sources.append(THEIRS)
-    except NoPeerError as error:
+    except NoJarsError as error:
         print(f"bench: nothing to compare with: {error}", file=sys.stderr)
     more = os.environ.get("BENCH_CONF", "")
     conf |= dict(pair.split("=", 1) for pair in more.split() if pair)

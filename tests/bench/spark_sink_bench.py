@@ -16,9 +16,10 @@ from statistics import median
 from typing import Any
 
 from tests.bench.brokers import create_topic
-from tests.bench.peer_jars import NoPeerError, peer_jars
+from tests.bench.peer_jars import peer_jars
 from tests.bench.spark_bench import label_of, say
 from tests.support.broker import BrokerProcess
+from tests.support.maven import NoJarsError
 
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
 SCALE = float(os.environ.get("BENCH_SCALE", "1"))
@@ -73,7 +74,7 @@ def run(bootstrap: str) -> Iterator[dict[str, Any]]:
     try:
         conf["spark.jars"] = ",".join(peer_jars())
         sinks.append(PEER)
-    except NoPeerError as error:
+    except NoJarsError as error:
         say(f"bench: only josefine is measured, nothing to compare with: {error}")
     spark = session("josefine-bench", conf=conf, master="local[2]")
     spark.sparkContext.setLogLevel("ERROR")

@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import pytest
@@ -20,6 +21,7 @@ from aiokafka.errors import (
     TopicAlreadyExistsError,
 )
 
+from tests.compat.brokers import Broker, told_async
 from tests.compat.samples import (
     BASE_MS,
     COMPRESSIONS,
@@ -28,7 +30,6 @@ from tests.compat.samples import (
     Sample,
 )
 from tests.compat.samples import PYTHON_SAMPLES as SAMPLES
-from tests.support.broker import BrokerProcess
 
 Topics = Callable[..., str]
 T = TypeVar("T")
@@ -170,6 +171,13 @@ def test_admin_creates_widens_configures_trims_and_deletes_topics(
         (response,) = await admin.describe_configs([resource])
         return next(c[1] for c in response.resources[0][4] if c[0] == name)
 
+    async def partitions(admin: AIOKafkaAdminClient) -> int:
+        (described,) = await admin.describe_topics([topic])
+        return len(described["partitions"])
+
+    async def is_there(admin: AIOKafkaAdminClient) -> bool:
+        return topic in await admin.list_topics()
+
     async def scenario() -> None:
         admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
         await admin.start()
@@ -179,19 +187,18 @@ def test_admin_creates_widens_configures_trims_and_deletes_topics(
             with pytest.raises(TopicAlreadyExistsError):
                 _raise_first(await admin.create_topics([new]))
             await admin.create_partitions({topic: NewPartitions(4)})
-            (described,) = await admin.describe_topics([topic])
-            assert len(described["partitions"]) == 4
+            await told_async(partial(partitions, admin), 4)
             assert await config(admin, "retention.ms") == "123456"
             change = ConfigResource(
                 ConfigResourceType.TOPIC, topic, configs={"retention.ms": "654321"}
             )
             await admin.alter_configs([change])
-            assert await config(admin, "retention.ms") == "654321"
+            await told_async(partial(config, admin, "retention.ms"), "654321")
             await produce_all(bootstrap, topic, SAMPLES)
             tp = TopicPartition(topic, 0)
             assert await admin.delete_records({tp: RecordsToDelete(4)}) == {tp: 4}
             await admin.delete_topics([topic])
-            assert topic not in await admin.list_topics()
+            await told_async(partial(is_there, admin), False)
         finally:
             await admin.close()
 
@@ -235,7 +242,7 @@ def test_offsets_are_committed_and_fetched_without_members(
     ],
 )
 def test_refused_subscription_is_told_and_does_not_spin(
-    broker: BrokerProcess, make_topic: Topics, refused: type[KafkaError], settings: dict[str, Any]
+    broker: Broker, make_topic: Topics, refused: type[KafkaError], settings: dict[str, Any]
 ) -> None:
     """It asks again without a pause, and without a word, where a broker does not list JoinGroup, or
     answers UNKNOWN_MEMBER_ID; these answers it shows."""
@@ -255,7 +262,7 @@ def test_refused_subscription_is_told_and_does_not_spin(
     assert joins(broker) - before <= 2
 
 
-def joins(broker: BrokerProcess) -> int:
+def joins(broker: Broker) -> int:
     """JoinGroup requests that the broker had so far."""
     pattern = r'josefine_request_seconds_count\{api="JoinGroup"\} (\d+)'
     found = re.search(pattern, broker.get("/metrics")[1])

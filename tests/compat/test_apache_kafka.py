@@ -1,11 +1,7 @@
-"""Our own client against Apache Kafka: a cross-check, run when JOSEFINE_APACHE_KAFKA names one.
-
-JOSEFINE_APACHE_KAFKA=127.0.0.1:9092 python -m pytest tests/compat/test_apache_kafka.py
-"""
+"""Our own client against Apache Kafka: a cross-check, run by `./build.sh test oracle`."""
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Iterator
 
@@ -23,17 +19,15 @@ from josefine_broker.client.io_blocking import (
 )
 from josefine_broker.records.batch import iter_batches
 from josefine_broker.records.reader import read_records
+from tests.compat.brokers import WITH_APACHE_KAFKA
 from tests.compat.samples import SAMPLES, Sample
 
-ADDRESS = os.environ.get("JOSEFINE_APACHE_KAFKA")
-pytestmark = pytest.mark.skipif(
-    ADDRESS is None, reason="JOSEFINE_APACHE_KAFKA names no Apache Kafka broker"
-)
+pytestmark = pytest.mark.skipif(not WITH_APACHE_KAFKA, reason="only against Apache Kafka")
 
 
 @pytest.fixture
-def apache() -> Iterator[BlockingClient]:
-    with BlockingClient(str(ADDRESS)) as client:
+def apache(bootstrap: str) -> Iterator[BlockingClient]:
+    with BlockingClient(bootstrap) as client:
         yield client
 
 

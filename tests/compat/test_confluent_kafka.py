@@ -28,6 +28,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from tests.compat.brokers import told
 from tests.compat.samples import (
     BASE_MS,
     COMPRESSIONS,
@@ -215,14 +216,14 @@ def test_admin_creates_widens_configures_and_deletes_topics(
     with pytest.raises(KafkaException, match="TOPIC_ALREADY_EXISTS"):
         run(admin.create_topics([new_topic]))
     run(admin.create_partitions([NewPartitions(topic, 5)]))
-    assert len(admin.list_topics(topic, TIMEOUT_S).topics[topic].partitions) == 5
+    told(lambda: len(admin.list_topics(topic, TIMEOUT_S).topics[topic].partitions), 5)
     assert run(admin.describe_configs([resource]))["retention.ms"].value == "123456"
     change = ConfigEntry("retention.ms", "654321", incremental_operation=AlterConfigOpType.SET)
     incremental = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])
     run(admin.incremental_alter_configs([incremental]))
-    assert run(admin.describe_configs([resource]))["retention.ms"].value == "654321"
+    told(lambda: run(admin.describe_configs([resource]))["retention.ms"].value, "654321")
     run(admin.delete_topics([topic]))
-    assert topic not in admin.list_topics(timeout=TIMEOUT_S).topics
+    told(lambda: topic in admin.list_topics(timeout=TIMEOUT_S).topics, False)
 
 
 def test_admin_deletes_records_below_an_offset(bootstrap: str, make_topic: Topics) -> None:

@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 from josefine_broker.client import group_admin
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from josefine_broker.engine.groups.offsets import coordinator_partition
+from tests.compat.brokers import Broker, one
 from tests.compat.consumers import Librdkafka, LibrdkafkaByHeartbeats
 from tests.compat.test_groups import (
     OFFSETS_TOPIC,
@@ -25,7 +26,6 @@ from tests.compat.test_groups import (
     share,
     values,
 )
-from tests.support.broker import BrokerProcess
 from tests.support.cluster import DEFAULT_TIMINGS, REPLICATED, Cluster
 
 pytestmark = pytest.mark.timeout(400)
@@ -34,8 +34,8 @@ SOON = {"group__consumer_heartbeat_interval_ms": 300}
 
 
 @pytest.fixture(scope="module")
-def one_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("heartbeats"), **SOON) as process:
+def one_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with one(tmp_path_factory.mktemp("heartbeats"), **SOON) as process:
         yield process
 
 
@@ -62,9 +62,7 @@ def member(stack: ExitStack, bootstrap: str, topic: str, **fields: str) -> Librd
     return stack.enter_context(closing(LibrdkafkaByHeartbeats(bootstrap, group, topic, **fields)))
 
 
-def test_members_share_and_who_is_left_has_them_all(
-    one_broker: BrokerProcess, stack: ExitStack
-) -> None:
+def test_members_share_and_who_is_left_has_them_all(one_broker: Broker, stack: ExitStack) -> None:
     bootstrap = one_broker.bootstrap
     topic = make_topic(bootstrap)
     first = member(stack, bootstrap, topic)
@@ -81,7 +79,7 @@ def test_members_share_and_who_is_left_has_them_all(
 
 
 def test_the_next_member_goes_on_where_the_last_committed(
-    one_broker: BrokerProcess, stack: ExitStack
+    one_broker: Broker, stack: ExitStack
 ) -> None:
     bootstrap = one_broker.bootstrap
     topic = make_topic(bootstrap)
@@ -98,9 +96,7 @@ def test_the_next_member_goes_on_where_the_last_committed(
     assert values(read) == after
 
 
-def test_an_expression_finds_topics_that_come_later(
-    one_broker: BrokerProcess, stack: ExitStack
-) -> None:
+def test_an_expression_finds_topics_that_come_later(one_broker: Broker, stack: ExitStack) -> None:
     bootstrap = one_broker.bootstrap
     topic = make_topic(bootstrap)
     reader = member(stack, bootstrap, f"^{topic}(-more)?", group=topic)
@@ -113,9 +109,7 @@ def test_an_expression_finds_topics_that_come_later(
     poll_until(lambda read: values(read) >= wanted, "records of the later topic", reader)
 
 
-def test_a_static_member_comes_back_to_its_partitions(
-    one_broker: BrokerProcess, stack: ExitStack
-) -> None:
+def test_a_static_member_comes_back_to_its_partitions(one_broker: Broker, stack: ExitStack) -> None:
     bootstrap = one_broker.bootstrap
     topic = make_topic(bootstrap)
     other = member(stack, bootstrap, topic)
@@ -130,7 +124,7 @@ def test_a_static_member_comes_back_to_its_partitions(
     assert len(other.revoked) == taken
 
 
-def test_admins_see_the_group_and_its_type(one_broker: BrokerProcess, stack: ExitStack) -> None:
+def test_admins_see_the_group_and_its_type(one_broker: Broker, stack: ExitStack) -> None:
     bootstrap = one_broker.bootstrap
     topic = make_topic(bootstrap)
     reader = member(stack, bootstrap, topic)
@@ -149,7 +143,7 @@ def test_admins_see_the_group_and_its_type(one_broker: BrokerProcess, stack: Exi
 
 
 def test_a_group_changes_its_protocol_when_it_is_empty(
-    one_broker: BrokerProcess, stack: ExitStack
+    one_broker: Broker, stack: ExitStack
 ) -> None:
     bootstrap = one_broker.bootstrap
     topic = make_topic(bootstrap)
@@ -168,7 +162,7 @@ def test_a_group_changes_its_protocol_when_it_is_empty(
 def test_members_go_on_behind_a_restart_of_their_only_broker(
     tmp_path_factory: pytest.TempPathFactory, stack: ExitStack
 ) -> None:
-    broker = stack.enter_context(BrokerProcess(tmp_path_factory.mktemp("restart"), **SOON))
+    broker = stack.enter_context(one(tmp_path_factory.mktemp("restart"), **SOON))
     topic = make_topic(broker.bootstrap)
     before = produce(broker.bootstrap, topic, 1)
     reader = member(stack, broker.bootstrap, topic)

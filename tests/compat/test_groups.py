@@ -17,8 +17,8 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from josefine_broker.engine.groups.offsets import coordinator_partition
 from josefine_broker.records.builder import Record, build_batch
+from tests.compat.brokers import Broker, one
 from tests.compat.consumers import CLIENTS, GroupConsumer, Librdkafka, Read, Subscribe
-from tests.support.broker import BrokerProcess
 from tests.support.cluster import DEFAULT_TIMINGS, REPLICATED, Cluster
 from tests.support.waiting import wait_until
 
@@ -31,11 +31,9 @@ _NUMBERS = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
-def one_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+def one_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     # The delay is for groups whose members start at the same time: here it would only cost time.
-    with BrokerProcess(
-        tmp_path_factory.mktemp("groups"), group__initial_rebalance_delay_ms=100
-    ) as process:
+    with one(tmp_path_factory.mktemp("groups"), group__initial_rebalance_delay_ms=100) as process:
         yield process
 
 
@@ -109,7 +107,7 @@ def share(*consumers: GroupConsumer) -> bool:
 
 
 def test_subscriber_reads_commits_and_is_resumed_where_it_was(
-    one_broker: BrokerProcess, subscribe: Subscribe
+    one_broker: Broker, subscribe: Subscribe
 ) -> None:
     """Checklist row 23."""
     bootstrap = one_broker.bootstrap
@@ -127,7 +125,7 @@ def test_subscriber_reads_commits_and_is_resumed_where_it_was(
 
 
 def test_two_members_share_the_partitions_and_who_is_left_has_them_all(
-    one_broker: BrokerProcess, subscribe: Subscribe, stack: ExitStack
+    one_broker: Broker, subscribe: Subscribe, stack: ExitStack
 ) -> None:
     """Checklist rows 23 and 25."""
     bootstrap = one_broker.bootstrap
@@ -146,7 +144,7 @@ def test_two_members_share_the_partitions_and_who_is_left_has_them_all(
 
 
 def test_cooperative_member_gives_up_only_what_another_takes(
-    one_broker: BrokerProcess, stack: ExitStack
+    one_broker: Broker, stack: ExitStack
 ) -> None:
     """Checklist row 25 (KIP-429): librdkafka is the client here that does it."""
     bootstrap = one_broker.bootstrap
@@ -166,7 +164,7 @@ def test_cooperative_member_gives_up_only_what_another_takes(
 
 
 def test_static_member_comes_back_to_its_partitions_and_the_others_notice_nothing(
-    one_broker: BrokerProcess, subscribe: Subscribe, stack: ExitStack
+    one_broker: Broker, subscribe: Subscribe, stack: ExitStack
 ) -> None:
     """KIP-345. The other member is librdkafka's, which tells what was taken from it."""
     bootstrap = one_broker.bootstrap
@@ -193,7 +191,7 @@ def test_members_go_on_behind_a_restart_of_their_only_broker(
     tmp_path_factory: pytest.TempPathFactory, subscribe: Subscribe, stack: ExitStack
 ) -> None:
     broker = stack.enter_context(
-        BrokerProcess(tmp_path_factory.mktemp("restart"), group__initial_rebalance_delay_ms=100)
+        one(tmp_path_factory.mktemp("restart"), group__initial_rebalance_delay_ms=100)
     )
     topic = make_topic(broker.bootstrap)
     before = produce(broker.bootstrap, topic, 2)
@@ -250,7 +248,7 @@ def commits(consumer: GroupConsumer) -> bool:
 
 
 def test_groups_are_listed_described_and_deleted_by_admins(
-    one_broker: BrokerProcess, stack: ExitStack
+    one_broker: Broker, stack: ExitStack
 ) -> None:
     """Checklist row 23."""
     bootstrap = one_broker.bootstrap

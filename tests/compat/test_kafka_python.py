@@ -15,6 +15,7 @@ from kafka.errors import (
     TopicAlreadyExistsError,
 )
 
+from tests.compat.brokers import told
 from tests.compat.samples import (
     BASE_MS,
     COMPRESSIONS,
@@ -149,24 +150,26 @@ def test_admin_creates_widens_configures_trims_and_deletes_topics(
         described = admin.describe_configs([resource], config_filter="all")
         return described["topic"][topic][name]
 
+    def names() -> set[str]:
+        return {t if isinstance(t, str) else t["name"] for t in admin.list_topics()}
+
     try:
         new = NewTopic(topic, 2, 1, topic_configs={"retention.ms": "123456"})
         admin.create_topics([new])
         with pytest.raises(TopicAlreadyExistsError):
             admin.create_topics([new])
         admin.create_partitions({topic: 4})
-        (described,) = admin.describe_topics([topic])
-        assert len(described["partitions"]) == 4
+        told(lambda: len(admin.describe_topics([topic])[0]["partitions"]), 4)
         assert config("retention.ms")["value"] == "123456"
         admin.alter_configs(
             [ConfigResource(ConfigResourceType.TOPIC, topic, configs={"retention.ms": "654321"})]
         )
-        assert config("retention.ms")["value"] == "654321"
+        told(lambda: config("retention.ms")["value"], "654321")
         produce_all(bootstrap, topic, SAMPLES)
         tp = TopicPartition(topic, 0)
         assert admin.delete_records({tp: 4})[tp]["low_watermark"] == 4
         admin.delete_topics([topic])
-        assert topic not in {t if isinstance(t, str) else t["name"] for t in admin.list_topics()}
+        told(lambda: topic in names(), False)
     finally:
         admin.close()
 

@@ -17,9 +17,10 @@ from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.source import JosefineDataSource
-from tests.bench.peer_jars import NoPeerError, peer_jars
+from tests.bench.peer_jars import peer_jars
 from tests.spark.connector.conftest import HAS_LIMITS, Topics
 from tests.spark.connector.option_cases import CASES, FAILED, LOST, REFUSED, Case, Outcome
+from tests.support.maven import NoJarsError
 
 Read = Callable[[dict[str, str], bool, Path], list[int]]
 
@@ -129,7 +130,7 @@ def with_peer(spark: SparkSession) -> SparkSession:
     """The session that runs, with Spark's own source added to it."""
     try:
         jars = peer_jars()
-    except NoPeerError as error:
+    except NoJarsError as error:
         pytest.skip(f"Spark's own Kafka source cannot be had: {error}")
     for jar in jars:
         spark.sql(f"ADD JAR '{jar}'")

@@ -1,0 +1,174 @@
+"""A real Apache Kafka (KRaft, one node) with the surface of `BrokerProcess`, as the oracle of
+compatibility tests: what other people's clients see of it, they should see of ours.
+
+Its jars come from Maven by tests/compat/pom.xml, once. `python -m tests.support.apache_kafka
+COMMAND ...` runs a command while one serves, which JOSEFINE_APACHE_KAFKA names.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import TracebackType
+
+import pytest
+
+from josefine_broker.base.errors import KafkaError
+from josefine_broker.client.io_blocking import BlockingClient
+from tests.support.maven import jars_of
+from tests.support.ports import free_ports
+from tests.support.waiting import wait_until
+
+POM = Path(__file__).parents[1] / "compat/pom.xml"
+NAME = "apache-kafka-4.3.0"
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 90.0
+CLUSTER_ID = "AAAAAAAAQACAAAAAAAAAAQ"
+
+OVERRIDES = {
+    "group__initial_rebalance_delay_ms": "group.initial.rebalance.delay.ms",
+    "group__consumer_heartbeat_interval_ms": "group.consumer.heartbeat.interval.ms",
+    "log__retention_ms": "log.retention.ms",
+    "log__message_bytes_max": "message.max.bytes",
+    "transactions__abort_interval_ms": (
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+    ),
+}
+"""Our configuration keys that tests set → Kafka's; others have no counterpart there."""
+
+DEFAULTS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "4",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "auto.create.topics.enable": "true",
+}
+
+
+class ApacheKafka:
+    """One process. Raises NoJarsError where it cannot be had."""
+
+    def __init__(self, directory: Path, *, start: bool = True, **overrides: object) -> None:
+        self.directory = Path(directory)
+        self.log_file = self.directory / "kafka.log"
+        self.config_file = self.directory / "server.properties"
+        port, controller = free_ports(2)
+        self.bootstrap = f"127.0.0.1:{port}"
+        self.process: subprocess.Popen[bytes] | None = None
+        self._classpath = os.pathsep.join(jars_of(POM, NAME))
+        settings = {
+            **DEFAULTS,
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller}",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "log.dirs": str(self.directory / "data"),
+        }
+        for name, value in overrides.items():
+            if name not in OVERRIDES:
+                pytest.skip(f"{name} is nothing of Apache Kafka's")
+            settings[OVERRIDES[name]] = "-1" if value is None else str(value)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        text = "".join(f"{name}={value}\n" for name, value in settings.items())
+        self.config_file.write_text(text)
+        self._run(
+            "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self.config_file)
+        )
+        if start:
+            self.start()
+
+    def __enter__(self) -> ApacheKafka:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def start(self) -> None:
+        """Start and wait until it serves."""
+        with self.log_file.open("ab") as log:
+            self.process = subprocess.Popen(
+                self._command("kafka.Kafka", str(self.config_file)),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.directory,
+            )
+        wait_until(self._is_serving, START_TIMEOUT_S, "Apache Kafka to serve")
+        assert self.alive, self.log_file.read_text(errors="replace")[-3000:]
+
+    def _is_serving(self) -> bool:
+        if not self.alive:
+            return True  # which `start` tells
+        try:
+            with BlockingClient(self.bootstrap) as client:
+                return bool(client.describe_cluster(timeout_ms=1_000).brokers)
+        except (KafkaError, OSError):
+            return False
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._signal(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """SIGTERM; the exit code."""
+        return self._signal(signal.SIGTERM)
+
+    def restart(self) -> None:
+        """Start again in the same directory, on the same port; stops it first if it runs."""
+        if self.alive:
+            self.stop()
+        self.start()
+
+    def close(self) -> None:
+        if self.alive:
+            self.kill()
+
+    def get(self, path: str) -> tuple[int, str]:
+        """It has no such pages."""
+        pytest.skip(f"Apache Kafka has no {path}")
+
+    def _signal(self, number: int) -> int:
+        assert self.process is not None, "it was never started"
+        self.process.send_signal(number)
+        return self.process.wait(STOP_TIMEOUT_S)
+
+    def _command(self, main: str, *arguments: str) -> list[str]:
+        quick = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+        return ["java", *quick, "-cp", self._classpath, main, *arguments]
+
+    def _run(self, main: str, *arguments: str) -> None:
+        done = subprocess.run(
+            self._command(main, *arguments), capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def main(command: list[str]) -> int:
+    with (
+        tempfile.TemporaryDirectory(prefix="apache-kafka-") as scratch,
+        ApacheKafka(Path(scratch)) as broker,
+    ):
+        environment = {**os.environ, "JOSEFINE_APACHE_KAFKA": broker.bootstrap}
+        return subprocess.call(command, env=environment)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
