@@ -1,4 +1,4 @@
-"""Consumers of three clients that subscribe: the same behaviours for each, on one broker and three.
+"""Consumers of eight clients that subscribe: the same behaviours for each, on one broker and three.
 
 Every wait is for a condition with a deadline, and what passes by itself is never asserted.
 """
@@ -19,6 +19,7 @@ from josefine_broker.engine.groups.offsets import coordinator_partition
 from josefine_broker.records.builder import Record, build_batch
 from tests.compat.brokers import Broker, one
 from tests.compat.consumers import CLIENTS, GroupConsumer, Librdkafka, Read, Subscribe
+from tests.compat.foreign import FOREIGN
 from tests.support.cluster import DEFAULT_TIMINGS, REPLICATED, Cluster
 from tests.support.waiting import wait_until
 
@@ -48,9 +49,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield running
 
 
-@pytest.fixture(params=CLIENTS)
+@pytest.fixture(
+    params=[*CLIENTS, *(pytest.param(each, marks=pytest.mark.slow) for each in FOREIGN)]
+)
 def subscribe(request: pytest.FixtureRequest) -> Subscribe:
-    return CLIENTS[request.param]
+    return {**CLIENTS, **FOREIGN}[request.param]
 
 
 @pytest.fixture
