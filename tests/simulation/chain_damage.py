@@ -96,8 +96,12 @@ def spoilt(files: MemoryFiles, rng: Random) -> Spoilt | None:
         size = min(SECTOR_BYTES, target.end - at)
         data[at : at + size] = bytes(size) if rng.random() < 0.5 else rng.randbytes(size)
         what = "sector torn in a chain"
-    # A torn sector may be what it was up to there: frames end in zeros.
-    is_proven = data[: target.begin] != copy.read(target.name)[: target.begin]
+    # A torn sector may be what it was up to there: frames end in zeros. If all that it changed lies
+    # behind, it is one of a frame that nothing knows to have been synced, and a start cuts that.
+    before = copy.read(target.name)
+    is_proven = data[: target.begin] != before[: target.begin]
+    if not is_proven and data != before:
+        return None
     _replace(copy, target.name, bytes(data))
     return Spoilt(copy, what, is_proven)
 
