@@ -22,7 +22,9 @@ usage: ./build.sh VERB [ARGUMENTS]
                         several processes share the tests: -n N says how many, -n 0 none (--pdb)
   test slow [PYTEST ARGUMENTS]
                         the long proofs that the daily tests take a share of, or leave out
-  test oracle [PYTEST ARGUMENTS]
+  test compat --all [PYTEST ARGUMENTS]
+                        the tests with other people's clients, those of Java, Go and Node, too
+  test oracle [--all] [PYTEST ARGUMENTS]
                         the tests with other people's clients, and those of the connector, against
                         Apache Kafka: what they see of it they should see of ours
   test pyspark41 [PYTEST ARGUMENTS]
@@ -151,10 +153,11 @@ run_test() {
            *) pytest_in "$(cores)" tests/simulation "$@" ;;
          esac ;;
     integration) setup_light; pytest_in "$(cores)" tests/integration "$@" ;;
-    compat) setup_light; ensure_kcat; pytest_in "$(cores)" tests/compat "$@" ;;
+    compat) setup_light; ensure_kcat; run_compat "$(cores)" "$@" ;;
     spark) setup dev; pytest_in "$(cores)" tests/spark "$@" ;;
     oracle) setup dev; ensure_kcat
-            JOSEFINE_COMPAT_WITH=apache-kafka pytest_in 0 tests/compat "$@"
+            JOSEFINE_COMPAT_WITH=apache-kafka run_compat 0 "$@"
+            [ "${1:-}" != --all ] || shift
             "$PY" -m tests.support.apache_kafka "$PY" -m pytest tests/spark/connector "$@" ;;
     slow) setup dev; ensure_kcat; pytest_in "$(cores)" tests -m slow --durations=20 "$@" ;;
     pyspark41) VENV=.venv-pyspark41 PY=.venv-pyspark41/bin/python
@@ -167,6 +170,19 @@ run_test() {
          pytest_in $(($(cores) + 1)) tests --durations=20 "$@" ;;
     *) die "test knows unit, sim, integration, compat, oracle, spark, slow, pyspark41, changed and all, not '$kind'" ;;
   esac
+}
+
+# run_compat PROCESSES [--all] ARGUMENTS... : with --all also the clients of other languages, and how
+# each test ended is written down for COMPATIBILITY.md.
+run_compat() {
+  local processes=$1
+  shift
+  if [ "${1:-}" = --all ]; then
+    shift
+    JOSEFINE_COMPAT_MATRIX=tests/compat/matrix.json pytest_in "$processes" tests/compat -m "slow or not slow" "$@"
+  else
+    pytest_in "$processes" tests/compat "$@"
+  fi
 }
 
 # run_seeds --seeds N --seed S --of SIMULATOR ... : by itself; each violation names its replay.

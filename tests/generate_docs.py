@@ -18,6 +18,7 @@ from pipelines.json_schema import json_schema
 from pipelines.metric_table import ROWS
 from tests import state_machines
 from tests.checklist import Row, rows
+from tests.compat import matrix
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -119,6 +120,7 @@ ORACLE = (
     "The tests with other people's clients (`tests/compat`) pass against Apache Kafka 4.3.0 as",
     "they do against this broker: `./build.sh test oracle` runs them there, with those of the",
     "connector. Left out are those on three brokers, and those that look at this broker's pages.",
+    "`./build.sh test compat --all` adds clients of other languages; both write down the tables.",
 )
 
 
@@ -143,7 +145,8 @@ def compatibility() -> str:
     lines += [f"| {what} | {why} |" for what, why in ledger.items()]
     lines += ["", "## Different, and why", "", "| what | here |", "|---|---|"]
     lines += [f"| {what} | {how} |" for what, how in DIFFERENT.items()]
-    lines += ["", "## Against Apache Kafka", "", *ORACLE]
+    lines += ["", "## Against Apache Kafka", "", *ORACLE, ""]
+    lines += matrix.lines()
     lines += ["", "## Topic configurations", "", "Served: " + ", ".join(_acting()) + "."]
     lines += ["", "Taken, kept and described, without effect:", "", "| name | why |", "|---|---|"]
     lines += [f"| `{inert.name}` | {inert.why} |" for inert in INERT]

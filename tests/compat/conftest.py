@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from tests.compat.brokers import WITH_APACHE_KAFKA, Broker, one
+from tests.compat.matrix import ORACLE, OURS, write_matrix
 
 _NUMBERS = itertools.count(1)
 
@@ -19,6 +22,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.compat)
             if WITH_APACHE_KAFKA and "cluster" in getattr(item, "fixturenames", ()):
                 item.add_marker(pytest.mark.skip(reason="the oracle is one broker"))
+
+
+_OUTCOMES: dict[str, str] = {}
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if "tests/compat" in report.nodeid and (report.when == "call" or report.skipped):
+        _OUTCOMES[report.nodeid.partition("tests/compat/")[2]] = report.outcome
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """The matrix of COMPATIBILITY.md, where its file is named: by the process that hears of all."""
+    if (file := os.environ.get("JOSEFINE_COMPAT_MATRIX")) and not hasattr(
+        session.config, "workerinput"
+    ):
+        write_matrix(Path(file), ORACLE if WITH_APACHE_KAFKA else OURS, _OUTCOMES)
 
 
 @pytest.fixture(scope="session")

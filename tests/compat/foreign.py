@@ -1,8 +1,9 @@
-"""Members of consumer groups in other languages: a process each, spoken to in lines.
+"""Members of consumer groups, and transactional producers, in other languages: a process each,
+spoken to in lines.
 
-A line says `poll`, `assigned`, `commit` or `close`; the answer is an object a line. The programs
-are in `foreign/`, built or fetched once into the user's cache; without the language its tests are
-skipped, and say so.
+A line says `poll`, `assigned`, `commit` or `close`, or `begin`, `send`, `commit`, `abort` and
+`transform`; the answer is an object a line. The programs are in `foreign/`, built or fetched once
+into the user's cache; without the language its tests are skipped, and say so.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import shutil
 import subprocess
 import tempfile
 import threading
+from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,8 +37,8 @@ class ForeignError(RuntimeError):
     """What a client raised, in its own words."""
 
 
-class Foreign:
-    """One process."""
+class Process:
+    """One of them."""
 
     def __init__(self, command: list[str]) -> None:
         self._process = subprocess.Popen(
@@ -50,66 +53,127 @@ class Foreign:
             self._answers.put(line)
         self._answers.put(b"")
 
-    def _ask(self, line: str) -> dict[str, list[list[int | str]]]:
+    def ask(self, line: str) -> dict[str, Any]:
+        """Raises ForeignError, queue.Empty where no answer comes."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n".encode())
         self._process.stdin.flush()
+        return self.answer()
+
+    def answer(self) -> dict[str, Any]:
         answer = self._answers.get(timeout=CALL_SECONDS)
         assert answer, f"it ended: {self._process.wait(CALL_SECONDS)}"
-        said = json.loads(answer)
+        said: dict[str, Any] = json.loads(answer)
         if said.get("error"):
             raise ForeignError(said["error"])
         return said
 
-    def poll(self) -> list[Read]:
-        return [
-            Read(int(partition), int(offset), base64.b64decode(str(value)))
-            for partition, offset, value in self._ask("poll")["records"]
-        ]
-
-    def assigned(self) -> set[int]:
-        return set(self._ask("assigned")["assigned"])
-
-    def commit(self) -> None:
-        self._ask("commit")
-
     def close(self) -> None:
         if self._process.poll() is None:
             try:
-                self._process.communicate(b"close\n", timeout=CALL_SECONDS)
+                assert self._process.stdin is not None
+                self._process.stdin.write(b"close\n")
+                self._process.stdin.close()
+                self._process.wait(CALL_SECONDS)
             finally:
                 self._process.kill()
                 self._process.wait()
 
 
+class Member(Process):
+    """Of a consumer group."""
+
+    def poll(self) -> list[Read]:
+        return [
+            Read(partition, offset, base64.b64decode(value))
+            for partition, offset, value in self.ask("poll")["records"]
+        ]
+
+    def assigned(self) -> set[int]:
+        return set(self.ask("assigned")["assigned"])
+
+    def commit(self) -> None:
+        self.ask("commit")
+
+
+class Teller(Process):
+    """A transactional producer that writes to one topic; ready when it is made."""
+
+    def __init__(self, command: list[str]) -> None:
+        super().__init__(command)
+        self.answer()
+
+    def begin(self) -> None:
+        self.ask("begin")
+
+    def send(self, partition: int, value: str) -> None:
+        """Back when it is acknowledged."""
+        self.ask(f"send {partition} {value}")
+
+    def commit(self) -> None:
+        self.ask("commit")
+
+    def abort(self) -> None:
+        self.ask("abort")
+
+    def transform(self, group: str, source: str, count: int, end: str) -> None:
+        """A whole transaction: so many records of a topic, in capitals, and the group's offsets;
+        `end` is commit or abort."""
+        self.ask(f"transform {group} {source} {count} {end}")
+
+
 def java(
     protocol: str, bootstrap: str, group: str, topic: str, instance_id: str | None = None
-) -> Foreign:
+) -> Member:
     """Apache Kafka's own consumer. The static one is to join a member of librdkafka's."""
     if protocol == "consumer" and instance_id is not None:
         pytest.skip("a group has members of one protocol")
+    return Member(_java("GroupMember", protocol, bootstrap, group, topic, instance_id or "-"))
+
+
+def go(
+    client: str, bootstrap: str, group: str, topic: str, instance_id: str | None = None
+) -> Member:
+    """franz-go or Sarama."""
+    return Member([_go_program(), "member", client, bootstrap, group, topic, instance_id or "-"])
+
+
+def kafkajs(bootstrap: str, group: str, topic: str, instance_id: str | None = None) -> Member:
+    """It has no static members."""
+    if instance_id is not None:
+        pytest.skip("kafkajs has no static members")
+    return Member(["node", str(_node_folder() / "kafkajs.js"), bootstrap, group, topic])
+
+
+NewTeller = Callable[..., Teller]
+"""(bootstrap, transactional id, topic, timeout_ms=60_000) → a producer whose id is its own."""
+
+
+def java_teller(bootstrap: str, id_: str, topic: str, timeout_ms: int = 60_000) -> Teller:
+    """Apache Kafka's own producer."""
+    return Teller(_java("Teller", bootstrap, id_, topic, str(timeout_ms)))
+
+
+def go_teller(
+    client: str, bootstrap: str, id_: str, topic: str, timeout_ms: int = 60_000
+) -> Teller:
+    """franz-go or Sarama."""
+    return Teller([_go_program(), "teller", client, bootstrap, id_, topic, str(timeout_ms)])
+
+
+def kafkajs_teller(bootstrap: str, id_: str, topic: str, timeout_ms: int = 60_000) -> Teller:
+    program = str(_node_folder() / "teller.js")
+    return Teller(["node", program, bootstrap, id_, topic, str(timeout_ms)])
+
+
+def _java(program: str, *arguments: str) -> list[str]:
     _needs("javac")
     try:
         jars = os.pathsep.join(jars_of(POM, NAME))
     except NoJarsError as error:
         pytest.skip(str(error))
-    program = str(PROGRAMS / "GroupMember.java")
     quick = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", jars)
-    return Foreign(["java", *quick, program, protocol, bootstrap, group, topic, instance_id or "-"])
-
-
-def go(
-    client: str, bootstrap: str, group: str, topic: str, instance_id: str | None = None
-) -> Foreign:
-    """franz-go or Sarama."""
-    return Foreign([_go_program(), client, bootstrap, group, topic, instance_id or "-"])
-
-
-def kafkajs(bootstrap: str, group: str, topic: str, instance_id: str | None = None) -> Foreign:
-    """It has no static members."""
-    if instance_id is not None:
-        pytest.skip("kafkajs has no static members")
-    return Foreign(["node", str(_node_folder() / "kafkajs.js"), bootstrap, group, topic])
+    return ["java", *quick, str(PROGRAMS / f"{program}.java"), *arguments]
 
 
 @cache
@@ -130,8 +194,8 @@ def _node_folder() -> Path:
     made = cache_dir("foreign") / f"node-{_digest('*.js', '*.json')}"
     if not made.is_dir():
         with tempfile.TemporaryDirectory(dir=made.parent) as scratch:
-            for name in ("package.json", "kafkajs.js"):
-                shutil.copy(PROGRAMS / name, scratch)
+            for file in (PROGRAMS / "package.json", *PROGRAMS.glob("*.js")):
+                shutil.copy(file, scratch)
             _build(["npm", "install", "--no-audit", "--no-fund", "--silent"], Path(scratch))
             shutil.copytree(scratch, made)
     return made
@@ -161,4 +225,11 @@ FOREIGN: dict[str, Subscribe] = {
     "franz-go": partial(go, "franz-go"),
     "sarama": partial(go, "sarama"),
     "kafkajs": kafkajs,
+}
+
+TELLERS: dict[str, NewTeller] = {
+    "java": java_teller,
+    "franz-go": partial(go_teller, "franz-go"),
+    "sarama": partial(go_teller, "sarama"),
+    "kafkajs": kafkajs_teller,
 }

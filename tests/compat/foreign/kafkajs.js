@@ -12,14 +12,15 @@ const consumer = kafka.consumer({
   heartbeatInterval: 500,
   metadataMaxAge: 1000,
 });
+const admin = kafka.admin();
 let queue = [];
 let assigned = [];
-let polled = new Map();
+// Behind what was polled last; who joins again reads from its last commit, and knows more.
+const polled = new Map();
 
 const forget = () => {
   queue = [];
   assigned = [];
-  polled = new Map();
 };
 consumer.on(consumer.events.REBALANCING, forget);
 consumer.on(consumer.events.CRASH, forget);
@@ -29,6 +30,7 @@ consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
 });
 
 async function begin() {
+  await admin.connect();
   await consumer.connect();
   await consumer.subscribe({ topics: [topic], fromBeginning: true });
   await consumer.run({
@@ -44,15 +46,23 @@ async function answer(line) {
     await new Promise((done) => setTimeout(done, 100));
     const records = queue;
     queue = [];
-    for (const [partition, offset] of records) polled.set(partition, offset + 1);
+    for (const [partition, offset] of records) {
+      polled.set(partition, Math.max(offset + 1, polled.get(partition) ?? 0));
+    }
     return { records };
   }
   if (line === "assigned") return { assigned };
-  // Who joined again begins where it committed last: it has to poll anew.
-  if (polled.size === 0) throw new Error("nothing was polled since it joined");
+  const owned = [...polled].filter(([partition]) => assigned.includes(partition));
+  if (owned.length < polled.size) throw new Error("it is about to join again");
   await consumer.commitOffsets(
-    [...polled].map(([partition, offset]) => ({ topic, partition, offset: String(offset) })),
+    owned.map(([partition, offset]) => ({ topic, partition, offset: String(offset) })),
   );
+  // While its runner begins anew it commits nothing, and says so to nobody.
+  const [kept] = await admin.fetchOffsets({ groupId: group, topics: [topic] });
+  for (const [partition, offset] of owned) {
+    const found = kept.partitions.find((each) => each.partition === partition);
+    if (Number(found?.offset) !== offset) throw new Error(`not committed: ${partition}`);
+  }
   return {};
 }
 
@@ -71,6 +81,7 @@ async function main() {
   }
   await begun.catch(() => {});
   await consumer.disconnect();
+  await admin.disconnect();
   process.exit(0);
 }
 

@@ -1,5 +1,6 @@
-// A member of a consumer group behind the lines that tests/compat/foreign.py speaks.
-// Arguments: franz-go or sarama, bootstrap, group, topic, instance id or "-".
+// A member of a consumer group, or a transactional producer, behind the lines that
+// tests/compat/foreign.py speaks. Arguments: member, franz-go or sarama, bootstrap, group, topic,
+// instance id or "-"; or teller, the client, bootstrap, transactional id, topic, timeout in ms.
 package main
 
 import (
@@ -35,15 +36,12 @@ type answer struct {
 }
 
 func main() {
-	begin := map[string]func([]string, string, string, string) (member, error){
-		"franz-go": beginFranz,
-		"sarama":   beginSarama,
+	client, seeds := os.Args[2], strings.Split(os.Args[3], ",")
+	begin := map[string]func(string, []string, []string) (hearer, error){
+		"member": beginMember,
+		"teller": beginTeller,
 	}[os.Args[1]]
-	instance := os.Args[5]
-	if instance == "-" {
-		instance = ""
-	}
-	one, err := begin(strings.Split(os.Args[2], ","), os.Args[3], os.Args[4], instance)
+	one, err := begin(client, seeds, os.Args[4:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -52,23 +50,63 @@ func main() {
 	out := json.NewEncoder(os.Stdout)
 	for lines.Scan() && lines.Text() != "close" {
 		said := answer{Records: []record{}, Assigned: []int32{}}
-		var failed error
-		switch lines.Text() {
-		case "poll":
-			var found []record
-			found, failed = one.poll()
-			said.Records = append(said.Records, found...)
-		case "assigned":
-			said.Assigned = append(said.Assigned, one.assigned()...)
-		default:
-			failed = one.commit()
-		}
-		if failed != nil {
-			said.Error = failed.Error()
+		if err := one.hear(lines.Text(), &said); err != nil {
+			said.Error = err.Error()
 		}
 		if err := out.Encode(said); err != nil {
 			break
 		}
 	}
 	one.close()
+}
+
+type hearer struct {
+	hear  func(line string, said *answer) error
+	close func()
+}
+
+func beginMember(client string, seeds []string, rest []string) (hearer, error) {
+	group, topic, instance := rest[0], rest[1], rest[2]
+	if instance == "-" {
+		instance = ""
+	}
+	begin := map[string]func([]string, string, string, string) (member, error){
+		"franz-go": beginFranz,
+		"sarama":   beginSarama,
+	}[client]
+	one, err := begin(seeds, group, topic, instance)
+	if err != nil {
+		return hearer{}, err
+	}
+	return hearer{close: one.close, hear: func(line string, said *answer) error {
+		switch line {
+		case "poll":
+			found, err := one.poll()
+			said.Records = append(said.Records, found...)
+			return err
+		case "assigned":
+			said.Assigned = append(said.Assigned, one.assigned()...)
+			return nil
+		}
+		return one.commit()
+	}}, nil
+}
+
+func beginTeller(client string, seeds []string, rest []string) (hearer, error) {
+	timeout, err := time.ParseDuration(rest[2] + "ms")
+	if err != nil {
+		return hearer{}, err
+	}
+	begin := map[string]newTeller{
+		"franz-go": beginFranzTeller,
+		"sarama":   beginSaramaTeller,
+	}[client]
+	one, err := begin(seeds, rest[0], rest[1], timeout)
+	if err != nil {
+		return hearer{}, err
+	}
+	fmt.Println("{}") // its id is its own now
+	return hearer{close: one.close, hear: func(line string, _ *answer) error {
+		return hear(one, line)
+	}}, nil
 }
