@@ -17,8 +17,6 @@ CLAIM = re.compile(r"[Cc]hecklist rows? ([0-9][0-9, –-]*(?:and [0-9]+)?)")
 
 LATER: dict[range, str] = {
     range(18, 19): "CreateTopics 0 and 1 are not served: Kafka 4 dropped them (KIP-896)",
-    range(21, 22): "franz-go is not tried: the tests have no Go; librdkafka instead",
-    range(28, 29): "franz-go is not tried: the tests have no Go; librdkafka instead",
     range(29, 30): "the broker sends what it has: the reader verifies, as with Kafka",
     range(
         58, 59

@@ -128,7 +128,9 @@ def java(
     """Apache Kafka's own consumer. The static one is to join a member of librdkafka's."""
     if protocol == "consumer" and instance_id is not None:
         pytest.skip("a group has members of one protocol")
-    return Member(_java("GroupMember", protocol, bootstrap, group, topic, instance_id or "-"))
+    return Member(
+        java_command("GroupMember", protocol, bootstrap, group, topic, instance_id or "-")
+    )
 
 
 def go(
@@ -151,7 +153,7 @@ NewTeller = Callable[..., Teller]
 
 def java_teller(bootstrap: str, id_: str, topic: str, timeout_ms: int = 60_000) -> Teller:
     """Apache Kafka's own producer."""
-    return Teller(_java("Teller", bootstrap, id_, topic, str(timeout_ms)))
+    return Teller(java_command("Teller", bootstrap, id_, topic, str(timeout_ms)))
 
 
 def go_teller(
@@ -161,12 +163,22 @@ def go_teller(
     return Teller([_go_program(), "teller", client, bootstrap, id_, topic, str(timeout_ms)])
 
 
+def franz(tool: str, bootstrap: str, *arguments: str) -> Any:
+    """What a tool of `franz_tools.go` says. Raises ForeignError."""
+    command = [_go_program(), tool, "franz-go", bootstrap, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_SECONDS)
+    if done.returncode != 0:
+        raise ForeignError(done.stderr.strip())
+    return json.loads(done.stdout)
+
+
 def kafkajs_teller(bootstrap: str, id_: str, topic: str, timeout_ms: int = 60_000) -> Teller:
     program = str(_node_folder() / "teller.js")
     return Teller(["node", program, bootstrap, id_, topic, str(timeout_ms)])
 
 
-def _java(program: str, *arguments: str) -> list[str]:
+def java_command(program: str, *arguments: str) -> list[str]:
+    """How a program of `foreign/` is run. Skips the test where Java or its jars are not there."""
     _needs("javac")
     try:
         jars = os.pathsep.join(jars_of(POM, NAME))

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import pytest
 from kafka import KafkaProducer
 
 from josefine_broker.client.io_blocking import BlockingClient, BlockingProducer
 from tests.compat import test_confluent_kafka as confluent
 from tests.compat import test_kafka_python as kafka_python
+from tests.compat.foreign import franz
 from tests.compat.samples import BASE_MS, Sample
 
 Topics = Callable[..., str]
@@ -75,3 +77,33 @@ def test_our_producer_writes_and_librdkafka_reads_100k_in_order(
     messages: list[Any] = confluent.consume(bootstrap, topic, RECORDS, tuple(range(PARTITIONS)))
 
     assert_all_in_order((m.partition(), m.offset(), m.value()) for m in messages)
+
+
+@pytest.mark.slow
+def test_franz_go_writes_and_kafka_python_reads_100k_in_order(
+    bootstrap: str, make_topic: Topics
+) -> None:
+    """Checklist row 28."""
+    topic = make_topic(PARTITIONS)
+    franz("write", bootstrap, topic, str(RECORDS), str(PARTITIONS))
+
+    records = kafka_python.consume(bootstrap, topic, RECORDS, tuple(range(PARTITIONS)))
+
+    assert_all_in_order((r.partition, r.offset, r.value) for r in records)
+
+
+@pytest.mark.slow
+def test_kafka_python_writes_and_franz_go_reads_100k_in_order(
+    bootstrap: str, make_topic: Topics
+) -> None:
+    """Checklist row 28."""
+    topic = make_topic(PARTITIONS)
+    producer = KafkaProducer(bootstrap_servers=bootstrap, linger_ms=5)
+    for n in range(RECORDS):
+        producer.send(topic, value=b"%d" % n, partition=n % PARTITIONS)
+    producer.flush(timeout=120)
+    producer.close(timeout=60)
+
+    records = franz("read", bootstrap, topic, str(RECORDS))
+
+    assert_all_in_order((partition, offset, value.encode()) for partition, offset, value in records)

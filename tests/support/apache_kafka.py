@@ -24,7 +24,7 @@ from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
 
 POM = Path(__file__).parents[1] / "compat/pom.xml"
-NAME = "apache-kafka-4.3.0"
+NAME = "apache-kafka-and-streams-4.3.0-2"
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 90.0
 CLUSTER_ID = "AAAAAAAAQACAAAAAAAAAAQ"

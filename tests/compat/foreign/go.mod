@@ -5,6 +5,7 @@ go 1.23.0
 require (
 	github.com/IBM/sarama v1.45.2
 	github.com/twmb/franz-go v1.18.1
+	github.com/twmb/franz-go/pkg/kadm v1.16.0
 )
 
 require (

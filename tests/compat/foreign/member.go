@@ -1,6 +1,7 @@
 // A member of a consumer group, or a transactional producer, behind the lines that
 // tests/compat/foreign.py speaks. Arguments: member, franz-go or sarama, bootstrap, group, topic,
-// instance id or "-"; or teller, the client, bootstrap, transactional id, topic, timeout in ms.
+// instance id or "-"; or teller, the client, bootstrap, transactional id, topic, timeout in ms; or what franz_tools.go
+// has, franz-go, bootstrap, topic and more.
 package main
 
 import (
@@ -37,6 +38,13 @@ type answer struct {
 
 func main() {
 	client, seeds := os.Args[2], strings.Split(os.Args[3], ",")
+	if tool, is := tools[os.Args[1]]; is {
+		if err := use(tool, seeds, os.Args[4:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	begin := map[string]func(string, []string, []string) (hearer, error){
 		"member": beginMember,
 		"teller": beginTeller,
@@ -102,6 +110,10 @@ func beginTeller(client string, seeds []string, rest []string) (hearer, error) {
 		"sarama":   beginSaramaTeller,
 	}[client]
 	one, err := begin(seeds, rest[0], rest[1], timeout)
+	for until := time.Now().Add(callWait); err != nil && time.Now().Before(until); {
+		time.Sleep(pollWait) // the transaction of its predecessor is about to end, say
+		one, err = begin(seeds, rest[0], rest[1], timeout)
+	}
 	if err != nil {
 		return hearer{}, err
 	}
