@@ -180,12 +180,19 @@ def kafkajs_teller(bootstrap: str, id_: str, topic: str, timeout_ms: int = 60_00
 def java_command(program: str, *arguments: str) -> list[str]:
     """How a program of `foreign/` is run. Skips the test where Java or its jars are not there."""
     _needs("javac")
+    return tool_command(str(PROGRAMS / f"{program}.java"), *arguments)
+
+
+def tool_command(main: str, *arguments: str) -> list[str]:
+    """How a class of Apache Kafka's is run. Skips likewise."""
+    _needs("java")
     try:
         jars = os.pathsep.join(jars_of(POM, NAME))
     except NoJarsError as error:
         pytest.skip(str(error))
     quick = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", jars)
-    return ["java", *quick, str(PROGRAMS / f"{program}.java"), *arguments]
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+    return ["java", *quick, quiet, main, *arguments]
 
 
 @cache
