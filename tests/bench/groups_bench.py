@@ -6,6 +6,7 @@ BENCH_ROUNDS. Goals (issue 13): 1,000 groups of 5 idle members under 10 % of a c
 50 members under 3 s, 20,000 offset commits/s, failover with 100,000 offsets under 2 s, a million
 commits read back in under 10 s. `consumer_idle` and `consumer_rebalance` are the same with members
 of the consumer protocol (KIP-848), which heartbeat as often here; a broker asks for every 5 s.
+`./build.sh bench groups` with BENCH_GROUPS_PEER=1 measures Apache Kafka after ours, in each round.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -41,6 +42,7 @@ from tests.bench.group_client import (
     commit_request,
     find_coordinator,
 )
+from tests.support.apache_kafka import ApacheKafka
 from tests.support.broker import BrokerProcess
 from tests.support.cluster import REPLICATED, Cluster
 from tests.support.waiting import wait_until
@@ -65,6 +67,8 @@ OFFSETS_PARTITIONS = 8
 """Of `__consumer_offsets`, by default."""
 WAIT_SECONDS = 300.0
 
+NewBroker = Callable[..., Any]
+"""BrokerProcess, or what looks like it."""
 NewMember = type[Member] | type[ConsumerMember]
 PREFIX: dict[NewMember, str] = {Member: "", ConsumerMember: "consumer_"}
 Measured = Iterator[tuple[str, str, float]]
@@ -80,11 +84,13 @@ def create(bootstrap: str, partitions: int, replicas: int = 1) -> None:
         admin.create_topics([NewTopic(TOPIC, partitions, replicas)])
 
 
-def idle(directory: Path, new_member: NewMember = Member) -> Measured:
+def idle(
+    directory: Path, new_member: NewMember = Member, new_broker: NewBroker = BrokerProcess
+) -> Measured:
     """Many groups whose members do nothing but heartbeat."""
     most = IDLE_GROUPS * IDLE_MEMBERS + 100
     limits = {"network__connections_max": most, "network__connections_per_address_max": most}
-    with BrokerProcess(directory, **limits) as process:
+    with new_broker(directory, **limits) as process:
         create(process.bootstrap, IDLE_MEMBERS)
         broker = Running("josefine", process.bootstrap, process.pid)
         joined_s, cores, beats = uvloop.run(_idle(broker, new_member))
@@ -140,9 +146,11 @@ async def _idle(broker: Running, new_member: NewMember) -> tuple[float, float, f
     return joined_s, cores, beats
 
 
-def rebalance(directory: Path, new_member: NewMember = Member) -> Measured:
+def rebalance(
+    directory: Path, new_member: NewMember = Member, new_broker: NewBroker = BrokerProcess
+) -> Measured:
     """All of a group's members at once, and one that comes to those that are there."""
-    with BrokerProcess(directory, group__initial_rebalance_delay_ms=0) as process:
+    with new_broker(directory, group__initial_rebalance_delay_ms=0) as process:
         create(process.bootstrap, REBALANCE_MEMBERS)
         broker = Running("josefine", process.bootstrap, process.pid)
         cpu = broker.cpu_seconds()
@@ -186,9 +194,9 @@ async def _rebalance(bootstrap: str, new_member: NewMember) -> tuple[float, floa
     return at_once_s, one_more_s
 
 
-def commits(directory: Path) -> Measured:
+def commits(directory: Path, new_broker: NewBroker = BrokerProcess) -> Measured:
     """Offset commits as fast as they go: of one partition a request, and of ten."""
-    with BrokerProcess(directory) as process:
+    with new_broker(directory) as process:
         create(process.bootstrap, COMMITS_PER_REQUEST)
         broker = Running("josefine", process.bootstrap, process.pid)
         for offsets in (1, COMMITS_PER_REQUEST):
@@ -326,6 +334,15 @@ MEASURES = {
     "failover": failover,
     "replay": replay,
 }
+PEER = partial(ApacheKafka, begins_soon=False)
+WITH_PEER = ("idle", "rebalance", "consumer_rebalance", "commits")
+
+
+def _measured(measure: str, directory: Path) -> Measured:
+    yield from MEASURES[measure](directory / "ours")
+    if measure in WITH_PEER and os.environ.get("BENCH_GROUPS_PEER"):
+        for name, unit, value in MEASURES[measure](directory / "peer", new_broker=PEER):
+            yield f"apache_kafka_{name}", unit, value
 
 
 def main() -> None:
@@ -335,7 +352,7 @@ def main() -> None:
     for number in range(ROUNDS):
         for measure in wanted:
             with tempfile.TemporaryDirectory(prefix="josefine-groups-") as directory:
-                for name, unit, value in MEASURES[measure](Path(directory)):
+                for name, unit, value in _measured(measure, Path(directory)):
                     values[name, unit].append(value)
                     say(f"round {number + 1}: {name} {unit} {value:.3f}")
     for (name, unit), each in values.items():

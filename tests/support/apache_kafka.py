@@ -33,6 +33,8 @@ OVERRIDES = {
     "group__initial_rebalance_delay_ms": "group.initial.rebalance.delay.ms",
     "group__consumer_heartbeat_interval_ms": "group.consumer.heartbeat.interval.ms",
     "log__retention_ms": "log.retention.ms",
+    "network__connections_max": "max.connections",
+    "network__connections_per_address_max": "max.connections.per.ip",
     "log__message_bytes_max": "message.max.bytes",
     "transactions__abort_interval_ms": (
         "transaction.abort.timed.out.transaction.cleanup.interval.ms"
@@ -54,12 +56,21 @@ DEFAULTS = {
     "group.consumer.min.heartbeat.interval.ms": "100",
     "auto.create.topics.enable": "true",
 }
+SOON = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+AS_SHIPPED = (
+    "-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent",
+)  # fmt: skip
 
 
 class ApacheKafka:
     """One process. Raises NoJarsError where it cannot be had."""
 
-    def __init__(self, directory: Path, *, start: bool = True, **overrides: object) -> None:
+    def __init__(
+        self, directory: Path, *, start: bool = True, begins_soon: bool = True, **overrides: object
+    ) -> None:
+        """`begins_soon`: with a JVM that starts fast; else with the options of Kafka's scripts."""
+        self._options = SOON if begins_soon else AS_SHIPPED
         self.directory = Path(directory)
         self.log_file = self.directory / "kafka.log"
         self.config_file = self.directory / "server.properties"
@@ -96,6 +107,11 @@ class ApacheKafka:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None, "it is not running"
+        return self.process.pid
 
     @property
     def alive(self) -> bool:
@@ -151,8 +167,7 @@ class ApacheKafka:
         return self.process.wait(STOP_TIMEOUT_S)
 
     def _command(self, main: str, *arguments: str) -> list[str]:
-        quick = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-        return ["java", *quick, "-cp", self._classpath, main, *arguments]
+        return ["java", *self._options, "-cp", self._classpath, main, *arguments]
 
     def _run(self, main: str, *arguments: str) -> None:
         done = subprocess.run(
