@@ -6,6 +6,7 @@ takes what it is told at once, and says so in its next heartbeat.
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.wire import apis
 from josefine_broker.wire.entities import consumer_group_heartbeat as e
-from tests.bench.group_client import REBALANCE_MS, Wire, check, fetch_once
+from tests.bench.group_client import NOT_YET, REBALANCE_MS, Wire, check, fetch_once
 
 LOST = (ErrorCode.fenced_member_epoch, ErrorCode.unknown_member_id)
 """Its group goes on without it: it joins again."""
@@ -55,7 +56,13 @@ class ConsumerMember:
         return len(epochs) == 1 and all(counts) and sum(counts) == members[0].partitions
 
     async def _say(self, **fields: Any) -> None:
-        self._hear(await self.wire.ask(apis.CONSUMER_GROUP_HEARTBEAT, self._request(**fields)))
+        request = self._request(**fields)
+        while True:
+            answer = await self.wire.ask(apis.CONSUMER_GROUP_HEARTBEAT, request)
+            if answer.error_code not in NOT_YET:
+                break
+            await asyncio.sleep(0.05)
+        self._hear(answer)
 
     def _request(self, **fields: Any) -> e.ConsumerGroupHeartbeatRequest:
         return e.ConsumerGroupHeartbeatRequest(

@@ -32,6 +32,7 @@ VERSIONS = {
     apis.OFFSET_FETCH: 8,
     apis.FETCH: 11,
 }
+NOT_YET = (ErrorCode.not_coordinator, ErrorCode.coordinator_load_in_progress)
 SESSION_MS, REBALANCE_MS = 60_000, 60_000
 
 
@@ -114,6 +115,12 @@ class Member:
                 continue
             if joined.error_code is ErrorCode.rebalance_in_progress:
                 continue
+            if joined.error_code in NOT_YET:
+                await asyncio.sleep(0.05)
+                continue
+            if joined.error_code is ErrorCode.unknown_member_id:
+                self.member_id = ""
+                continue
             check(joined.error_code)
             self.member_id, self.generation = joined.member_id, joined.generation_id
             if await self._sync(joined):
@@ -151,6 +158,9 @@ class Member:
         """Whether its generation goes on."""
         beat = await self.wire.ask_frame(apis.HEARTBEAT, self._beat)
         if beat.error_code is ErrorCode.rebalance_in_progress:
+            return False
+        if beat.error_code in (ErrorCode.unknown_member_id, ErrorCode.illegal_generation):
+            self.member_id, self.generation = "", -1  # Apache Kafka's, of late joiners
             return False
         check(beat.error_code)
         return True
