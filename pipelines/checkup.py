@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from josefine_broker.base.ids import TopicPartition
 from pipelines.counting import counted
+from pipelines.lookup_model import Lookup
 from pipelines.model import Pipeline, Sink, Source
 from pipelines.topic_model import TopicTarget
 
@@ -39,7 +40,8 @@ class SourceFacts:
     `partitions`: topic → how many; `troubles`: topic → ABSENT, FORBIDDEN or a reason;
     `leaderless`: partitions that nobody serves now; `unreachable`: why nobody could be asked.
     `group_trouble`: why the offsets of sink → group cannot be told to lag tools. `registries`: the
-    address of a schema registry → why it gives no schemas, "" where it does.
+    address of a schema registry → why it gives no schemas, "" where it does. `unfit`: `start` or
+    `stop` → why its group or offsets do not fit what the topics have.
     """
 
     unreachable: str = ""
@@ -48,6 +50,17 @@ class SourceFacts:
     leaderless: tuple[TopicPartition, ...] = ()
     group_trouble: Mapping[str, str] = field(default_factory=dict)
     registries: Mapping[str, str] = field(default_factory=dict)
+    unfit: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookupFacts:
+    """A table that a stream is joined with. `version`: of it; `trouble`: why it cannot be read;
+    `not_opened`: why nobody looked."""
+
+    version: int | None = None
+    trouble: str = ""
+    not_opened: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +89,7 @@ class Facts:
     machine: str = ""
     sources: Mapping[str, SourceFacts]
     folders: tuple[FolderFacts, ...]
+    lookups: Mapping[str, LookupFacts] = field(default_factory=dict)
     topics: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -85,6 +99,7 @@ def findings(pipeline: Pipeline, facts: Facts) -> list[Finding]:
     for name, seen in facts.sources.items():
         found += _source(pipeline.sources[name], seen)
         found += _registries(pipeline.sources[name], seen)
+    found += [_lookup(pipeline.lookups[name], seen) for name, seen in facts.lookups.items()]
     found += [_folder(pipeline, each) for each in facts.folders]
     for sink in pipeline.sinks.values():
         if sink.topic is not None and sink.name in facts.topics:
@@ -120,11 +135,25 @@ def _source(source: Source, seen: SourceFacts) -> list[Finding]:
     if not found:
         many = ", ".join(f"{t} ({counted(n, 'partition')})" for t, n in seen.partitions.items())
         found.append(Finding(OK, f"{name}: {many} can be read"))
+    if "start" in seen.unfit:
+        what = f"{name}: a sink without a commit cannot begin: {seen.unfit['start']}"
+        found.append(Finding(WARNING, what))
+    if "stop" in seen.unfit:
+        found.append(Finding(ERROR, f"{name}: {seen.unfit['stop']}"))
     for group, why in seen.group_trouble.items():
         what = f"{name}: lag tools will not see group {group}: {why}"
         mend = f"josefine acls add --user USER --operation read --group {group}"
         found.append(Finding(WARNING, what, mend))
     return found
+
+
+def _lookup(lookup: Lookup, seen: LookupFacts) -> Finding:
+    what = f"source `{lookup.name}`: {lookup.told}"
+    if seen.trouble:
+        return Finding(ERROR, f"{what}: {seen.trouble}", f"mend it, or the words at {lookup.place}")
+    if seen.not_opened:
+        return Finding(SKIPPED, f"{what} was not opened: {seen.not_opened}")
+    return Finding(OK, f"{what} can be read, at version {seen.version}")
 
 
 def _registries(source: Source, seen: SourceFacts) -> list[Finding]:

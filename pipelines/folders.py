@@ -40,11 +40,16 @@ def refuse_unwritable(pipeline: Pipeline, env: Mapping[str, str]) -> None:
 
 def folders(pipeline: Pipeline, env: Mapping[str, str]) -> Iterator[Folder]:
     """Every folder that the file names for writing, looked at where it is on this machine."""
-    elsewhere = "spark.hadoop.fs.defaultFS" in pipeline.conf or "HADOOP_CONF_DIR" in env
     for key, path, is_table in _named(pipeline):
-        local = _local(path, plain_is_local=not elsewhere)
+        local = local_path(pipeline, path, env)
         cause = _cause(local) if local else ""
         yield Folder(key=key, path=path, is_table=is_table, local=local, cause=cause)
+
+
+def local_path(pipeline: Pipeline, path: str, env: Mapping[str, str]) -> str | None:
+    """A path of the file on this machine; None where it is elsewhere."""
+    elsewhere = "spark.hadoop.fs.defaultFS" in pipeline.conf or "HADOOP_CONF_DIR" in env
+    return _local(path, plain_is_local=not elsewhere)
 
 
 def _named(pipeline: Pipeline) -> Iterator[tuple[str, str, bool]]:

@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
-from pipelines.checkup import ABSENT, FORBIDDEN, Facts, FolderFacts, SourceFacts
+from pipelines.beginning import ends, named
+from pipelines.checkup import ABSENT, FORBIDDEN, Facts, FolderFacts, LookupFacts, SourceFacts
 from pipelines.errors import SetupError
-from pipelines.folders import Folder, folders
+from pipelines.folders import Folder, folders, local_path
+from pipelines.lookup_model import Lookup
 from pipelines.model import Pipeline, Source
 from pipelines.source_kinds import ANY_KIND
 from pipelines.sources import LOOK_TIMEOUT_MS
+from pipelines.sql_columns import columns_of_ddl
 from pipelines.topic_model import TopicTarget
 
 if TYPE_CHECKING:
@@ -43,6 +46,10 @@ def inquire(pipeline: Pipeline, env: Mapping[str, str]) -> Facts:
         sources={
             s.name: replace(_source(pipeline, s), registries=_registries(s))
             for s in pipeline.sources.values()
+        },
+        lookups={
+            each.name: _lookup(each, local_path(pipeline, each.path or "", env))
+            for each in pipeline.lookups.values()
         },
         folders=tuple(_folder(each) for each in folders(pipeline, env)),
         topics={s.name: _target(s.topic) for s in pipeline.sinks.values() if s.topic is not None},
@@ -133,6 +140,49 @@ def _topics(client: BlockingClient, pipeline: Pipeline, source: Source) -> Sourc
         troubles=troubles,
         leaderless=tuple(leaderless),
         group_trouble=_groups(client, pipeline, source),
+        unfit={} if troubles or leaderless else _unfit(source),
+    )
+
+
+def _unfit(source: Source) -> dict[str, str]:
+    """What a run would say of a `start` or `stop` by a group or by offsets."""
+    start, stop = source.start, source.stop
+    found = {}
+    try:
+        topics = ANY_KIND.look(source)
+        bounds = topics.bounds()
+        if start.is_by_offsets:
+            group = start.group
+            found["start"] = named(
+                start, ANY_KIND.committed(source, group, topics) if group else {}, bounds
+            )
+        if stop is not None and (stop.group or stop.is_by_offsets):
+            group = stop.group
+            found["stop"] = ends(
+                stop, ANY_KIND.committed(source, group, topics) if group else {}, bounds
+            )
+    except SetupError as error:
+        return {"stop": str(error).removeprefix(f"source `{source.name}`: ")}
+    return {word: said for word, said in found.items() if isinstance(said, str)}
+
+
+def _lookup(lookup: Lookup, local: str | None) -> LookupFacts:
+    """By its name only Spark's catalog finds one; types are compared by a run."""
+    if lookup.path is None:
+        return LookupFacts(not_opened="only Spark's catalog knows where it is")
+    if local is None:
+        return LookupFacts(not_opened="it is not on this machine: only Spark reaches it")
+    version, trouble, not_opened = _table(Path(local))
+    if trouble or not_opened:
+        return LookupFacts(trouble=trouble, not_opened=not_opened)
+    if version is None:
+        return LookupFacts(trouble="there is no Delta table")
+    from deltalake import DeltaTable
+
+    have = {each.name.lower() for each in DeltaTable(local).schema().fields}
+    missing = [f"`{name}`" for name in columns_of_ddl(lookup.schema).names if name not in have]
+    return LookupFacts(
+        version=version, trouble=f"no column {', '.join(missing)}" if missing else ""
     )
 
 

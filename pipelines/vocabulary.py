@@ -102,8 +102,7 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
         "inputs": Word(expected="a list of sources or transforms", kind=Kind.TEXTS, required=True),
         "sql": Word(expected="a SELECT over the inputs, by their names", kind=Kind.TEXT),
         "python": Word(
-            expected="FILE.py:FUNCTION, such as transforms.py:big_orders, the file relative to "
-            "this one",
+            expected="FILE.py:FUNCTION, the file relative to this one",
             kind=Kind.TEXT,
         ),
     },

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+from deltalake import write_deltalake
+
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client.io_blocking import BlockingClient, NewTopic
+from josefine_broker.records.builder import Record, build_batch
 from tests.support.broker import BrokerProcess
 from tests.support.cli import josefine
 from tests.unit.pipelines.test_validate import GOOD
@@ -54,3 +60,53 @@ def test_topics_and_rights_are_told_as_the_broker_judges_them(tmp_path: Path) ->
             79,
             "error: source `raw`: no right to read topic orders",
         )
+
+
+def test_where_it_would_begin_and_end_and_what_it_is_joined_with_are_looked_at(
+    tmp_path: Path,
+) -> None:
+    text = GOOD.replace("/ck", f"{tmp_path}/ck").replace("/lake", f"{tmp_path}/lake")
+    table = f'{{ type: delta, path: {tmp_path}/customers, schema: "id INT, name STRING" }}'
+    joined = 'inputs: [raw, customers], sql: "select value.*, name from raw, customers" }\n'
+    file = tmp_path / "f.yaml"
+    with BrokerProcess(tmp_path / "broker") as broker, BlockingClient(broker.bootstrap) as client:
+        client.create_topics([NewTopic("orders", 1, 1)])
+        tp = TopicPartition("orders", 0)
+        client.produce({tp: build_batch([Record(value=b"{}")] * 3)})
+        text = text.replace("localhost:9092", broker.bootstrap)
+        text = text.replace("topics: [orders]", "topics: [orders]\n    start: { group: g1 }")
+
+        def told(stop: int, join: bool = False) -> tuple[int, list[str]]:
+            said = text.replace(
+                "    decode:",
+                f"    stop: {{ offsets: {{ orders: {{ 0: {stop} }} }} }}\n    decode:",
+            )
+            if join:
+                said = said.replace("transforms:", f"  customers: {table}\ntransforms:")
+                said = said.replace("inputs: [raw], sql: select value.* from raw }\n", joined)
+            file.write_text(said)
+            done = josefine(broker.bootstrap, "pipeline", "check", str(file))
+            assert done.err == ""
+            return done.code, [line for line in done.out.splitlines() if "source" in line]
+
+        code, (well, start) = told(3)
+        assert (code, well.split(":")[0]) == (0, "ok")
+        begin = "warning: source `raw`: a sink without a commit cannot begin: group g1 has "
+        assert start.startswith(f"{begin}committed no offset for orders-0: commit one")
+        client.commit_offsets("g1", {tp: 1})
+        assert told(3) == (0, ["ok: source `raw`: orders (1 partition) can be read"])
+        code, (_, stop) = told(9)
+        assert (code, stop) == (
+            79, "error: source `raw`: stop.offsets: orders-0 ends at 3 now, before 9",
+        )  # fmt: skip
+
+        where = f"source `customers`: {tmp_path}/customers"
+        code, (*_, absent) = told(3, join=True)
+        assert (code, absent.split(";")[0]) == (79, f"error: {where}: there is no Delta table")
+        write_deltalake(f"{tmp_path}/customers", pa.table({"ID": pa.array([1], pa.int32())}))
+        code, (*_, other) = told(3, join=True)
+        assert (code, other.split(";")[0]) == (79, f"error: {where}: no column `name`")
+        rows = pa.table({"ID": pa.array([1], pa.int32()), "name": ["a"]})
+        write_deltalake(f"{tmp_path}/customers", rows, mode="overwrite", schema_mode="overwrite")
+        code, (*_, good) = told(3, join=True)
+        assert (code, good) == (0, f"ok: {where} can be read, at version 1")

@@ -69,8 +69,7 @@ def test_a_function_that_takes_the_inputs_is_good_and_nothing_is_run(tmp_path, n
         ("other.py:clean", "other.py: No such file or directory"),
         (
             "own.py",
-            "expected FILE.py:FUNCTION, such as transforms.py:big_orders, the file relative to "
-            "this one; found `own.py`",
+            "expected FILE.py:FUNCTION, the file relative to this one; found `own.py`",
         ),
     ],
 )

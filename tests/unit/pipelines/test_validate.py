@@ -367,8 +367,8 @@ CASES = {
     "transform in Python": (
         ("sql: select value.* from raw", "sql: select 1, python: x.py"),
         "f.yaml:12:3: transforms.clean: expected exactly one of `sql` and `python`\n"
-        "f.yaml:12:50: transforms.clean.python: expected FILE.py:FUNCTION, such as "
-        "transforms.py:big_orders, the file relative to this one; found `x.py`",
+        "f.yaml:12:50: transforms.clean.python: expected FILE.py:FUNCTION, the file "
+        "relative to this one; found `x.py`",
     ),
     "every in other words": (
         ("mode: append }", "mode: append, optimize: { every: 5s } }"),
