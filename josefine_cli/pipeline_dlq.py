@@ -147,7 +147,7 @@ def _read(file: Path, environment: str | None, as_json: bool) -> Pipeline:
 
 @contextmanager
 def _spark(pipeline: Pipeline, as_json: bool) -> Iterator[SparkSession]:
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     from pipelines.jvm import stop_session

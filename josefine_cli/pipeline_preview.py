@@ -41,7 +41,7 @@ def preview(
 ) -> None:
     """Print rows of a node, made of the newest records; writes nothing and asks no table."""
     pipeline = pipeline_file.read(file, environment, as_json)
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     from josefine_broker.base.errors import KafkaError

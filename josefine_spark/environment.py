@@ -31,7 +31,7 @@ def settle_environment(spark: "SparkSession") -> None:
 
     Loads the Python data sources, as the first `format(...)` of a session does (about a second).
     """
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     for _ in range(ATTEMPTS):

@@ -54,7 +54,7 @@ def choose_python(*, local: bool) -> None:
 
 def _script() -> str | None:
     """None where a process might not find PySpark without Spark's own entries."""
-    import py4j  # type: ignore[import-untyped]
+    import py4j
     import pyspark
 
     home = Path(pyspark.__file__).parent
