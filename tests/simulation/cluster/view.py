@@ -200,6 +200,7 @@ class View:
 
     def take_image(self, image: MetadataImage, height: int) -> None:
         """A broker is further than any other before."""
+        before = self.image
         self.image, self.height = image, height
         for topic in image.topics.values():
             for index in range(len(topic.partitions)):
@@ -211,6 +212,16 @@ class View:
                         unclean_default=self.unclean_default,
                         min_isr_default=self.min_isr_default,
                     )
+        if not image.keeps_doubts:
+            self._doubt_whole_brokers(before)
+
+    def _doubt_whole_brokers(self, before: MetadataImage) -> None:
+        """At level 1 a doubt about one log of a broker is one about all of them: where another
+        member is without power, the one that is whole may be left out for it."""
+        for id_, broker in self.image.brokers.items():
+            known = before.brokers.get(id_)
+            if broker.unclean and not (known is not None and known.unclean):
+                self.lose_power(id_)
 
     def entries(self) -> Iterator[tuple[PartitionFacts, str, PartitionEntry]]:
         """Every partition of the newest image."""
