@@ -147,6 +147,9 @@ def _topics(client: BlockingClient, pipeline: Pipeline, source: Source) -> Sourc
 def _unfit(source: Source) -> dict[str, str]:
     """What a run would say of a `start` or `stop` by a group or by offsets."""
     start, stop = source.start, source.stop
+    ends_by_name = stop is not None and (stop.group is not None or stop.is_by_offsets)
+    if not (start.is_by_offsets or ends_by_name):
+        return {}
     found = {}
     try:
         topics = ANY_KIND.look(source)
@@ -156,7 +159,7 @@ def _unfit(source: Source) -> dict[str, str]:
             found["start"] = named(
                 start, ANY_KIND.committed(source, group, topics) if group else {}, bounds
             )
-        if stop is not None and (stop.group or stop.is_by_offsets):
+        if stop is not None and ends_by_name:
             group = stop.group
             found["stop"] = ends(
                 stop, ANY_KIND.committed(source, group, topics) if group else {}, bounds
