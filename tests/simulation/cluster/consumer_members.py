@@ -226,6 +226,9 @@ class ConsumerMember(GroupClient):
     # -- commits
 
     def _commit(self) -> None:
+        if not self.owned:  # it had to give up all of it since it was about to
+            self.soon(self._beat)
+            return
         tps = sorted(self.owned)
         if self.rng.random() < 0.5:
             tps = [self.rng.choice(tps)]
