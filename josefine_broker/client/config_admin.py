@@ -4,10 +4,9 @@ KIP-339): of each value also where it comes from, and whether it may change whil
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.client.admin import RESOURCE_TOPIC, altered
 from josefine_broker.client.effects import ANY_BROKER, CONTROLLER, Call, Operation
-from josefine_broker.client.operations import ask_until
+from josefine_broker.client.operations import answered_error, ask_until
 from josefine_broker.client.session import Session
 from josefine_broker.wire import apis
 from josefine_broker.wire.entities import describe_configs as d
@@ -54,7 +53,9 @@ def describe_resource(
     node = int(name) if resource_type == RESOURCE_BROKER else ANY_BROKER
     call = Call(node=node, api_key=apis.DESCRIBE_CONFIGS, request=request)
     response, _ = yield from ask_until(
-        attempts, call, lambda r: _error(r.results[0].error_code, r.results[0].error_message)
+        attempts,
+        call,
+        lambda r: answered_error(r.results[0].error_code, r.results[0].error_message),
     )
     values = (
         ConfigValue(
@@ -86,9 +87,7 @@ def alter_resource(
     node = CONTROLLER if resource_type == RESOURCE_TOPIC else ANY_BROKER
     call = Call(node=node, api_key=apis.INCREMENTAL_ALTER_CONFIGS, request=request)
     yield from ask_until(
-        attempts, call, lambda r: _error(r.responses[0].error_code, r.responses[0].error_message)
+        attempts,
+        call,
+        lambda r: answered_error(r.responses[0].error_code, r.responses[0].error_message),
     )
-
-
-def _error(code: ErrorCode, message: str | None) -> KafkaError | None:
-    return None if code is ErrorCode.none else KafkaError(code, message or "")

@@ -4,9 +4,8 @@ finalized, and what all of its brokers that run understand."""
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.client.effects import CONTROLLER, Call, Operation
-from josefine_broker.client.operations import ask_each_broker, ask_until
+from josefine_broker.client.operations import answered_error, ask_each_broker, ask_until
 from josefine_broker.client.session import Session
 from josefine_broker.wire import apis
 from josefine_broker.wire.entities import api_versions as v
@@ -34,7 +33,7 @@ def describe_features(session: Session, now_ms: int, deadline_ms: int) -> Operat
         attempts,
         apis.API_VERSIONS,
         v.ApiVersionsRequest(),
-        lambda answer: _error(answer.error_code, None),
+        lambda answer: answered_error(answer.error_code, None),
     )
     answers = [answer for _, answer in found]
     newest = max(answers, key=lambda each: each.finalized_features_epoch)
@@ -75,8 +74,4 @@ def update_features(
         validate_only=only_ask,
     )
     call = Call(node=CONTROLLER, api_key=apis.UPDATE_FEATURES, request=request)
-    yield from ask_until(attempts, call, lambda r: _error(r.error_code, r.error_message))
-
-
-def _error(code: ErrorCode, message: str | None) -> KafkaError | None:
-    return None if code is ErrorCode.none else KafkaError(code, message or "")
+    yield from ask_until(attempts, call, lambda r: answered_error(r.error_code, r.error_message))

@@ -94,6 +94,11 @@ def ask_until(
         yield attempts.after(error, now_ms)
 
 
+def answered_error(code: ErrorCode, message: str | None) -> KafkaError | None:
+    """What an answer's two fields say, for `ask_until`; None: it is well."""
+    return None if code is ErrorCode.none else KafkaError(code, message or "")
+
+
 def ask_each_broker(
     session: Session,
     attempts: Attempts,

@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 
-from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.quotas import DEFAULT, QuotaEntity
 from josefine_broker.client import effects
 from josefine_broker.client.effects import ANY_BROKER, Call
-from josefine_broker.client.operations import ask_until
+from josefine_broker.client.operations import answered_error, ask_until
 from josefine_broker.client.session import Session
 from josefine_broker.wire import apis
 from josefine_broker.wire.entities import alter_client_quotas as a
@@ -21,7 +20,7 @@ def describe_quotas(
     request = d.DescribeClientQuotasRequest(components=(), strict=False)
     call = Call(node=ANY_BROKER, api_key=apis.DESCRIBE_CLIENT_QUOTAS, request=request)
     response, _ = yield from ask_until(
-        attempts, call, lambda found: _error(found.error_code, found.error_message)
+        attempts, call, lambda found: answered_error(found.error_code, found.error_message)
     )
     return {
         _entity(entry.entity): {each.key: each.value for each in entry.values}
@@ -52,14 +51,12 @@ def alter_quotas(
     yield from ask_until(
         attempts,
         call,
-        lambda answer: _error(answer.entries[0].error_code, answer.entries[0].error_message),
+        lambda answer: answered_error(
+            answer.entries[0].error_code, answer.entries[0].error_message
+        ),
     )
 
 
 def _entity(parts: tuple[d.QuotaPart, ...]) -> QuotaEntity:
     names = {each.entity_type: each.entity_name or DEFAULT for each in parts}
     return QuotaEntity(names.get("user"), names.get("client-id"))
-
-
-def _error(code: ErrorCode, message: str | None) -> KafkaError | None:
-    return None if code is ErrorCode.none else KafkaError(code, message or "")

@@ -31,6 +31,14 @@ def assert_all_in_order(read: Iterable[tuple[int, int, bytes]]) -> None:
         assert values[partition] == list(range(partition, RECORDS, PARTITIONS))
 
 
+def kafka_python_writes(bootstrap: str, topic: str) -> None:
+    producer = KafkaProducer(bootstrap_servers=bootstrap, linger_ms=5)
+    for n in range(RECORDS):
+        producer.send(topic, value=b"%d" % n, partition=n % PARTITIONS)
+    producer.flush(timeout=120)
+    producer.close(timeout=60)
+
+
 def test_librdkafka_writes_and_kafka_python_reads_100k_in_order(
     bootstrap: str, make_topic: Topics
 ) -> None:
@@ -53,11 +61,7 @@ def test_kafka_python_writes_and_librdkafka_reads_100k_in_order(
 ) -> None:
     """Checklist row 28."""
     topic = make_topic(PARTITIONS)
-    producer = KafkaProducer(bootstrap_servers=bootstrap, linger_ms=5)
-    for n in range(RECORDS):
-        producer.send(topic, value=b"%d" % n, partition=n % PARTITIONS)
-    producer.flush(timeout=120)
-    producer.close(timeout=60)
+    kafka_python_writes(bootstrap, topic)
 
     messages = confluent.consume(bootstrap, topic, RECORDS, tuple(range(PARTITIONS)))
 
@@ -98,11 +102,7 @@ def test_kafka_python_writes_and_franz_go_reads_100k_in_order(
 ) -> None:
     """Checklist row 28."""
     topic = make_topic(PARTITIONS)
-    producer = KafkaProducer(bootstrap_servers=bootstrap, linger_ms=5)
-    for n in range(RECORDS):
-        producer.send(topic, value=b"%d" % n, partition=n % PARTITIONS)
-    producer.flush(timeout=120)
-    producer.close(timeout=60)
+    kafka_python_writes(bootstrap, topic)
 
     records = franz("read", bootstrap, topic, str(RECORDS))
 
