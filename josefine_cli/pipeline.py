@@ -267,7 +267,7 @@ def _summary(pipeline: Pipeline, result: RunResult, as_json: bool) -> None:
             tell(f"    {told}")
         if totals.dead_letters:
             dead = counted(totals.dead_letters, "dead letter")
-            tell(f"    {dead} in {pipeline.dead_letter_path}")
+            tell(f"    {dead} in {pipeline.dead_letters}")
         tell(f"    {totals.path}{_reached(nested(totals.ends))}")
 
 

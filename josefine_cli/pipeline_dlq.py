@@ -65,7 +65,7 @@ def show(
         print_hidden_json(pipeline, said)
         return
     total = counted(sum(n for _, _, n in counts), "dead letter")
-    say(pipeline, f"{pipeline.dead_letter_path}: {total}{'' if every else ' not replayed'}")
+    say(pipeline, f"{pipeline.dead_letters}: {total}{'' if every else ' not replayed'}")
     for source, reason, number in counts:
         say(pipeline, f"  {source}: {number:,} {reason}")
     if letters:
@@ -140,7 +140,7 @@ def _told(outlook: Outlook, *, execute: bool) -> Iterator[str]:
 
 def _read(file: Path, environment: str | None, as_json: bool) -> Pipeline:
     pipeline = pipeline_file.read(file, environment, as_json)
-    if pipeline.dead_letter_path is None:
+    if pipeline.dead_letters is None:
         raise UsageError(f"{file} has no `dead_letter`")
     return pipeline
 

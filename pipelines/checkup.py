@@ -107,6 +107,9 @@ def findings(pipeline: Pipeline, facts: Facts) -> list[Finding]:
         if sink.table:
             what = f"sinks.{sink.name}.table: {sink.table}: only Spark's catalog knows where it is"
             found.append(Finding(SKIPPED, what))
+    if pipeline.dead_letter_table:
+        what = f"dead_letter.table: {pipeline.dead_letter_table}: only Spark's catalog knows where"
+        found.append(Finding(SKIPPED, f"{what} it is"))
     return found
 
 

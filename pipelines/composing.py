@@ -19,7 +19,12 @@ FILE_BYTES_MAX = 1 << 20
 _FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's parser makes the same nodes ten times as fast; its complaints say less."""
 
-_SECTIONS = {"trigger": ("trigger", 1), "sources": ("source", 2), "sinks": ("sink", 2)}
+_SECTIONS = {
+    "trigger": ("trigger", 1),
+    "dead_letter": ("dead_letter", 1),
+    "sources": ("source", 2),
+    "sinks": ("sink", 2),
+}
 """First word of a path → the section with words that exclude each other, how deep it lies."""
 
 Tree = tuple[yaml.MappingNode, dict[int, str]]

@@ -6,6 +6,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from pipelines.delta_log import DeltaLogReader
+from pipelines.delta_tables import letters_folder
 from pipelines.hadoop import HadoopFiles
 from pipelines.model import Pipeline
 from pipelines.replay_table import RECORD, ReplayTable
@@ -18,8 +19,8 @@ _TIME = "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"
 
 def letters(spark: SparkSession, pipeline: Pipeline, *, every: bool) -> DataFrame | None:
     """Those that were never replayed; with `every` all. None: there is no table."""
-    path = str(pipeline.dead_letter_path)
-    if not DeltaLogReader(HadoopFiles(spark), path, "").versions():
+    path = letters_folder(spark, pipeline)
+    if path is None or not DeltaLogReader(HadoopFiles(spark), path, "").versions():
         return None
     dead = spark.read.format("delta").load(path)
     if every:

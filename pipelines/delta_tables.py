@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pipelines.evolution import Steps
+from pipelines.model import Pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,6 +53,17 @@ def cluster(spark: SparkSession, path: str, columns: tuple[str, ...]) -> None:
     if there != [name.lower() for name in columns]:
         names = ", ".join(f"`{name}`" for name in columns)
         spark.sql(f"ALTER TABLE delta.`{path}` CLUSTER BY ({names})")
+
+
+def letters_folder(spark: SparkSession, pipeline: Pipeline) -> str | None:
+    """Where the dead letters are; None where the catalog has no such table."""
+    name = pipeline.dead_letter_table
+    return pipeline.dead_letter_path if name is None else found_folder(spark, name)
+
+
+def found_folder(spark: SparkSession, table: str) -> str | None:
+    """Where the catalog keeps a table; None where it has none."""
+    return folder_of(spark, table) if spark.catalog.tableExists(table) else None
 
 
 def folder_of(spark: SparkSession, table: str) -> str:

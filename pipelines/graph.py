@@ -74,8 +74,8 @@ def graph_of(pipeline: Pipeline) -> Graph:
     for sink in pipeline.sinks.values():
         lines = (sink.name, f"{_mode(sink)} {sink.told or '?'}")
         nodes.append(Node(id=f"sink_{sink.name}", lines=lines, shape=Shape.SINK, column=last))
-    if pipeline.dead_letter_path:
-        lines = ("dead letters", pipeline.dead_letter_path)
+    if pipeline.dead_letters:
+        lines = ("dead letters", pipeline.dead_letters)
         nodes.append(Node(id="dead_letter", lines=lines, shape=Shape.DEAD_LETTERS, column=last))
     return Graph(nodes=tuple(nodes), edges=tuple(dict.fromkeys(_edges(pipeline))))
 
@@ -109,10 +109,10 @@ def _edges(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
     for sink in pipeline.sinks.values():
         yield made(sink.input), f"sink_{sink.name}"
     for source in pipeline.sources.values():
-        if pipeline.dead_letter_path and source.has_on_error(OnError.DEAD_LETTER):
+        if pipeline.dead_letters and source.has_on_error(OnError.DEAD_LETTER):
             yield f"source_{source.name}", "dead_letter"
     for check in pipeline.checks.values():
-        if pipeline.dead_letter_path and check.action is Action.DEAD_LETTER:
+        if pipeline.dead_letters and check.action is Action.DEAD_LETTER:
             yield made(check.on), "dead_letter"
 
 

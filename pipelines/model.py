@@ -322,7 +322,8 @@ class Sink:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
     """The whole file. `every_ms` None means: read what is there now, then end; `once`: as one
-    batch. `threshold`: which part of the records may be dead letters. `metrics`: where a run
+    batch. Of `dead_letter_path` and `dead_letter_table` one is set where there are dead letters.
+    `threshold`: which part of the records may be dead letters. `metrics`: where a run
     tells them. `json_log`: whether its progress is objects."""
 
     name: str
@@ -338,6 +339,7 @@ class Pipeline:
     lookups: Mapping[str, Lookup] = field(default_factory=dict)
     """Tables among the file's sources: no streams, transforms join these with them."""
     dead_letter_path: str | None
+    dead_letter_table: str | None = None
     every_ms: int | None
     once: bool = False
     threshold: Threshold | None = None
@@ -348,6 +350,11 @@ class Pipeline:
     environment: str | None = None
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
     """The values of the file's secrets: no message may have one."""
+
+    @property
+    def dead_letters(self) -> str | None:
+        """Where they go: a path or a table's name."""
+        return self.dead_letter_path or self.dead_letter_table
 
     @property
     def as_arguments(self) -> str:

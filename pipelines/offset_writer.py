@@ -14,6 +14,7 @@ from uuid import uuid4
 from pipelines import messages
 from pipelines.chain import Stop, Tip, Verdict
 from pipelines.delta_chain import DeltaChain, Link, StoppedError, facts_of
+from pipelines.delta_tables import letters_folder
 from pipelines.errors import ChainError, RunError
 from pipelines.model import Pipeline
 from pipelines.offset_moves import Move, commit_of, of_dead_letters
@@ -56,7 +57,10 @@ def put(
 def _put_dead_letters(spark: SparkSession, pipeline: Pipeline, sides: Sides, move: Move) -> None:
     """First, as in a batch: a letter may be behind its sink's end never."""
     name = f"dead_letter.{pipeline.source_of(sides.sink).name}"
-    dead = _chain(spark, pipeline, str(pipeline.dead_letter_path), name)
+    path = letters_folder(spark, pipeline)
+    if path is None:
+        return
+    dead = _chain(spark, pipeline, path, name)
     found = dead.load() if dead.is_there() else None
     if isinstance(found, Unreadable):
         raise _stopped(pipeline, dead, Verdict.TABLE_UNREADABLE, found.hint)

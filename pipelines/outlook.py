@@ -15,7 +15,7 @@ from josefine_broker.base.ids import TopicPartition
 from pipelines import checking, frames
 from pipelines.delta_chain import NO_BATCH, Link
 from pipelines.delta_log import DeltaLogReader
-from pipelines.delta_tables import folder_of
+from pipelines.delta_tables import folder_of, letters_folder
 from pipelines.hadoop import HadoopFiles
 from pipelines.judgement import judgement
 from pipelines.letters import Due, Letter, Reads, Way, checks_in, due, reads_of, way
@@ -69,13 +69,13 @@ class Look:
         self.sinks = [sink for sink in own if sink.topic is None]
         self.topics = [sink for sink in own if sink.topic is not None]
         self.reading = reading_of(source)
+        self._folder = str(letters_folder(spark, pipeline))
 
     def all_letters(self) -> DataFrame:
         """Every letter of the source."""
         from pyspark.sql import functions as F  # noqa: N812
 
-        path = str(self._pipeline.dead_letter_path)
-        dead = self._spark.read.format("delta").load(path)
+        dead = self._spark.read.format("delta").load(self._folder)
         return dead.where(F.col("source") == self._source.name)
 
     def letters(self) -> DataFrame:
@@ -99,9 +99,7 @@ class Look:
                 sink.name: self._reads(sink.name, folder_of_sink(self._spark, sink))
                 for sink in self.sinks
             }
-            wrote = self._reads(
-                f"dead_letter.{self._source.name}", str(self._pipeline.dead_letter_path)
-            )
+            wrote = self._reads(f"dead_letter.{self._source.name}", self._folder)
             for letter in sorted(known, key=lambda one: (one.partition, one.offset)):
                 reason = still.get((*letter.partition, letter.offset))
                 if reason is not None:

@@ -53,21 +53,26 @@ def path_problems(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:
 
 
 def _tables(pipeline: Pipeline, tree: Table) -> Iterator[_Table]:
-    if pipeline.dead_letter_path:
-        place, path = place_in(tree, "dead_letter", "path")
-        where = _comparable(pipeline.dead_letter_path)
-        yield _Table(where=where, is_folder=True, owner="the dead letters", place=place, path=path)
+    letters = (pipeline.dead_letter_path, pipeline.dead_letter_table)
+    yield from _table(tree, ("dead_letter",), *letters, "the dead letters")
     for sink in pipeline.sinks.values():
-        for word, name in (("path", sink.path), ("table", sink.table)):
-            if name is not None:
-                place, path = place_in(tree, "sinks", sink.name, word)
-                yield _Table(
-                    where=_comparable(name) if word == "path" else name.lower(),
-                    is_folder=word == "path",
-                    owner=f"sink `{sink.name}`",
-                    place=place,
-                    path=path,
-                )
+        words = ("sinks", sink.name)
+        yield from _table(tree, words, sink.path, sink.table, f"sink `{sink.name}`")
+
+
+def _table(
+    tree: Table, words: tuple[str, ...], folder: str | None, table: str | None, owner: str
+) -> Iterator[_Table]:
+    for word, name in (("path", folder), ("table", table)):
+        if name:
+            place, path = place_in(tree, *words, word)
+            yield _Table(
+                where=_comparable(name) if word == "path" else name.lower(),
+                is_folder=word == "path",
+                owner=owner,
+                place=place,
+                path=path,
+            )
 
 
 def _between(table: _Table, other: _Table) -> Problem | None:

@@ -78,7 +78,7 @@ def plan(spark: SparkSession, pipeline: Pipeline) -> list[PlannedSink]:
                 mode=sink.mode.value,
                 keys=sink.keys,
                 checkpoint=pipeline.checkpoint_of(sink.name),
-                dead_letters=pipeline.dead_letter_path if writes_dead else None,
+                dead_letters=pipeline.dead_letters if writes_dead else None,
                 checks=tuple(
                     (check.name, check.on, check.expr.text, check.action.value)
                     for check in pipeline.checks_of(sink)

@@ -152,8 +152,9 @@ def _chain_of(
 
 def _dead_table(spark: SparkSession, pipeline: Pipeline, letters: DataFrame) -> str:
     """The dead letters' table, with all columns of these letters: `headers` may come later."""
-    assert pipeline.dead_letter_path is not None
-    path = ensure_table(spark, pipeline.dead_letter_path, None, letters.schema)
+    where, name = pipeline.dead_letter_path, pipeline.dead_letter_table
+    assert where or name
+    path = ensure_table(spark, where, name, letters.schema)
     there = spark.read.format("delta").load(path).columns
     new = [(name, kind) for name, kind in frames.columns(letters).items() if name not in there]
     change_columns(spark, path, Steps(add=tuple(new)))

@@ -94,13 +94,13 @@ def reconcile(
     return Stop(verdict=verdict, detail=detail)
 
 
-def dead_letters_gone(tip: Tip | None, dead: Tip | None, path: str) -> bool:
-    """Whether a sink's batches wrote dead letters to `path`, which has no commit of theirs now.
+def dead_letters_gone(tip: Tip | None, dead: Tip | None, where: str | None) -> bool:
+    """Whether a sink's batches wrote dead letters to `where`, which has no commit of theirs now.
 
-    Each batch commits there, also without a bad record. A path that is new in the file is no loss:
-    the letters are where they were.
+    Each batch commits there, also without a bad record. A path or name that is new in the file is
+    no loss: the letters are where they were.
     """
-    if tip is None or tip.said.get("dead_letters") != path:
+    if tip is None or tip.said.get("dead_letters") != where:
         return False
     return dead is None or not dead.reached.ends
 

@@ -20,6 +20,7 @@ from pipelines.counting import counted
 from pipelines.deduplicating import span_of
 from pipelines.delta_chain import NO_BATCH, DeltaChain, Link, StoppedError
 from pipelines.delta_log import DeltaLogReader
+from pipelines.delta_tables import letters_folder
 from pipelines.errors import ChainError, RunError
 from pipelines.hadoop import HadoopFiles
 from pipelines.letters import Letter
@@ -117,7 +118,7 @@ class Replay:
             if version > newest:
                 raise RunError(
                     f"sink `{sink.name}` has replay {version} of source `{self._source.name}`, but "
-                    f"{self._table.path} ends at {newest}: it was deleted or restored, and which "
+                    f"{self._table.told} ends at {newest}: it was deleted or restored, and which "
                     "letters were replayed is not known; bring it back, or set the dead letters' "
                     "table aside, too"
                 )
@@ -177,6 +178,7 @@ def replays(
     do: Callable[[Replay], Outlook],
 ) -> list[Outlook]:
     """Each source that has dead letters, in the file's order."""
-    if not DeltaLogReader(HadoopFiles(spark), str(pipeline.dead_letter_path), "").versions():
+    path = letters_folder(spark, pipeline)
+    if path is None or not DeltaLogReader(HadoopFiles(spark), path, "").versions():
         return []
     return [do(Replay(spark, pipeline, source, only)) for source in pipeline.sources.values()]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from josefine_spark.topic_offsets import TopicOffsets
 from pipelines.chain import Commit
 from pipelines.delta_chain import NO_BATCH, DeltaChain, Link
-from pipelines.delta_tables import ensure_table
+from pipelines.delta_tables import ensure_table, found_folder
 from pipelines.letters import Letter
 from pipelines.model import Pipeline, Source
 
@@ -30,23 +30,30 @@ Planned = Mapping[Letter, Sequence[str]]
 
 
 class ReplayTable:
-    """What one source's letters have been through. Mutable: nothing; the table is the truth."""
+    """What one source's letters have been through. Mutable: nothing; the table is the truth.
+
+    `told`: its path, or in the catalog its name."""
 
     def __init__(self, spark: SparkSession, pipeline: Pipeline, source: Source, run: str) -> None:
         self._spark, self._pipeline, self._source = spark, pipeline, source
-        self.path = f"{pipeline.dead_letter_path}_replayed"
-        link = Link(pipeline=pipeline.name, sink=f"replays.{source.name}", run=run)
-        self._chain = DeltaChain(spark, self.path, link)
-        found = self._chain.load()
+        self._link = Link(pipeline=pipeline.name, sink=f"replays.{source.name}", run=run)
+        self.told = f"{pipeline.dead_letters}_replayed"
+        self._is_named = pipeline.dead_letter_table is not None
+        path = found_folder(spark, self.told) if self._is_named else self.told
+        self._chain = self._chain_at(path) if path else None
+        found = self._chain.load() if self._chain else None
         self.newest = found.txn_version if found is not None else 0
+
+    def _chain_at(self, path: str) -> DeltaChain:
+        return DeltaChain(self._spark, path, self._link)
 
     def rows(self) -> DataFrame:
         """The replayed letters of this source."""
         from pyspark.sql import functions as F  # noqa: N812
 
-        if not self._chain.is_there():
+        if self._chain is None or not self._chain.is_there():
             return self._spark.createDataFrame([], _COLUMNS)
-        table = self._spark.read.format("delta").load(self.path)
+        table = self._spark.read.format("delta").load(self._chain.path)
         ours = F.col("pipeline") == self._pipeline.name
         return table.where(ours & (F.col("source") == self._source.name))
 
@@ -62,7 +69,9 @@ class ReplayTable:
         from pyspark.sql import functions as F  # noqa: N812
         from pyspark.sql.types import StructType
 
-        ensure_table(self._spark, self.path, None, StructType.fromDDL(_COLUMNS))
+        path, name = (None, self.told) if self._is_named else (self.told, None)
+        schema = StructType.fromDDL(_COLUMNS)
+        self._chain = self._chain_at(ensure_table(self._spark, path, name, schema))
         self._chain.load()
         number = self.newest + 1
         rows = [

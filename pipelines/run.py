@@ -243,7 +243,7 @@ class _Run:
         recent = self.recent.setdefault(source, Recent(threshold))
         wrong = recent.batch(done.judged, done.dead_letters)
         if wrong:
-            raise RunError(f"source `{source}`: {wrong}; see {self.pipeline.dead_letter_path}")
+            raise RunError(f"source `{source}`: {wrong}; see {self.pipeline.dead_letters}")
 
     def _wait(self) -> None:
         while any(query.isActive for query in self.queries):

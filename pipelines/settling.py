@@ -251,7 +251,9 @@ class Settling:
                     )
                 )
             found = Tip(reached=TopicOffsets(), txn_version=found.txn_version)
-        if trust is Trust.NEITHER and dead_letters_gone(start.tip, found, dead.path):
+        if trust is Trust.NEITHER and dead_letters_gone(
+            start.tip, found, self._pipeline.dead_letters
+        ):
             stop = Stop(verdict=Verdict.DEAD_LETTERS_GONE)
             raise ChainError(
                 messages.dead_letters_gone(self._file, self._sink.name, dead.path, stop)

@@ -41,6 +41,15 @@ class Examined:
     problems: list[Problem]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _DeadLetters:
+    """What the file says of them."""
+
+    path: str | None = None
+    table: str | None = None
+    threshold: Threshold | None = None
+
+
 def read_pipeline(
     file: str | os.PathLike[str], env: Mapping[str, str], environment: str | None = None
 ) -> Pipeline:
@@ -104,7 +113,7 @@ def _pipeline(tree: Table, problems: list[Problem]) -> Pipeline:
     sources = {n: source_of(n, r) for n, r in readers.items() if n not in lookups}
     transforms = {n: _transform(n, r) for n, r in top.named_tables("transforms").items()}
     sinks = {n: sink_of(n, r) for n, r in top.named_tables("sinks").items()}
-    dead_letter_path, threshold = _dead_letter(top, sources)
+    letters = _dead_letter(top, sources)
     every_ms, once = _trigger(top)
     metrics, json_log = _metrics(top)
     pipeline = Pipeline(
@@ -118,8 +127,9 @@ def _pipeline(tree: Table, problems: list[Problem]) -> Pipeline:
         lookups=lookups,
         transforms=transforms,
         sinks=sinks,
-        dead_letter_path=dead_letter_path,
-        threshold=threshold,
+        dead_letter_path=letters.path,
+        dead_letter_table=letters.table,
+        threshold=letters.threshold,
         every_ms=every_ms,
         once=once,
         restart=_restart(top),
@@ -176,7 +186,7 @@ def _transform(name: str, reader: Reader) -> Transform:
     )
 
 
-def _dead_letter(top: Reader, sources: Mapping[str, Source]) -> tuple[str | None, Threshold | None]:
+def _dead_letter(top: Reader, sources: Mapping[str, Source]) -> _DeadLetters:
     reader = top.section_of("dead_letter")
     if reader is None:
         users = [s for s in sources.values() if s.has_on_error(OnError.DEAD_LETTER)]
@@ -186,10 +196,15 @@ def _dead_letter(top: Reader, sources: Mapping[str, Source]) -> tuple[str | None
                 f"expected {WORDS['']['dead_letter'].expected}"
             )
             top.problem(users[0].place, f"sources.{users[0].name}", message)
-        return None, None
+        return _DeadLetters()
     reader.choice("type")
+    reader.exactly_one()
     path = reader.text("path")
-    return folder(path) if path else None, _threshold(reader)
+    return _DeadLetters(
+        path=folder(path) if path else None,
+        table=reader.text("table"),
+        threshold=_threshold(reader),
+    )
 
 
 def _threshold(dead_letter: Reader) -> Threshold | None:

@@ -62,7 +62,7 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
         "checks": Word(expected="a table of name: check", kind=Kind.NAMED, of="check"),
         "sinks": Word(expected="a table of name: sink", kind=Kind.NAMED, of="sink", required=True),
         "dead_letter": Word(
-            expected="a table with type, path", kind=Kind.SECTION, of="dead_letter"
+            expected="a table with type, path or table", kind=Kind.SECTION, of="dead_letter"
         ),
         "trigger": Word(
             expected="a table with one of available_now: true, once: true, every: 5s",
@@ -203,7 +203,8 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
     },
     "dead_letter": {
         "type": Word(expected="delta", kind=Kind.CHOICE, choices=("delta",), required=True),
-        "path": Word(expected="the folder of the Delta table", kind=Kind.TEXT, required=True),
+        "path": Word(expected="the folder of the Delta table", kind=Kind.TEXT),
+        "table": Word(expected="the name of the Delta table in Spark's catalog", kind=Kind.TEXT),
         "threshold": Word(expected="a table with ratio, window", kind=Kind.SECTION, of="threshold"),
     },
     "threshold": {
@@ -278,6 +279,7 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
 EXACTLY_ONE: Mapping[str, tuple[str, ...]] = {
     "source": ("topics", "pattern", "assign"),
     "sink": ("path", "table"),
+    "dead_letter": ("path", "table"),
     "transform": ("sql", "python"),
     "trigger": ("available_now", "once", "every"),
 }
@@ -311,7 +313,6 @@ FORMATS: Mapping[str, ModeWords] = {
 """Format of a value or key → its own words; those of other formats are refused."""
 
 LATER: Mapping[str, tuple[str, ...]] = {
-    "dead_letter": ("table",),
     "metrics": ("table",),
 }
 """Section → words of the planned vocabulary that this version refuses by name."""

@@ -39,7 +39,7 @@ def facts(pipeline: Pipeline, sink: Sink, columns: Mapping[str, str]) -> dict[st
         "keys": [*_row_keys(sink)],
     }
     if pipeline.writes_dead_letters(sink):
-        said["dead_letters"] = pipeline.dead_letter_path
+        said["dead_letters"] = pipeline.dead_letters
     return said
 
 

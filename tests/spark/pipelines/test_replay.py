@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pipelines import failpoints
 from pipelines.dead_letters import newest, waiting
-from pipelines.errors import RunError
+from pipelines.errors import ChainError, RunError
 from pipelines.replay import Replay, replays
 from pipelines.run import run_pipeline
 from pipelines.validate import read_pipeline
@@ -138,6 +139,34 @@ def test_letters_come_in_once_after_a_fix_whatever_is_killed(spark, tmp_path, de
         RunError, match=r"has replay 1 of source `events`, but .*_replayed ends at 0"
     ):
         replays(spark, again, (), Replay.look)
+
+
+@pytest.mark.slow
+def test_letters_in_the_catalog_are_found_replayed_and_missed_by_their_name(spark, tmp_path):
+    database = f"letters_{tmp_path.name.replace('-', '_')}"
+    spark.sql(f"CREATE DATABASE {database}")
+
+    def named(check: str):
+        broken = file(tmp_path, records=RECORDS[:3], check=check, strict="false")
+        only = {"rows": broken.sinks["rows"]}
+        name = f"{database}.dead"
+        return replace(broken, sinks=only, dead_letter_path=None, dead_letter_table=name)
+
+    assert waiting(spark, named("n > 0"), every=False) == []
+    assert replays(spark, named("n > 0"), (), Replay.run) == []
+    run_pipeline(spark, named("n > 0"), Quiet())
+    fixed = named("n > -5")
+    run_pipeline(spark, fixed, Quiet())
+    assert waiting(spark, fixed, every=False) == [("events", "check positive: n > 0", 1)]
+    replays(spark, fixed, (), Replay.run)
+    replays(spark, fixed, (), Replay.run)
+
+    assert numbers(spark, tmp_path, "rows") == [-2, 1, 3]
+    assert waiting(spark, fixed, every=False) == []
+    assert spark.table(f"{database}.dead_replayed").count() == 1
+    spark.sql(f"DROP TABLE {database}.dead")
+    with pytest.raises(ChainError, match="it was deleted or restored"):
+        run_pipeline(spark, fixed, Quiet())
 
 
 @pytest.mark.slow

@@ -118,12 +118,21 @@ def test_columns_that_the_file_changes_are_told_and_follow_when_it_says_so(lab):
 def test_a_table_of_the_catalog_is_written_like_one_of_a_path(lab):
     lab.spark.sql(f"CREATE DATABASE IF NOT EXISTS lab_{lab.topic.replace('-', '_')}")
     name = f"lab_{lab.topic.replace('-', '_')}.rows"
-    lab.write_file(**{'path: "${LAB}/tables/rows"': f"table: {name}"})
+    dead = name.replace("rows", "dead")
+    lab.write_file(
+        on_error="dead_letter",
+        **{
+            'path: "${LAB}/tables/rows"': f"table: {name}",
+            'path: "${LAB}/tables/dead"': f"table: {dead}",
+        },
+    )
     lab.produce(10)
+    lab.produce_raw(1, b"not json")
 
     first = lab.run()
     lab.lose_checkpoint()
     lab.run()
 
     assert lab.spark.table(name).count() == 10
+    assert lab.spark.table(dead).count() == 1
     assert first.sinks["rows"].path.endswith("/rows")

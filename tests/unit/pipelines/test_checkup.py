@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from pyspark import SparkContext
@@ -108,6 +109,16 @@ def test_a_folder_says_whether_a_run_can_use_it(file, facts, words):
     (line,) = lines(file, folders=(FolderFacts(key="K", path="P", **facts),))[2:]
 
     assert line.startswith(words)
+
+
+def test_tables_of_the_catalog_are_not_looked_at(file):
+    text = re.sub(r"path: \S+/lake", "table: lake.rows", file.read_text())
+    file.write_text(text + "dead_letter: { type: delta, table: lake.dead }\n")
+
+    assert lines(file)[2:] == [
+        "skipped: sinks.lake.table: lake.rows: only Spark's catalog knows where it is",
+        "skipped: dead_letter.table: lake.dead: only Spark's catalog knows where it is",
+    ]
 
 
 def log(folder, *actions, version=0):

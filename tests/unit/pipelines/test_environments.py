@@ -52,6 +52,22 @@ def test_of_two_words_that_exclude_each_other_the_environments_wins(file):
     assert (there.sources["raw"].topics, there.sources["raw"].pattern) == ((), "orders_.*")
 
 
+def test_dead_letters_of_an_environment_are_in_the_catalog_instead_of_a_path(tmp_path):
+    file = tmp_path / "f.yaml"
+    letters = "dead_letter: { type: delta, path: /dead }\n"
+    there = "environments: { prod: { dead_letter: { table: lake.dead } } }\n"
+    file.write_text(GOOD + letters + there)
+
+    here, prod = read_pipeline(file, {}), read_pipeline(file, {}, "prod")
+
+    assert (here.dead_letter_path, here.dead_letter_table, here.dead_letters) == (
+        "/dead", None, "/dead",
+    )  # fmt: skip
+    assert (prod.dead_letter_path, prod.dead_letter_table, prod.dead_letters) == (
+        None, "lake.dead", "lake.dead",
+    )  # fmt: skip
+
+
 def test_lint_looks_at_every_environment_and_lets_only_the_asked_one_miss_variables(file):
     text = file.read_text()
     file.write_text(text.replace("every: 5s", "evry: 5s").replace('path: "s3a', 'pth: "s3a'))

@@ -343,7 +343,7 @@ CASES = {
     "dead letters without a table": (
         ("on_error: fail", "on_error: dead_letter"),
         "f.yaml:5:3: sources.raw: `dead_letter`, where this source sends bad records, is missing "
-        "at the top; expected a table with type, path",
+        "at the top; expected a table with type, path or table",
     ),
     "on_error": (
         ("on_error: fail", "on_error: drop"),
@@ -530,6 +530,22 @@ CASES = {
         ("path: /lake", "path: /ck/lake"),
         "f.yaml:14:47: sinks.lake.path: the checkpoint of sink `lake` is in /ck/lake: expected "
         "another folder",
+    ),
+    "dead letters nowhere": (
+        ("trigger:", "dead_letter: { type: delta }\ntrigger:"),
+        "f.yaml:15:1: dead_letter: expected exactly one of `path` and `table`",
+    ),
+    "dead letters in two places": (
+        ("trigger:", "dead_letter: { type: delta, path: /d, table: db.d }\ntrigger:"),
+        "f.yaml:15:1: dead_letter: expected exactly one of `path` and `table`",
+    ),
+    "a sink's table is that of the dead letters": (
+        (
+            SINK + "trigger:",
+            SINK.replace("path: /lake", "table: db.t")
+            + "dead_letter: { type: delta, table: DB.t }\ntrigger:",
+        ),
+        "f.yaml:14:48: sinks.lake.table: the dead letters are written there already",
     ),
     "two sinks, one folder in two spellings": (
         (SINK, SINK + SINK.replace("lake:", "pond:").replace("/lake", "file:///x/../lake/")),
