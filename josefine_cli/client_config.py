@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from josefine_broker.base.security import parse_secret_place
-from josefine_broker.client.security import NAMES, PLAINTEXT, SECRETS, Security, parse_security
+from josefine_broker.client.secret_settings import read_secrets
+from josefine_broker.client.security import NAMES, PLAINTEXT, Security, parse_security
 from josefine_cli.errors import CLIENT_CONFIG, UsageError
 
 
@@ -26,7 +26,7 @@ def configured_security(env: Mapping[str, str]) -> Security:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"cannot read {path} ({CLIENT_CONFIG}): {reason.lower()}") from None
     try:
-        return parse_security(_secrets_read(settings_of(text), env))
+        return parse_security(read_secrets(settings_of(text), env))
     except ValueError as error:
         raise UsageError(f"{path}: {error}") from None
 
@@ -49,14 +49,3 @@ def settings_of(text: str) -> dict[str, str]:
             raise ValueError(f"line {number}: {name} is set twice")
         found[name] = value.strip()
     return found
-
-
-def _secrets_read(settings: dict[str, str], env: Mapping[str, str]) -> dict[str, str]:
-    read = dict(settings)
-    for name in SECRETS.intersection(settings):
-        if re.match(r"(file|env):", settings[name]):
-            try:
-                read[name] = parse_secret_place(settings[name]).read(env)
-            except ValueError as error:
-                raise ValueError(f"{name}: {error}") from None
-    return read

@@ -1,12 +1,15 @@
-"""What a read or a write was told to do, as values; and how to reach the brokers. Pure.
+"""What a read or a write was told to do, as values; and how to reach the brokers. Nothing is read
+but a password that stands elsewhere (`kafka.sasl.password=file:PATH` or `env:NAME`), on the driver.
 
 `source_options.py` and `sink_options.py` make these values from the options' text.
 """
 
+import os
 import re
 from dataclasses import dataclass, field
 from enum import Enum
 
+from josefine_broker.client.secret_settings import read_secrets
 from josefine_broker.client.security import PLAINTEXT, Security, parse_security
 from josefine_spark.errors import OptionError
 from josefine_spark.option_text import OptionText
@@ -182,6 +185,6 @@ def _security(options: OptionText) -> Security:
     if protocol != "PLAINTEXT":  # else a job's others are told to have no effect
         settings |= options.take("kafka.ssl.", "kafka.sasl.")
     try:
-        return parse_security(settings)
+        return parse_security(read_secrets(settings, os.environ))
     except ValueError as error:
         raise OptionError(f"kafka.{error}") from None

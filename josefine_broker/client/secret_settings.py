@@ -1,0 +1,20 @@
+"""Secrets among a client's settings that stand elsewhere: `sasl.password=file:PATH` or `env:NAME`."""
+
+import re
+from collections.abc import Mapping
+
+from josefine_broker.base.security import parse_secret_place
+from josefine_broker.client.security import SECRETS
+
+
+def read_secrets(settings: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
+    """The settings with those secrets in place of where they are. Raises ValueError: the setting
+    and what is wrong, never a secret's text."""
+    read = dict(settings)
+    for name in SECRETS.intersection(settings):
+        if re.match(r"(file|env):", settings[name]):
+            try:
+                read[name] = parse_secret_place(settings[name]).read(env)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+    return read
