@@ -1,4 +1,4 @@
-"""Secrets among a client's settings that stand elsewhere: `sasl.password=file:PATH` or `env:NAME`."""
+"""Secrets of a client's settings that stand elsewhere (`sasl.password=file:PATH`, `env:NAME`)."""
 
 import re
 from collections.abc import Mapping
