@@ -58,6 +58,9 @@ DIFFERENT: dict[str, str] = {
         "clients give up). `SubscribedTopicRegex` is matched without backtracking; of RE2's syntax "
         "flags, `\\b` and POSIX classes are refused with INVALID_REGULAR_EXPRESSION, and the "
         "broker's own topics match none. The assignors `uniform` and `range` do not look at racks. "
+        "What a member had before it began anew (epoch 0), and is not to have again, is free with "
+        "its next heartbeat (Kafka: at once, also by an old join of a connection that was given "
+        "up). "
         "Another choice of an assignor begins an epoch. A commit counts in its member's epoch "
         "alone (KIP-1251 would take one from before)"
     ),

@@ -49,4 +49,11 @@ CONSUMER_MUTANTS = [
         new="has = said",
         faults=FAILOVERS | CONSUMERS,
     ),
+    Mutant(
+        breaks="a join that may be an old one frees nothing that its member had",
+        function=reconciling.begun_anew,
+        old="(member.assigned | member.revoking) - target",
+        new="target - target",
+        faults=FAILOVERS | CONSUMERS | {"client_impatient": 0.1},
+    ),
 ]

@@ -69,6 +69,10 @@ REGRESSIONS_SINCE = (1002, 1188, 1294, 4005)
 follower that could not cut its log, for an index was damaged; a leader epoch that there was not
 yet; a producer told of a gap behind records that were deleted, by brokers that had started anew."""
 
+REGRESSIONS_AS_DRAWN = (214326,)
+"""With all their faults: a join of a connection that was given up, heard when its member had been
+let in again by a later one, gave away what that member had."""
+
 HAPPENS_MIN = 10
 """How often each fault must have hit in all these lives together."""
 
@@ -157,6 +161,11 @@ def test_what_was_found_once_stays_mended(seed: int) -> None:
 @pytest.mark.parametrize("seed", REGRESSIONS_SINCE)
 def test_what_was_found_since_stays_mended(seed: int) -> None:
     simulate(seed, faults=replace(draw_faults(Random(seed)), **NEWEST))
+
+
+@pytest.mark.parametrize("seed", REGRESSIONS_AS_DRAWN)
+def test_what_was_found_with_every_fault_stays_mended(seed: int) -> None:
+    simulate(seed)
 
 
 def test_a_seed_replays_byte_for_byte_in_another_process() -> None:

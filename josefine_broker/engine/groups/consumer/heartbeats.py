@@ -13,7 +13,7 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.groups.consumer.assignors import ASSIGNORS, Wish, in_order, preferred
 from josefine_broker.engine.groups.consumer.leaving import leave, static_of, unknown_member
 from josefine_broker.engine.groups.consumer.patterns import compiled
-from josefine_broker.engine.groups.consumer.reconciling import reconciled
+from josefine_broker.engine.groups.consumer.reconciling import begun_anew, reconciled
 from josefine_broker.engine.groups.consumer.states import ConsumerGroupEvent
 from josefine_broker.engine.groups.consumer.subscriptions import Topics, metadata_hash, reads
 from josefine_broker.engine.groups.consumer.values import (
@@ -46,8 +46,11 @@ def heartbeat(
     reads_else = is_new or (member.topics, member.regex) != (before.topics, before.regex)
     chooses_else = member.assignor != before.assignor
     after = _of_its_epoch(after, topics, reads_else or chooses_else, is_news or reads_else)
-    owned = frozenset() if beat.epoch == JOINING_EPOCH else beat.owned
-    member = reconciled(after, after.members[member.member_id], owned)
+    member = after.members[member.member_id]
+    if beat.epoch == JOINING_EPOCH:
+        member = begun_anew(after, member)
+    else:
+        member = reconciled(after, member, beat.owned)
     if member is not after.members[member.member_id]:
         after = after.with_member(member)
     return after.settled(), _answer(before, member, beat)

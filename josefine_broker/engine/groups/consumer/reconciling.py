@@ -3,6 +3,10 @@
 Rules: what a member is to lose it is told first, and nobody gets it before that member said that it
 does not have it any more, left, or was lost; until then it stays in its epoch. Then it comes to the
 target's epoch with all that is free, and gets the rest when others released it.
+
+A member that begins anew has nothing, but a join may be an old one, of a connection that its client
+gave up long ago: then its member has what it was told since. No join tells the one from the other,
+a heartbeat in the epoch that it is answered with does: only who heard that answer can say it.
 """
 
 from josefine_broker.engine.groups.consumer.states import ConsumerMemberEvent, ConsumerMemberState
@@ -24,6 +28,18 @@ def reconciled(group: ConsumerGroup, member: ConsumerMember, owned: Parts | None
     ):
         return member
     after = _towards_target(group, member, owned)
+    return member if after == member else after
+
+
+def begun_anew(group: ConsumerGroup, member: ConsumerMember) -> ConsumerMember:
+    """The member that joins, in the target's epoch at once; the same object where it is as it was.
+    What it is not to have any more is free with its first heartbeat there."""
+    target = group.target_of(member.member_id)
+    has = target - group.held_by_others(member.member_id)
+    lost = (member.assigned | member.revoking) - target
+    has_all = has == target and not lost
+    event = ConsumerMemberEvent.HAS_ALL if has_all else ConsumerMemberEvent.MUST_WAIT
+    after = member.moved(event, group.target_epoch, has, lost)
     return member if after == member else after
 
 

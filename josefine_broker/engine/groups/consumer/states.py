@@ -49,14 +49,14 @@ class ConsumerMemberState(Enum):
 
     STABLE = 1  # has what the target of its epoch gives it
     UNREVOKED_PARTITIONS = 2  # was told to give partitions up, and did not say yet that it did
-    UNRELEASED_PARTITIONS = 3  # of its epoch, and waits for partitions that others still have
+    UNRELEASED_PARTITIONS = 3  # of its epoch; what is its, or was before it began anew, is not free
 
 
 class ConsumerMemberEvent(Enum):
     """What moves a member: what its target says of what it has."""
 
     MUST_GIVE_UP = "must give up"  # it has partitions that the target does not give it
-    MUST_WAIT = "must wait"  # others still have partitions that the target gives it
+    MUST_WAIT = "must wait"  # others have what the target gives it, or it began anew and lost some
     HAS_ALL = "has all"  # it has what the target gives it
 
 

@@ -1,5 +1,6 @@
 """The consumer protocol with clients that join, leave, die, stand still, revoke slowly and lose
-answers; topics that come, grow and go; a log that refuses; other coordinators.
+answers, whose old joins arrive again; topics that come, grow and go; a log that refuses; other
+coordinators.
 
 What must hold whatever happens: no two clients ever have one partition, by what they were told and
 have given up; the coordinator gives nothing to two; epochs never fall; the log is the group; a
@@ -8,6 +9,7 @@ stable group has shared out every partition, evenly. Once nobody makes trouble i
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from hypothesis import settings
@@ -49,6 +51,8 @@ class Client:
     is_slow: bool = False
     """It gives up what it is told to a heartbeat later."""
     epochs: list[int] = field(default_factory=list)
+    joins: list[Beat] = field(default_factory=list)
+    """Those that it sent."""
 
     def lose_all(self) -> None:
         self.epoch, self.has, self.told, self.said = 0, NO_PARTS, NO_PARTS, None
@@ -137,6 +141,8 @@ class ConsumerMachine(RuleBasedStateMachine):
         """One heartbeat; the answer may be lost."""
         client.watch_itself(self.lab.now_ms)
         beat = client.next_beat()
+        if not beat.epoch:
+            client.joins.append(beat)
         try:
             answer = self.lab.beat(beat)
         except KafkaError as error:
@@ -148,6 +154,14 @@ class ConsumerMachine(RuleBasedStateMachine):
             client.is_sure = False
         else:
             client.answered(beat, answer, self.lab.now_ms)
+
+    @rule(place=places)
+    def old_join(self, place: int) -> None:
+        """Of a connection that was given up; its answer, too, is heard by nobody."""
+        client = self.client(place)
+        if client is not None:
+            with suppress(KafkaError):
+                self.lab.beat(client.joins[0])
 
     def refused(self, client: Client, code: ErrorCode) -> None:
         if code in (ErrorCode.fenced_member_epoch, ErrorCode.unknown_member_id):

@@ -187,13 +187,35 @@ def test_who_is_fenced_begins_anew_and_is_told_all_it_has() -> None:
     assert lab.group.epoch == 2, "nothing changed for the group"
 
 
-def test_a_member_that_begins_anew_has_given_up_what_it_was_told_to() -> None:
+def test_what_a_member_had_before_it_began_anew_is_free_when_it_says_its_new_epoch() -> None:
     lab = two_members()
     lab.say("a", 1)
 
-    assert lab.join("a").epoch == 2
+    answer = lab.join("a")
 
-    assert lab.say("b", 2).parts is not None
+    assert answer.epoch == 2
+    assert lab.say("b", 2).parts is None, "the join may be an old one"
+    lab.fail_over()
+    assert lab.say("a", 2).parts is None
+    assert lab.say("b", 2).parts == lab.every("t") - (answer.parts or frozenset())
+    assert lab.state == "Stable"
+
+
+def test_an_old_join_takes_nothing_from_a_member_that_was_let_in_again() -> None:
+    """Its connection was given up long ago, and the member has all it was told since."""
+    lab = Lab(t=4)
+    lab.join("a")
+    lab.say("a", 1, lab.every("t"))
+    lab.join("b")
+
+    lab.join("a")
+
+    assert lab.say("b", 2).parts is None
+    refused(lab, ErrorCode.fenced_member_epoch, Beat(member_id="a", epoch=1))
+    kept = lab.join("a").parts
+    assert lab.say("b", 2).parts is None
+    lab.say("a", 2, kept)
+    assert lab.say("b", 2).parts == lab.every("t") - (kept or frozenset())
 
 
 def test_a_member_nobody_knows_is_told_to_begin_anew() -> None:
