@@ -123,6 +123,9 @@ class BrokerConfig(Section):
                 raise ValueError(
                     f"broker.listeners {listener} speaks {protocol.value}, which needs sasl.users"
                 )
+        for name, section in (("admin", self.admin), ("text", self.text)):
+            if section.tls and self.tls.certificate is None:
+                raise ValueError(f"{name}.tls needs tls.certificate")
         among_others = len(self.raft.voters) > 1 or bool(self.raft.seeds)
         if among_others and self.protocol_of(self.inter_broker_listener).is_sasl:
             raise ValueError(

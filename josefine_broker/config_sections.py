@@ -422,6 +422,16 @@ class AdminSection(Section):
         description="host:port of /health, /metrics and /cluster; port 0 is any free port;"
         " null: off.",
     )
+    tls: Flag = Field(
+        default=False,
+        description="Whether it speaks TLS (https), by the section tls, and by that alone.",
+    )
+
+    @model_validator(mode="after")
+    def _tls_has_a_listener(self) -> AdminSection:
+        if self.tls and self.address is None:
+            raise ValueError("tls has no effect without address")
+        return self
 
 
 class TextSection(Section):
@@ -435,6 +445,11 @@ class TextSection(Section):
         default="127.0.0.1",
         description="Address that it listens on. Whoever reaches it may do what User:ANONYMOUS"
         " may: everything, but for ACLs.",
+    )
+    tls: Flag = Field(
+        default=False,
+        description="Whether it speaks TLS, by the section tls, and by that alone; the same on"
+        " every broker, for they pass lines on to each other.",
     )
     strict: Flag = Field(
         default=False,
@@ -464,6 +479,12 @@ class TextSection(Section):
         default=1_048_576,
         description="The same for their bytes; a larger record comes alone.",
     )
+
+    @model_validator(mode="after")
+    def _tls_has_a_listener(self) -> TextSection:
+        if self.tls and self.port is None:
+            raise ValueError("tls has no effect without port")
+        return self
 
 
 class LoggingSection(Section):

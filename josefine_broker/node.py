@@ -171,7 +171,8 @@ class Node:
         server = self._server_of(ctx, ticker)
         await self._start_admin(engine, manager, cleaner, server, ticker, replicator, admin_bound)
         incarnation, this_host = uuid.uuid4().hex, socket.gethostname()
-        register = registration(self.config, clients, this_host, _url(admin_bound), incarnation)
+        admin_url = self._admin_url(admin_bound)
+        register = registration(self.config, clients, this_host, admin_url, incarnation)
         # Not on the loop that has to answer the other brokers: after a crash this reads the data.
         wanted = list(to_be_hosted(ctx))
         claims = await tell_meanwhile(
@@ -360,7 +361,9 @@ class Node:
         self, server: Server, bound: Bound, ctx: Context, ticker: Ticker, replicator: Replicator
     ) -> None:
         forwarder = TextForwarder(
-            partial(replicator.address_of, listener=TEXT_LISTENER), self._clock
+            partial(replicator.address_of, listener=TEXT_LISTENER),
+            self._clock,
+            self._securing.to_text,
         )
         self._undo.push_async_callback(forwarder.stop)
         front = new_front(ctx, text_settings(self.config), forwarder.say)
@@ -372,7 +375,7 @@ class Node:
             forget=ctx.parked.cancel,
             on_fatal=self._failed,
         )
-        await server.start_text(bound, host)
+        await server.start_text(bound, host, self._securing.text)
 
     def _duties(self, ctx: Context, hosting: Hosting, cleaner: Cleaner) -> tuple[Duty, ...]:
         broker, failed = self.config.broker, FailedLogs()
@@ -437,14 +440,16 @@ class Node:
             {"/debug": lambda query: debug_view(ctx, server, query)},
         )
         self._undo.push_async_callback(admin.stop)
-        await admin.start(bound.socket)
+        await admin.start(
+            bound.socket, self._securing.admin, partial(server.handshake_failed, "admin")
+        )
 
     def _announce(
         self, bound: Sequence[Bound], text: Bound | None, admin_bound: Bound | None, say: Say
     ) -> None:
         directory = self.config.broker.data_dir
         listeners = {each.name: str(HostPort(each.host, each.port)) for each in bound}
-        admin_url = _url(admin_bound)
+        admin_url = self._admin_url(admin_bound)
         if admin_url is not None:
             say(f"health and metrics on {admin_url}")
         for address in listeners.values():
@@ -456,6 +461,10 @@ class Node:
         self._undo.callback(remove_addresses, directory)
         write_addresses(directory, addresses)
 
+    def _admin_url(self, bound: Bound | None) -> str | None:
+        scheme = "https" if self.config.admin.tls else "http"
+        return None if bound is None else f"{scheme}://{HostPort(bound.host, bound.port)}"
+
     def _failed(self, error: BaseException) -> None:
         """A broken invariant: stop serving from state that is not what it says it is."""
         if self.fatal is None:
@@ -463,10 +472,6 @@ class Node:
             if not isinstance(error, Exception):
                 log.error("broken invariant", exc_info=error)
             self._on_fatal()
-
-
-def _url(admin: Bound | None) -> str | None:
-    return None if admin is None else f"http://{HostPort(admin.host, admin.port)}"
 
 
 def _say_recovered(manager: LogManager, say: Say) -> None:

@@ -54,6 +54,10 @@ class Securing:
             if config.protocol_of(listener.name).is_tls:
                 assert self._tls is not None, "the configuration was checked"
                 self.by_listener[listener.name] = self._tls
+        self.admin = self._tls if config.admin.tls else None
+        """Of the admin listener; None: plaintext."""
+        self.text = self._tls if config.text.tls else None
+        """The same of the text protocol's."""
         sasl = config.sasl
         has_sasl = [
             each.name for each in config.broker.listeners if config.protocol_of(each.name).is_sasl
@@ -154,6 +158,10 @@ class Securing:
         if self._tls is None or not self._peers_speak_tls:
             return UNSECURED
         return Secured(self._tls.contexts.dialling)
+
+    def to_text(self) -> ssl.SSLContext | None:
+        """How other brokers' text listeners are dialled; None: in plaintext."""
+        return None if self.text is None else self.text.contexts.dialling
 
     def warnings(self, now_ms: int) -> list[str]:
         """Sentences for whoever starts the broker; `now_ms` is Unix time."""

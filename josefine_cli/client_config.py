@@ -7,8 +7,10 @@ A secret may stand elsewhere: `ssl.key.password=file:PATH` or `env:NAME`.
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Mapping
 
+from josefine_broker.client.io_tls import client_context
 from josefine_broker.client.secret_settings import read_secrets
 from josefine_broker.client.security import NAMES, PLAINTEXT, Security, parse_security
 from josefine_cli.errors import CLIENT_CONFIG, UsageError
@@ -29,6 +31,13 @@ def configured_security(env: Mapping[str, str]) -> Security:
         return parse_security(read_secrets(settings_of(text), env))
     except ValueError as error:
         raise UsageError(f"{path}: {error}") from None
+
+
+def tls_context(env: Mapping[str, str]) -> ssl.SSLContext:
+    """For what is no Kafka but speaks TLS (HTTP, the text protocol): by the settings `ssl.*` of
+    that file, where it has any, else believing the system's authorities. Raises UsageError,
+    TlsError."""
+    return client_context(configured_security(env)) or ssl.create_default_context()
 
 
 def settings_of(text: str) -> dict[str, str]:

@@ -6,7 +6,10 @@ at one height: views are taken again for a while until every broker was seen at 
 
 from __future__ import annotations
 
+import http.client
 import json
+import os
+import ssl
 import time
 import urllib.error
 import urllib.parse
@@ -16,6 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from josefine_broker.base.tls_files import reason_of
+from josefine_cli.client_config import tls_context
 from josefine_cli.errors import UserError
 from josefine_cli.waiting import waits
 
@@ -82,19 +87,30 @@ def newest(views: Iterable[View | None]) -> View | None:
 
 
 def ask(url: str, path: str) -> dict[str, Any]:
-    """The JSON at an admin address. Raises UserError."""
+    """The JSON at an admin address; https by the settings `ssl.*` of the client's configuration.
+    Raises UserError, TlsError."""
+    where = url.rstrip("/") + path
+    tls = tls_context(os.environ) if url.startswith("https:") else None
     try:
-        with urllib.request.urlopen(url.rstrip("/") + path, timeout=ASK_TIMEOUT_S) as answer:
+        with urllib.request.urlopen(where, timeout=ASK_TIMEOUT_S, context=tls) as answer:
             found = json.load(answer)
     except urllib.error.HTTPError as error:
         raise UserError(f"{url}{path} answers {error.code}: {_said(error)}") from error
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", error)
-        words = getattr(reason, "strerror", None) or str(reason)
-        raise UserError(f"no broker answers at {url}: {words.lower()}") from error
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise UserError(f"no broker answers at {url}: {_why(error, tls is not None)}") from error
     if not isinstance(found, dict):
         raise UserError(f"{url}{path} is not what a broker answers")
     return found
+
+
+def _why(error: Exception, is_tls: bool) -> str:
+    reason = getattr(error, "reason", error)
+    if isinstance(reason, ssl.SSLError):
+        return reason_of(reason)
+    hung_up = isinstance(reason, ConnectionError) and not isinstance(reason, ConnectionRefusedError)
+    if not is_tls and (hung_up or isinstance(reason, http.client.HTTPException)):
+        return "it hung up; where it speaks TLS (admin.tls) say https://"
+    return str(getattr(reason, "strerror", None) or reason).lower()
 
 
 def _said(error: urllib.error.HTTPError) -> str:

@@ -9,7 +9,9 @@ took stays taken until `DISC`, `UNSUBS` or its time-out.
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
+import ssl
 import sys
 from collections.abc import Iterator
 from typing import Annotated, BinaryIO
@@ -17,6 +19,8 @@ from typing import Annotated, BinaryIO
 import typer
 
 from josefine_broker.base.addresses import parse_host_port
+from josefine_broker.base.tls_files import reason_of
+from josefine_cli.client_config import tls_context
 from josefine_cli.errors import EXIT_FAILURE, UsageError, UserError
 from josefine_cli.lines import lines_and_pauses
 from josefine_cli.output import is_terminal, note, plural, printable
@@ -43,6 +47,12 @@ def text(
     address: Annotated[
         str, typer.Argument(help="A broker's text listener, host:port.")
     ] = DEFAULT_ADDRESS,
+    tls: Annotated[
+        bool,
+        typer.Option(
+            "--tls", help="Speak TLS (the broker's text.tls), by the ssl.* of --client-config."
+        ),
+    ] = False,
 ) -> None:
     """Say lines to a broker's text listener, and print the reply to each.
 
@@ -54,7 +64,7 @@ def text(
         raise UserError("stdin is closed: there are no lines to say")
     if sys.stdout is None:
         raise UserError("stdout is closed: there is nowhere to print replies to")
-    with _connect(address) as connection:
+    with _connect(address, tls_context(os.environ) if tls else None) as connection:
         talk = Talk(connection, address)
         if is_terminal(sys.stdin) and is_terminal(sys.stdout):
             _prompt(talk)
@@ -70,6 +80,7 @@ class Talk:
         self._connection = connection
         self._replies = connection.makefile("rb")
         self._address = address
+        self._has_replied = False
 
     def say(self, lines: list[bytes]) -> Iterator[bytes]:
         """The reply to each. Raises UserError where the broker is gone."""
@@ -79,20 +90,28 @@ class Talk:
             with self._named(), waits(lambda: f"a reply of {self._address}"):
                 reply = self._replies.readline()
             if not reply.endswith(b"\n"):
-                raise UserError(f"{self._address} closed the connection")
+                raise UserError(f"{self._address} closed the connection{self._hint()}")
+            self._has_replied = True
             yield reply.rstrip(b"\r\n")
+
+    def _hint(self) -> str:
+        if self._has_replied or isinstance(self._connection, ssl.SSLSocket):
+            return ""
+        return "; where it speaks TLS (text.tls) say --tls"
 
     @contextlib.contextmanager
     def _named(self) -> Iterator[None]:
         try:
             yield
+        except ssl.SSLError as error:
+            raise UserError(f"{self._address} hung up: {reason_of(error)}") from error
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
-            raise UserError(f"{self._address} is gone: {reason}") from error
+            raise UserError(f"{self._address} is gone: {reason}{self._hint()}") from error
 
 
-def _connect(address: str) -> socket.socket:
-    """Raises UsageError for what is no address, UserError where nobody listens."""
+def _connect(address: str, tls: ssl.SSLContext | None) -> socket.socket:
+    """Raises UsageError for what is no address, UserError where nobody listens, or not so."""
     try:
         host, port = parse_host_port(address)
     except ValueError as error:
@@ -100,6 +119,10 @@ def _connect(address: str) -> socket.socket:
     try:
         with waits(lambda: f"a connection to {address}"):
             connection = socket.create_connection((host, port), CONNECT_S)
+            if tls is not None:
+                connection = tls.wrap_socket(connection, server_hostname=host)
+    except ssl.SSLError as error:
+        raise UserError(f"no TLS with {address}: {reason_of(error)}") from error
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise UserError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from contextlib import suppress
 from typing import Annotated
@@ -10,6 +11,7 @@ from typing import Annotated
 import typer
 
 from josefine_broker.base.addresses import HostPort, parse_host_port
+from josefine_cli.client_config import tls_context
 from josefine_cli.cluster_local import DEFAULT_DIRECTORY
 from josefine_cli.cluster_where import Admin, Bootstrap, Directory, admin_urls, bootstrap_of
 from josefine_cli.errors import UsageError
@@ -51,7 +53,8 @@ async def _serve(where: HostPort, brokers: str, urls: list[str]) -> None:
     from josefine_cli.dashboard.server import application
     from josefine_cli.dashboard.watching import Watcher
 
-    watcher = Watcher(urls)
+    has_tls = any(url.startswith("https:") for url in urls)
+    watcher = Watcher(urls, tls_context(os.environ) if has_tls else None)
     await watcher.start()
     served = application(watcher, lambda: connect(brokers), where.host)
     runner = web.AppRunner(

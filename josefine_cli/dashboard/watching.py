@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -21,8 +22,9 @@ Json = dict[str, Any]
 class Watcher:
     """One per process; on its event loop. Nobody looks: no broker is asked."""
 
-    def __init__(self, admin_urls: Sequence[str]) -> None:
-        """`admin_urls` of some brokers; the others' are learned from them."""
+    def __init__(self, admin_urls: Sequence[str], tls: ssl.SSLContext | None = None) -> None:
+        """`admin_urls` of some brokers; the others' are learned from them. `tls` is for https."""
+        self._tls = tls or True
         self._urls = list(admin_urls)
         self._lookers: set[asyncio.Queue[str]] = set()
         self._session: aiohttp.ClientSession | None = None
@@ -94,7 +96,7 @@ class Watcher:
     async def _ask(self, url: str, path: str) -> Json | None:
         assert self._session is not None
         try:
-            async with self._session.get(url + path) as response:
+            async with self._session.get(url + path, ssl=self._tls) as response:
                 answer: Json = await response.json()
         except (aiohttp.ClientError, TimeoutError, ValueError):
             return None

@@ -38,8 +38,9 @@ class Acceptor:
         tls: Tls | None = None,
         on_handshake_failed: Callable[[str, OSError], None] | None = None,
     ) -> None:
-        """`make` gives each connection its protocol. Past `open_max` the oldest one gives way. With
-        `tls` it gets it behind a handshake; one that failed is told, with the client's address."""
+        """`make` gives each connection its protocol. Past `open_max` the oldest one gives way, of
+        handshakes too. With `tls` it gets it behind one; one that failed is told, with the client's
+        address."""
         self.pauses = 0
         """So often there was no descriptor left."""
         self._name = name
@@ -112,12 +113,13 @@ class Acceptor:
         """No other connection waits for this one's peer."""
         peer = _peer_of(connection)
         self._handshakes[connection] = None
-        if len(self._handshakes) > tls.settings.handshakes_max:
+        handshakes_max = tls.settings.handshakes_max
+        if len(self._handshakes) > min(handshakes_max, self._open_max or handshakes_max):
             oldest = next(iter(self._handshakes))
             del self._handshakes[oldest]
             _hang_up(oldest)  # its transport finds the end of the stream, and cleans up
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(
+            transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
                 self._make,
                 connection,
                 ssl=tls.contexts.serving,
@@ -128,8 +130,11 @@ class Acceptor:
             connection.close()
             if self._on_handshake_failed is not None:
                 self._on_handshake_failed(peer, error)
+            return
         finally:
             self._handshakes.pop(connection, None)
+        if self._open_max is not None:
+            self._keep(transport, self._open_max)
 
     def _keep(self, transport: asyncio.Transport, open_max: int) -> None:
         self._open[transport] = None

@@ -1,7 +1,7 @@
 """Who may look at the pages of the admin listener, where ACLs say who may do what: whoever may
 DESCRIBE the cluster, by HTTP's Basic authentication (RFC 7617) with a user's password, by a Bearer
-token (RFC 6750) where OAUTHBEARER is served, or without one as `User:ANONYMOUS`. `/health` is
-everybody's.
+token (RFC 6750) where OAUTHBEARER is served, by the certificate that TLS asked for, or without any
+as `User:ANONYMOUS`. `/health` is everybody's.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from aiohttp import web
 from josefine_broker.base.security import ANONYMOUS
 from josefine_broker.engine.security.sasl import BEARER_BYTES_MAX, Judge, Users, no_judge
 from josefine_broker.engine.security.tokens import TokenError
+from josefine_broker.host.net.tls import shown_name
 
 REALM = 'Basic realm="josefine"'
 NOBODY = "wrong user or password, or a token that does not count:"
@@ -35,7 +36,9 @@ class Door:
 
     async def refusal(self, request: web.Request) -> web.Response | None:
         """None: come in."""
-        principal = self._principal(request.headers.get("Authorization"))
+        shown = "" if request.transport is None else shown_name(request.transport)
+        header = request.headers.get("Authorization")
+        principal = (shown or ANONYMOUS) if header is None else self._principal(header)
         if principal is not None and self.may_look(principal, request.remote or ""):
             return None
         if principal is None:
@@ -47,10 +50,8 @@ class Door:
             headers={"WWW-Authenticate": REALM} if status == 401 else None,
         )
 
-    def _principal(self, header: str | None) -> str | None:
+    def _principal(self, header: str) -> str | None:
         """None: that is not the password, or no token that counts."""
-        if header is None:
-            return ANONYMOUS
         kind, _, token = header.partition(" ")
         if kind.lower() == "bearer":
             return self._bearer(token)

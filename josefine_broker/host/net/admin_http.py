@@ -25,6 +25,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from josefine_broker.host.metrics import Metrics
 from josefine_broker.host.net.acceptor import Acceptor
 from josefine_broker.host.net.admin_door import Door
+from josefine_broker.host.net.tls import Tls
 
 CONNECTIONS_MAX = 64
 """People, a scraper, an orchestrator's probes; the oldest gives way."""
@@ -74,7 +75,13 @@ class AdminServer:
         self._runner: web.AppRunner | None = None
         self._acceptor: Acceptor | None = None
 
-    async def start(self, bound: socket.socket) -> None:
+    async def start(
+        self,
+        bound: socket.socket,
+        tls: Tls | None = None,
+        on_handshake_failed: Callable[[str, OSError], None] | None = None,
+    ) -> None:
+        """Serve there; https with `tls`, where failures are told as `Acceptor` does."""
         app = web.Application()
         app.router.add_get("/health", self._health)
         app.router.add_get("/health/live", partial(self._probe, LIVE))
@@ -89,7 +96,14 @@ class AdminServer:
         )
         await self._runner.setup()
         assert self._runner.server is not None
-        self._acceptor = Acceptor("admin", bound, self._runner.server, open_max=CONNECTIONS_MAX)
+        self._acceptor = Acceptor(
+            "admin",
+            bound,
+            self._runner.server,
+            open_max=CONNECTIONS_MAX,
+            tls=tls,
+            on_handshake_failed=on_handshake_failed,
+        )
         self._acceptor.start()
 
     async def stop(self) -> None:

@@ -17,7 +17,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import cast
 
-from josefine_broker.base.certificates import subject_name
 from josefine_broker.base.errors import CorruptData, Fatal
 from josefine_broker.base.security import ANONYMOUS
 from josefine_broker.engine.limits.request_memory import RequestMemory
@@ -34,6 +33,7 @@ from josefine_broker.host.net.dispatch import (
 )
 from josefine_broker.host.net.sasl_gate import FRAME_BYTES_MAX, Authentication, Gate
 from josefine_broker.host.net.throttling import Throttled
+from josefine_broker.host.net.tls import shown_name
 from josefine_broker.host.rationed import Rationed
 from josefine_broker.wire.frames import ChunkPool, FrameBuffer
 
@@ -171,7 +171,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         peername = transport.get_extra_info("peername")
         address = f"{peername[0]}:{peername[1]}" if peername else "unknown"
-        principal = _shown_name(transport) or self._nameless
+        principal = shown_name(transport) or self._nameless
         self.peer = Peer(listener=self._listener, address=address, principal=principal)
         if not self._on_open(self):
             self._closed = True
@@ -491,10 +491,3 @@ class Connection(asyncio.BufferedProtocol):
         self._send()
         self._host.log_closed.tell(client=self.peer.address, listener=self._listener, reason=reason)
         self.close()
-
-
-def _shown_name(transport: asyncio.BaseTransport) -> str:
-    """The principal of a certificate that the handshake found good; empty: none was shown."""
-    tls = transport.get_extra_info("ssl_object")
-    der = None if tls is None else tls.getpeercert(binary_form=True)
-    return f"User:{subject_name(der)}" if der else ""

@@ -153,9 +153,10 @@ class Server:
             )
             self._accept(each, make, (tls or {}).get(each.name))
 
-    async def start_text(self, bound: Bound, host: TextHost) -> None:
+    async def start_text(self, bound: Bound, host: TextHost, tls: Tls | None = None) -> None:
         """The same for the listener of the text protocol."""
-        self._accept(bound, partial(TextConnection, host, bound.name, self._opened, self._closed))
+        make = partial(TextConnection, host, bound.name, self._opened, self._closed)
+        self._accept(bound, make, tls)
 
     def _accept(
         self, bound: Bound, make: Callable[[], asyncio.BaseProtocol], tls: Tls | None = None
@@ -165,7 +166,7 @@ class Server:
             bound.socket,
             make,
             tls=tls,
-            on_handshake_failed=partial(self._handshake_failed, bound.name),
+            on_handshake_failed=partial(self.handshake_failed, bound.name),
         )
         try:
             acceptor.start()
@@ -173,7 +174,8 @@ class Server:
             raise _bind_error(bound.name, bound.host, bound.port, error) from None
         self._listeners.append(acceptor)
 
-    def _handshake_failed(self, listener: str, client: str, error: OSError) -> None:
+    def handshake_failed(self, listener: str, client: str, error: OSError) -> None:
+        """Count it, and tell it once a minute; the admin listener's too."""
         self._host.stats.closed_tls += 1
         self._log_tls.tell(client=client, listener=listener, reason=reason_of(error))
 

@@ -3,7 +3,8 @@
 Rules, as for Kafka's clients: a client that does not read its replies is not read either, nor is
 one whose command waits while a good deal of bytes is unserved; whatever is wrong with a connection
 ends this connection only. A client that says no more (`echo … | nc`) still gets its replies; what
-one said before it was gone is done, as far as that needs no reader: then its place is free.
+one said before it was gone is done, as far as that needs no reader: then its place is free. Over
+TLS who says no more is gone, for asyncio closes both ways: what is answered by then is sent.
 """
 
 from __future__ import annotations
@@ -104,6 +105,7 @@ class TextConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._is_tls = transport.get_extra_info("sslcontext") is not None
         peername = transport.get_extra_info("peername")
         if peername:
             self.address = f"{peername[0]}:{peername[1]}"
@@ -121,7 +123,7 @@ class TextConnection(asyncio.Protocol):
     def eof_received(self) -> bool:
         self._session.has_ended = True
         self._work_off()
-        return not self._closed  # whether the connection stays open for the replies
+        return not (self._closed or self._is_tls)  # whether it stays open for the replies
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed = self._lost = True

@@ -7,6 +7,7 @@ has a deadline and one of `handshakes_max` places; past that the oldest one give
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import ssl
 from collections.abc import Mapping
@@ -177,3 +178,10 @@ def _password(place: SecretPlace, env: Mapping[str, str], name: str) -> str:
         return place.read(env)
     except ValueError as error:
         raise TlsError(f"{name}: {error}") from None
+
+
+def shown_name(transport: asyncio.BaseTransport) -> str:
+    """The principal of a certificate that the handshake found good; empty: none was shown."""
+    tls = transport.get_extra_info("ssl_object")
+    der = None if tls is None else tls.getpeercert(binary_form=True)
+    return f"User:{subject_name(der)}" if der else ""

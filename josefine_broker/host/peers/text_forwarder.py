@@ -7,6 +7,7 @@ answer, none.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 
 from josefine_broker.base.ports import Clock
@@ -19,9 +20,15 @@ REPLY_BYTES_MAX = 4 * 1024 * 1024
 class TextForwarder:
     """Implements `text.front.LinePort`. `stop` ends what is on its way."""
 
-    def __init__(self, address_of: Callable[[int], Address | None], clock: Clock) -> None:
-        """`address_of`: where a broker's text listener is dialed, if it has one."""
+    def __init__(
+        self,
+        address_of: Callable[[int], Address | None],
+        clock: Clock,
+        tls: Callable[[], ssl.SSLContext | None] = lambda: None,
+    ) -> None:
+        """`address_of`: where a broker's text listener is dialed, if it has one; `tls`: how."""
         self._address_of = address_of
+        self._tls = tls
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -45,7 +52,7 @@ class TextForwarder:
         try:
             async with asyncio.timeout(left_ms / 1_000):
                 reader, writer = await asyncio.open_connection(
-                    address.host, address.port, limit=REPLY_BYTES_MAX
+                    address.host, address.port, limit=REPLY_BYTES_MAX, ssl=self._tls()
                 )
                 try:
                     writer.write(f"{line}\n".encode())

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from base64 import b64encode
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -17,6 +21,8 @@ from josefine_broker.host.net import admin_http
 from josefine_broker.host.net.admin_door import Door
 from josefine_broker.host.net.admin_http import AdminServer, Check, is_loopback
 from josefine_broker.host.net.server import bind
+from josefine_broker.host.net.tls import Tls, TlsSettings
+from tests.support.certificates import Authority
 from tests.unit.host.test_connection import on_uvloop
 
 
@@ -176,6 +182,74 @@ def test_private_page_is_for_whoever_may_look_where_names_are_asked_for() -> Non
             assert [await status(), await status("root", "guess")] == [401, 401]
             assert await status("alice", "a") == 403
             assert await status("root", "r") == 200
+        await admin.stop()
+
+    on_uvloop(scenario)
+
+
+def served_over_tls(tmp_path: Path, **changes: Any) -> tuple[Tls, ssl.SSLContext, Authority]:
+    """What a listener has, and what its clients believe."""
+    authority = Authority(tmp_path / "ca")
+    own = authority.issue("broker")
+    settings = TlsSettings(certificate=own.certificate, key=own.key, **changes)
+    context = ssl.create_default_context(cafile=authority.certificate)
+    return Tls(settings, {}), context, authority
+
+
+def test_certificate_names_who_looks_and_a_password_goes_before_it(tmp_path: Path) -> None:
+    plain, context, authority = served_over_tls(tmp_path)
+    asking = replace(plain.settings, ca=authority.certificate, client_auth="requested")
+    tls = Tls(asking, {})
+    alice = authority.issue("alice")
+    door = Door(
+        users=lambda: Users({"root": "r"}, b"s", 4096),
+        may_look=lambda principal, _: principal in ("User:CN=alice", "User:root"),
+        failure_delay_ms=0,
+    )
+
+    async def scenario() -> None:
+        admin = AdminServer(Metrics(), {}, dict, {}, door, PRIVATE)
+        bound = bind("admin", "127.0.0.1", 0)
+        await admin.start(bound.socket, tls)
+        url = f"https://localhost:{bound.port}/debug"
+
+        async def status(login: str = "") -> int:
+            said = {"Authorization": f"Basic {b64encode(login.encode()).decode()}"}
+            async with (
+                aiohttp.ClientSession() as session,
+                session.get(url, ssl=context, headers=said if login else None) as response,
+            ):
+                return response.status
+
+        assert [await status(), await status("root:r")] == [401, 200]
+        context.load_cert_chain(alice.certificate, alice.key)
+        assert [await status(), await status("root:guess")] == [200, 401]
+        await admin.stop()
+
+    on_uvloop(scenario)
+
+
+def test_of_many_silent_tls_connections_the_oldest_gives_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admin_http, "CONNECTIONS_MAX", 2)
+    tls, context, _ = served_over_tls(tmp_path, handshake_timeout_ms=120_000)
+    failed: list[OSError] = []
+
+    async def scenario() -> None:
+        admin = AdminServer(Metrics(), {}, dict)
+        bound = bind("admin", "127.0.0.1", 0)
+        await admin.start(bound.socket, tls, lambda _client, error: failed.append(error))
+        where = ("127.0.0.1", bound.port)
+        begun = [await asyncio.open_connection(*where) for _ in range(3)]
+        shaken = [await asyncio.open_connection(*where, ssl=context) for _ in range(3)]
+
+        async with asyncio.timeout(20):
+            assert await begun[0][0].read() == b""
+            assert await shaken[0][0].read() == b""
+        assert failed
+        for _, writer in (*begun, *shaken):
+            writer.close()
         await admin.stop()
 
     on_uvloop(scenario)
