@@ -143,7 +143,7 @@ def test_every_key_of_the_text_protocol_arrives() -> None:
         session_timeout_ms=6,
         timeout_ms=7,
     )
-    assert {*values, "host", "port"} == set(TextSection.model_fields)
+    assert {*values, "host", "port", "tls"} == set(TextSection.model_fields)
 
 
 @pytest.mark.parametrize("unclean", [True, False])
