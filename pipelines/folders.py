@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from pipelines.errors import SetupError
 from pipelines.model import Pipeline
 
+METRICS = "metrics.table"
+"""No run stops for it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folder:
@@ -32,7 +35,7 @@ def refuse_unwritable(pipeline: Pipeline, env: Mapping[str, str]) -> None:
     found = dict.fromkeys(
         f"{pipeline.file}: {each.key}: {each.path} cannot be written: {each.cause}"
         for each in folders(pipeline, env)
-        if each.cause
+        if each.cause and each.key != METRICS
     )
     if found:
         raise SetupError("\n".join(found))
@@ -41,7 +44,7 @@ def refuse_unwritable(pipeline: Pipeline, env: Mapping[str, str]) -> None:
 def folders(pipeline: Pipeline, env: Mapping[str, str]) -> Iterator[Folder]:
     """Every folder that the file names for writing, looked at where it is on this machine."""
     for key, path, is_table in _named(pipeline):
-        local = local_path(pipeline, path, env)
+        local = path if key == METRICS else local_path(pipeline, path, env)
         cause = _cause(local) if local else ""
         yield Folder(key=key, path=path, is_table=is_table, local=local, cause=cause)
 
@@ -59,6 +62,8 @@ def _named(pipeline: Pipeline) -> Iterator[tuple[str, str, bool]]:
             yield f"sinks.{sink.name}.path", sink.path, True
     if pipeline.dead_letter_path:
         yield "dead_letter.path", pipeline.dead_letter_path, True
+    if pipeline.metrics_table:
+        yield METRICS, pipeline.metrics_table, True
 
 
 def _local(path: str, plain_is_local: bool) -> str | None:

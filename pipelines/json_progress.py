@@ -64,6 +64,9 @@ class JsonReporter:
     def group_failed(self, source: str, line: str) -> None:
         self._say(logging.WARNING, "group not told", source=source, reason=line)
 
+    def table_failed(self, line: str) -> None:
+        self._say(logging.WARNING, "metrics not written", reason=line)
+
     def __enter__(self) -> JsonReporter:
         return self
 

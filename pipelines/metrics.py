@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from prometheus_client import (
@@ -29,6 +29,7 @@ from josefine_spark.topic_offsets import ByPartition
 from pipelines.errors import SetupError
 from pipelines.metric_table import METRICS
 from pipelines.model import Pipeline
+from pipelines.progress_table import ProgressTable
 from pipelines.reporting import BatchDone, Both, Reporter
 from pipelines.retries import Retry
 
@@ -121,6 +122,8 @@ class Metrics(Collector):
 
     def group_failed(self, source: str, line: str) -> None: ...
 
+    def table_failed(self, line: str) -> None: ...
+
     # -- a scrape's ---------------------------------------------------------------------------
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
@@ -162,12 +165,17 @@ class Metrics(Collector):
 @contextmanager
 def told(pipeline: Pipeline, reporter: Reporter) -> Iterator[Reporter]:
     """The reporter, and beside it the metrics where the file wants them. Raises SetupError."""
-    if pipeline.metrics is None:
+    with ExitStack() as stack:
+        shown = reporter
+        if pipeline.metrics is not None:
+            metrics = Metrics(pipeline)
+            stack.enter_context(metrics.served(pipeline.metrics))
+            reporter = Both(reporter, metrics)
+        if pipeline.metrics_table is not None:
+            path, secrets = pipeline.metrics_table, pipeline.secrets
+            table = ProgressTable(pipeline.name, path, shown, secrets=secrets)
+            reporter = Both(reporter, stack.enter_context(table))
         yield reporter
-        return
-    metrics = Metrics(pipeline)
-    with metrics.served(pipeline.metrics):
-        yield Both(reporter, metrics)
 
 
 def _family(name: str) -> GaugeMetricFamily:

@@ -323,8 +323,9 @@ class Sink:
 class Pipeline:
     """The whole file. `every_ms` None means: read what is there now, then end; `once`: as one
     batch. Of `dead_letter_path` and `dead_letter_table` one is set where there are dead letters.
-    `threshold`: which part of the records may be dead letters. `metrics`: where a run
-    tells them. `json_log`: whether its progress is objects."""
+    `threshold`: which part of the records may be dead letters. `metrics`: where a run tells
+    them; `metrics_table`: into which folder it writes them. `json_log`: whether its progress is
+    objects."""
 
     name: str
     file: str
@@ -345,6 +346,7 @@ class Pipeline:
     threshold: Threshold | None = None
     restart: Restart | None = None
     metrics: HostPort | None = None
+    metrics_table: str | None = None
     json_log: bool = False
     cases: tuple[Case, ...] = ()
     environment: str | None = None

@@ -55,6 +55,7 @@ def path_problems(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:
 def _tables(pipeline: Pipeline, tree: Table) -> Iterator[_Table]:
     letters = (pipeline.dead_letter_path, pipeline.dead_letter_table)
     yield from _table(tree, ("dead_letter",), *letters, "the dead letters")
+    yield from _table(tree, ("metrics",), pipeline.metrics_table, None, "the metrics")
     for sink in pipeline.sinks.values():
         words = ("sinks", sink.name)
         yield from _table(tree, words, sink.path, sink.table, f"sink `{sink.name}`")
@@ -65,7 +66,7 @@ def _table(
 ) -> Iterator[_Table]:
     for word, name in (("path", folder), ("table", table)):
         if name:
-            place, path = place_in(tree, *words, word)
+            place, path = place_in(tree, *words, "table" if words == ("metrics",) else word)
             yield _Table(
                 where=_comparable(name) if word == "path" else name.lower(),
                 is_folder=word == "path",
@@ -80,7 +81,7 @@ def _between(table: _Table, other: _Table) -> Problem | None:
         return None
     message = ""
     if table.where == other.where:
-        rows = "" if other.owner == "the dead letters" else "the rows of "
+        rows = "the rows of " if other.owner.startswith("sink") else ""
         message = f"{rows}{other.owner} are written there already"
     elif table.is_folder and _is_in(table.where, other.where):
         message = f"this lies in the table of {other.owner}, where VACUUM would delete it"

@@ -75,6 +75,9 @@ class LineReporter:
     def group_failed(self, source: str, line: str) -> None:
         self._say(f"source {source}: {line}")
 
+    def table_failed(self, line: str) -> None:
+        self._say(line)
+
     def __enter__(self) -> LineReporter:
         return self
 
@@ -136,6 +139,9 @@ class BarReporter:
 
     def group_failed(self, source: str, line: str) -> None:
         self._progress.console.print(f"source {source}: {line}", highlight=False)
+
+    def table_failed(self, line: str) -> None:
+        self._progress.console.print(line, highlight=False)
 
     def __enter__(self) -> BarReporter:
         self._progress.start()

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from pipelines.errors import Place, Problem
 from pipelines.loader import Items, Node, Scalar, Table
 from pipelines.model import Placed
-from pipelines.vocabulary import EXACTLY_ONE, LATER, LATER_VALUES, WORDS
+from pipelines.vocabulary import EXACTLY_ONE, LATER_VALUES, WORDS
 from pipelines.words import ModeWords
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -57,18 +57,15 @@ class Reader:
         self._refuse_unknown()
 
     def _refuse_unknown(self) -> None:
-        words, later = WORDS[self.section], LATER.get(self.section, ())
+        words = WORDS[self.section]
         for key in self.table.nodes:
             if key in words:
                 continue
-            if key in later:
-                message = f"`{key}` is not supported yet"
-            else:
-                misplaced = self.section == "" and key in WORDS["spark"]
-                hint = "" if misplaced else nearest(key, [*words, *later])
-                message = f"unknown key `{key}`{hint or ';'} expected one of: {', '.join(words)}"
-                if misplaced:
-                    message += f" (`{key}` belongs below `spark`)"
+            misplaced = self.section == "" and key in WORDS["spark"]
+            hint = "" if misplaced else nearest(key, [*words])
+            message = f"unknown key `{key}`{hint or ';'} expected one of: {', '.join(words)}"
+            if misplaced:
+                message += f" (`{key}` belongs below `spark`)"
             self.problem(self.table.key_places[key], self.path_of(key), message)
 
     def has(self, key: str) -> bool:

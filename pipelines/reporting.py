@@ -18,7 +18,9 @@ class BatchDone:
     `already_there`: an earlier run had committed it to the sink's table; there is no `version` of
     the table then. `checked`: check → what it found, empty then. `copies`: rows that `deduplicate`
     left out. `judged`: records that the dead letters' chain passed with it, for all sinks of their
-    source. `seconds`: from its offsets to its last commit.
+    source. `starts` and `ends`: the offsets that it passed, and where the table is with it.
+    `seconds`: from its offsets to its last commit; of these `parts`: `checks`, `letters`, `rows`,
+    each where there was one. Whoever comes first of them reads and decodes the records.
     """
 
     sink: str
@@ -33,6 +35,8 @@ class BatchDone:
     judged: int = 0
     seconds: float = 0.0
     version: int | None = None
+    starts: ByPartition = field(default_factory=dict)
+    parts: Mapping[str, float] = field(default_factory=dict)
 
 
 class Reporter(Protocol):
@@ -57,6 +61,9 @@ class Reporter(Protocol):
     def upkeep_failed(self, sink: str, line: str) -> None: ...
 
     def group_failed(self, source: str, line: str) -> None: ...
+
+    def table_failed(self, line: str) -> None:
+        """The table of metrics lacks rows."""
 
 
 class Both:
@@ -98,3 +105,7 @@ class Both:
     def group_failed(self, source: str, line: str) -> None:
         for each in self._both:
             each.group_failed(source, line)
+
+    def table_failed(self, line: str) -> None:
+        for each in self._both:
+            each.table_failed(line)

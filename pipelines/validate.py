@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from josefine_broker.base.addresses import HostPort, parse_host_port
 from pipelines.cases import cases_of
 from pipelines.check_words import checks_of
 from pipelines.errors import ConfigError, Place, Problem
 from pipelines.loader import Scalar, Table, load_all
 from pipelines.lookup_words import is_lookup, lookup_of, lookup_problems
+from pipelines.metric_words import metrics_of
 from pipelines.model import OnError, Pipeline, Source, Transform
 from pipelines.paths import folder, path_problems
 from pipelines.python_words import function_of
@@ -115,7 +115,7 @@ def _pipeline(tree: Table, problems: list[Problem]) -> Pipeline:
     sinks = {n: sink_of(n, r) for n, r in top.named_tables("sinks").items()}
     letters = _dead_letter(top, sources)
     every_ms, once = _trigger(top)
-    metrics, json_log = _metrics(top)
+    metrics = metrics_of(top)
     pipeline = Pipeline(
         name=name,
         file=tree.place.file,
@@ -133,8 +133,9 @@ def _pipeline(tree: Table, problems: list[Problem]) -> Pipeline:
         every_ms=every_ms,
         once=once,
         restart=_restart(top),
-        metrics=metrics,
-        json_log=json_log,
+        metrics=metrics.prometheus,
+        metrics_table=metrics.table,
+        json_log=metrics.json_log,
     )
     pipeline = with_brokers(pipeline)
     _check_wiring(pipeline, tree, problems)
@@ -240,25 +241,6 @@ def _restart(top: Reader) -> Restart | None:
     if attempts is None:
         return None
     return Restart(attempts=attempts, first_ms=first_ms, last_ms=last_ms)
-
-
-def _metrics(top: Reader) -> tuple[HostPort | None, bool]:
-    """(where Prometheus is answered, whether progress is told as JSON)."""
-    reader = top.section_of("metrics")
-    if reader is None:
-        return None, False
-    json_log = reader.choice("log") == "json"
-    text = reader.text("prometheus") if reader.has("prometheus") else None
-    if text is None:
-        return None, json_log
-    try:
-        at = parse_host_port(text)
-    except ValueError as error:
-        reader.wrong_at("prometheus", str(error))
-        return None, json_log
-    if at.port == 0:
-        reader.wrong_at("prometheus", "nobody finds port 0: expected one from 1 to 65535")
-    return at, json_log
 
 
 def _check_wiring(pipeline: Pipeline, tree: Table, problems: list[Problem]) -> None:

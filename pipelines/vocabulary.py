@@ -1,6 +1,6 @@
-"""Every word a pipeline file may contain, and the ones planned but not built yet.
+"""Every word a pipeline file may contain, and the values planned but not built yet.
 
-Literal tables: section → word → what is expected there, and section → words refused by name with
+Literal tables: section → word → what is expected there, and word → values refused by name with
 "not supported yet". `validate.py` reads values by these tables and `json_schema.py` tells them to
 editors; nothing else defines a word, but `source_vocabulary.py` has those of sources.
 """
@@ -71,7 +71,9 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
             required=True,
         ),
         "restart": Word(expected="a table with attempts, backoff", kind=Kind.SECTION, of="restart"),
-        "metrics": Word(expected="a table with prometheus, log", kind=Kind.SECTION, of="metrics"),
+        "metrics": Word(
+            expected="a table with prometheus, table, log", kind=Kind.SECTION, of="metrics"
+        ),
         "tests": Word(
             expected="a list of tables with name, given, expect", kind=Kind.TABLES, of="test"
         ),
@@ -234,6 +236,10 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
             expected="where a run listens for Prometheus, host:port such as 127.0.0.1:9404",
             kind=Kind.TEXT,
         ),
+        "table": Word(
+            expected="the folder of a Delta table on this machine, such as /data/progress",
+            kind=Kind.TEXT,
+        ),
         "log": Word(expected="json", kind=Kind.CHOICE, choices=("json",)),
     },
     "trigger": {
@@ -311,11 +317,6 @@ FORMATS: Mapping[str, ModeWords] = {
     "raw": ModeWords(),
 }
 """Format of a value or key → its own words; those of other formats are refused."""
-
-LATER: Mapping[str, tuple[str, ...]] = {
-    "metrics": ("table",),
-}
-"""Section → words of the planned vocabulary that this version refuses by name."""
 
 LATER_VALUES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("decode value", "format"): ("protobuf",),

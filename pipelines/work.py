@@ -26,6 +26,7 @@ from pipelines.delta_chain import StoppedError
 from pipelines.delta_log import LogEntry
 from pipelines.errors import ChainError, RunError
 from pipelines.keeping import keeper_of
+from pipelines.laps import Laps
 from pipelines.lettering import NOTHING_DUE, Lettering, LettersDue
 from pipelines.model import Mode, OnError, Pipeline, Sink
 from pipelines.preparing import prepare
@@ -179,6 +180,7 @@ class SinkWork:
         checked: Mapping[str, Checked] = {}
         if own is None and not has_letters:
             return self._done(batch_id)
+        laps = Laps()
         parsed = frames.parse(frame, self._reading)
         checks = self._pipeline.checks_of(self.sink)
         again = self.sink.deduplicate is not None or self.sink.mode is Mode.SCD2
@@ -191,16 +193,21 @@ class SinkWork:
             if own is not None:
                 if self._fails_on_bad():
                     frames.fail_on_bad(parsed, self.source, self._reading)
-                checked = checking.count(nodes.made, checks)
-                checking.judge(self.sink.name, checks, checked)
+                if checks:
+                    with laps.of("checks"):
+                        checked = checking.count(nodes.made, checks)
+                    checking.judge(self.sink.name, checks, checked)
             if has_letters:
-                dead_letters, judged = self._write_letters(batch_id, batch, parsed, nodes.made, own)
+                with laps.of("letters"):
+                    letters = self._write_letters(batch_id, batch, parsed, nodes.made, own)
+                dead_letters, judged = letters
             if own is not None:
                 made = nodes.rows[self.sink.input]
                 out = frames.table_rows(self._pipeline, self.sink, made)
                 how = self.sink.deduplicate
                 span = span_of(made, how) if how else None
-                entry = self._write_own(out, own, batch_id, batch, checked, span)
+                with laps.of("rows"):
+                    entry = self._write_own(out, own, batch_id, batch, checked, span)
                 rows, version = writing.rows_written(self.sink, entry), entry.version
                 copies = span.rows - rows if span else 0
                 failpoints.hit("mid_commit", 2)
@@ -216,6 +223,8 @@ class SinkWork:
             checked=checked,
             copies=copies,
             version=version,
+            starts=_starts(batch),
+            parts=laps.seconds,
         )
 
     def _letters_due(self, batch_id: int, batch: Batch, own: Commit | None) -> LettersDue:
@@ -324,6 +333,11 @@ class SinkWork:
             chain.tip,
         )
         return ChainError(text)
+
+
+def _starts(batch: Batch) -> ByPartition:
+    found = {partition: batch.start_of(partition) for partition in batch.end.ends}
+    return {partition: start for partition, start in found.items() if start is not None}
 
 
 def _records(batch: Batch) -> int:

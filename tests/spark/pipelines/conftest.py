@@ -26,6 +26,7 @@ from pipelines import failpoints
 from pipelines.delta_log import DeltaLogReader
 from pipelines.errors import RunError
 from pipelines.hadoop import HadoopFiles
+from pipelines.metrics import told
 from pipelines.reconcile import Trust
 from pipelines.reporting import BatchDone
 from pipelines.retries import Retry
@@ -151,6 +152,9 @@ class Quiet:
     def group_failed(self, source: str, line: str) -> None:
         self.lines.append((source, line))
 
+    def table_failed(self, line: str) -> None:
+        self.lines.append(("metrics", line))
+
 
 APPS = (("rows", "rows"), ("sums", "sums"), ("dead", "dead_letter.events"))
 """(table, whose chain is in its log)."""
@@ -235,7 +239,8 @@ class Lab:
         assert self.spark is not None
         pipeline = read_pipeline(self.file, self.environment(rows))
         options.setdefault("wishes", Wishes(trust=trust))
-        return run_pipeline(self.spark, pipeline, self.reporter, **options)
+        with told(pipeline, self.reporter) as reporter:
+            return run_pipeline(self.spark, pipeline, reporter, **options)
 
     def die(self, fail: str, rows: int) -> None:
         """Run in this process to a failpoint, and leave on disk what a driver killed there leaves:

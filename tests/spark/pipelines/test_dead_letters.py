@@ -37,6 +37,7 @@ GOOD: list[tuple[bytes, dict]] = [
 
 
 def test_bad_records_go_to_the_dead_letters_with_place_reason_and_bytes(lab):
+    lab.write_file(**{"trigger:": 'metrics: { table: "${LAB}/tables/metrics" }\ntrigger:'})
     lab.produce(10)
     base = lab.topic_ends()[lab.topic, 1]
     lab.produce_raw(1, *(value for value, _ in BAD), *(value for value, _ in GOOD))
@@ -52,6 +53,35 @@ def test_bad_records_go_to_the_dead_letters_with_place_reason_and_bytes(lab):
     rows = [row for row in lab.arrow("rows").to_pylist() if row["id"] >= 900]
     found = [{name: row[name] for name in ("id", "k", "v")} for row in rows]
     assert sorted(found, key=lambda row: row["id"]) == [event for _, event in GOOD]
+    _check_metrics(lab, ("rows", "sums"))
+
+
+def _check_metrics(lab, sinks):
+    """A row for each commit of each sink: together they have passed all of the topic."""
+    batches = [done for done in lab.reporter.batches if not done.already_there]
+    told = lab.arrow("metrics").to_pylist()
+    assert {(row["sink"], row["batch"], row["version"]) for row in told} == {
+        (done.sink, done.batch, done.version) for done in batches
+    }
+    assert len(told) == len(batches) > 2
+    assert sum(row["dead_letters"] for row in told) == len(BAD)
+    for sink in sinks:
+        own = [row for row in told if row["sink"] == sink]
+        passed = sorted(
+            (each["partition"], n)
+            for row in own
+            for each in row["offsets"]
+            for n in range(each["start"], each["end"])
+        )
+        ends = sorted((p, n) for (_, p), end in lab.topic_ends().items() for n in range(end))
+        assert passed == ends
+        assert sum(row["records"] for row in own) == len(ends)
+        assert min(row["lag"] for row in own) == 0
+        for row in own:
+            parts = dict(row["seconds_of"])
+            assert {"rows"} <= parts.keys() <= {"letters", "rows"}
+            assert 0 < sum(parts.values()) <= row["seconds"]
+    assert lab.reporter.lines == []
 
 
 def test_with_on_error_fail_the_first_bad_record_stops_the_run_before_anything_is_written(lab):

@@ -199,6 +199,7 @@ def test_both_reporters_hear_everything():
         "restarting": ("lake", LOST),
         "upkeep_failed": ("lake", "x"),
         "group_failed": ("orders", "x"),
+        "table_failed": ("x",),
     }
 
     for name, words in said.items():

@@ -70,9 +70,28 @@ CASES = {
         "f.yaml:1:1: `trigger` is missing; expected a table with one of available_now: true, "
         "once: true, every: 5s",
     ),
-    "word of a later version": (
-        ("trigger:", "metrics: { prometheus: 'h:1', table: t }\ntrigger:"),
-        "f.yaml:15:31: metrics.table: `table` is not supported yet",
+    "format of a later version": (
+        ("format: json", "format: protobuf"),
+        "f.yaml:10:24: sources.raw.decode.value.format: `protobuf` is not supported yet; expected "
+        "json or csv or avro or string or raw",
+    ),
+    "metrics in a table of the catalog": (
+        ("trigger:", "metrics: { table: lake._progress }\ntrigger:"),
+        "f.yaml:15:19: metrics.table: expected a folder of this machine such as /data/progress; "
+        "`lake._progress` is in a catalog",
+    ),
+    "metrics in an object store": (
+        ("trigger:", "metrics: { table: 's3a://lake/progress' }\ntrigger:"),
+        "f.yaml:15:19: metrics.table: expected a folder of this machine such as /data/progress; "
+        "`s3a://lake/progress` is on another machine",
+    ),
+    "metrics in a sink's table": (
+        (
+            "/lake, mode: append }\ntrigger:",
+            "/m/lake, mode: append }\nmetrics: { table: /m/ }\ntrigger:",
+        ),
+        "f.yaml:14:47: sinks.lake.path: this lies in the table of the metrics, where VACUUM would "
+        "delete it",
     ),
     "log in another language": (
         ("trigger:", "metrics: { log: xml }\ntrigger:"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.vocabulary import LATER, WORDS
+from pipelines.vocabulary import WORDS
 
 MANUAL = Path("docs/pipelines.md").read_text(encoding="utf-8")
 
@@ -74,11 +74,3 @@ def test_the_manual_tells_of_every_word(section):
     )
 
     assert set(WORDS[section]) <= everywhere
-
-
-@pytest.mark.parametrize("section", sorted(LATER))
-def test_the_manual_promises_no_word_that_is_not_built(section):
-    """A planned word of one section may be a built one of another."""
-    built = {word for words in WORDS.values() for word in words}
-
-    assert not (set(LATER[section]) - built) & told(section)
