@@ -229,6 +229,12 @@ class SaslSection(Section):
     failure_delay_ms: TimeoutMs = Field(
         default=1_000, description="How late a client is told that it was refused."
     )
+    reauthentication_ms: Annotated[TimeoutMs, Field(ge=1_000)] | None = Field(
+        default=None,
+        description="For how long a proof counts (Kafka's connections.max.reauth.ms): a client"
+        " proves again who it is, or is hung up on at its next request; null: for as long as the"
+        " connection, or its token.",
+    )
 
 
 class AclsSection(Section):

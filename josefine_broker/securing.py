@@ -83,6 +83,7 @@ class Securing:
                 timeout_ms=sasl.timeout_ms,
                 failure_delay_ms=sasl.failure_delay_ms,
                 judge=self._judge,
+                session_ms=sasl.reauthentication_ms,
             )
             for name in has_sasl
         }

@@ -83,6 +83,7 @@ SECTIONS: dict[str, list[Metric]] = {
             ("connection_closed_authentication", "Closed: SASL failed, or took too long."),
             ("connection_closed_idle", "Closed: sent nothing for network.idle_timeout_ms."),
             ("connection_closed_malformed", "Closed: sent what is no request."),
+            ("connection_closed_session", "Closed: a session ended without re-authentication."),
             (
                 "connection_closed_slow",
                 "Closed: a slow client, whose large request had memory for which others waited.",
@@ -91,6 +92,7 @@ SECTIONS: dict[str, list[Metric]] = {
             ("connection_closed_unsupported", "Closed: a key or version that is not served."),
             ("connection_gave_way", "Closed: idle, for a newcomer when all places were taken."),
             ("connection_handler_failures", "Requests at which the broker itself failed."),
+            ("connection_reauthentications", "Proofs of clients that were known already."),
             ("connection_refused_full", "Refused: network.connections_max."),
             ("connection_refused_address", "Refused: network.connections_per_address_max."),
         ),

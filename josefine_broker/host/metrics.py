@@ -53,12 +53,14 @@ class ConnectionStats:
         "closed_authentication",
         "closed_idle",
         "closed_malformed",
+        "closed_session",
         "closed_slow",
         "closed_tls",
         "closed_unsupported",
         "gave_way",
         "handler_failures",
         "opened",
+        "reauthentications",
         "refused_address",
         "refused_full",
     )
@@ -67,9 +69,11 @@ class ConnectionStats:
         self.bytes_in = 0
         self.bytes_out = 0
         self.opened = 0
+        self.reauthentications = 0
         self.closed_authentication = 0
         self.closed_idle = 0
         self.closed_malformed = 0
+        self.closed_session = 0
         self.closed_slow = 0
         self.closed_tls = 0
         self.closed_unsupported = 0

@@ -154,3 +154,43 @@ def test_changed_password_counts_without_a_restart(served: Served) -> None:
             return False
 
     wait_until(is_let_in, 60, "bob comes in")
+
+
+def test_librdkafka_proves_again_in_a_session_that_ends_and_ours_comes_again(
+    tmp_path: Path,
+) -> None:
+    """KIP-368."""
+    users = tmp_path / "users"
+    users.write_text(f"{USER}={PASSWORD}\n")
+    users.chmod(0o600)
+    words = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "SCRAM-SHA-256",
+        "sasl.username": USER,
+        "sasl.password": PASSWORD,
+    }
+    with BrokerProcess(
+        tmp_path / "broker",
+        broker__listeners=["SASL_PLAINTEXT://127.0.0.1:0"],
+        sasl__users=str(users),
+        sasl__reauthentication_ms=1_000,
+    ) as broker:
+
+        def count(name: str) -> float:
+            lines = broker.get("/metrics")[1].splitlines()
+            (line,) = (
+                each for each in lines if each.startswith(f"josefine_connection_{name}_total ")
+            )
+            return float(line.split()[-1])
+
+        producer = Producer({"bootstrap.servers": broker.bootstrap, **words})
+        with BlockingClient(broker.bootstrap, security=parse_security(words)) as ours:
+
+            def goes_on() -> bool:
+                producer.produce("t", b"x")
+                assert producer.flush(30) == 0
+                assert ours.metadata().brokers
+                return bool(count("closed_session") >= 1 and count("reauthentications") >= 2)
+
+            wait_until(goes_on, 60, "the end of some sessions")
+        assert "its session ended without re-authentication" in broker.output

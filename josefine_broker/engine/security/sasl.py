@@ -1,5 +1,6 @@
 """A client's authentication on one connection (KIP-43, KIP-152): PLAIN (RFC 4616), SCRAM and
-OAUTHBEARER (RFC 7628), as one state machine. Sans-I/O: nonces are arguments, users are a value.
+OAUTHBEARER (RFC 7628), as one state machine, and again before its session ends (KIP-368). Sans-I/O:
+nonces are arguments, users are a value.
 
 Who is refused learns neither whether the user exists nor which part was wrong; whose token is
 refused learns why if its authority made it.
@@ -34,6 +35,7 @@ BEARER_BYTES_MAX = 12 * 1_024
 """Of OAUTHBEARER: some authorities put a client's groups into its tokens."""
 REFUSED = "authentication failed: wrong user or password"
 """The same for whatever was wrong."""
+ANOTHER = "authentication failed: a connection stays the user's that it was"
 
 
 class SaslState(Enum):
@@ -65,6 +67,8 @@ TRANSITIONS: dict[tuple[SaslState, SaslEvent], SaslState] = {
     (SaslState.CHOSEN, SaslEvent.PROVED): SaslState.KNOWN,  # PLAIN and OAUTHBEARER
     (SaslState.CHOSEN, SaslEvent.REFUSAL_TOLD): SaslState.TOLD,
     (SaslState.CHALLENGED, SaslEvent.PROVED): SaslState.KNOWN,
+    (SaslState.KNOWN, SaslEvent.MECHANISM_TAKEN): SaslState.CHOSEN,  # again (KIP-368)
+    (SaslState.KNOWN, SaslEvent.FAILED): SaslState.REFUSED,
     (SaslState.NEW, SaslEvent.FAILED): SaslState.REFUSED,
     (SaslState.CHOSEN, SaslEvent.FAILED): SaslState.REFUSED,
     (SaslState.CHALLENGED, SaslEvent.FAILED): SaslState.REFUSED,
@@ -160,7 +164,8 @@ class Answer(NamedTuple):
 
 class Sasl:
     """One connection's. `user` counts once `state` is KNOWN, for `lasts_ms` from then on (None: for
-    as long as it likes). `refused` says why it was told that its token is not good."""
+    as long as it likes); who has a session that ends may prove again that it is who it was, by the
+    same mechanism. `refused` says why it was told that its token is not good."""
 
     __slots__ = (
         "_challenge",
@@ -169,14 +174,19 @@ class Sasl:
         "_mechanism",
         "_mechanisms",
         "_message",
+        "_session_ms",
+        "ends_with_token",
         "lasts_ms",
         "refused",
         "state",
         "user",
     )
 
-    def __init__(self, mechanisms: tuple[str, ...]) -> None:
+    def __init__(self, mechanisms: tuple[str, ...], session_ms: int | None = None) -> None:
+        """`session_ms`: for how long a proof counts at most; None: for ever."""
         self.state = SaslState.NEW
+        self._session_ms = session_ms
+        self.ends_with_token = False
         self.user = ""
         self.lasts_ms: int | None = None
         self.refused = ""
@@ -189,10 +199,11 @@ class Sasl:
 
     def choose(self, mechanism: str) -> ErrorCode:
         """SaslHandshake."""
-        if self.state is not SaslState.NEW:
+        is_again = self.state is SaslState.KNOWN and self.lasts_ms is not None
+        if self.state is not SaslState.NEW and not is_again:
             self._fail()
             return ErrorCode.illegal_sasl_state
-        if mechanism not in self._mechanisms:
+        if mechanism not in ((self._mechanism,) if is_again else self._mechanisms):
             self._fail()
             return ErrorCode.unsupported_sasl_mechanism
         self._mechanism = mechanism
@@ -233,9 +244,7 @@ class Sasl:
             self.refused, self._message = error.reason, f"authentication failed: {said.decode()}"
             self._step(SaslEvent.REFUSAL_TOLD)
             return Answer(said)
-        self.user, self.lasts_ms = holder
-        self._step(SaslEvent.PROVED)
-        return Answer()
+        return self._proved_by(holder.name, holder.lasts_ms)
 
     def _plain(self, token: bytes, users: Users) -> Answer:
         parts = token.split(b"\0")
@@ -247,9 +256,7 @@ class Sasl:
             return self._refused("no UTF-8")
         if not users.has(user, password) or authorized not in ("", user):
             return self._refused("wrong user or password")
-        self.user = user
-        self._step(SaslEvent.PROVED)
-        return Answer()
+        return self._proved_by(user)
 
     def _challenged(self, token: bytes, users: Users, nonce: str) -> Answer:
         first = parse_client_first(token)
@@ -265,9 +272,18 @@ class Sasl:
         answer = server_final(
             self._mechanism, self._credential, self._first, self._challenge, token
         )
-        self.user = self._first.user
+        return self._proved_by(self._first.user, said=answer.encode())
+
+    def _proved_by(self, user: str, token_ms: int | None = None, said: bytes = b"") -> Answer:
+        """`token_ms`: for so long its token counts."""
+        if self.user not in ("", user):
+            return self._refused("the proof of another user than before", ANOTHER)
+        self.user = user
+        bounds = [each for each in (self._session_ms, token_ms) if each is not None]
+        self.lasts_ms = min(bounds, default=None)
+        self.ends_with_token = token_ms is not None and self.lasts_ms == token_ms
         self._step(SaslEvent.PROVED)
-        return Answer(answer.encode())
+        return Answer(said)
 
     def _refused(self, reason: str, message: str = REFUSED) -> Answer:
         """`reason` is for our log alone."""

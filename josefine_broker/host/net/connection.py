@@ -347,10 +347,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def _serve(self, frame: memoryview) -> None:
         try:
-            if self._gate is None:
+            gate = self._gate
+            if gate is None or gate.lets_through(frame):
                 answer = self._host.dispatcher.serve(frame, self.peer)
             else:
-                answer = self._serve_stranger(frame, self._gate)
+                answer = self._serve_stranger(frame, gate)
         except DisconnectError as error:
             self._close_because(str(error))
             return
@@ -373,7 +374,7 @@ class Connection(asyncio.BufferedProtocol):
     # Authentication, where the listener wants it.
 
     def _begin_authentication(self, authentication: Authentication) -> None:
-        self._gate = Gate(self.peer, self._host.dispatcher, authentication)
+        self._gate = Gate(self.peer, self._host.dispatcher, authentication, self._host.stats)
         self._frames.allow(FRAME_BYTES_MAX)
         self._timer = asyncio.get_running_loop().call_later(
             authentication.timeout_ms / 1_000, self._refuse_stranger, LastBuffers()
@@ -384,6 +385,9 @@ class Connection(asyncio.BufferedProtocol):
         assert self._timer is not None
         assert self._authentication is not None
         if isinstance(answer, LastBuffers):
+            if gate.is_passed:  # its session is over: behind what was begun
+                self.drain()
+                return answer
             # A guesser waits for each answer, and nothing more is read meanwhile.
             self._draining = True
             self._timer.cancel()
@@ -393,10 +397,13 @@ class Connection(asyncio.BufferedProtocol):
             return None
         if gate.is_passed:
             self._timer.cancel()
-            if gate.lasts_ms is not None:
+            self.peer = gate.peer
+            if gate.lasts_ms is None:
+                self._gate = None
+            else:
+                end = self._end_with_token if gate.ends_with_token else gate.end
                 loop = asyncio.get_running_loop()
-                self._timer = loop.call_later(gate.lasts_ms / 1_000, self._end_with_token)
-            self.peer, self._gate = gate.peer, None
+                self._timer = loop.call_later(gate.lasts_ms / 1_000, end)
             self._frames.allow(self._host.limits.frame_bytes_max)
         return answer
 
@@ -415,7 +422,7 @@ class Connection(asyncio.BufferedProtocol):
         self._host.stats.closed_authentication += 1
         if not answer:
             answer.reason = "not authenticated in time"
-        self._put(answer)
+        (self._pending.append if self._pending else self._put)(answer)
 
     def _put(self, buffers: Buffers) -> None:
         """It is this answer's turn."""

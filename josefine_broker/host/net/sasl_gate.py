@@ -1,5 +1,7 @@
 """What a connection may say before it is authenticated: ApiVersions, SaslHandshake and
-SaslAuthenticate, in small frames and before a deadline (which the connection keeps).
+SaslAuthenticate, in small frames and before a deadline (the connection's). Where sessions
+end (KIP-368) it stays: a SaslHandshake begins another proof, and behind the end it is all that is
+heard.
 
 Decided in engine/security/sasl.py; here requests become its tokens and back.
 """
@@ -11,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_broker.engine.security.sasl import Judge, Sasl, SaslState, Users, no_judge
+from josefine_broker.host.metrics import ConnectionStats
 from josefine_broker.host.net.dispatch import (
     Buffers,
     DisconnectError,
@@ -43,18 +46,32 @@ class Authentication:
     failure_delay_ms: int
     judge: Judge = no_judge
     """Of tokens, as they count now."""
+    session_ms: int | None = None
+    """For how long a proof counts; None: for as long as the connection, or the token."""
+
+
+HANDSHAKE = SASL_HANDSHAKE.to_bytes(2, "big")
+"""As a request begins."""
 
 
 class Gate:
     """One connection's. It is passed when `peer` has a name."""
 
-    __slots__ = ("_authentication", "_dispatcher", "_sasl", "peer")
+    __slots__ = ("_authentication", "_dispatcher", "_is_over", "_sasl", "_stats", "peer")
 
-    def __init__(self, peer: Peer, dispatcher: Dispatcher, authentication: Authentication) -> None:
+    def __init__(
+        self,
+        peer: Peer,
+        dispatcher: Dispatcher,
+        authentication: Authentication,
+        stats: ConnectionStats,
+    ) -> None:
         self.peer = peer
+        self._stats = stats
+        self._is_over = False
         self._dispatcher = dispatcher
         self._authentication = authentication
-        self._sasl = Sasl(authentication.mechanisms)
+        self._sasl = Sasl(authentication.mechanisms, authentication.session_ms)
 
     @property
     def is_passed(self) -> bool:
@@ -65,8 +82,24 @@ class Gate:
         """How long what it showed counts; None: for as long as it likes."""
         return self._sasl.lasts_ms
 
+    @property
+    def ends_with_token(self) -> bool:
+        """Whether that is its token's end, with which the connection ends."""
+        return self._sasl.ends_with_token
+
+    def lets_through(self, frame: memoryview) -> bool:
+        """Whether the request is not this one's to look at."""
+        return self.is_passed and not self._is_over and frame[:2] != HANDSHAKE
+
+    def end(self) -> None:
+        """The session is over."""
+        self._is_over = True
+
     def serve(self, frame: memoryview) -> Buffers | Waiting | None:
-        """`LastBuffers` for who is refused. Raises DisconnectError."""
+        """`LastBuffers` for who is refused, or has no session any more. Raises DisconnectError."""
+        if self.is_passed and frame[:2] != HANDSHAKE:
+            self._stats.closed_session += 1
+            return _last("its session ended without re-authentication")
         try:
             header = parse_request_header(frame)
             if header.api_key == API_VERSIONS:
@@ -98,7 +131,7 @@ class Gate:
     def _authenticate(
         self, header: RequestHeader, body: sasl_authenticate.SaslAuthenticateRequest
     ) -> Buffers:
-        authentication = self._authentication
+        authentication, is_again = self._authentication, bool(self._sasl.user)
         given = self._sasl.authenticate(
             bytes(body.auth_bytes),
             authentication.users(),
@@ -106,11 +139,14 @@ class Gate:
             authentication.judge,
         )
         if self.is_passed:
+            self._stats.reauthentications += is_again
+            self._is_over = False
             self.peer = replace(self.peer, principal=f"User:{self._sasl.user}")
         answer = sasl_authenticate.SaslAuthenticateResponse(
             error_code=given.error,
             error_message=None if given.error is ErrorCode.none else given.message,
             auth_bytes=given.token,
+            session_lifetime_ms=(self.lasts_ms or 0) if self.is_passed else 0,
         )
         return self._encoded(header, answer, given.error, given.reason)
 
@@ -120,6 +156,10 @@ class Gate:
         buffers = encode_response(header.api_key, header.api_version, header.correlation_id, answer)
         if error is ErrorCode.none:
             return buffers
-        last = LastBuffers(buffers)
-        last.reason = f"authentication failed: {reason}"
-        return last
+        return _last(f"authentication failed: {reason}", buffers)
+
+
+def _last(reason: str, buffers: Buffers = ()) -> LastBuffers:
+    last = LastBuffers(buffers)
+    last.reason = reason
+    return last

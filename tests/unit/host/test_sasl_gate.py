@@ -22,7 +22,7 @@ from josefine_broker.wire import entities as e
 from tests.unit.host.serving import GROUPS, Client, Held, Serving, groups_answer, until
 
 TIMEOUT_S = 20.0
-USERS = Users({"alice": "secret"}, b"salting", 4096)
+USERS = Users({"alice": "secret", "bob": "other"}, b"salting", 4096)
 
 
 def judge(lasts_ms: int, token: str) -> Holder:
@@ -52,6 +52,7 @@ async def serving(
         timeout_ms=changes.get("timeout_ms", 10_000),
         failure_delay_ms=changes.get("failure_delay_ms", 5),
         judge=partial(judge, changes.get("lasts_ms", 60_000)),
+        session_ms=changes.get("session_ms"),
     )
     await served.server.start([bound], None, {"SASL": authentication})
     served.port = bound.port
@@ -91,7 +92,8 @@ def test_requests_carry_the_name_once_it_is_proved() -> None:
             asking = Asking(await served.connect())
 
             assert (await asking.handshake()).error_code is ErrorCode.none
-            assert (await asking.token(b"\0alice\0secret")).error_code is ErrorCode.none
+            answer = await asking.token(b"\0alice\0secret")
+            assert (answer.error_code, answer.session_lifetime_ms) == (ErrorCode.none, 0)
             asking.client.ask(1)
             await asyncio.wait_for(asking.client.answer(), TIMEOUT_S)
 
@@ -225,6 +227,128 @@ def test_request_that_was_begun_is_answered_before_its_connection_ends() -> None
 
             await asyncio.wait_for(asking.client.frame(), TIMEOUT_S)
             assert await asyncio.wait_for(asking.client.answer(), TIMEOUT_S) == (8, "late")
+            assert await asking.is_hung_up_on()
+
+    asyncio.run(scenario())
+
+
+SECRET = b"\0alice\0secret"
+
+
+async def said(asking: Asking, number: int = 1) -> bool:
+    """Whether a request is answered; else it is hung up on."""
+    asking.client.ask(number)
+    try:
+        await asyncio.wait_for(asking.client.answer(), TIMEOUT_S)
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return False
+    return True
+
+
+def test_session_is_told_and_lasts_for_who_proves_again() -> None:
+    """KIP-368."""
+
+    async def scenario() -> None:
+        async with serving(session_ms=1_000) as (served, seen):
+            asking = Asking(await served.connect())
+            counts, clock = served.metrics.connections, asyncio.get_running_loop()
+            began, rounds = clock.time(), 0
+            while clock.time() - began < 2.1:
+                assert (await asking.handshake()).error_code is ErrorCode.none
+                answer = await asking.token(SECRET)
+                assert (answer.error_code, answer.session_lifetime_ms) == (ErrorCode.none, 1_000)
+                assert await said(asking)
+                rounds += 1
+
+            assert (counts.reauthentications, counts.closed_session) == (rounds - 1, 0)
+            assert set(seen) == {"User:alice"}
+
+    asyncio.run(scenario())
+
+
+def test_next_request_behind_the_end_of_a_session_is_not_served_but_a_proof_is() -> None:
+    async def scenario() -> None:
+        async with serving(session_ms=1_000) as (served, seen):
+            late, lost = Asking(await served.connect()), Asking(await served.connect())
+            for asking in (late, lost):
+                await asking.handshake()
+                await asking.token(SECRET)
+            began = asyncio.get_running_loop().time()
+
+            while await said(lost):
+                assert asyncio.get_running_loop().time() - began < TIMEOUT_S
+            assert (await late.handshake()).error_code is ErrorCode.none
+            assert (await late.token(SECRET)).error_code is ErrorCode.none
+            assert await said(late)
+            assert served.metrics.connections.closed_session == 1
+            assert set(seen) <= {"User:alice"}
+
+    asyncio.run(scenario())
+
+
+def test_what_was_begun_in_a_session_is_answered_behind_its_end() -> None:
+    async def scenario() -> None:
+        held = Held(2**62, "late")
+        async with serving(held, session_ms=200) as (served, seen):
+            asking = Asking(await served.connect())
+            await asking.handshake()
+            token = e.sasl_authenticate.SaslAuthenticateRequest(auth_bytes=SECRET)
+            frames = codec.encode_request(apis.SASL_AUTHENTICATE, 2, 7, "c", token)
+            asking.client.writer.write(b"".join(frames))
+            asking.client.ask(8)  # in the same read: however slow we are, it is begun
+            (gate,) = [each._gate for each in served.server.clients]
+            assert gate is not None
+            await until(lambda: gate._is_over, "the end of the session")
+            asking.client.ask(9)
+            counts = served.metrics.connections
+            await until(lambda: counts.closed_session, "it is noticed")
+            held.complete(groups_answer("late"))
+
+            await asyncio.wait_for(asking.client.frame(), TIMEOUT_S)
+            assert await asking.client.answer() == (8, "late")
+            assert len(seen) == 1
+            assert await asking.is_hung_up_on()
+
+    asyncio.run(scenario())
+
+
+def test_request_between_two_proofs_and_another_user_are_not_served() -> None:
+    async def scenario() -> None:
+        async with serving(session_ms=60_000) as (served, seen):
+            between, other = Asking(await served.connect()), Asking(await served.connect())
+            for asking in (between, other):
+                await asking.handshake()
+                await asking.token(SECRET)
+                await asking.handshake()
+
+            assert not await said(between)
+            answer = await other.token(b"\0bob\0other")
+            assert answer.error_code is ErrorCode.sasl_authentication_failed
+            assert "stays the user's" in answer.error_message
+            assert await other.is_hung_up_on()
+            assert seen == []
+
+    asyncio.run(scenario())
+
+
+def test_refusal_of_another_proof_waits_for_the_answers_before_it() -> None:
+    async def scenario() -> None:
+        held = Held(2**62, "late")
+        async with serving(held, session_ms=60_000) as (served, seen):
+            asking = Asking(await served.connect())
+            await asking.handshake()
+            await asking.token(SECRET)
+            asking.client.ask(8)
+            await until(lambda: seen, "it is begun")
+            wrong = e.sasl_handshake.SaslHandshakeRequest(mechanism="SCRAM-SHA-256")
+            frames = codec.encode_request(apis.SASL_HANDSHAKE, 1, 9, "c", wrong)
+            asking.client.writer.write(b"".join(frames))
+            asyncio.get_running_loop().call_later(0.1, held.complete, groups_answer("late"))
+
+            assert await asyncio.wait_for(asking.client.answer(), TIMEOUT_S) == (8, "late")
+            refused = await asyncio.wait_for(asking.client.frame(), TIMEOUT_S)
+            answer = codec.decode_response(apis.SASL_HANDSHAKE, 1, refused)[1]
+            assert answer.error_code is ErrorCode.unsupported_sasl_mechanism
             assert await asking.is_hung_up_on()
 
     asyncio.run(scenario())

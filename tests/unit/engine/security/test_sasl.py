@@ -114,6 +114,78 @@ def test_requests_out_of_order_end_it() -> None:
     assert {early.state, twice.state} == {SaslState.REFUSED}
 
 
+def again(sasl: Sasl, token: bytes, mechanism: str = "PLAIN") -> ErrorCode:
+    """Of another proof on the same connection."""
+    error = sasl.choose(mechanism)
+    if error is not ErrorCode.none:
+        return error
+    assert sasl.state is SaslState.CHOSEN
+    return sasl.authenticate(token, USERS, "nonce").error
+
+
+def in_session(session_ms: int | None) -> Sasl:
+    sasl = Sasl(MECHANISMS, session_ms)
+    sasl.choose("PLAIN")
+    sasl.authenticate(b"\0alice\0secret", USERS, "nonce")
+    assert sasl.state is SaslState.KNOWN
+    return sasl
+
+
+def test_known_one_may_prove_again_that_it_is_who_it_was() -> None:
+    """KIP-368."""
+    sasl = in_session(5_000)
+
+    for _ in range(3):
+        assert again(sasl, b"\0alice\0secret") is ErrorCode.none
+        assert (sasl.state, sasl.user, sasl.lasts_ms) == (SaslState.KNOWN, "alice", 5_000)
+
+
+@pytest.mark.parametrize(
+    ("session_ms", "token", "mechanism", "error"),
+    [
+        (5_000, b"\0bob\0other", "PLAIN", FAILED),
+        (5_000, b"\0alice\0guess", "PLAIN", FAILED),
+        (5_000, b"", "SCRAM-SHA-256", ErrorCode.unsupported_sasl_mechanism),
+        (None, b"\0alice\0secret", "PLAIN", ErrorCode.illegal_sasl_state),
+    ],
+)
+def test_another_proof_than_the_first_ends_it(
+    session_ms: int | None, token: bytes, mechanism: str, error: ErrorCode
+) -> None:
+    sasl = in_session(session_ms)
+
+    assert again(sasl, token, mechanism) is error
+    assert (sasl.state, sasl.user) == (SaslState.REFUSED, "alice")
+
+
+def test_another_user_by_scram_is_refused_and_the_broker_proves_nothing_to_it() -> None:
+    sasl = Sasl(MECHANISMS, 5_000)
+    answers = []
+    for user, password in (("alice", "secret"), ("bob", "other")):
+        assert sasl.choose("SCRAM-SHA-512") is ErrorCode.none
+        first = client_first(user, "cnonce")
+        challenge = sasl.authenticate(first.encode(), USERS, "snonce").token
+        final, _ = client_final("SCRAM-SHA-512", password, first, challenge)
+        answers.append(sasl.authenticate(final.encode(), USERS, "unused"))
+
+    assert [each.error for each in answers] == [ErrorCode.none, FAILED]
+    assert (answers[1].token, sasl.user) == (b"", "alice")
+
+
+@pytest.mark.parametrize(
+    ("session_ms", "lasts_ms", "by_token"),
+    [(None, 1_000, True), (5_000, 1_000, True), (300, 300, False), (1_000, 1_000, True)],
+)
+def test_session_ends_with_the_token_at_the_latest(
+    session_ms: int | None, lasts_ms: int, by_token: bool
+) -> None:
+    sasl = Sasl(MECHANISMS, session_ms)
+    sasl.choose("OAUTHBEARER")
+    sasl.authenticate(bearer_first("t"), USERS, "", lambda _: Holder("alice", 1_000))
+
+    assert (sasl.lasts_ms, sasl.ends_with_token) == (lasts_ms, by_token)
+
+
 def test_token_that_is_too_long_is_not_looked_at() -> None:
     sasl = chosen("PLAIN")
 
