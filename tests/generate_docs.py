@@ -114,12 +114,12 @@ DIFFERENT: dict[str, str] = {
         "waits for the next append"
     ),
     "re-authentication (KIP-368)": (
-        "`sasl.reauthentication_ms` is Kafka's `connections.max.reauth.ms`, for all mechanisms. What"
-        " was begun is answered before the connection of a session that is over is closed; with its"
-        " token it ends by itself (Kafka: at its next request), whether sessions end or not. There"
-        " is no shortest time between two proofs (Kafka: a second). librdkafka and kafka-python"
-        " prove again; aiokafka 0.12 and the clients here do not: they are hung up on, and come"
-        " again"
+        "`sasl.reauthentication_ms` is Kafka's `connections.max.reauth.ms`, for all mechanisms."
+        " What was begun is answered before the connection of a session that is over is closed;"
+        " with its token it ends by itself (Kafka: at its next request), whether sessions end or"
+        " not. There is no shortest time between two proofs (Kafka: a second). librdkafka and"
+        " kafka-python prove again; aiokafka 0.14 and the clients here do not: they are hung up on,"
+        " and come again"
     ),
     "what an administrator changed": (
         "the broker that answers has it then; Kafka's learns of it a moment later"
