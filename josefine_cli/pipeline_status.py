@@ -11,6 +11,7 @@ from pathlib import Path
 import typer
 
 from josefine_cli import pipeline_file
+from josefine_cli.output import iso_time
 from josefine_cli.pipeline_file import ENVIRONMENT, FILE, JSON, print_json
 from pipelines.counting import counted
 from pipelines.errors import EXIT_FAILED
@@ -43,6 +44,9 @@ def status(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: bo
             behind = "" if each.behind is None else f", {counted(each.behind, 'record')} behind"
             ends = f"ends at {nested(each.ends)}" if each.ends else "has nothing"
             lines.append(f"  {each.sink}: {each.table} {ends}{behind}")
+            if each.version is not None:
+                when = "" if each.committed_ms is None else f", {iso_time(each.committed_ms)}"
+                lines.append(f"    last commit: version {each.version}{when}")
             if each.stops:
                 lines.append(f"    a run would stop: {each.stops}")
             if each.unknown:

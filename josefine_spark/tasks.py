@@ -22,10 +22,10 @@ def input_partitions(options: SourceOptions, ranges: Sequence[OffsetRange]) -> l
     return [InputPartition(piece) for piece in pieces]
 
 
-def read_task(options: ReadOptions, partition: InputPartition) -> Iterator[Any]:
+def read_task(options: ReadOptions, partition: InputPartition | None) -> Iterator[Any]:
     """The Arrow record batches of one task."""
-    if partition.value is None:
-        # PySpark's stand-in for "no partitions".
+    if partition is None or partition.value is None:
+        # PySpark's stand-in for "no partitions": 4.1's and 4.2's.
         return iter(())
     from josefine_spark.reading import read_range
 

@@ -42,7 +42,8 @@ class Files(Protocol):
 class LogEntry:
     """One Delta commit, as far as we care. `txn_version` None: not a commit of this sink.
 
-    `txns`: every transaction id in it, with its version.
+    `txns`: every transaction id in it, with its version. `at_ms`: when it was made, by the clock of
+    who made it (ms since 1970); None: it does not say.
     """
 
     version: int
@@ -52,6 +53,7 @@ class LogEntry:
     metadata: Mapping[str, Any] | None
     metrics: Mapping[str, int]
     restored_to: int | None = None
+    at_ms: int | None = None
 
     @property
     def handed_to(self) -> str | None:
@@ -212,6 +214,7 @@ def parse_entry(version: int, text: str, app_id: str) -> LogEntry:
         metadata=_metadata(info.get("userMetadata")),
         metrics=_metrics(info.get("operationMetrics", {})),
         restored_to=int(restored) if operation == "RESTORE" and restored is not None else None,
+        at_ms=info.get("timestamp"),
     )
 
 

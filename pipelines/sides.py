@@ -13,7 +13,7 @@ from josefine_spark.offsets import parse_offset
 from josefine_spark.sink_state import SinkState
 from pipelines.chain import HandedOn, Stop, Tip, Verdict
 from pipelines.checkpoint import CheckpointFiles
-from pipelines.delta_log import DeltaLogReader
+from pipelines.delta_log import DeltaLogReader, LogEntry
 from pipelines.errors import PipelineError
 from pipelines.losses import losses, standing
 from pipelines.model import Pipeline, Sink, Source
@@ -33,7 +33,8 @@ class Sides:
     """What is known of one sink. `tip` None: its table has no commit of it.
 
     `stop`: why a run would stop. `unknown`: what nobody could look at, "" when all was seen.
-    `files`: where the checkpoint is.
+    `files`: where the checkpoint is. `newest`: its newest commit in the table's log, as far as that
+    goes; None for a topic.
     """
 
     sink: Sink
@@ -44,6 +45,7 @@ class Sides:
     topics: Topics | None = None
     stop: Stop | None = None
     unknown: str = ""
+    newest: LogEntry | None = None
 
 
 def all_sides(pipeline: Pipeline, look: Callable[[Source], Topics]) -> list[Sides]:
@@ -94,6 +96,7 @@ def _sides(pipeline: Pipeline, sink: Sink, looked: Topics | str) -> Sides:
         topics=topics,
         stop=stop or judged or _dead_letters(pipeline, sink, tip),
         unknown="" if topics is not None else str(looked),
+        newest=seen.newest,
     )
 
 
@@ -104,6 +107,7 @@ class _Seen:
     tip: Tip | Unreadable | None
     others: Callable[[], list[OtherChain]]
     queries: Callable[[], set[str]]
+    newest: LogEntry | None = None
 
 
 def _seen_table(folder: str, name: ChainName) -> _Seen:
@@ -113,6 +117,7 @@ def _seen_table(folder: str, name: ChainName) -> _Seen:
         tip=found if isinstance(found, (Tip, Unreadable)) else None,
         others=lambda: [other for other in reader.other_chains().values() if other],
         queries=reader.queries,
+        newest=next(reader.own(), None),
     )
 
 

@@ -17,7 +17,8 @@ from pipelines.sources import Topics
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkStatus:
     """One sink. `behind`: offsets that its topics have beyond the table, None where nobody knows;
-    `stops`: why a run would stop, "" when it would go on; `unknown`: what nobody could look at."""
+    `stops`: why a run would stop, "" when it would go on; `unknown`: what nobody could look at;
+    `version`, `committed_ms`: of its newest commit in a Delta table, None where there is none."""
 
     sink: str
     table: str
@@ -25,6 +26,8 @@ class SinkStatus:
     behind: int | None = None
     stops: str = ""
     unknown: str = ""
+    version: int | None = None
+    committed_ms: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -34,6 +37,8 @@ class SinkStatus:
             "behind": self.behind,
             "stops": self.stops,
             "unknown": self.unknown,
+            "version": self.version,
+            "committed_ms": self.committed_ms,
         }
 
 
@@ -53,6 +58,8 @@ def _sink_status(sides: Sides) -> SinkStatus:
         behind=None if topics is None or isinstance(tip, Unreadable) else _behind(topics, ends),
         stops=f"{stop.verdict.value}{detail}" if stop else "",
         unknown=sides.unknown,
+        version=None if sides.newest is None else sides.newest.version,
+        committed_ms=None if sides.newest is None else sides.newest.at_ms,
     )
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import signal
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,9 +20,13 @@ from josefine_cli.cluster_where import Admin, Bootstrap, Directory, admin_urls, 
 from josefine_cli.errors import UsageError
 from josefine_cli.output import checked_addresses, connect, note
 
+if TYPE_CHECKING:
+    from josefine_cli.dashboard.pipelines import PipelineWatcher
+
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 STOP_SECONDS = 0.5
+TOKEN_BYTES = 18
 
 
 @app.command()
@@ -30,6 +37,20 @@ def dashboard(
     bootstrap: Bootstrap = None,
     admin: Admin = None,
     directory: Directory = DEFAULT_DIRECTORY,
+    pipeline: Annotated[
+        list[Path] | None,
+        typer.Option(help="Show how far its sinks are, too; repeatable.", metavar="FILE"),
+    ] = None,
+    environment: Annotated[
+        str | None, typer.Option("--env", help="The environment of those files.")
+    ] = None,
+    allow_changes: Annotated[
+        bool,
+        typer.Option(
+            "--allow-changes",
+            help="Whoever has the printed address may create and delete topics and write records.",
+        ),
+    ] = False,
 ) -> None:
     """Show a cluster as it lives, in a browser: brokers, Raft chain, topics, groups, messages.
 
@@ -41,13 +62,31 @@ def dashboard(
         raise UsageError(f"--listen: {error}") from None
     brokers = checked_addresses(bootstrap_of(bootstrap, directory))
     urls = admin_urls(admin, directory)
+    pipelines = _pipelines(pipeline, environment) if pipeline else None
     if where.host not in ("127.0.0.1", "::1", "localhost"):
         note(f"whoever reaches {listen} sees every record that these credentials may read")
+    token = secrets.token_urlsafe(TOKEN_BYTES) if allow_changes else None
     with suppress(KeyboardInterrupt):
-        asyncio.run(_serve(where, brokers, urls))
+        asyncio.run(_serve(where, brokers, urls, pipelines, token))
 
 
-async def _serve(where: HostPort, brokers: str, urls: list[str]) -> None:
+def _pipelines(files: list[Path], environment: str | None) -> PipelineWatcher:
+    """Raises ConfigError for a file that is wrong."""
+    from josefine_cli import pipeline_file
+    from josefine_cli.dashboard.pipelines import PipelineWatcher, asker
+
+    read = [pipeline_file.read(file, environment, as_json=False) for file in files]
+    asks: list[Callable[[], list[dict[str, Any]]]] = [asker(each) for each in read]
+    return PipelineWatcher(asks)
+
+
+async def _serve(
+    where: HostPort,
+    brokers: str,
+    urls: list[str],
+    pipelines: PipelineWatcher | None,
+    token: str | None,
+) -> None:
     from aiohttp import web
 
     from josefine_cli.dashboard.server import application
@@ -56,7 +95,7 @@ async def _serve(where: HostPort, brokers: str, urls: list[str]) -> None:
     has_tls = any(url.startswith("https:") for url in urls)
     watcher = Watcher(urls, tls_context(os.environ) if has_tls else None)
     await watcher.start()
-    served = application(watcher, lambda: connect(brokers), where.host)
+    served = application(watcher, lambda: connect(brokers), where.host, pipelines, token)
     runner = web.AppRunner(
         served, access_log=None, handle_signals=False, shutdown_timeout=STOP_SECONDS
     )
@@ -72,7 +111,8 @@ async def _serve(where: HostPort, brokers: str, urls: list[str]) -> None:
             reason = (error.strerror or str(error)).lower()
             raise UsageError(f"--listen {where}: {reason}") from None
         port = runner.addresses[0][1]
-        print(f"dashboard on http://{HostPort(where.host, port)}", flush=True)
+        changes = f"/#changes={token}" if token else ""
+        print(f"dashboard on http://{HostPort(where.host, port)}{changes}", flush=True)
         await stop.wait()
     finally:
         await runner.cleanup()

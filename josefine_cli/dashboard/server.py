@@ -1,4 +1,4 @@
-"""The dashboard's HTTP: the page, its events, and the message browser. Reads only.
+"""The dashboard's HTTP: the page, its events, the message browser, and changes where allowed.
 
 Rules: nothing is loaded from elsewhere, and no script but the page's own runs (CSP); a request
 whose Host is not the address that was given is refused, so that no page of another origin can read
@@ -19,6 +19,8 @@ from aiohttp import web
 from josefine_broker.base.errors import CorruptData, KafkaError
 from josefine_broker.client.io_blocking import BlockingClient
 from josefine_cli.dashboard.browse import asked, browse
+from josefine_cli.dashboard.changes import BODY_BYTES_MAX, CHANGES, change
+from josefine_cli.dashboard.pipelines import PipelineWatcher
 from josefine_cli.dashboard.watching import Watcher
 
 PAGE = Path(__file__).parent / "page"
@@ -26,6 +28,8 @@ FILES = {
     "/": ("index.html", "text/html"),
     "/app.js": ("app.js", "text/javascript"),
     "/chain.js": ("chain.js", "text/javascript"),
+    "/changes.js": ("changes.js", "text/javascript"),
+    "/chart.js": ("chart.js", "text/javascript"),
     "/style.css": ("style.css", "text/css"),
 }
 HEADERS = {
@@ -45,9 +49,14 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def application(
-    watcher: Watcher, connect: Callable[[], BlockingClient], host: str
+    watcher: Watcher,
+    connect: Callable[[], BlockingClient],
+    host: str,
+    pipelines: PipelineWatcher | None = None,
+    token: str | None = None,
 ) -> web.Application:
-    """`connect` makes a client for the message browser, `host` is what was listened on."""
+    """`connect` makes a client for the message browser, `host` is what was listened on. With a
+    `token`, who has it may change topics and write records."""
     allowed = allowed_hosts(host)
 
     @web.middleware
@@ -60,7 +69,7 @@ def application(
             response.headers.update(HEADERS)
         return response
 
-    app = web.Application(middlewares=[guarded])
+    app = web.Application(middlewares=[guarded], client_max_size=BODY_BYTES_MAX)
     for path, (name, kind) in FILES.items():
         app.router.add_get(path, _file(PAGE / name, kind))
     lookers = asyncio.Semaphore(LOOKERS_MAX)
@@ -75,6 +84,12 @@ def application(
     async def topic(request: web.Request) -> web.Response:
         return web.json_response(await watcher.topic(request.query.get("name", "")))
 
+    async def sinks(_request: web.Request) -> web.Response:
+        return web.json_response(None if pipelines is None else await pipelines.rows())
+
+    async def changed(request: web.Request) -> web.Response:
+        return await change(request, connect, token)
+
     async def records(request: web.Request) -> web.Response:
         async with browsing:
             return await _records(request, connect)
@@ -82,6 +97,9 @@ def application(
     app.router.add_get("/api/events", events)
     app.router.add_get("/api/topic", topic)
     app.router.add_get("/api/records", records)
+    app.router.add_get("/api/pipelines", sinks)
+    for path in CHANGES:
+        app.router.add_post(path, changed)
     return app
 
 

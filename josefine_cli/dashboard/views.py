@@ -37,6 +37,7 @@ def page_view(told: Told) -> Json:
         "counts": best["counts"],
         "brokers": [_broker(each, told, best) for each in best["brokers"]],
         "topics": _topics(best["partitions"], told.locals.values())[:TOPICS_MAX],
+        "traffic": _traffic(told.locals),
         "topics_omitted": max(0, best["counts"]["topics"] - TOPICS_MAX),
         **_coordinated(told.locals.values()),
         "chain": picture(merged([each["blocks"] for each in told.chains.values()], BLOCKS)),
@@ -82,6 +83,17 @@ def _topics(partitions: Sequence[Json], locals_: Collection[Json]) -> list[Json]
             for key, count in counts.items() if name in rows else ():
                 rows[name][key] += count
     return [rows[name] for name in sorted(rows)]
+
+
+def _traffic(locals_: Mapping[int, Json]) -> Json:
+    """Since each broker started, of all its topics: its id → what came and what was read."""
+    return {
+        str(id_): {
+            key: sum(counts[key] for counts in told["topics"].values())
+            for key in ("bytes_in", "bytes_out", "records_in")
+        }
+        for id_, told in locals_.items()
+    }
 
 
 def _coordinated(locals_: Collection[Json]) -> Json:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
-import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -17,7 +15,7 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from tests.support.broker import BrokerProcess
 from tests.support.chromium import CHROMIUM, Page, page
-from tests.support.cli import COMMAND, environment
+from tests.support.dashboard import dashboard
 from tests.unit.api.world import batch_of
 
 SCRIPT = b'{"name": "<script>document.title = 1</script>"}'
@@ -36,18 +34,8 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def url(broker: BrokerProcess) -> Iterator[str]:
-    process = subprocess.Popen(
-        [*COMMAND, "dashboard", "--listen", "127.0.0.1:0", "--admin", broker.admin_url],
-        stdout=subprocess.PIPE, text=True, env=environment(broker.bootstrap),
-    )  # fmt: skip
-    assert process.stdout is not None
-    try:
-        line = process.stdout.readline()
-        assert line.startswith("dashboard on "), line
-        yield line.removeprefix("dashboard on ").strip()
-    finally:
-        process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
+    with dashboard(broker) as there:
+        yield there
 
 
 def test_message_browser_answers_by_offset_by_key_and_in_sentences(url: str) -> None:

@@ -97,6 +97,8 @@ function show() {
   if (at("status").textContent !== said) at("status").textContent = said;
   at("status").className = counts.offline ? "bad" : trouble || counts.live < counts.brokers ? "warn" : "good";
   drawChain(at("chain"), view.chain);
+  addTraffic(view.traffic, performance.now() / 1000);
+  drawTraffic(at("traffic"), at("traffic-said"), performance.now() / 1000);
   table(at("blocks"), "newest first", [["block", row => row.id], ["state", row => row.state], ["what", row => row.what]], [...view.chain.nodes].reverse());
   table(at("brokers"), plural(view.brokers.length, "broker"), [
     ["broker", row => row.id, true],
@@ -151,6 +153,7 @@ async function browse(offset) {
 at("filter").addEventListener("input", () => view?.topics && showTopics());
 at("browse").addEventListener("submit", event => { event.preventDefault(); browse(); });
 at("next").addEventListener("click", () => browse(at("next").dataset.offset));
+setInterval(() => drawTraffic(at("traffic"), at("traffic-said"), performance.now() / 1000), 2000);
 const events = new EventSource("/api/events");
 let shownAt = 0;
 events.onmessage = event => {

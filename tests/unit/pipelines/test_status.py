@@ -143,6 +143,7 @@ def test_the_lines_of_the_command_say_it_for_people(lake, capsys, monkeypatch):
     assert capsys.readouterr().out.splitlines() == [
         "orders",
         f"  lake: {lake.folder}/lake ends at {{'orders': {{'0': 12}}}}, 8 records behind",
+        "    last commit: version 0",
         "    a run would stop: the table has more than the checkpoint planned",
     ]
     lake.checkpoint(12)

@@ -1,0 +1,28 @@
+"""`josefine dashboard` as a process."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.support.broker import BrokerProcess
+from tests.support.cli import COMMAND, environment
+
+
+@contextmanager
+def dashboard(broker: BrokerProcess, *options: str) -> Iterator[str]:
+    """Where it is, as it says itself."""
+    process = subprocess.Popen(
+        [*COMMAND, "dashboard", "--listen", "127.0.0.1:0", "--admin", broker.admin_url, *options],
+        stdout=subprocess.PIPE, text=True, env=environment(broker.bootstrap),
+    )  # fmt: skip
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()
+        assert line.startswith("dashboard on "), line
+        yield line.removeprefix("dashboard on ").strip()
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
