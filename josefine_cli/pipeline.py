@@ -20,6 +20,7 @@ import typer
 from josefine_cli import (
     pipeline_check,
     pipeline_dlq,
+    pipeline_export,
     pipeline_file,
     pipeline_offsets,
     pipeline_preview,
@@ -276,5 +277,6 @@ def _reached(ends: dict[str, dict[str, int]]) -> str:
 
 
 pipeline_status.add_to(app)
+pipeline_export.add_to(app)
 app.add_typer(pipeline_offsets.app, name="offsets")
 app.add_typer(pipeline_dlq.app, name="dlq")
