@@ -21,9 +21,9 @@ from tests.support.broker import (
     COMMAND,
     REPOSITORY,
     START_TIMEOUT_S,
-    STOP_TIMEOUT_S,
     BrokerProcess,
 )
+from tests.support.server_process import STOP_TIMEOUT_S
 from tests.support.waiting import wait_until
 
 

@@ -8,12 +8,10 @@ COMMAND ...` runs a command while one serves, which JOSEFINE_APACHE_KAFKA names.
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from types import TracebackType
 
 import pytest
 
@@ -21,12 +19,12 @@ from josefine_broker.base.errors import KafkaError
 from josefine_broker.client.io_blocking import BlockingClient
 from tests.support.maven import jars_of
 from tests.support.ports import free_ports
+from tests.support.server_process import ServerProcess
 from tests.support.waiting import wait_until
 
 POM = Path(__file__).parents[1] / "compat/pom.xml"
 NAME = "apache-kafka-and-streams-4.3.0-2"
 START_TIMEOUT_S = 120.0
-STOP_TIMEOUT_S = 90.0
 CLUSTER_ID = "AAAAAAAAQACAAAAAAAAAAQ"
 
 OVERRIDES = {
@@ -63,7 +61,7 @@ AS_SHIPPED = (
 )  # fmt: skip
 
 
-class ApacheKafka:
+class ApacheKafka(ServerProcess):
     """One process. Raises NoJarsError where it cannot be had."""
 
     def __init__(
@@ -71,12 +69,10 @@ class ApacheKafka:
     ) -> None:
         """`begins_soon`: with a JVM that starts fast; else with the options of Kafka's scripts."""
         self._options = SOON if begins_soon else AS_SHIPPED
-        self.directory = Path(directory)
-        self.log_file = self.directory / "kafka.log"
+        super().__init__(directory, "kafka.log")
         self.config_file = self.directory / "server.properties"
         port, controller = free_ports(2)
         self.bootstrap = f"127.0.0.1:{port}"
-        self.process: subprocess.Popen[bytes] | None = None
         self._classpath = os.pathsep.join(jars_of(POM, NAME))
         settings = {
             **DEFAULTS,
@@ -97,26 +93,6 @@ class ApacheKafka:
         if start:
             self.start()
 
-    def __enter__(self) -> ApacheKafka:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    @property
-    def pid(self) -> int:
-        assert self.process is not None, "it is not running"
-        return self.process.pid
-
-    @property
-    def alive(self) -> bool:
-        return self.process is not None and self.process.poll() is None
-
     def start(self) -> None:
         """Start and wait until it serves."""
         with self.log_file.open("ab") as log:
@@ -128,7 +104,7 @@ class ApacheKafka:
                 cwd=self.directory,
             )
         wait_until(self._is_serving, START_TIMEOUT_S, "Apache Kafka to serve")
-        assert self.alive, self.log_file.read_text(errors="replace")[-3000:]
+        assert self.alive, self.output[-3000:]
 
     def _is_serving(self) -> bool:
         if not self.alive:
@@ -139,32 +115,9 @@ class ApacheKafka:
         except (KafkaError, OSError):
             return False
 
-    def kill(self) -> None:
-        """kill -9."""
-        self._signal(signal.SIGKILL)
-
-    def stop(self) -> int:
-        """SIGTERM; the exit code."""
-        return self._signal(signal.SIGTERM)
-
-    def restart(self) -> None:
-        """Start again in the same directory, on the same port; stops it first if it runs."""
-        if self.alive:
-            self.stop()
-        self.start()
-
-    def close(self) -> None:
-        if self.alive:
-            self.kill()
-
     def get(self, path: str) -> tuple[int, str]:
         """It has no such pages."""
         pytest.skip(f"Apache Kafka has no {path}")
-
-    def _signal(self, number: int) -> int:
-        assert self.process is not None, "it was never started"
-        self.process.send_signal(number)
-        return self.process.wait(STOP_TIMEOUT_S)
 
     def _command(self, main: str, *arguments: str) -> list[str]:
         return ["java", *self._options, "-cp", self._classpath, main, *arguments]

@@ -8,30 +8,27 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
 import urllib.error
 import urllib.request
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from tests.support.ports import free_ports
+from tests.support.server_process import ServerProcess
 from tests.support.waiting import wait_until
 
 START_TIMEOUT_S = 90.0
 """A second where the machine is idle, 30 beside ten others that compute."""
-STOP_TIMEOUT_S = 90.0
-"""As long: handing over takes it 5 s where a cluster lets it wait, and its end some more."""
 COMMAND = (sys.executable, "-c", "from josefine_cli.main import main; main()")
 DIE_WITH_PARENT = "import ctypes; ctypes.CDLL(None).prctl(1, 9); "
 """prctl(PR_SET_PDEATHSIG, SIGKILL): a test run that is killed leaves no broker behind."""
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-class BrokerProcess:
+class BrokerProcess(ServerProcess):
     """One broker process. `overrides` are configuration keys with `__` for the dot:
     `BrokerProcess(tmp_path, log__flush_messages=1)`."""
 
@@ -44,44 +41,17 @@ class BrokerProcess:
         **overrides: object,
     ) -> None:
         """`prefix` goes before the command: what the process is to run under."""
-        self.directory = Path(directory)
+        super().__init__(directory, "broker.log")
         self.data_dir = self.directory / "data"
-        self.log_file = self.directory / "broker.log"
         self.config_file = self.directory / "broker.yaml"
         self.overrides = overrides
         self._prefix = prefix
-        self.process: subprocess.Popen[bytes] | None = None
         self.bootstrap = ""
         self.admin_url = ""
         self._port = 0
         self._admin_port = 0
         if start:
             self.start()
-
-    def __enter__(self) -> BrokerProcess:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    @property
-    def pid(self) -> int:
-        assert self.process is not None, "the broker is not running"
-        return self.process.pid
-
-    @property
-    def alive(self) -> bool:
-        return self.process is not None and self.process.poll() is None
-
-    @property
-    def output(self) -> str:
-        """Everything it said so far, all starts together."""
-        return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
 
     def write_config(self) -> None:
         """The configuration of the next start. A restart keeps its port, as a real broker does."""
@@ -135,24 +105,6 @@ class BrokerProcess:
         self._port = int(self.bootstrap.rpartition(":")[2])
         self._admin_port = int(self.admin_url.rpartition(":")[2])
 
-    def kill(self) -> None:
-        """kill -9."""
-        self._signal(signal.SIGKILL)
-
-    def stop(self) -> int:
-        """SIGTERM; the exit code."""
-        return self._signal(signal.SIGTERM)
-
-    def restart(self) -> None:
-        """Start again in the same directory, on the same port; stops it first if it runs."""
-        if self.alive:
-            self.stop()
-        self.start()
-
-    def close(self) -> None:
-        if self.alive:
-            self.kill()
-
     def get(self, path: str) -> tuple[int, str]:
         """GET an admin path: status and body."""
         try:
@@ -160,11 +112,6 @@ class BrokerProcess:
                 return response.status, response.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
-
-    def _signal(self, number: int) -> int:
-        assert self.process is not None, "the broker was never started"
-        self.process.send_signal(number)
-        return self.process.wait(STOP_TIMEOUT_S)
 
 
 def _command() -> list[str]:

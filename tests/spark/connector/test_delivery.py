@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.spark.connector.conftest import Stream, Topics
+from tests.spark.connector.conftest import Stream, Topics, run_to_the_end
 
 pytestmark = pytest.mark.spark
 
@@ -97,5 +97,5 @@ def copy(stream: Stream, source: str, target: str, *, deliveryLog: str, **readin
     frame = stream.frame(source, **reading).drop("partition")
     writer = frame.writeStream.format("josefine").option("topic", target)
     writer = writer.options(bootstrapServers=stream.bootstrap, deliveryLog=deliveryLog)
-    query = writer.option("checkpointLocation", str(stream.checkpoint)).trigger(availableNow=True)
-    query.start().awaitTermination()
+    writer = writer.option("checkpointLocation", str(stream.checkpoint)).trigger(availableNow=True)
+    run_to_the_end(writer.start)
