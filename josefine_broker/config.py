@@ -44,6 +44,7 @@ from josefine_broker.config_security import (
     protocol_of,
 )
 from josefine_broker.config_source import ConfigError, KeyPath, Source, read_source
+from josefine_broker.config_telemetry import TelemetrySection
 from josefine_broker.config_values import (
     Listener,
     Section,
@@ -77,6 +78,7 @@ class BrokerConfig(Section):
     admin: AdminSection = AdminSection()
     text: TextSection = TextSection()
     logging: LoggingSection = LoggingSection()
+    telemetry: TelemetrySection = TelemetrySection()
 
     @model_validator(mode="after")
     def _listeners_fit(self) -> BrokerConfig:

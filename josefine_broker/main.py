@@ -23,6 +23,7 @@ from josefine_broker.host.events import configure_logging
 from josefine_broker.host.net.server import BindError
 from josefine_broker.host.net.token_keys import KeysError
 from josefine_broker.host.net.users import UsersError
+from josefine_broker.host.otlp import TracesError
 from josefine_broker.node import Node
 
 log = logging.getLogger(__name__)
@@ -68,7 +69,7 @@ async def _serve(config: BrokerConfig, descriptors: Shares) -> None:
         loop.add_signal_handler(number, stop.set)
     try:
         node = Node(config, descriptors, on_fatal=stop.set)
-    except (TlsError, UsersError, KeysError) as error:
+    except (TlsError, UsersError, KeysError, TracesError) as error:
         raise CannotRunError(str(error)) from error
     try:
         is_serving = await _start(node, stop)

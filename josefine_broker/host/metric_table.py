@@ -282,6 +282,13 @@ SECTIONS: dict[str, list[Metric]] = {
     "ACLs, where they are enabled": [
         *_counters(("authorization_denied", "Requests refused, some or all, for want of an ACL.")),
     ],
+    "Traces, where telemetry.traces is set": [
+        *_counters(
+            ("traces_sent", "Spans that the collector took."),
+            ("traces_dropped", "Spans that found no place in telemetry.queue_max."),
+            ("traces_refused", "Spans that the collector did not take, or that did not reach it."),
+        ),
+    ],
     "Process": [
         *_gauges(("build_info", "Always 1; the label says which code runs."), labels=("version",)),
         *_gauges(

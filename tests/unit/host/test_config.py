@@ -35,6 +35,12 @@ def refusal(tmp_path: Path, text: str, env: dict[str, str] | None = None) -> str
     return message
 
 
+def test_collector_without_a_path_has_that_of_otlp(tmp_path: Path) -> None:
+    for given, expected in (("http://a:1", "http://a:1/v1/traces"), ("https://a/b", "https://a/b")):
+        config = load_config(None, {}, {"telemetry.traces": given})
+        assert config.telemetry.traces == expected
+
+
 def test_session_timeouts_of_groups_are_in_order(tmp_path: Path) -> None:
     message = refusal(tmp_path, "group:\n  min_session_timeout_ms: 2000000\n")
 
@@ -123,6 +129,9 @@ def test_unknown_key_names_file_line_and_nearest_known_key(tmp_path: Path) -> No
         ("admin:\n  address: 1.2.3.400:80\n", 2, "'1.2.3.400' in '1.2.3.400:80' is not an IPv4"),
         ("admin:\n  address: localhost:99999\n", 2, "must be a number from 0 to 65535"),
         ("admin:\n  address: 'a b:1'\n", 2, "'a b' in 'a b:1' is not a host name"),
+        ("telemetry:\n  traces: ftp://a\n", 2, "must be an http or https address of a collector"),
+        ("telemetry:\n  traces: http://a:b@c\n", 2, "must be an address without a user's name"),
+        ("telemetry:\n  sample_ratio: 0\n", 2, "sample_ratio: input should be greater than 0"),
         ("admin:\n  tls: true\n", 2, "admin.tls needs tls.certificate"),
         ("text:\n  port: 0\n  tls: true\n", 3, "text.tls needs tls.certificate"),
         ("text:\n  tls: true\n", 2, "text: tls has no effect without port"),

@@ -1,0 +1,81 @@
+"""Spans as OpenTelemetry has them, sent by OTLP over HTTP: the one module that knows its packages,
+which are there where `josefine[otel]` is installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from josefine_broker.host.spans import BREATH_SPANS, Span
+from josefine_broker.host.worker import Breathe
+
+TIMEOUT_S = 3.0
+"""Of one batch, with what is tried again: a broker that stops waits for it."""
+
+
+class TracesError(Exception):
+    """Traces cannot be had; the message is one sentence for the user."""
+
+
+class Otlp:
+    """`export` on a thread of its own; `close` from anywhere. Implements `spans.Export`."""
+
+    def __init__(self, endpoint: str, resource: dict[str, str | int]) -> None:
+        """`resource` says which broker that is. Raises TracesError."""
+        try:
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+            from opentelemetry.sdk.resources import Resource
+            from opentelemetry.sdk.trace import TracerProvider
+            from opentelemetry.sdk.trace.sampling import ALWAYS_ON
+            from opentelemetry.trace import SpanKind, Status, StatusCode
+        except ImportError as error:
+            name = (error.name or "opentelemetry").partition(".")[0]
+            raise TracesError(
+                f"telemetry.traces: '{name}' is not installed: pip install 'josefine[otel]'"
+            ) from None
+        self._exporter: Any = OTLPSpanExporter(endpoint=endpoint, timeout=TIMEOUT_S)
+        # Chance has chosen already, whatever OTEL_TRACES_SAMPLER says.
+        provider = TracerProvider(
+            sampler=ALWAYS_ON, resource=Resource.create(resource), shutdown_on_exit=False
+        )
+        self._ended: list[Any] = []
+        provider.add_span_processor(_collecting(self._ended))
+        self._tracer = provider.get_tracer("josefine")
+        self._kind = SpanKind.SERVER
+        self._error = Status(StatusCode.ERROR)
+
+    def export(self, spans: Sequence[Span], breathe: Breathe) -> bool:
+        """Whether the collector took them. Not from two threads at once."""
+        from opentelemetry.sdk.trace.export import SpanExportResult
+
+        self._ended.clear()
+        for number, each in enumerate(spans):
+            if number % BREATH_SPANS == 0:
+                breathe()
+            span = self._tracer.start_span(
+                each.name,
+                kind=self._kind,
+                attributes=each.attributes,
+                start_time=each.start_ns,
+            )
+            if each.failed:
+                span.set_status(self._error)
+            span.end(end_time=each.end_ns)
+        return self._exporter.export(self._ended) is SpanExportResult.SUCCESS
+
+    def close(self) -> None:
+        """Try nothing again."""
+        self._exporter.shutdown()
+
+
+def _collecting(into: list[Any]) -> Any:
+    from opentelemetry.sdk.trace import SpanProcessor
+
+    class Collecting(SpanProcessor):
+        """Keeps what has ended: batches are ours."""
+
+        def on_end(self, span: Any) -> None:
+            into.append(span)
+
+    return Collecting()
