@@ -13,7 +13,9 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.client.io_blocking import BlockingClient
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client.io_blocking import BlockingClient, BlockingProducer
+from josefine_broker.client.offsets import LATEST
 from josefine_broker.client.security import parse_security
 from tests.support.broker import BrokerProcess
 from tests.support.certificates import Authority
@@ -156,41 +158,88 @@ def test_changed_password_counts_without_a_restart(served: Served) -> None:
     wait_until(is_let_in, 60, "bob comes in")
 
 
-def test_librdkafka_proves_again_in_a_session_that_ends_and_ours_comes_again(
-    tmp_path: Path,
-) -> None:
-    """KIP-368."""
-    users = tmp_path / "users"
+WORDS = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "SCRAM-SHA-256",
+    "sasl.username": USER,
+    "sasl.password": PASSWORD,
+}
+
+
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker whose sessions end after a second."""
+    directory = tmp_path_factory.mktemp("sessions")
+    users = directory / "users"
     users.write_text(f"{USER}={PASSWORD}\n")
     users.chmod(0o600)
-    words = {
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "SCRAM-SHA-256",
-        "sasl.username": USER,
-        "sasl.password": PASSWORD,
-    }
     with BrokerProcess(
-        tmp_path / "broker",
+        directory / "broker",
         broker__listeners=["SASL_PLAINTEXT://127.0.0.1:0"],
         sasl__users=str(users),
         sasl__reauthentication_ms=1_000,
     ) as broker:
+        yield broker
 
-        def count(name: str) -> float:
-            lines = broker.get("/metrics")[1].splitlines()
-            (line,) = (
-                each for each in lines if each.startswith(f"josefine_connection_{name}_total ")
-            )
-            return float(line.split()[-1])
 
-        producer = Producer({"bootstrap.servers": broker.bootstrap, **words})
-        with BlockingClient(broker.bootstrap, security=parse_security(words)) as ours:
+def count(broker: BrokerProcess, name: str) -> float:
+    lines = broker.get("/metrics")[1].splitlines()
+    (line,) = (each for each in lines if each.startswith(f"josefine_connection_{name}_total "))
+    return float(line.split()[-1])
 
-            def goes_on() -> bool:
-                producer.produce("t", b"x")
-                assert producer.flush(30) == 0
-                assert ours.metadata().brokers
-                return bool(count("closed_session") >= 1 and count("reauthentications") >= 2)
 
-            wait_until(goes_on, 60, "the end of some sessions")
-        assert "its session ended without re-authentication" in broker.output
+def test_librdkafka_proves_again_in_a_session_that_ends_and_ours_comes_again(
+    hasty: BrokerProcess,
+) -> None:
+    """KIP-368."""
+    written = 0
+    rdkafka = Producer({"bootstrap.servers": hasty.bootstrap, **WORDS})
+    lost, again = count(hasty, "closed_session"), count(hasty, "reauthentications")
+    with BlockingClient(hasty.bootstrap, security=parse_security(WORDS)) as client:
+        client.partition_count("ours", create=True)
+        ours = BlockingProducer(client)
+
+        def goes_on() -> bool:
+            nonlocal written
+            rdkafka.produce("rd", b"x")
+            assert rdkafka.flush(30) == 0
+            ours.send("ours", None, b"x")
+            ours.flush()
+            written += 1
+            ended = count(hasty, "closed_session") > lost
+            return ended and count(hasty, "reauthentications") > again + 1
+
+        wait_until(goes_on, 60, "the end of some sessions")
+        where = TopicPartition("ours", 0)
+        assert client.list_offsets({where: LATEST})[where].offset == written
+    assert "its session ended without re-authentication" in hasty.output
+
+
+@pytest.mark.slow
+def test_kafka_python_proves_again_and_aiokafka_comes_again(hasty: BrokerProcess) -> None:
+    """KIP-368."""
+    from aiokafka import AIOKafkaProducer
+    from kafka import KafkaProducer
+
+    words = {
+        "bootstrap_servers": hasty.bootstrap,
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "SCRAM-SHA-256",
+        "sasl_plain_username": USER,
+        "sasl_plain_password": PASSWORD,
+    }
+    producer, again = KafkaProducer(**words), count(hasty, "reauthentications")
+    wait_until(
+        lambda: producer.send("kp", b"x").get(30) and count(hasty, "reauthentications") > again + 1,
+        60,
+        "other proofs of kafka-python",
+    )
+    producer.close()
+
+    async def scenario() -> None:
+        lost = count(hasty, "closed_session")
+        async with AIOKafkaProducer(**words) as other:
+            while count(hasty, "closed_session") < lost + 2:
+                await other.send_and_wait("aio", b"x")
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
