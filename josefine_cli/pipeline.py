@@ -233,6 +233,7 @@ def _summary(pipeline: Pipeline, result: RunResult, as_json: bool) -> None:
                 "rows": totals.rows,
                 "dead_letters": totals.dead_letters,
                 "copies": totals.copies,
+                "late": totals.late,
                 "checks": {check: each.to_json() for check, each in totals.checked.items()},
                 "batches": totals.batches,
                 "seconds": round(totals.seconds, 3),
@@ -264,6 +265,8 @@ def _summary(pipeline: Pipeline, result: RunResult, as_json: bool) -> None:
         tell(line)
         if totals.copies:
             tell(f"    {counted(totals.copies, 'row')} left out, whose keys were there")
+        if totals.late:
+            tell(f"    {counted(totals.late, 'late row')} left out, behind the watermark")
         for told in checks_told(pipeline.checks, totals.checked):
             tell(f"    {told}")
         if totals.dead_letters:

@@ -13,7 +13,7 @@ from josefine_cli.group_offsets import Shift, moves, parse_topic, partitions_of
 from josefine_cli.output import connect, print_json, print_table
 from josefine_cli.pipeline_sides import COLUMNS, cell, effects_of, head, partitions, steps, verdict
 from josefine_cli.when import Place, parse_place
-from pipelines.chain import Stop, Tip
+from pipelines.chain import Stop, Tip, Verdict
 from pipelines.model import Pipeline
 from pipelines.offset_moves import Move, is_for_trust, setting, trusting
 from pipelines.offset_writer import put
@@ -67,7 +67,7 @@ def reconcile_sinks(
 ) -> bool:
     """Print what trusting each of `asked` does, do it with `execute`; whether all would go on."""
     found = _look(pipeline, names)
-    ways = {each.sink.name: _ways(each, asked) for each in found}
+    ways = {each.sink.name: _ways(pipeline, each, asked) for each in found}
     last = {name: moves[asked[-1]] for name, moves in ways.items() if moves}
     done = _do(pipeline, found, last) if execute else {}
     report = []
@@ -129,16 +129,20 @@ def _look(pipeline: Pipeline, names: Sequence[str] | None) -> list[Sides]:
     return [each for each in found if not names or each.sink.name in names]
 
 
-def _ways(sides: Sides, asked: Sequence[Trust]) -> dict[Trust, Move | Stop]:
+def _ways(pipeline: Pipeline, sides: Sides, asked: Sequence[Trust]) -> dict[Trust, Move | Stop]:
     """None where no trust settles anything."""
     if not is_for_trust(sides.checkpoint, sides.tip, sides.stop):
         return {}
+    if pipeline.stateful_of(sides.sink):
+        return dict.fromkeys(asked, Stop(verdict=Verdict.STATE_STAYS))
     topics = sides.topics.latest.topic_ids if sides.topics else {}
     return {way: trusting(sides.checkpoint, sides.tip, way, topics) for way in asked}
 
 
 def _moved(pipeline: Pipeline, sides: Sides, target: Target) -> Move | Stop:
     name = sides.sink.name
+    if pipeline.stateful_of(sides.sink):
+        return Stop(verdict=Verdict.STATE_STAYS)
     if sides.topics is None:
         raise UserError(f"sink `{name}`: {sides.unknown}")
     if sides.tip is None:

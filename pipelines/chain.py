@@ -49,6 +49,11 @@ class Verdict(Enum):
         "its table has the rows of another name that read the same topics: all of them would be "
         "there twice"
     )
+    STATE_GONE = "its table is there and its state is gone: it was in the checkpoint"
+    STATE_ELSEWHERE = (
+        "the checkpoint has the state of another query than the one that wrote the table"
+    )
+    STATE_STAYS = "that would set its checkpoint aside, and its state is there"
     LOST_RACE = "another run of this sink has committed to the table meanwhile"
 
 

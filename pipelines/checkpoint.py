@@ -79,6 +79,10 @@ class CheckpointFiles:
         text = self._files.read_text(f"{self.folder}/metadata")
         return str(json.loads(text).get("id", "")) if text else ""
 
+    def has_state(self) -> bool:
+        """Whether the state of Spark's operators is there, of any batch."""
+        return bool(self._files.names(f"{self.folder}/state"))
+
     def set_aside(self) -> str:
         """Rename the folder to the first free `<folder>.set-aside-N`; returns the new path."""
         parent, _, name = self.folder.rpartition("/")

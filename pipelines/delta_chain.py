@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _PREFIX = "spark.databricks.delta.write."
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _RESET = _PREFIX + "txnVersion.autoReset.enabled"
-FACTS = {"columns", "dead_letters", "judged_by", "keys", "mode"}
+FACTS = {"columns", "dead_letters", "judged_by", "keys", "mode", "state"}
 """What `Link.facts` may have."""
 NO_BATCH = -1
 """The batch of a commit that a start makes, before any query runs."""
@@ -272,7 +272,8 @@ class DeltaChain:
             own = self._own_after()
             if own is not None and self._is_mine(own, batch_id, commit):
                 # Also after a failure: the commit may be there although its answer was lost.
-                self.tip = Tip(reached=commit.end, txn_version=commit.txn_version)
+                said = json.loads(metadata)
+                self.tip = Tip(reached=commit.end, txn_version=commit.txn_version, said=said)
                 self._leave_hint(metadata)
                 return own
             if own is not None or failure is None or "DELTA_CONCURRENT_TRANSACTION" in str(failure):

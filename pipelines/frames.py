@@ -132,39 +132,60 @@ def refuse_checks(pipeline: Pipeline, sink: Sink, good: DataFrame) -> None:
             raise refusal(check.on_place, f"checks.{check.name}.on", wrong)
 
 
-def rows_of(pipeline: Pipeline, node: str, good: DataFrame) -> DataFrame:
+def rows_of(pipeline: Pipeline, node: str, good: DataFrame, at: str | None = None) -> DataFrame:
     """A source's or transform's rows, without those that checks leave out."""
-    return nodes_of(pipeline, [node], good).rows[node]
+    return nodes_of(pipeline, [node], good, at).rows[node]
 
 
-def nodes_for(pipeline: Pipeline, sink: Sink, good: DataFrame) -> Nodes:
-    """What a sink's rows, the checks of its batches and its source's dead letters are made of."""
+def nodes_for(pipeline: Pipeline, sink: Sink, good: DataFrame, at: str | None = None) -> Nodes:
+    """What a sink's rows, the checks of its batches and its source's dead letters are made of.
+    `at`: as in `nodes_of`."""
     checks = (*pipeline.checks_of(sink), *pipeline.checks_sending(pipeline.source_of(sink)))
-    return nodes_of(pipeline, dict.fromkeys([sink.input, *(c.on for c in checks)]), good)
+    return nodes_of(pipeline, dict.fromkeys([sink.input, *(c.on for c in checks)]), good, at)
 
 
-def nodes_of(pipeline: Pipeline, wanted: Iterable[str], good: DataFrame) -> Nodes:
+def nodes_of(
+    pipeline: Pipeline, wanted: Iterable[str], good: DataFrame, at: str | None = None
+) -> Nodes:
     """The rows of several nodes of one source. Views live in the batch's own session, one per
-    query."""
+    query. `at`: the node that `good` has the rows of, where it is not the source."""
     session = good.sparkSession
     lineages = [pipeline.lineage(node) for node in wanted]
-    made = {name: good for sources, _ in lineages for name in sources}
+    made = {name: good for sources, _ in lineages for name in sources} if at is None else {at: good}
     rows = {name: _kept(pipeline, name, frame) for name, frame in made.items()}
     tables: dict[str, DataFrame] = {}
-    for name in dict.fromkeys(name for _, transforms in lineages for name in transforms):
+    above = {*pipeline.lineage(at)[1]} if at else set()
+    names = dict.fromkeys(name for _, transforms in lineages for name in transforms)
+    for name in (name for name in names if name not in above):
         transform = pipeline.transforms[name]
         for other in (*rows, *pipeline.lookups):
             session.catalog.dropTempView(other)
         for one in transform.inputs:
             if one in pipeline.lookups and one not in tables:
                 tables[one] = lookups.rows_of(session, pipeline.lookups[one])
-            (tables if one in pipeline.lookups else rows)[one].createOrReplaceTempView(one)
+            frame = (tables if one in pipeline.lookups else rows)[one]
+            _timed(transform, one, frame).createOrReplaceTempView(one)
         if transform.function:
             made[name] = functions.rows_of(transform, [session.table(n) for n in transform.inputs])
         else:
             made[name] = _selected(session, transform)
         rows[name] = _kept(pipeline, name, made[name])
     return Nodes(made=made, rows=rows)
+
+
+def _timed(transform: Transform, name: str, frame: DataFrame) -> DataFrame:
+    """An input's rows with the watermark that the file says. Of a batch it means nothing: no row of
+    one is late, and each of its windows is closed."""
+    from pyspark.errors import PySparkException
+
+    for mark in transform.watermarks:
+        if mark.input == name:
+            try:
+                frame = frame.withWatermark(mark.column, f"{mark.delay_ms} milliseconds")
+                _ = frame.schema
+            except PySparkException as error:
+                raise complaint(mark.place, mark.path, error) from error
+    return frame
 
 
 def _selected(session: SparkSession, transform: Transform) -> DataFrame:
@@ -193,16 +214,17 @@ def _kept(pipeline: Pipeline, node: str, frame: DataFrame) -> DataFrame:
     return frame
 
 
-def refuse_stateful(pipeline: Pipeline, good: DataFrame, sink: Sink) -> None:
-    """Raise ConfigError when a transform of this sink looks beyond single rows."""
-    used = [name for name in pipeline.lookups if name in pipeline.inputs_of(sink.input)]
-    word = beyond_rows(rows_of(pipeline, sink.input, good), used)
+def refuse_stateful(pipeline: Pipeline, node: str, good: DataFrame, at: str | None = None) -> None:
+    """Raise ConfigError when a transform of a node looks beyond single rows of `good`, which is the
+    source's rows, or those of `at`."""
+    used = [name for name in pipeline.lookups if name in pipeline.inputs_of(node)]
+    word = beyond_rows(rows_of(pipeline, node, good, at), used)
     if word is None:
         return
-    transform = pipeline.transforms[pipeline.lineage(sink.input)[1][-1]]
+    transform = pipeline.transforms[pipeline.lineage(node)[1][-1]]
     message = (
         f"{word} needs more than one batch's rows to mean anything; a transform may only look "
-        "at single rows (to aggregate, use a sink with mode merge)"
+        "at single rows (to aggregate, use a sink with mode merge, or windows with a `watermark`)"
     )
     if used and word == JOIN:
         tables = " and ".join(f"`{name}`" for name in used)

@@ -45,6 +45,7 @@ class JsonReporter:
             rows=done.rows,
             dead_letters=done.dead_letters,
             copies=done.copies,
+            late=done.late,
             seconds=round(done.seconds, 3),
             version=done.version,
             **failed,

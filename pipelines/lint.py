@@ -21,6 +21,7 @@ from pipelines.sql_columns import OPEN, SCALAR, Columns, columns_of_ddl, columns
 from pipelines.upserting import MARK
 from pipelines.validate import Examined, examine, read_text
 from pipelines.variables import Variables
+from pipelines.watermark_model import Watermark
 
 _BYTES_OF_SOURCE = ("key", "topic", "partition", "offset", "timestamp", "timestamptype")
 
@@ -59,6 +60,8 @@ def _column_problems(pipeline: Pipeline) -> Iterator[Problem]:
     for name in _in_order(pipeline):
         transform = pipeline.transforms[name]
         tables = {one: made.get(one, OPEN) for one in transform.inputs}
+        for mark in transform.watermarks:
+            yield from _watermark_problems(mark, made.get(mark.input, OPEN))
         if transform.function or not transform.said.text or not transform.inputs:
             made[name] = OPEN
             continue
@@ -137,6 +140,14 @@ def _deduplicate_problems(sink: Sink, how: Deduplicate, columns: Columns) -> Ite
         yield from _missing(key, columns, sink, place, f"{path}.keys[{index}]")
     if how.time:
         yield from _missing(how.time, columns, sink, how.time_place, f"{path}.time")
+
+
+def _watermark_problems(mark: Watermark, columns: Columns) -> Iterator[Problem]:
+    if columns.is_open or mark.column.lower() in columns.names:
+        return
+    hint = nearest(mark.column.lower(), columns.names)
+    hint = hint or f"; it has {', '.join(f'`{each}`' for each in columns.names)}"
+    yield _problem(mark.place, mark.path, f"no column `{mark.column}` in `{mark.input}`{hint}")
 
 
 def _check_problems(check: Check, columns: Columns) -> Iterator[Problem]:

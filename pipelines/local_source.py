@@ -10,7 +10,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadMaxRows,
@@ -39,6 +44,23 @@ class LocalDataSource(DataSource):
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802
         return LocalStreamReader(dict(self.options))
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        return LocalReader(dict(self.options))
+
+
+class LocalReader(DataSourceReader):
+    """The records between the offsets `from` and `to`, once more."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._stream = LocalStreamReader(options)
+        self._from, self._to = json.loads(options["from"]), json.loads(options["to"])
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return self._stream.partitions(self._from, self._to) or [InputPartition(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        return self._stream.read(partition)
 
 
 class LocalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -12,6 +12,7 @@ from josefine_spark.topic_offsets import ByPartition, nested
 from pipelines.chain import Batch, Stop, Tip, Verdict
 from pipelines.other_chains import ChainName, OtherChain, rename_options
 from pipelines.reconcile import Checkpoint, Unreadable
+from pipelines.state_chain import ways_out
 
 _TRUST_TABLE = "set the checkpoint aside and continue at the table's offsets"
 _TRUST_CHECKPOINT = "keep the table's rows and continue at the checkpoint's offsets"
@@ -51,8 +52,10 @@ def stopped_at_start(
     checkpoint: Checkpoint | None,
     tip: Tip | Unreadable | None,
     losing: Losing | None = None,
+    stateful: str = "",
 ) -> str:
-    """For a sink that was not started because table, checkpoint and topics do not fit together."""
+    """For a sink that was not started because table, checkpoint and topics do not fit together.
+    `stateful`: the transform with the state that its rows come through, if there is one."""
     lines = [_headline(sink, stop)]
     if isinstance(tip, Unreadable):
         lines.append(f"  table {table}: transaction {tip.txn_version}, its offsets are unreadable")
@@ -65,6 +68,8 @@ def stopped_at_start(
     lines.append(f"  checkpoint {folder}: {said if checkpoint else 'there is none'}")
     if stop.verdict is Verdict.TOPIC_SHORTER:
         return _of(table, "\n".join([*lines, "Run again when the brokers are well."]))
+    if stateful:
+        return "\n".join(lines + ways_out(file, stateful, sink))
     if stop.verdict is Verdict.RECORDS_LOST and losing is not None:
         return _of(table, "\n".join(lines + _ways_out_of_loss(file, losing)))
     readable = not isinstance(tip, Unreadable)
@@ -125,9 +130,16 @@ def stopped_for_others(
 
 
 def stopped_in_batch(
-    file: str, sink: str, table: str, stop: Stop, batch_id: int, batch: Batch, tip: Tip | None
+    file: str,
+    sink: str,
+    table: str,
+    stop: Stop,
+    batch_id: int,
+    batch: Batch,
+    tip: Tip | None,
+    stateful: str = "",
 ) -> str:
-    """For a batch that was planned but does not continue the table."""
+    """For a batch that was planned but does not continue the table. `stateful`: as above."""
     start = {p: s for p in batch.end.ends if (s := batch.start_of(p)) is not None}
     lines = [
         _headline(sink, stop),
@@ -137,7 +149,8 @@ def stopped_in_batch(
     if stop.verdict is Verdict.LOST_RACE:
         lines.append("Let one run go on and end the other; a new run continues where the table is.")
         return _of(table, "\n".join(lines))
-    return _of(table, "\n".join(lines + _commands(file, stop, True, True)))
+    ways = ways_out(file, stateful, sink) if stateful else _commands(file, stop, True, True)
+    return _of(table, "\n".join(lines + ways))
 
 
 def _headline(sink: str, stop: Stop) -> str:

@@ -26,6 +26,7 @@ ROWS: list[Metric] = [
         ("batches_there", "Batches that a run before had committed: skipped."),
         ("dead_letters", "Records that became dead letters."),
         ("copies", "Rows that `deduplicate` left out."),
+        ("late", "What came behind a watermark, told with the next batch: left out."),
         ("commit_retries", "Commits that were tried again."),
         ("restarts", "So often this sink failed, and the run was begun again."),
         ("upkeep_failures", "OPTIMIZE and VACUUM that failed, were ended or were put off."),

@@ -98,6 +98,7 @@ class Metrics(Collector):
         sink = done.sink
         self._reached[sink] = done.ends
         self._of("pipeline_dead_letters", sink).inc(done.dead_letters)
+        self._of("pipeline_late", sink).inc(done.late)
         if done.already_there:
             self._of("pipeline_batches_there", sink).inc()
             return

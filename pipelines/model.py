@@ -21,6 +21,7 @@ from pipelines.retries import Restart
 from pipelines.threshold import Threshold
 from pipelines.topic_model import TopicTarget
 from pipelines.upkeep import Upkeep
+from pipelines.watermark_model import Watermark
 
 if TYPE_CHECKING:
     # At run time the connector would come along, which `lint` has no use for.
@@ -201,7 +202,8 @@ class Function:
 class Transform:
     """A SELECT over its inputs, which it names as tables, or a function of their rows.
 
-    `said`: the SELECT, or what the file says of the function.
+    `said`: the SELECT, or what the file says of the function. With `watermarks` it looks at rows of
+    many batches, and has a state.
     """
 
     name: str
@@ -209,6 +211,7 @@ class Transform:
     inputs: tuple[str, ...]
     said: Placed
     function: Function | None = None
+    watermarks: tuple[Watermark, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -414,6 +417,12 @@ class Pipeline:
 
         visit(name)
         return tuple(sources), tuple(transforms)
+
+    def stateful_of(self, sink: Sink) -> Transform | None:
+        """The transform with a state that a sink's rows come through (validation made sure of one
+        at most)."""
+        names = self.lineage(sink.input)[1]
+        return next((self.transforms[n] for n in names if self.transforms[n].watermarks), None)
 
     def checks_on(self, nodes: Collection[str]) -> tuple[Check, ...]:
         """The checks on these sources and transforms, in the file's order."""

@@ -66,8 +66,9 @@ class Look:
         self._spark, self._pipeline, self._source = spark, pipeline, source
         self._table, self._only = table, only
         own = [s for s in pipeline.sinks.values() if pipeline.source_of(s) is source]
-        self.sinks = [sink for sink in own if sink.topic is None]
         self.topics = [sink for sink in own if sink.topic is not None]
+        self.stateful = [sink for sink in own if pipeline.stateful_of(sink)]
+        self.sinks = [sink for sink in own if sink not in (*self.topics, *self.stateful)]
         self.reading = reading_of(source)
         self._folder = str(letters_folder(spark, pipeline))
 
@@ -144,18 +145,17 @@ class Look:
             if found is Due.UNSURE:
                 return [], f"whether sink `{sink.name}` has its rows is not known: name its sinks"
             sinks.append(sink.name)
-        for sink in self.topics:
-            # Its chain has no place for rows of before, and no reader could tell them from twins.
+        for sink in (*self.topics, *self.stateful):
+            # Its chain has no place for rows of before, and no reader could tell them from twins;
+            # what a state made without them stays as it is.
             due_there = (
                 sink.name in self._only
                 if self._only
                 else (way(self._pipeline, sink.input, nodes) is not Way.NONE)
             )
             if due_there:
-                return (
-                    [],
-                    f"sink `{sink.name}` writes a topic, which gets no replay: name the others",
-                )
+                what = "writes a topic" if sink.topic else "has rows of a state"
+                return [], f"sink `{sink.name}` {what}, which gets no replay: name the others"
         return sinks, ""
 
     def _several(self, made: Mapping[str, DataFrame], known: Collection[Letter]) -> set[Letter]:

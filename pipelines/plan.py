@@ -10,6 +10,7 @@ from pipelines.errors import ConfigError, Problem
 from pipelines.model import Pipeline
 from pipelines.readings import reading_of
 from pipelines.refusals import refuse_no_cluster
+from pipelines.stateful import refuse_beyond
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,7 +61,7 @@ def plan(spark: SparkSession, pipeline: Pipeline) -> list[PlannedSink]:
             empty = frames.empty_source(spark.newSession(), source)
             parsed = frames.parse(empty, reading)
             good = frames.good_rows(parsed, reading)
-            frames.refuse_stateful(pipeline, good, sink)
+            refuse_beyond(pipeline, sink, good)
             rows = frames.sink_rows(pipeline, sink, good)
             refuse_no_cluster(sink, frames.stored(rows).columns)
             frames.refuse_checks(pipeline, sink, good)

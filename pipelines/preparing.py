@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from josefine_spark.topic_offsets import ByPartition
@@ -26,9 +27,11 @@ from pipelines.refusals import refuse_no_cluster
 from pipelines.retries import Retry
 from pipelines.settling import Settling
 from pipelines.sources import SourceKind, Topics
+from pipelines.state_chain import STATE, other_state, ways_out
+from pipelines.stateful import refuse_beyond, state_of, stream_of
 from pipelines.topic_chain import AnyChain, TopicChain
 from pipelines.topic_ledger import RowWriter, TopicLedger, topic_id_of
-from pipelines.way import way_of
+from pipelines.way import Way, way_of
 from pipelines.wishes import Wishes
 
 if TYPE_CHECKING:
@@ -69,31 +72,30 @@ def prepare(
         said = {**facts, JUDGED_BY: judgement(pipeline, source)}
         return Link(pipeline=pipeline.name, sink=name, run=run_id, facts=said)
 
-    def files_of(folder: str) -> CheckpointFiles:
-        return CheckpointFiles(HadoopFiles(spark), folder, kind.parse)
-
+    files_of = partial(CheckpointFiles, HadoopFiles(spark), parse=kind.parse)
     reading = reading_of(source)
     # In a session of its own: the views of a transform must not meet the caller's.
     empty = frames.empty_source(spark.newSession(), source)
     parsed = frames.parse(empty, reading)
     good = frames.good_rows(parsed, reading)
     dry = pipeline.with_rows({})
-    frames.refuse_stateful(dry, good, sink)
+    refuse_beyond(dry, sink, good)
     stored = frames.stored(frames.sink_rows(dry, sink, good))
     refuse_no_cluster(sink, stored.columns)
     frames.refuse_checks(dry, sink, good)
     frames.rows_of(pipeline, sink.input, good)
     topics = kind.look(source)
     wants = frames.columns(stored)
-    link = link_of(sink.name, writing.facts(pipeline, sink, wants))
+    state = state_of(dry, sink, good)
+    facts = writing.facts(pipeline, sink, wants)
+    link = link_of(sink.name, {**facts, STATE: state} if state else facts)
     chain = _chain_of(spark, sink, stored, link, topics, on_retry)
     dead_chain: DeltaChain | None = None
     if lettering is None and pipeline.has_dead_letters(source):
-        made = frames.nodes_for(dry, sink, good).made
-        letters = frames.dead_letters(pipeline, sink, parsed, reading, made, {})
-        dead_path = _dead_table(spark, pipeline, letters)
+        letters = _letters(dry, sink, parsed, good, reading)
         # A dot is in no sink's name, so this chain collides with none.
         dead_link = link_of(f"dead_letter.{source.name}", {})
+        dead_path = _dead_table(spark, pipeline, letters)
         dead_chain = DeltaChain(spark, dead_path, dead_link, on_retry)
     files, old = pipeline.checkpoint_of(sink.name), pipeline.old_checkpoint_of(sink.name)
     settling = Settling(
@@ -103,6 +105,7 @@ def prepare(
 
     def fits(said: Mapping[str, Any]) -> None:
         nonlocal steps
+        _refuse_other_state(pipeline, sink, said, state)
         steps = writing.steps(spark, sink, chain.path, wants, said)
 
     start = settling.settle(fits)
@@ -118,8 +121,35 @@ def prepare(
         topics=topics,
         begun_at=way.at.ends if way.at else {},
         ends_at=way.ends_at,
-        stream=kind.open(spark, pipeline.streamed(way.source), way.at),
+        stream=_stream(spark, pipeline, sink, kind, way, reading),
     )
+
+
+def _refuse_other_state(
+    pipeline: Pipeline, sink: Sink, said: Mapping[str, Any], state: Mapping[str, Any] | None
+) -> None:
+    """Raise RunError when the table's state was made by other words than the file's."""
+    wrong = other_state(said, state)
+    if wrong:
+        whose = str((state or said[STATE])["transform"])
+        lines = [f"sink `{sink.name}`: {sink.told} {wrong}"]
+        raise RunError("\n".join(lines + ways_out(pipeline.as_arguments, whose, sink.name)))
+
+
+def _stream(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    sink: Sink,
+    kind: SourceKind,
+    way: Way,
+    reading: Reading | None,
+) -> DataFrame:
+    """The sink's stream: its source's, or one of a state's rows."""
+    source, stateful = pipeline.streamed(way.source), pipeline.stateful_of(sink)
+    if stateful is None:
+        return kind.open(spark, source, way.at)
+    # In a session of its own, too: a query has a copy of the one that it begins in.
+    return stream_of(pipeline, stateful, kind.open(spark.newSession(), source, way.at), reading)
 
 
 def _chain_of(
@@ -148,6 +178,14 @@ def _chain_of(
     return TopicChain(
         target, topic_id, link, TopicLedger(target.bootstrap), RowWriter(target), on_retry
     )
+
+
+def _letters(
+    dry: Pipeline, sink: Sink, parsed: DataFrame, good: DataFrame, reading: Reading | None
+) -> DataFrame:
+    """Of an empty batch, with their columns."""
+    made = frames.nodes_for(dry, sink, good).made
+    return frames.dead_letters(dry, sink, parsed, reading, made, {})
 
 
 def _dead_table(spark: SparkSession, pipeline: Pipeline, letters: DataFrame) -> str:

@@ -22,22 +22,11 @@ from pipelines.reader import nearest
 from pipelines.readings import reading_of
 from pipelines.source_kinds import ANY_KIND
 from pipelines.source_kinds import options_of as local_options
-from pipelines.sources import Topics, options_of
+from pipelines.sources import BATCH_OPTIONS, Topics, options_of
 from pipelines.trial import as_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-BATCH_OPTIONS = (
-    "bootstrapServers",
-    "subscribe",
-    "subscribePattern",
-    "assign",
-    "kafka.isolation.level",
-    "includeHeaders",
-    "maxRecordsPerPartition",
-)
-"""Of a stream's options, those that a batch read knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

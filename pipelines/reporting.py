@@ -17,10 +17,11 @@ class BatchDone:
 
     `already_there`: an earlier run had committed it to the sink's table; there is no `version` of
     the table then. `checked`: check → what it found, empty then. `copies`: rows that `deduplicate`
-    left out. `judged`: records that the dead letters' chain passed with it, for all sinks of their
-    source. `starts` and `ends`: the offsets that it passed, and where the table is with it.
-    `seconds`: from its offsets to its last commit; of these `parts`: `checks`, `letters`, `rows`,
-    each where there was one. Whoever comes first of them reads and decodes the records.
+    left out. `late`: what came behind the watermark, in batches before. `judged`: records that the
+    dead letters' chain passed with it, for all sinks of their source. `starts` and `ends`: the
+    offsets that it passed, and where the table is with it. `seconds`: from its offsets to its last
+    commit; of these `parts`: `checks`, `letters`, `rows`, each where there was one. Whoever comes
+    first of them reads and decodes the records.
     """
 
     sink: str
@@ -32,6 +33,7 @@ class BatchDone:
     already_there: bool = False
     checked: Mapping[str, Checked] = field(default_factory=dict)
     copies: int = 0
+    late: int = 0
     judged: int = 0
     seconds: float = 0.0
     version: int | None = None

@@ -51,6 +51,7 @@ class SinkTotals:
     ends: ByPartition = field(default_factory=dict)
     checked: dict[str, Checked] = field(default_factory=dict)
     copies: int = 0
+    late: int = 0
     path: str = ""
 
 
@@ -181,6 +182,8 @@ class _Run:
             self._wait()
         finally:
             self._stop_all()
+        for work in self.works:
+            self.totals[work.sink.name].late += work.late_rows()
         self._raise_failure()
 
     def _prepared(self, work: SinkWork, wishes: Wishes) -> Any:
@@ -208,7 +211,7 @@ class _Run:
         else:
             writer = writer.trigger(processingTime=f"{pipeline.every_ms} milliseconds")
             self.reporter.begun(work.sink.name, None)
-        query = writer.start()
+        query = work.query = writer.start()
         self.queries.append(query)
         self.reporter.watched(work.sink.name, work.begins(), partial(work.latest, query))
 
@@ -226,6 +229,7 @@ class _Run:
         totals.dead_letters += done.dead_letters
         totals.batches += 1
         totals.copies += done.copies
+        totals.late += done.late
         totals.checked = added(totals.checked, done.checked)
         totals.seconds = time.monotonic() - (self.first_s or self.begun_s)
         if not done.already_there:

@@ -63,6 +63,8 @@ def _why_not(pipeline: Pipeline, sink: Sink) -> str:
     for name in pipeline.lineage(sink.input)[1]:
         if pipeline.transforms[name].function is not None:
             return f"transform `{name}` is Python"
+        if pipeline.transforms[name].watermarks:
+            return f"transform `{name}` has a state"
     return ""
 
 

@@ -32,6 +32,7 @@ from pipelines.reconcile import (
     reconcile,
 )
 from pipelines.sources import Topics
+from pipelines.state_chain import state_stop
 from pipelines.topic_chain import AnyChain
 from pipelines.wishes import Wishes
 
@@ -69,6 +70,9 @@ class Settling:
         self._old_files = old_files
         self._topics = topics
         self._wishes = wishes
+        self._stateful = pipeline.stateful_of(sink)
+        # A state is in its checkpoint: no wish is obeyed that would set that aside.
+        self._trust = Trust.NEITHER if self._stateful else wishes.trust
 
     def settle(self, fits: Callable[[Mapping[str, Any]], None]) -> Start:
         """Where to start; both chains follow it. Raises ChainError when the sides disagree.
@@ -76,7 +80,7 @@ class Settling:
         `fits` is given what the sink's last commit says, before there is another, and raises when
         the table cannot take the sink's rows.
         """
-        trust = self._wishes.trust
+        trust = self._trust
         found = self._loaded(self._chain, ())
         fits(found.said if isinstance(found, Tip) else {})
         checkpoint = self._checkpoint(found)
@@ -84,16 +88,20 @@ class Settling:
         outcome = reconcile(checkpoint, found, trust, assigned=assigned)
         if isinstance(outcome, Start) and outcome.tip is not None:
             outcome = self._with_topics(outcome)
+        outcome = self._of_state(checkpoint, found) or outcome
         if isinstance(outcome, Stop):
             raise self._stopped(outcome, checkpoint, found)
         if self._chain_alone(outcome, checkpoint):
+            if self._stateful:
+                stop = Stop(verdict=Verdict.STATE_STAYS, detail="`assign` leaves partitions out")
+                raise self._stopped(stop, checkpoint, found)
             outcome = replace(outcome, set_checkpoint_aside=True)
         at = standing(outcome, checkpoint)
         lost = losses(
             at,
             self._topics.latest.topic_ids,
             self._topics.bounds(),
-            skip=self._source.skips_losses or self._wishes.skip_losses,
+            skip=self._skips_losses(),
         )
         if isinstance(lost, Stop):
             raise self._stopped(lost, checkpoint, found)
@@ -116,6 +124,19 @@ class Settling:
             self._settle_dead_letters(self._dead, outcome)
         return self._pass(at, lost) if lost else outcome
 
+    def _of_state(
+        self, checkpoint: Checkpoint | None, found: Tip | Unreadable | None
+    ) -> Stop | None:
+        """Why the sink's state is not its table's; None also where it has none."""
+        if self._stateful is None:
+            return None
+        query = self.files.query_id() if checkpoint else ""
+        return state_stop(checkpoint, query, found, has_state=self.files.has_state())
+
+    def _skips_losses(self) -> bool:
+        skips = self._source.skips_losses or self._wishes.skip_losses
+        return skips and self._stateful is None
+
     def _chain_alone(self, start: Start, checkpoint: Checkpoint | None) -> bool:
         """Whether to go on by the table alone: of a source that does not read all of its
         checkpoint's partitions any more. Both agree, and the table keeps all ends."""
@@ -124,7 +145,7 @@ class Settling:
 
     def _checkpoint(self, found: Tip | Unreadable | None) -> Checkpoint | None:
         """This sink's, also in its old place; `files` is where it is."""
-        trust = self._wishes.trust
+        trust = self._trust
         here = self._new_files.read()
         if here is not None:
             return here
@@ -190,6 +211,7 @@ class Settling:
                     topics=sorted(self._topics.latest.topic_ids),
                     bootstrap=self._source.bootstrap,
                 ),
+                self._stateful.name if self._stateful else "",
             )
         )
 
@@ -199,14 +221,18 @@ class Settling:
         if isinstance(found, (Tip, Unreadable)):
             return found
         others = chain.others()
+        stays = self._stateful is not None and chain is self._chain
         outcome = begins(
             chain.link.name,
             others,
             self._topics.latest.topic_ids,
             beside=beside,
-            renames=self._wishes.renames,
+            renames={} if stays else self._wishes.renames,
             new_chains=self._wishes.new_chains,
         )
+        if isinstance(outcome, Stop) and stays:
+            detail = f"{outcome.detail}; a state goes on under its own name only: give it back"
+            raise self._stopped(replace(outcome, detail=detail), None, None)
         if isinstance(outcome, Stop):
             name, path = chain.link.name, chain.path
             raise ChainError(messages.stopped_for_others(self._file, name, path, outcome, others))
@@ -228,7 +254,7 @@ class Settling:
         if not gone:
             return start
         partitions = tuple(sorted(p for p in tip.reached.ends if p[0] in gone))
-        if self._wishes.trust is not Trust.TABLE:
+        if self._trust is not Trust.TABLE:
             return Stop(verdict=Verdict.TOPIC_RECREATED, partitions=partitions)
         kept = replace(tip, reached=tip.reached.without(gone))
         return Start(at=kept.reached.ends or None, tip=kept, set_checkpoint_aside=True)

@@ -22,6 +22,7 @@ from pipelines.other_chains import ChainName, OtherChain, begins
 from pipelines.paths import local_folder
 from pipelines.reconcile import Checkpoint, Unreadable, dead_letters_gone, reconcile
 from pipelines.sources import Topics
+from pipelines.state_chain import state_stop
 from pipelines.table_end import FolderFiles
 from pipelines.topic_ledger import TopicLedger, topic_id_of
 from pipelines.topic_model import TopicTarget, sink_id
@@ -87,6 +88,10 @@ def _sides(pipeline: Pipeline, sink: Sink, looked: Topics | str) -> Sides:
         stop, files = stop or files, None
     checkpoint = files.read() if files else None
     judged = _judged(pipeline.source_of(sink), checkpoint, tip, topics)
+    if pipeline.stateful_of(sink):
+        here = files or _files(pipeline.checkpoint_of(sink.name))
+        query, has_state = here.query_id() if checkpoint else "", here.has_state()
+        judged = state_stop(checkpoint, query, tip, has_state=has_state) or judged
     return Sides(
         sink=sink,
         table=table,

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from josefine_spark.topic_offsets import ByPartition, TopicOffsets
+from pipelines.chain import Batch
 from pipelines.errors import SetupError
 from pipelines.frame_columns import columns_ddl
 from pipelines.local_records import Rate, memory_text, records_of
@@ -77,6 +78,15 @@ class LocalKind:
             options["at"] = at_text(at)
         return spark.readStream.format(FORMAT).options(**options).load()
 
+    def read(self, spark: SparkSession, source: Source, batch: Batch) -> DataFrame:
+        from pipelines.local_source import FORMAT, LocalDataSource, at_text
+
+        spark.dataSource.register(LocalDataSource)
+        begins = {p: start for p in batch.end.ends if (start := batch.start_of(p)) is not None}
+        begin = TopicOffsets(ends=begins, topic_ids=batch.end.topic_ids)
+        options = {**options_of(source), "from": at_text(begin), "to": at_text(batch.end)}
+        return spark.read.format(FORMAT).options(**options).load()
+
     def parse(self, text: str) -> TopicOffsets:
         return JosefineKind().parse(text)
 
@@ -99,6 +109,9 @@ class AnyKind:
 
     def open(self, spark: SparkSession, source: Source, at: TopicOffsets | None) -> DataFrame:
         return _of(source).open(spark, source, at)
+
+    def read(self, spark: SparkSession, source: Source, batch: Batch) -> DataFrame:
+        return _of(source).read(spark, source, batch)
 
     def parse(self, text: str) -> TopicOffsets:
         return JosefineKind().parse(text)

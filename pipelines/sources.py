@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.offsets import Bounds
 from josefine_spark.topic_offsets import ByPartition, TopicOffsets, nested
+from pipelines.chain import Batch
 from pipelines.errors import SetupError
 from pipelines.model import Source
 
@@ -20,6 +21,17 @@ if TYPE_CHECKING:
 
 LOOK_TIMEOUT_MS = 15_000
 """For the first look at the topics: a wrong address should be told quickly."""
+
+BATCH_OPTIONS = (
+    "bootstrapServers",
+    "subscribe",
+    "subscribePattern",
+    "assign",
+    "kafka.isolation.level",
+    "includeHeaders",
+    "maxRecordsPerPartition",
+)
+"""Of a stream's options, those that a batch read knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +102,9 @@ class SourceKind(Protocol):
 
     def open(self, spark: SparkSession, source: Source, at: TopicOffsets | None) -> DataFrame: ...
 
+    def read(self, spark: SparkSession, source: Source, batch: Batch) -> DataFrame:
+        """The records of one batch of the stream, once more."""
+
     def parse(self, text: str) -> TopicOffsets: ...
 
     def advise(self, source: Source, group: str, ends: ByPartition) -> str:
@@ -155,6 +170,17 @@ class JosefineKind:
             options.pop(source.start.option)
             options["startingOffsets"] = json.dumps(to_dict(at))
         return spark.readStream.format("josefine").options(**options).load()
+
+    def read(self, spark: SparkSession, source: Source, batch: Batch) -> DataFrame:
+        """Only the batch's partitions: others may have come since."""
+        options = {k: v for k, v in options_of(source).items() if k in BATCH_OPTIONS}
+        options = {k: v for k, v in options.items() if not k.startswith("subscribe")}
+        ends = batch.end.ends
+        begins = {p: start for p in ends if (start := batch.start_of(p)) is not None}
+        options["assign"] = json.dumps(numbers_of(sorted(ends)))
+        options["startingOffsets"] = json.dumps(nested(begins))
+        options["endingOffsets"] = json.dumps(nested(ends))
+        return spark.read.format("josefine").options(**options).load()
 
     def parse(self, text: str) -> TopicOffsets:
         from josefine_spark.offsets import parse_offset

@@ -7,6 +7,7 @@ the last word, in `plan`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -24,6 +25,11 @@ _WITHOUT_PARENTHESES = frozenset(
     {"all", "current_time", "grouping__id", "localtimestamp", "session_user", "user"}
 )
 """What reads like a column and is a function, or a word of GROUP BY and ORDER BY."""
+
+_FIRST_WINDOW = re.compile(r"(\bgroup\s+by\s+)window(?=\s*\()", re.IGNORECASE)
+"""Which sqlglot takes for the clause WINDOW. A name as long keeps every place."""
+_WINDOWS = {"window": "window", "w_ndow": "window", "session_window": "session_window"}
+"""Function of GROUP BY → the column that it makes."""
 
 _ALIKE = (exp.Select, exp.SetOperation, exp.Subquery)
 
@@ -82,12 +88,13 @@ def _parsed(sql: str) -> exp.Expr | Finding:
     """The statement; environments say the same SQL again. Databricks' dialect knows `a:b`."""
     if not sql.strip():
         return Finding(0, "expected a SELECT over the inputs, by their names")
+    read = _FIRST_WINDOW.sub(r"\1w_ndow", sql)
     try:
-        return sqlglot.parse_one(sql, read="spark")
+        return sqlglot.parse_one(read, read="spark")
     except SqlglotError as error:
         first = error
     try:
-        return sqlglot.parse_one(sql, read="databricks")
+        return sqlglot.parse_one(read, read="databricks")
     except SqlglotError:
         return _unreadable(sql, first)
 
@@ -180,6 +187,7 @@ class _Query:
             sources[name] = self._source(each, tables, outer)
         for _ in select.args.get("laterals") or []:
             sources[f"#{len(sources)}"] = OPEN
+        sources.update(_windows(select))
         aliases = frozenset(
             each.alias.lower() for each in select.expressions if isinstance(each, exp.Alias)
         )
@@ -312,6 +320,15 @@ def _no(part: int, what: str, name: str, columns: Columns) -> _Wrong:
     told += f" and {len(known) - _TOLD_MAX} more" if len(known) > _TOLD_MAX else ""
     hint = nearest(name.lower(), known) or (f"; there is {told}" if told else "")
     return _Wrong(part, f"{what} `{name}`{hint}")
+
+
+def _windows(select: exp.Select) -> Sources:
+    """The column that a window of time in GROUP BY makes."""
+    group = select.args.get("group")
+    called = (each.name.lower() for each in (group.find_all(exp.Anonymous) if group else ()))
+    named = {_WINDOWS[name] for name in called if name in _WINDOWS}
+    fields = Columns({"start": SCALAR, "end": SCALAR})
+    return {f"#{name}": Columns({name: fields}) for name in sorted(named)}
 
 
 def _projected(node: exp.Expr, scope: _Scope) -> list[tuple[str, Columns | None]] | None:

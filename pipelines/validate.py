@@ -31,6 +31,7 @@ from pipelines.topic_words import topic_problems, with_brokers
 from pipelines.units import batches, pauses_ms
 from pipelines.variables import Variables
 from pipelines.vocabulary import WORDS
+from pipelines.watermark_words import watermark_problems, watermarks_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +145,7 @@ def _pipeline(tree: Table, problems: list[Problem]) -> Pipeline:
     problems.extend(topic_problems(pipeline, tree))
     pipeline = replace(pipeline, checks=checks_of(top, pipeline))
     problems.extend(lookup_problems(pipeline, tree))
+    problems.extend(watermark_problems(pipeline, tree))
     problems.extend(path_problems(pipeline, tree))
     return replace(pipeline, cases=cases_of(top, pipeline))
 
@@ -184,6 +186,7 @@ def _transform(name: str, reader: Reader) -> Transform:
         inputs=inputs,
         said=reader.placed("python" if is_python else "sql"),
         function=function_of(reader, inputs) if is_python else None,
+        watermarks=watermarks_of(reader, inputs),
     )
 
 

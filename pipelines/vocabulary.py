@@ -107,6 +107,19 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
             expected="FILE.py:FUNCTION, the file relative to this one",
             kind=Kind.TEXT,
         ),
+        "watermark": Word(
+            expected="a table of input: column, delay; of SQL that groups by windows of time",
+            kind=Kind.NAMED,
+            of="watermark",
+        ),
+    },
+    "watermark": {
+        "column": Word(expected="a column of type TIMESTAMP", kind=Kind.TEXT, required=True),
+        "delay": Word(
+            expected="how much later than others a row may come by `column`, such as 10m",
+            kind=Kind.DURATION,
+            required=True,
+        ),
     },
     "check": {
         "on": Word(

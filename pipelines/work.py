@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from josefine_spark.topic_offsets import ByPartition
 from pipelines import checking, failpoints, frames, messages, writing
 from pipelines.advice import Advice
+from pipelines.batch_rows import RowsIn, rows_of_source, rows_of_state
 from pipelines.chain import Batch, Commit, Stop, decide
 from pipelines.checking import Checked
 from pipelines.deduplicating import Span, span_of
@@ -33,6 +34,8 @@ from pipelines.preparing import prepare
 from pipelines.reporting import BatchDone
 from pipelines.retries import Retry
 from pipelines.sources import SourceKind
+from pipelines.state_chain import decide_in_turn
+from pipelines.stateful import LateRows, held
 from pipelines.topic_chain import AnyChain
 from pipelines.wishes import Wishes
 
@@ -63,9 +66,12 @@ class SinkWork:
         """`letterings`: of all sources, which the works of one run share."""
         self.sink = sink
         self.source = pipeline.source_of(sink)
+        self._stateful = pipeline.stateful_of(sink)
+        self._late = LateRows()
         self.lock = threading.Lock()
         self.stopping = False
         self.error: Exception | None = None
+        self.query: Any = None
         self._spark = spark
         self._pipeline = pipeline
         self._kind = kind
@@ -123,6 +129,10 @@ class SinkWork:
         said = json.loads(progress.sources[0].latestOffset) if progress else None
         return self._kind.parse(json.dumps(said)).ends if said else self._topics.latest.ends
 
+    def late_rows(self) -> int:
+        """What came behind the watermark in batches that ended since the last call."""
+        return self._late.of(self.query) if self._stateful and self.query else 0
+
     @property
     def checkpoint_folder(self) -> str:
         """Known when the sink is prepared."""
@@ -147,14 +157,19 @@ class SinkWork:
         failpoints.hit("after_offsets")
         begun_s = time.monotonic()
         batch = self._files.batch(batch_id)
-        decision = decide(batch, self.chain.tip)
+        self._name_query()
+        tip = self.chain.tip
+        if self._stateful:
+            decision = decide_in_turn(batch_id, self.chain.query_id, batch, tip)
+        else:
+            decision = decide(batch, tip)
         if isinstance(decision, Stop):
             raise self._stopped(self.chain, decision, batch_id, batch)
-        self._name_query()
         own = decision if isinstance(decision, Commit) else None
         has_letters = self._letters_due(batch_id, batch, own) != NOTHING_DUE
         failpoints.hit("before_commit")
         done = self._write(frame, batch_id, batch, own, has_letters=has_letters)
+        done = replace(done, late=self.late_rows())
         tip = self.chain.tip
         assert tip is not None
         self._advice.reached(self.sink, tip.reached.ends)
@@ -179,25 +194,26 @@ class SinkWork:
         version: int | None = None
         checked: Mapping[str, Checked] = {}
         if own is None and not has_letters:
+            if self._stateful:
+                # Its state goes on all the same.
+                held(frame).unpersist()
             return self._done(batch_id)
         laps = Laps()
-        parsed = frames.parse(frame, self._reading)
+        rows_in = self._rows_in(frame, batch, has_letters=has_letters)
+        parsed = rows_in.parsed
         checks = self._pipeline.checks_of(self.sink)
-        again = self.sink.deduplicate is not None or self.sink.mode is Mode.SCD2
-        if has_letters or checks or again or self._fails_on_bad():
-            # The batch is looked at several times (bad rows, good rows, counts): decode it once.
-            parsed = parsed.persist()
         try:
-            good = frames.good_rows(parsed, self._reading)
-            nodes = frames.nodes_for(self._pipeline, self.sink, good)
+            nodes = frames.nodes_for(self._pipeline, self.sink, rows_in.good, rows_in.node)
             if own is not None:
                 if self._fails_on_bad():
+                    assert parsed is not None
                     frames.fail_on_bad(parsed, self.source, self._reading)
                 if checks:
                     with laps.of("checks"):
                         checked = checking.count(nodes.made, checks)
                     checking.judge(self.sink.name, checks, checked)
             if has_letters:
+                assert parsed is not None
                 with laps.of("letters"):
                     letters = self._write_letters(batch_id, batch, parsed, nodes.made, own)
                 dead_letters, judged = letters
@@ -212,7 +228,7 @@ class SinkWork:
                 copies = span.rows - rows if span else 0
                 failpoints.hit("mid_commit", 2)
         finally:
-            parsed.unpersist()
+            rows_in.free()
         return replace(
             self._done(batch_id),
             records=_records(batch) if own is not None else 0,
@@ -226,6 +242,15 @@ class SinkWork:
             starts=_starts(batch),
             parts=laps.seconds,
         )
+
+    def _rows_in(self, frame: DataFrame, batch: Batch, *, has_letters: bool) -> RowsIn:
+        looks = has_letters or self._fails_on_bad()
+        if self._stateful:
+            read = partial(self._kind.read, frame.sparkSession, self.source, batch)
+            return rows_of_state(frame, self._stateful, read if looks else None, self._reading)
+        again = self.sink.deduplicate is not None or self.sink.mode is Mode.SCD2
+        several = looks or again or bool(self._pipeline.checks_of(self.sink))
+        return rows_of_source(frame, self._reading, keeps=several)
 
     def _letters_due(self, batch_id: int, batch: Batch, own: Commit | None) -> LettersDue:
         """Nothing stays nothing; the rest is only for sure under the lettering's lock."""
@@ -331,6 +356,7 @@ class SinkWork:
             batch_id,
             batch,
             chain.tip,
+            self._stateful.name if self._stateful else "",
         )
         return ChainError(text)
 

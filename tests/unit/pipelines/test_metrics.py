@@ -71,6 +71,7 @@ def test_what_batches_did_is_added_up(metrics):
         "batches_there_total": 1,
         "dead_letters_total": 9,
         "copies_total": 2,
+        "late_total": 0,
         "commit_retries_total": 0,
         "restarts_total": 0,
         "upkeep_failures_total": 0,

@@ -1,0 +1,131 @@
+"""Rows that come through a state: of Spark's own stream up to it, of batches behind it.
+
+In front of a transform with `watermark` the records are decoded and selected in the stream, for
+only there Spark keeps a state. What the state gives is a batch's rows, as another sink has its
+source's. Records that nothing can be made of are not in them: who has to look at these reads the
+batch's offsets once more (`SourceKind.read`), for in one stream Spark would take a source that is
+read twice for two.
+
+A batch's state is written while its rows are made: each batch is made to its last row, also one
+that the table has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pipelines import frames
+from pipelines.decode import Reading
+from pipelines.model import Pipeline, Sink, Transform
+from pipelines.refusals import STATEFUL, analyzed_plan
+from pipelines.spark_words import complaint, refusal
+from pipelines.state_chain import made_by
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_KEPT = {"Aggregate", "Distinct", "Deduplicate", "EventTimeWatermark"}
+"""Of what looks beyond single rows, what has a state with an end."""
+_NO_END = "without watermark"
+"""How Spark complains of a group that no watermark closes."""
+
+
+def stream_of(
+    pipeline: Pipeline, stateful: Transform, stream: DataFrame, reading: Reading | None
+) -> DataFrame:
+    """A source's stream up to the state."""
+    good = frames.good_rows(frames.parse(stream, reading), reading)
+    return _made(pipeline, stateful, good)
+
+
+def held(frame: DataFrame) -> DataFrame:
+    """Make a batch, with its state, once and all of it; kept until it is unpersisted."""
+    kept = frame.persist()
+    kept.count()
+    return kept
+
+
+class LateRows:
+    """What Spark has left out behind the watermark, by a query's own progress. Mutable: the last
+    batch that was counted.
+
+    Spark counts what comes to a state: of a group's late rows in one task it counts one.
+    """
+
+    def __init__(self) -> None:
+        self._counted = -1
+
+    def of(self, query: Any) -> int:
+        """In the batches that ended since the last call."""
+        found, newest = 0, self._counted
+        for progress in reversed(query._jsq.recentProgress()):
+            batch = progress.batchId()
+            if batch <= self._counted:
+                break
+            if progress.durationMs().containsKey("addBatch"):  # else nothing was there to do
+                newest = max(newest, batch)
+                found += sum(each.numRowsDroppedByWatermark() for each in progress.stateOperators())
+        self._counted = newest
+        return found
+
+
+def state_of(pipeline: Pipeline, sink: Sink, good: DataFrame) -> dict[str, Any] | None:
+    """What its commits say of the state; None without one. `good`: a source's rows."""
+    stateful = pipeline.stateful_of(sink)
+    if stateful is None:
+        return None
+    inputs: Mapping[str, Mapping[str, str]] = {
+        name: frames.columns(frames.rows_of(pipeline, name, good)) for name in stateful.inputs
+    }
+    return made_by(stateful, inputs)
+
+
+def refuse_beyond(pipeline: Pipeline, sink: Sink, good: DataFrame) -> None:
+    """Raise ConfigError when a transform of this sink looks beyond single rows, and has no state
+    that Spark could keep for it."""
+    stateful = pipeline.stateful_of(sink)
+    if stateful is None:
+        frames.refuse_stateful(pipeline, sink.input, good)
+        return
+    for name in stateful.inputs:
+        frames.refuse_stateful(pipeline, name, good)
+    made = _made(pipeline, stateful, good)
+    if sink.input != stateful.name:
+        behind = good.sparkSession.createDataFrame([], made.schema)
+        frames.refuse_stateful(pipeline, sink.input, behind, stateful.name)
+    _refuse_no_state(pipeline, stateful, good)
+
+
+def _refuse_no_state(pipeline: Pipeline, stateful: Transform, good: DataFrame) -> None:
+    """Ask Spark, by a stream of the same columns, whether it would run."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as F  # noqa: N812
+
+    said = stateful.said
+    nothing = [F.lit(None).cast(f.dataType).alias(f.name) for f in good.schema.fields]
+    rate = good.sparkSession.readStream.format("rate").load().select(*nothing)
+    made: Any = _made(pipeline, stateful, rate)
+    words = [match[1] for match in STATEFUL.finditer(analyzed_plan(made))]
+    other = next((word for word in words if word not in _KEPT), None)
+    if other:
+        message = f"{other} has no state that is kept for it: expected windows of time in GROUP BY"
+        raise refusal(said.place, said.path, message)
+    jvm: Any = good.sparkSession._jvm
+    append = jvm.org.apache.spark.sql.streaming.OutputMode.Append()
+    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    try:
+        checker.checkForStreaming(made._jdf.queryExecution().analyzed(), append)
+    except PySparkException as error:
+        if _NO_END not in str(error):
+            raise complaint(said.place, said.path, error) from error
+        columns = " or ".join(f"`{w.column}`" for w in stateful.watermarks)
+        message = (
+            f"nothing that it groups by is a window of {columns}, the column of its watermark: no "
+            "group would ever be complete"
+        )
+        raise refusal(said.place, said.path, message) from error
+
+
+def _made(pipeline: Pipeline, stateful: Transform, good: DataFrame) -> DataFrame:
+    return frames.nodes_of(pipeline, [stateful.name], good).made[stateful.name]

@@ -1,0 +1,233 @@
+"""Windows with a watermark: each closed window is in the table once, with all its rows, or the run
+stops. The state is Spark's, so whatever dies, it and the table have to be of one batch."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from delta.tables import DeltaTable
+
+from pipelines import failpoints
+from pipelines.errors import ChainError, ConfigError, RunError
+from pipelines.plan import plan
+from pipelines.reconcile import Trust
+from pipelines.run import RunResult, run_pipeline
+from pipelines.trial import run_cases
+from pipelines.validate import read_pipeline
+from pipelines.wishes import Wishes
+from tests.spark.pipelines.conftest import DiedError, Quiet, failpoint
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+PIPELINE = """\
+version: 1
+name: windows
+spark: { checkpoint: "${LAB}/ck" }
+sources:
+  events:
+    type: file
+    path: "${LAB}/in"
+    limit: { bytes: "${BYTES:-4000}" }
+    decode: { value: { format: json, schema: "n INT, k STRING, at TIMESTAMP", on_error: dead_letter } }
+transforms:
+  clean: { inputs: [events], sql: "select value.* from events" }
+  per_minute:
+    inputs: [clean]
+    watermark: { clean: { column: at, delay: 10s } }
+    sql: >
+      select window.start as minute, k, count(*) as records, sum(n) as n
+      from clean group by window(at, '1 minute'), k
+  named: { inputs: [per_minute], sql: "select *, concat('key ', k) as name from per_minute" }
+sinks:
+  lake: { type: delta, inputs: [named], path: "${LAB}/lake", mode: append }
+dead_letter: { type: delta, path: "${LAB}/dead" }
+trigger: { available_now: true }
+"""  # noqa: E501
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+DELAY = timedelta(seconds=10)
+
+
+class Lab:
+    """A file of events that grows, a pipeline over it, and what its table has to have."""
+
+    def __init__(self, spark, folder: Path) -> None:
+        self.spark, self.folder = spark, folder
+        self.seconds: list[int] = []
+        self.bad = 0
+        self.bytes = 4000
+        (folder / "in").mkdir()
+        self.write(PIPELINE)
+
+    def write(self, text: str) -> None:
+        (self.folder / "windows.yaml").write_text(text)
+
+    def produce(self, *seconds: int) -> None:
+        """Events so long after the beginning, and one line that is none."""
+        with (self.folder / "in/events.jsonl").open("a") as file:
+            for second in seconds:
+                n = len(self.seconds)
+                at = (BEGIN + timedelta(seconds=second)).isoformat()
+                file.write(json.dumps({"n": n, "k": f"k{n % 2}", "at": at}) + "\n")
+                self.seconds.append(second)
+            file.write("not json\n")
+            self.bad += 1
+
+    def read(self):
+        environment = {"LAB": str(self.folder), "BYTES": str(self.bytes)}
+        return read_pipeline(self.folder / "windows.yaml", environment)
+
+    def run(self, trust: Trust = Trust.NEITHER) -> RunResult:
+        return run_pipeline(self.spark, self.read(), Quiet(), wishes=Wishes(trust=trust))
+
+    def die(self, fail: str) -> None:
+        def died() -> None:
+            raise DiedError(fail)
+
+        with pytest.MonkeyPatch.context() as patch, failpoint(fail):
+            patch.setattr(failpoints, "die", died)
+            with pytest.raises(RunError, match="it died at"):
+                self.run()
+
+    def rows(self):
+        frame = self.spark.read.format("delta").load(f"{self.folder}/lake")
+        return sorted(
+            (row.minute.astimezone(UTC), row.k, row.records, row.n, row["name"])
+            for row in frame.collect()
+        )
+
+    def expected(self):
+        """The closed windows of events of which none was late."""
+        closed = BEGIN + timedelta(seconds=max(self.seconds)) - DELAY
+        found: dict[tuple[datetime, str], list[int]] = {}
+        for n, second in enumerate(self.seconds):
+            minute = BEGIN + timedelta(minutes=second // 60)
+            if minute + timedelta(minutes=1) <= closed:
+                found.setdefault((minute, f"k{n % 2}"), []).append(n)
+        return sorted(
+            (minute, k, len(some), sum(some), f"key {k}") for (minute, k), some in found.items()
+        )
+
+    def check(self) -> None:
+        assert self.rows() == self.expected()
+        dead = self.spark.read.format("delta").load(f"{self.folder}/dead")
+        assert dead.count() == self.bad
+
+
+@pytest.fixture
+def lab(spark, tmp_path):
+    return Lab(spark, tmp_path)
+
+
+EVERY_DAY = ("mid_write", "after_commit_before_log@3")
+"""Data and state without a commit; a batch of closed windows and no record that the table has and
+Spark's log has not."""
+FAILPOINTS = (
+    *("after_offsets@2", "mid_write@2", "mid_commit:1@2", "mid_commit:2@3"),
+    *("after_commit_before_log", *EVERY_DAY),
+)
+
+
+@pytest.mark.parametrize(
+    ("fails", "bytes_max"),
+    [(EVERY_DAY, 4000), pytest.param(FAILPOINTS, 200, marks=pytest.mark.slow)],
+)
+def test_closed_windows_are_there_once_with_all_their_rows_whatever_dies(lab, fails, bytes_max):
+    """The checkpoint is kept. Every window has rows of several lives; among the batches are some
+    without a record, whose rows no offset can tell."""
+    lab.bytes = bytes_max
+    for life, fail in enumerate(fails):
+        lab.produce(*(life * 75 + second for second in (0, 8, 20, 14, 35, 50, 44, 70)))
+        lab.die(fail)
+    lab.produce(len(fails) * 75 + 65, len(fails) * 75 + 56)
+
+    lab.run()
+
+    lab.check()
+    assert len(lab.rows()) >= 5
+
+
+def test_what_does_not_go_on_with_its_state_is_refused_and_changes_nothing(lab):
+    """And what comes late changes nothing either, but is counted."""
+    lab.produce(0, 30, 70, 130)
+    lab.run()
+    expected = lab.expected()
+    lab.produce(20, 139)
+    assert lab.run().sinks["lake"].late == 1
+    assert lab.rows() == expected
+
+    lab.write(PIPELINE.replace("1 minute", "2 minutes"))
+    with pytest.raises(RunError, match=r"made by other words: sql was `select(.|\n)*Two ways out"):
+        lab.run()
+    lab.write(PIPELINE)
+    shutil.rmtree(lab.folder / "ck")
+    words = r"its state is gone(.|\n)*Two ways out(.|\n)*sink `lake`(.|\n)*mode: merge"
+    with pytest.raises(ChainError, match=words):
+        lab.run(Trust.TABLE)
+
+    assert lab.rows() == expected
+
+
+@pytest.mark.slow
+def test_a_table_or_a_name_that_is_not_its_states_is_refused(lab):
+    """As `test_watermarks.py` has it for values."""
+    lab.produce(0, 30, 70, 130)
+    lab.run()
+    table = DeltaTable.forPath(lab.spark, f"{lab.folder}/lake")
+    newest = table.history(1).collect()[0].version
+    table.restoreToVersion(newest - 1)
+    with pytest.raises(ChainError, match=r"has less than the checkpoint(.|\n)*Two ways out"):
+        lab.run()
+    table.restoreToVersion(newest)
+    lab.write(PIPELINE.replace("windows\n", "other\n"))
+    with pytest.raises(ChainError, match=r"of pipeline `windows`; a state goes on under its own"):
+        lab.run()
+    lab.write(PIPELINE)
+    shutil.move(lab.folder / "ck/windows.lake/state", lab.folder / "state")
+    with pytest.raises(ChainError, match="its state is gone"):
+        lab.run()
+
+    lab.check()
+
+
+SELECT = PIPELINE[PIPELINE.index("select window") : PIPELINE.index("  named:")]
+NAMED = "select *, concat('key ', k) as name from per_minute"
+REFUSED = [
+    (SELECT, "select k, count(*) as n from clean group by k\n", ":15:10: .*nothing that it groups"),
+    ("sum(n)", "sum(nn)", "`nn`"),
+    ("as n\n", "as n, count(distinct n) as d\n", "(?i)distinct"),
+    ("as minute,", "as minute, row_number() over (order by k) as r,", "(?i)window function"),
+    ("column: at", "column: k", "(?i)timestamp"),
+    (NAMED, "select k, count(*) as n from per_minute group by k", "Aggregate needs more"),
+    ("select value.* from", "select distinct value.* from", "Distinct needs more"),
+]
+CASE = """
+tests:
+  - name: all windows are closed
+    given:
+      events:
+        - { value: { n: 1, k: a, at: "2026-01-01T00:00:10Z" } }
+        - { value: { n: 2, k: a, at: "2026-01-01T00:00:50Z" } }
+        - { value: not json }
+    expect:
+      lake: { rows: [ { k: a, records: 2, n: 3, name: key a } ], columns: subset }
+"""
+
+
+def test_plan_refuses_what_has_no_state_that_ends_and_tests_run_as_one_batch(lab):
+    lab.write(PIPELINE + CASE)
+    (planned,) = plan(lab.spark, lab.read())
+    (outcome,) = run_cases(lab.spark, lab.read())
+
+    assert [name for name, _ in planned.columns] == ["minute", "k", "records", "n", "name"]
+    assert outcome.complaints == ()
+    lab.write(PIPELINE.replace("'1 minute'", "'1 minute', '30 seconds'"))
+    assert len(plan(lab.spark, lab.read())) == 1
+    for old, new, words in REFUSED:
+        assert old in PIPELINE
+        lab.write(PIPELINE.replace(old, new))
+        with pytest.raises(ConfigError, match=words):
+            plan(lab.spark, lab.read())
