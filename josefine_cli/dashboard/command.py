@@ -6,6 +6,7 @@ import asyncio
 import os
 import secrets
 import signal
+import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from josefine_broker.base.addresses import HostPort, parse_host_port
+from josefine_broker.base.security import parse_secret_place
+from josefine_broker.base.tls_files import OwnNames, load_own
 from josefine_cli.client_config import tls_context
 from josefine_cli.cluster_local import DEFAULT_DIRECTORY
 from josefine_cli.cluster_where import Admin, Bootstrap, Directory, admin_urls, bootstrap_of
@@ -27,6 +30,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 STOP_SECONDS = 0.5
 TOKEN_BYTES = 18
+OWN = OwnNames("--certificate", "--key", "--key-password")
 
 
 @app.command()
@@ -51,6 +55,18 @@ def dashboard(
             help="Whoever has the printed address may create and delete topics and write records.",
         ),
     ] = False,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(help="Serve https, by this certificate in PEM.", metavar="FILE"),
+    ] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(help="Its private key; default: in the same file.", metavar="FILE"),
+    ] = None,
+    key_password: Annotated[
+        str | None,
+        typer.Option(help="Where its password is: file:PATH or env:NAME.", metavar="PLACE"),
+    ] = None,
 ) -> None:
     """Show a cluster as it lives, in a browser: brokers, Raft chain, topics, groups, messages.
 
@@ -60,6 +76,7 @@ def dashboard(
         where = parse_host_port(listen)
     except ValueError as error:
         raise UsageError(f"--listen: {error}") from None
+    tls = _tls(certificate, key, key_password)
     brokers = checked_addresses(bootstrap_of(bootstrap, directory))
     urls = admin_urls(admin, directory)
     pipelines = _pipelines(pipeline, environment) if pipeline else None
@@ -67,7 +84,7 @@ def dashboard(
         note(f"whoever reaches {listen} sees every record that these credentials may read")
     token = secrets.token_urlsafe(TOKEN_BYTES) if allow_changes else None
     with suppress(KeyboardInterrupt):
-        asyncio.run(_serve(where, brokers, urls, pipelines, token))
+        asyncio.run(_serve(where, brokers, urls, pipelines, token, tls))
 
 
 def _pipelines(files: list[Path], environment: str | None) -> PipelineWatcher:
@@ -80,12 +97,33 @@ def _pipelines(files: list[Path], environment: str | None) -> PipelineWatcher:
     return PipelineWatcher(asks)
 
 
+def _tls(
+    certificate: Path | None, key: Path | None, key_password: str | None
+) -> ssl.SSLContext | None:
+    """Raises UsageError, TlsError."""
+    if certificate is None:
+        for name, given in ((OWN.key, key), (OWN.password, key_password)):
+            if given is not None:
+                raise UsageError(f"{name} has no effect without {OWN.certificate}")
+        return None
+    try:
+        place = None if key_password is None else parse_secret_place(key_password)
+        password = None if place is None else place.read(os.environ)
+    except ValueError as error:
+        raise UsageError(f"{OWN.password}: {error}") from None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    load_own(context, certificate, key, None if password is None else lambda: password, OWN)
+    return context
+
+
 async def _serve(
     where: HostPort,
     brokers: str,
     urls: list[str],
     pipelines: PipelineWatcher | None,
     token: str | None,
+    tls: ssl.SSLContext | None,
 ) -> None:
     from aiohttp import web
 
@@ -104,7 +142,7 @@ async def _serve(
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     try:
-        site = web.TCPSite(runner, where.host, where.port)
+        site = web.TCPSite(runner, where.host, where.port, ssl_context=tls)
         try:
             await site.start()
         except OSError as error:
@@ -112,7 +150,8 @@ async def _serve(
             raise UsageError(f"--listen {where}: {reason}") from None
         port = runner.addresses[0][1]
         changes = f"/#changes={token}" if token else ""
-        print(f"dashboard on http://{HostPort(where.host, port)}{changes}", flush=True)
+        scheme = "http" if tls is None else "https"
+        print(f"dashboard on {scheme}://{HostPort(where.host, port)}{changes}", flush=True)
         await stop.wait()
     finally:
         await runner.cleanup()

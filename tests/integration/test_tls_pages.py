@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import socket
 import ssl
 import subprocess
@@ -21,7 +22,7 @@ import pytest
 from josefine_cli.dashboard.watching import Watcher
 from tests.support.broker import BrokerProcess
 from tests.support.certificates import Authority
-from tests.support.cli import josefine
+from tests.support.cli import COMMAND, environment, josefine
 from tests.support.text import text_address
 from tests.support.waiting import wait_until
 
@@ -128,6 +129,48 @@ def test_dashboard_asks_over_tls(served: Served) -> None:
 
     assert asyncio.run(scenario(served.context)) == [1]
     assert asyncio.run(scenario(None)) == []
+
+
+def test_dashboard_is_served_over_tls(served: Served, tmp_path: Path) -> None:
+    own = served.authority.issue("dashboard", password="open sesame")
+    password = tmp_path / "password"
+    password.write_text("open sesame\n")
+    where = ["--listen", "127.0.0.1:0", "--admin", served.broker.admin_url]
+    files = ["--certificate", str(own.certificate), "--key", str(own.key)]
+    files += ["--key-password", f"file:{password}"]
+    errors = tmp_path / "errors"
+    with errors.open("wb") as stderr:
+        process = subprocess.Popen(
+            [*COMMAND, "--client-config", str(served.settings), "dashboard", *where, *files],
+            stdout=subprocess.PIPE, stderr=stderr, text=True, env=environment(""),
+        )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        url = process.stdout.readline().removeprefix("dashboard on ").strip()
+        assert url.startswith("https://127.0.0.1:")
+        with urllib.request.urlopen(url, timeout=30, context=served.context) as page:
+            assert b"<html" in page.read()
+        with pytest.raises(urllib.error.URLError, match="certificate verify failed"):
+            urllib.request.urlopen(url, timeout=30)
+        with pytest.raises(OSError, match=r"closed|reset"):
+            urllib.request.urlopen(url.replace("https", "http"), timeout=30)
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+    assert errors.read_text() == ""
+
+
+def test_dashboard_says_which_file_is_wrong(tmp_path: Path) -> None:
+    missing = josefine("", "dashboard", "--certificate", str(tmp_path / "none"))
+    lonely = josefine("", "dashboard", "--key", str(tmp_path / "none"))
+
+    named = josefine("", "dashboard", "--certificate", "x", "--key-password", "sesame")
+
+    assert (missing.code, lonely.code, named.code) == (1, 2, 2)
+    assert named.err.startswith("error: --key-password: ")
+    assert "sesame" not in named.err
+    assert missing.err == f"error: --certificate: {tmp_path}/none: no such file or directory\n"
+    assert lonely.err == "error: --key has no effect without --certificate\n"
 
 
 def test_openssl_is_the_nc_of_a_text_listener_with_tls(served: Served) -> None:
