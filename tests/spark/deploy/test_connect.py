@@ -10,6 +10,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -30,15 +32,25 @@ pytestmark = [
     ),
 ]
 
+SERVER = """
+import sys
+from pyspark.sql import SparkSession
+
+builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+builder = builder.config("spark.plugins", "org.apache.spark.sql.connect.SparkConnectPlugin")
+builder = builder.config("spark.connect.grpc.binding.address", "127.0.0.1")
+spark = builder.config("spark.connect.grpc.binding.port", sys.argv[1]).getOrCreate()
+print("serves", flush=True)
+sys.stdin.read()
+spark.stop()
+"""
 CLIENT = """
 import json, sys
 from pyspark.sql import SparkSession
 from josefine_spark import register
 
 bootstrap, topic, target, directory, port, way = sys.argv[1:]
-builder = SparkSession.builder.remote("local[2]").config("spark.connect.grpc.binding.port", port)
-builder = builder.config("spark.connect.grpc.binding.address", "127.0.0.1")
-spark = builder.config("spark.ui.enabled", "false").getOrCreate()
+spark = SparkSession.builder.remote(f"sc://127.0.0.1:{port}").getOrCreate()
 if way == "registered":
     register(spark)
 options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic}
@@ -64,15 +76,43 @@ def test_reads_and_writes_work_through_spark_connect(tmp_path: Path, way: str) -
         client.create_topics([NewTopic("in", 1), NewTopic("out", 1)])
         records = [Record(None, b"%d" % n) for n in range(ROWS)]
         client.produce({TopicPartition("in", 0): build_batch(records)})
-        path = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])
-        done = subprocess.run(
-            [sys.executable, "-c", CLIENT, broker.bootstrap, "in", "out", str(tmp_path), str(port),
-             way],
-            env={**environment(), "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable},
-            capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        with serving(port, tmp_path / "server.log"):
+            done = subprocess.run(
+                [sys.executable, "-c", CLIENT, broker.bootstrap, "in", "out", str(tmp_path),
+                 str(port), way],
+                env=with_our_path(), capture_output=True, text=True, timeout=300,
+                stdin=subprocess.DEVNULL,
+            )  # fmt: skip
 
     assert done.returncode == 0, done.stderr[-6000:]
     module, *counts = json.loads(done.stdout.splitlines()[-1])
     assert module == "pyspark.sql.connect.session"
     assert counts == [ROWS] * 3
+
+
+def with_our_path() -> dict[str, str]:
+    """An environment in which the package is found."""
+    path = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])
+    return {**environment(), "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable}
+
+
+@contextmanager
+def serving(port: int, log: Path) -> Iterator[None]:
+    """A Connect server, until the end."""
+    with log.open("wb") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, "-c", SERVER, str(port)],
+            env=with_our_path(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr,
+        )  # fmt: skip
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()
+        assert line == b"serves\n", log.read_text(errors="replace")[-6000:]
+        yield
+    finally:
+        process.stdin.close()
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
