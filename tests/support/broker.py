@@ -43,6 +43,8 @@ class BrokerProcess(ServerProcess):
         """`prefix` goes before the command: what the process is to run under."""
         super().__init__(directory, "broker.log")
         self.data_dir = self.directory / "data"
+        self.code = REPOSITORY
+        """The checkout whose code it runs from its next start on."""
         self.config_file = self.directory / "broker.yaml"
         self.overrides = overrides
         self._prefix = prefix
@@ -82,7 +84,7 @@ class BrokerProcess(ServerProcess):
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+                env={**os.environ, "PYTHONPATH": str(self.code)},
                 cwd=self.directory,
             )
 
