@@ -18,17 +18,26 @@ from josefine_cli.errors import CLIENT_CONFIG, UsageError
 
 def configured_security(env: Mapping[str, str]) -> Security:
     """As the file says that `env` names. Raises UsageError with file and line."""
-    path = env.get(CLIENT_CONFIG)
-    if not path:
+    settings = configured_settings(env)
+    if not settings:
         return PLAINTEXT
     try:
+        return parse_security(read_secrets(settings, env))
+    except ValueError as error:
+        raise UsageError(f"{env[CLIENT_CONFIG]}: {error}") from None
+
+
+def configured_settings(env: Mapping[str, str]) -> dict[str, str]:
+    """Those of the file, secrets as they stand there; none without a file. Raises UsageError."""
+    path = env.get(CLIENT_CONFIG)
+    if not path:
+        return {}
+    try:
         with open(path, encoding="utf-8") as file:
-            text = file.read()
+            return settings_of(file.read())
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"cannot read {path} ({CLIENT_CONFIG}): {reason.lower()}") from None
-    try:
-        return parse_security(read_secrets(settings_of(text), env))
     except ValueError as error:
         raise UsageError(f"{path}: {error}") from None
 

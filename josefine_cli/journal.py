@@ -8,6 +8,7 @@ events away asks on a terminal and wants `--yes` without one.
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,7 @@ from typing import Annotated, Any
 import typer
 
 from josefine_cli import journal_snapshots
+from josefine_cli.client_config import configured_security
 from josefine_cli.cluster_where import Bootstrap, bootstrap_of
 from josefine_cli.errors import UsageError, UserError
 from josefine_cli.journal_events import FIELDS, as_line, as_object, parse_events
@@ -240,6 +242,7 @@ def _journal(
             topic,
             origin=socket.gethostname(),
             policy=PATIENCE,
+            security=configured_security(os.environ),
             store=check_store(store),
             **options,
         ) as journals,

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import time
 from collections.abc import Callable, Coroutine, Sequence
@@ -16,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.client.io_asyncio import AsyncClient
 from josefine_cli.errors import UsageError
+from josefine_cli.journal_client import journal_client, spark_options
 from josefine_cli.journal_telling import Telling
-from josefine_cli.output import PATIENCE, note, plural
+from josefine_cli.output import note, plural
 from josefine_journal.topic import TopicLog
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from josefine_journal.replicating import Replicating
     from pipelines.journal_rounds import SparkReplicator
 
+REPLICATOR = "josefine-replicator"
+"""As brokers see it."""
 STOP_S_MAX = 10.0
 """A last round that takes longer, for its broker is away, is left to who begins next."""
 
@@ -50,7 +54,7 @@ class Asked:
 
 async def replicate_one(bootstrap: str, topic: str, asked: Asked) -> int | None:
     """Until it ends; the signal that ended it."""
-    async with AsyncClient(bootstrap, client_id="josefine-replicator", policy=PATIENCE) as client:
+    async with journal_client(bootstrap, REPLICATOR) as client:
         metrics = _metrics(asked)
         work, telling = await _opened(bootstrap, client, topic, asked, metrics)
         number = await _until_signal(work.run(until_caught_up=asked.once), work.stop)
@@ -63,7 +67,7 @@ async def replicate_all(bootstrap: str, prefix: str, asked: Asked) -> int | None
     from josefine_journal.leases import Leases
     from josefine_journal.sharing import Sharing
 
-    async with AsyncClient(bootstrap, client_id="josefine-replicator", policy=PATIENCE) as client:
+    async with journal_client(bootstrap, REPLICATOR) as client:
         metrics = _metrics(asked)
         tellings: list[Telling] = []
 
@@ -133,7 +137,7 @@ async def _opened(
     else:
         from pipelines.journal_rounds import SparkReplicator
 
-        options["bootstrap"] = bootstrap
+        options |= {"bootstrap": bootstrap, "options": spark_options(os.environ)}
         replicator = SparkReplicator(asked.spark, log, store, asked.store, **options)
     telling = Telling(topic, replicator, asked.as_json)
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_broker.client.io_asyncio import EARLIEST, AsyncClient
+from josefine_broker.client.io_asyncio import EARLIEST
 from josefine_cli.cluster_where import Bootstrap, bootstrap_of
 from josefine_cli.errors import UserError
+from josefine_cli.journal_client import journal_client
 from josefine_cli.journal_events import as_line, as_object
 from josefine_cli.journal_store import TheStore, check_store
-from josefine_cli.output import JSON_HELP, PATIENCE, checked_addresses, print_json, print_table
+from josefine_cli.output import JSON_HELP, checked_addresses, print_json, print_table
 from josefine_journal.topic import TopicLog
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def status(
 async def _status(where: str, topic: str, store: Path) -> list[dict[str, int]]:
     from josefine_journal.delta_store import DeltaStore
 
-    async with AsyncClient(where, client_id="josefine-cli", policy=PATIENCE) as client:
+    async with journal_client(where, "josefine-cli") as client:
         log = TopicLog(client, topic)
         partitions = range(await log.partition_count())
         delta = DeltaStore(store, topic, log.topic_id)

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from josefine_broker.client.io_asyncio import AsyncClient
+from josefine_broker.client.security import PLAINTEXT, Security
 from josefine_broker.client.session import DEFAULT_POLICY, Policy
 from josefine_journal.events import SEQ_NR_MAX, SEQ_NR_MIN, Event, SeqNr
 from josefine_journal.journals import Journal, Journals
@@ -21,11 +22,20 @@ class BlockingJournals:
     """Opens a client of its own; `close` it, or use it as a context."""
 
     def __init__(
-        self, bootstrap: str, topic: str, *, policy: Policy = DEFAULT_POLICY, **options: Any
+        self,
+        bootstrap: str,
+        topic: str,
+        *,
+        policy: Policy = DEFAULT_POLICY,
+        security: Security = PLAINTEXT,
+        **options: Any,
     ) -> None:
-        """`options` are `Journals`'s. Raises ValueError for a malformed bootstrap."""
+        """`options` are `Journals`'s. Raises ValueError for a malformed bootstrap, and for files of
+        `security` that do not serve."""
         self._runner = asyncio.Runner()
-        self._client = AsyncClient(bootstrap, client_id="josefine-journal", policy=policy)
+        self._client = AsyncClient(
+            bootstrap, client_id="josefine-journal", policy=policy, security=security
+        )
         self._journals = Journals(self._client, topic, **options)
 
     def __enter__(self) -> "BlockingJournals":

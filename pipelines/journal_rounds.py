@@ -41,12 +41,14 @@ class SparkReplicator:
         *,
         bootstrap: str,
         partitions: Sequence[int],
+        options: Mapping[str, str] | None = None,
         passes_lost: bool = False,
         bury: Callable[[DeadLetter], Awaitable[None]] | None = None,
         empty_commit_ms: int = EMPTY_COMMIT_MS,
         at: Callable[[str], None] = nothing_fails,
     ) -> None:
-        """`root` is the folder of the stores, the same path for driver and tasks."""
+        """`root` is the folder of the stores, the same path for driver and tasks; `options` are the
+        source's: how to reach brokers that are protected."""
         self.partitions = tuple(partitions)
         self.stalled: dict[int, JournalError] = {}
         """Partitions that stopped before a record that cannot be read."""
@@ -55,6 +57,7 @@ class SparkReplicator:
         self._store = store
         self._root = root
         self._bootstrap = bootstrap
+        self._options = options
         self._passes_lost = passes_lost
         self._bury = bury
         self._empty_commit_ms = empty_commit_ms
@@ -168,6 +171,7 @@ class SparkReplicator:
             self._log.topic,
             self._root,
             len(self.partitions),
+            options=self._options,
             at=self._at,
             topic_id=self._log.topic_id,
             before=before,

@@ -3,6 +3,7 @@
 Internal topics are refused: a deleted offsets topic would take every group's progress with it.
 """
 
+from collections import Counter
 from uuid import UUID
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
@@ -20,8 +21,11 @@ def handle(ctx: Context, info: RequestInfo, request: e.DeleteTopicsRequest) -> o
     """Delete each topic named; errors are per topic."""
     deadline_ms = ctx.clock.monotonic_ms() + request.timeout_ms
     outcomes: list[_Outcome] = []
+    times = Counter((each.name, each.topic_id) for each in request.topics)
     for wanted in request.topics:
         try:
+            if times[wanted.name, wanted.topic_id] > 1:
+                raise KafkaError(ErrorCode.invalid_request, "the topic is named more than once")
             topic = _find(ctx, wanted)
             proposal = submit_change(ctx, DeleteTopic(topic_id=topic.topic_id), deadline_ms)
             outcomes.append((topic.name, topic.topic_id, proposal))

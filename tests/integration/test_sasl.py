@@ -14,11 +14,12 @@ from confluent_kafka.admin import AdminClient
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
-from josefine_broker.client.io_blocking import BlockingClient, BlockingProducer
+from josefine_broker.client.io_blocking import BlockingClient, BlockingProducer, NewTopic
 from josefine_broker.client.offsets import LATEST
 from josefine_broker.client.security import parse_security
 from tests.support.broker import BrokerProcess
 from tests.support.certificates import Authority
+from tests.support.cli import josefine
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(240)
@@ -243,3 +244,30 @@ def test_kafka_python_proves_again_and_aiokafka_comes_again(hasty: BrokerProcess
                 await other.send_and_wait("aio", b"x")
 
     asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+def test_the_journals_command_comes_in_with_its_clients_settings(
+    served: Served, tmp_path: Path
+) -> None:
+    """Also what it starts in the background for the store."""
+    config = tmp_path / "client.conf"
+    words = served.words("SCRAM-SHA-512") | {"sasl.password": f"file:{tmp_path / 'password'}"}
+    (tmp_path / "password").write_text(PASSWORD)
+    config.write_text("".join(f"{name}={value}\n" for name, value in words.items()))
+    where = ("--client-config", str(config), "journal")
+    store = ("--store", str(tmp_path / "store"))
+
+    def asked(*arguments: str, stdin: str = "") -> str:
+        done = josefine(served.broker.bootstrap, *where, *arguments, stdin=stdin)
+        assert done.code == 0, done.err
+        return done.out
+
+    with served.client("PLAIN") as client:
+        client.create_topics([NewTopic("accounts", 1)])
+    asked("append", "accounts", "alice", stdin='{"payload": 1}\n{"payload": 2}\n')
+    asked("replicate", "accounts", *store, "--once")
+    assert '"stored_end": 2, "lag": 0' in asked("status", "accounts", *store, "--json")
+    assert asked("read", "accounts", "alice", *store).count("\n") == 2
+
+    refused = josefine(served.broker.bootstrap, "journal", "read", "accounts", "alice")
+    assert (refused.code != 0, "Traceback" in refused.err) == (True, False)

@@ -440,6 +440,19 @@ def test_partition_assigned_twice_is_refused() -> None:
     assert error_of(World(), topic) is ErrorCode.invalid_replica_assignment
 
 
+def test_a_topic_that_is_named_twice_is_not_deleted() -> None:
+    """As Apache Kafka answers it."""
+    world = World()
+    world.create()
+    state = delete_topics.DeleteTopicState(name="orders")
+    request = delete_topics.DeleteTopicsRequest(topics=(state, state), timeout_ms=1000)
+
+    responses = world.ask(20, request).responses
+
+    assert {each.error_code for each in responses} == {ErrorCode.invalid_request}
+    assert "orders" in world.ctx.image.topics
+
+
 def test_deleting_by_name_and_id_at_once_is_refused() -> None:
     world = World()
     topic_id = world.create()
