@@ -6,9 +6,12 @@ A secret may stand elsewhere: `ssl.key.password=file:PATH` or `env:NAME`.
 
 from __future__ import annotations
 
+import base64
+import ipaddress
 import re
 import ssl
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 from josefine_broker.client.io_tls import client_context
 from josefine_broker.client.secret_settings import read_secrets
@@ -47,6 +50,31 @@ def tls_context(env: Mapping[str, str]) -> ssl.SSLContext:
     that file, where it has any, else believing the system's authorities. Raises UsageError,
     TlsError."""
     return client_context(configured_security(env)) or ssl.create_default_context()
+
+
+def http_headers(url: str, env: Mapping[str, str]) -> dict[str, str]:
+    """Who asks for a page of a broker: by the settings `sasl.*` of that file. Nothing is said over
+    a network without TLS. Raises UsageError."""
+    security = configured_security(env)
+    if not security.protocol.is_sasl or not _is_private(url):
+        return {}
+    if security.token is None:
+        said = base64.b64encode(f"{security.username}:{security.password}".encode()).decode()
+        return {"Authorization": f"Basic {said}"}
+    try:
+        return {"Authorization": f"Bearer {security.token.read(env).strip()}"}
+    except ValueError as error:
+        raise UsageError(f"{env[CLIENT_CONFIG]}: sasl.oauthbearer.token: {error}") from None
+
+
+def _is_private(url: str) -> bool:
+    """Whether nobody between here and there reads what is said."""
+    where = urlsplit(url)
+    try:
+        is_here = ipaddress.ip_address(where.hostname or "").is_loopback
+    except ValueError:
+        is_here = where.hostname == "localhost"
+    return where.scheme == "https" or is_here
 
 
 def settings_of(text: str) -> dict[str, str]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from josefine_broker.base.tls_files import reason_of
-from josefine_cli.client_config import tls_context
+from josefine_cli.client_config import http_headers, tls_context
 from josefine_cli.errors import UserError
 from josefine_cli.waiting import waits
 
@@ -87,15 +87,18 @@ def newest(views: Iterable[View | None]) -> View | None:
 
 
 def ask(url: str, path: str) -> dict[str, Any]:
-    """The JSON at an admin address; https by the settings `ssl.*` of the client's configuration.
-    Raises UserError, TlsError."""
-    where = url.rstrip("/") + path
+    """The JSON at an admin address; https by the settings `ssl.*` of the client's configuration,
+    and as the user of its `sasl.*`. Raises UserError, TlsError."""
+    where = urllib.request.Request(url.rstrip("/") + path, headers=http_headers(url, os.environ))
     tls = tls_context(os.environ) if url.startswith("https:") else None
     try:
         with urllib.request.urlopen(where, timeout=ASK_TIMEOUT_S, context=tls) as answer:
             found = json.load(answer)
     except urllib.error.HTTPError as error:
-        raise UserError(f"{url}{path} answers {error.code}: {_said(error)}") from error
+        hint = ""
+        if error.code == http.HTTPStatus.UNAUTHORIZED and not where.has_header("Authorization"):
+            hint = "; say who you are with --client-config, to an address with https://"
+        raise UserError(f"{url}{path} answers {error.code}: {_said(error)}{hint}") from error
     except (OSError, ValueError, http.client.HTTPException) as error:
         raise UserError(f"no broker answers at {url}: {_why(error, tls is not None)}") from error
     if not isinstance(found, dict):

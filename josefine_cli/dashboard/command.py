@@ -17,7 +17,7 @@ import typer
 from josefine_broker.base.addresses import HostPort, parse_host_port
 from josefine_broker.base.security import parse_secret_place
 from josefine_broker.base.tls_files import OwnNames, load_own
-from josefine_cli.client_config import tls_context
+from josefine_cli.client_config import http_headers, tls_context
 from josefine_cli.cluster_local import DEFAULT_DIRECTORY
 from josefine_cli.cluster_where import Admin, Bootstrap, Directory, admin_urls, bootstrap_of
 from josefine_cli.errors import UsageError
@@ -131,7 +131,8 @@ async def _serve(
     from josefine_cli.dashboard.watching import Watcher
 
     has_tls = any(url.startswith("https:") for url in urls)
-    watcher = Watcher(urls, tls_context(os.environ) if has_tls else None)
+    tls = tls_context(os.environ) if has_tls else None
+    watcher = Watcher(urls, tls, lambda url: http_headers(url, os.environ))
     await watcher.start()
     served = application(watcher, lambda: connect(brokers), where.host, pipelines, token)
     runner = web.AppRunner(

@@ -6,7 +6,7 @@ import asyncio
 import json
 import ssl
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
@@ -22,9 +22,17 @@ Json = dict[str, Any]
 class Watcher:
     """One per process; on its event loop. Nobody looks: no broker is asked."""
 
-    def __init__(self, admin_urls: Sequence[str], tls: ssl.SSLContext | None = None) -> None:
-        """`admin_urls` of some brokers; the others' are learned from them. `tls` is for https."""
+    def __init__(
+        self,
+        admin_urls: Sequence[str],
+        tls: ssl.SSLContext | None = None,
+        headers: Callable[[str], dict[str, str]] = lambda _url: {},
+    ) -> None:
+        """`admin_urls` of some brokers; the others' are learned from them. `tls` is for https,
+        `headers` say at such an address who asks."""
         self._tls = tls or True
+        self._headers = headers
+        self._refused = ""
         self._urls = list(admin_urls)
         self._lookers: set[asyncio.Queue[str]] = set()
         self._session: aiohttp.ClientSession | None = None
@@ -73,7 +81,10 @@ class Watcher:
                 locals=await self._all("/cluster/local"),
                 chains=await self._all(f"/cluster/chain?last={BLOCKS}"),
             )
-            text = json.dumps(page_view(told), separators=(",", ":"))
+            view = page_view(told)
+            if "error" in view and self._refused:
+                view = {"error": self._refused}
+            text = json.dumps(view, separators=(",", ":"))
             took_s = time.monotonic() - began_s
             if text != self._text:
                 self._text = text
@@ -96,8 +107,13 @@ class Watcher:
     async def _ask(self, url: str, path: str) -> Json | None:
         assert self._session is not None
         try:
-            async with self._session.get(url + path, ssl=self._tls) as response:
+            headers = self._headers(url)
+            async with self._session.get(url + path, ssl=self._tls, headers=headers) as response:
                 answer: Json = await response.json()
         except (aiohttp.ClientError, TimeoutError, ValueError):
             return None
-        return answer if response.status == 200 else None
+        if response.status == 200:
+            return answer
+        said = answer.get("error") if isinstance(answer, dict) else None
+        self._refused = f"{url} answers {response.status}: {said or response.reason}"
+        return None

@@ -39,6 +39,9 @@ from josefine_broker.client.io_blocking_socket import SocketConnection
 from josefine_broker.client.io_tls import secured
 from josefine_broker.client.security import PLAINTEXT, Security, parse_security
 from josefine_broker.wire import apis, codec
+from josefine_cli.client_config import http_headers
+from josefine_cli.dashboard.watching import Watcher
+from josefine_cli.errors import CLIENT_CONFIG
 from tests.support.broker import BrokerProcess
 from tests.support.certificates import Authority
 from tests.support.cli import josefine
@@ -468,3 +471,28 @@ def test_broker_whose_own_name_is_no_super_user_says_so_at_the_start(tmp_path: P
 
     (line,) = broker.output.splitlines()
     assert line.startswith("error: acls.super_users has no User:CN=broker: ")
+
+
+def test_commands_say_to_a_page_who_asks(guarded: Guarded) -> None:
+    where = ("--admin", guarded.broker.admin_url)
+
+    code, said = guarded.josefine(ROOT, "cluster", "status", *where, "--json")
+    assert (code, json.loads(said)["controller"]) == (0, 1), said
+    assert "User:alice may not DESCRIBE" in guarded.josefine(ALICE, "cluster", "status", *where)[1]
+    nobody = josefine(guarded.broker.bootstrap, "cluster", "status", *where)
+    assert "User:ANONYMOUS may not DESCRIBE the cluster; say who you are" in nobody.err
+    seen = {user: asyncio.run(_first_view(guarded, user)) for user in (ROOT, ALICE)}
+    assert seen[ROOT]["counts"]["brokers"] == 1
+    assert "403: User:alice may not DESCRIBE" in seen[ALICE]["error"]
+
+
+async def _first_view(guarded: Guarded, user: str) -> dict[str, Any]:
+    """What the dashboard shows that this user started."""
+    env = {CLIENT_CONFIG: str(guarded.config[user])}
+    watcher = Watcher([guarded.broker.admin_url], headers=lambda url: http_headers(url, env))
+    await watcher.start()
+    try:
+        found: dict[str, Any] = json.loads(await asyncio.wait_for(watcher.enter().get(), 60))
+        return found
+    finally:
+        await watcher.stop()

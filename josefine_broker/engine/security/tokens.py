@@ -73,6 +73,8 @@ def holder_of(token: str, keys: KeySet, rules: TokenRules, now_ms: int) -> Holde
 
 
 def _signed_claims(token: str, keys: KeySet) -> dict[str, Any]:
+    if not token.isascii():
+        raise TokenError("a token with letters that no token has")
     header_text, dot, rest = token.partition(".")
     claims_text, other_dot, signature_text = rest.partition(".")
     if not dot or not other_dot:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from josefine_cli.client_config import configured_security
+from josefine_cli.client_config import configured_security, http_headers
 from josefine_cli.errors import CLIENT_CONFIG, UsageError
 
 
@@ -56,3 +56,41 @@ def test_wrong_line_is_one_sentence_with_the_file(tmp_path: Path, text: str, wor
 def test_missing_file_is_told_with_the_variable(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"cannot read .*none \(JOSEFINE_CLIENT_CONFIG\): no such"):
         configured_security({CLIENT_CONFIG: str(tmp_path / "none")})
+
+
+@pytest.mark.parametrize(
+    ("url", "is_told"),
+    [
+        ("https://b1:9644", True),
+        ("http://127.0.0.1:9644", True),
+        ("http://localhost:9644", True),
+        ("http://b1:9644", False),
+        ("http://192.0.2.1:9644", False),
+    ],
+)
+def test_a_password_goes_to_pages_over_tls_or_on_this_machine_alone(
+    tmp_path: Path, url: str, is_told: bool
+) -> None:
+    env = written(
+        tmp_path,
+        "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.username=a\nsasl.password=b:c\n",
+    )
+
+    wanted = {"Authorization": "Basic YTpiOmM="} if is_told else {}
+    assert http_headers(url, env) == wanted
+    assert http_headers(url, {}) == {}
+
+
+def test_a_token_goes_to_pages_as_it_is_now(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    env = written(
+        tmp_path,
+        "security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\n"
+        f"sasl.oauthbearer.token=file:{token}\n",
+    )
+
+    with pytest.raises(UsageError, match="no such file"):
+        http_headers("https://b1:9644", env)
+    token.write_text("x.y.z\n")
+
+    assert http_headers("https://b1:9644", env) == {"Authorization": "Bearer x.y.z"}

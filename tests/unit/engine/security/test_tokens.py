@@ -104,6 +104,7 @@ def test_token_of_nobody_known_is_refused_without_a_word_of_what_it_says(
         f"{head}.{claims}.",
         f"{head}.{claims}",
         f"{head}.{claims}.{signature}.x",
+        f"{head}.{claims}\udce9.{signature}",
         signer.of({"alg": "none", "kid": "one"}, good),
         signer.of({"alg": "HS256", "kid": "one"}, good),
         signer.of({"alg": "RS256", "kid": "one"}, good),
