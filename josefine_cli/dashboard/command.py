@@ -131,8 +131,8 @@ async def _serve(
     from josefine_cli.dashboard.watching import Watcher
 
     has_tls = any(url.startswith("https:") for url in urls)
-    tls = tls_context(os.environ) if has_tls else None
-    watcher = Watcher(urls, tls, lambda url: http_headers(url, os.environ))
+    asking = tls_context(os.environ) if has_tls else None
+    watcher = Watcher(urls, asking, lambda url: http_headers(url, os.environ))
     await watcher.start()
     served = application(watcher, lambda: connect(brokers), where.host, pipelines, token)
     runner = web.AppRunner(
