@@ -19,17 +19,16 @@ from pydantic import ValidationError, model_validator
 from josefine_broker.base.addresses import HostPort
 from josefine_broker.base.oauth import OAUTHBEARER
 from josefine_broker.base.security import ANONYMOUS, SecurityProtocol
+from josefine_broker.config_groups import GroupSection, OffsetsSection
 from josefine_broker.config_oauthbearer import OauthbearerSection
 from josefine_broker.config_sections import (
     TEXT_LISTENER,
     AdminSection,
     ClusterSection,
-    GroupSection,
     IdentitySection,
     LoggingSection,
     LogSection,
     NetworkSection,
-    OffsetsSection,
     RaftSection,
     ReplicationSection,
     TextSection,

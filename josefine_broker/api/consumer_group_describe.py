@@ -20,7 +20,7 @@ from josefine_broker.wire.entities import consumer_group_describe as e
 ALL_GROUP_OPERATIONS = 328
 """Bit field of KIP-430: read, describe and delete, since nothing is forbidden to anybody yet."""
 NOT_ASKED = -2147483648
-CONSUMER_MEMBER = 1
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
 def handle(
@@ -77,7 +77,7 @@ def _member(ctx: Context, group: ConsumerGroup, member: ConsumerMember) -> e.Mem
         subscribed_topic_regex=member.regex,
         assignment=_assignment(ctx, member.assigned),
         target_assignment=_assignment(ctx, group.target_of(member.member_id)),
-        member_type=CONSUMER_MEMBER,
+        member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
     )
 
 

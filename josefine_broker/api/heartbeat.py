@@ -5,7 +5,9 @@ with a session that begins anew, and an error would only make its client ask mor
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.engine import mixed_groups
 from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.coordinating import do_groups_work
 from josefine_broker.engine.groups.values import Identity
 from josefine_broker.engine.offsets_topic import check_group_id, coordinator_of
 from josefine_broker.wire.entities import heartbeat as e
@@ -20,12 +22,15 @@ def handle(ctx: Context, info: RequestInfo, request: e.HeartbeatRequest) -> e.He
         if error.code is ErrorCode.coordinator_load_in_progress:
             return e.HeartbeatResponse()
         raise
-    code = ctx.clients.groups.coordinator.heartbeat(
-        request.group_id,
-        Identity(request.member_id, request.group_instance_id),
-        request.generation_id,
-        ctx.clock.monotonic_ms(),
-    )
+    identity = Identity(request.member_id, request.group_instance_id)
+    generation = request.generation_id
+    if mixed_groups.serving(ctx, request.group_id) is not None:
+        code = mixed_groups.heartbeat(ctx, request.group_id, identity, generation)
+        do_groups_work(ctx)
+    else:
+        now_ms = ctx.clock.monotonic_ms()
+        coordinator = ctx.clients.groups.coordinator
+        code = coordinator.heartbeat(request.group_id, identity, generation, now_ms)
     return e.HeartbeatResponse(error_code=code)
 
 

@@ -3,15 +3,16 @@
 The answer waits for the others, as long as the rebalance timeout of any. What versions changed in
 meaning: since 4 a newcomer is told its id first (KIP-394), since 9 a leader that took its place
 over may be told to leave the assignment as it is (KIP-814); version 0 has no rebalance timeout of
-its own: the session's stands for it. A group with members of the consumer protocol takes no classic
-member (KIP-848's migration while members run is not there): when it is empty it becomes a classic
+its own: the session's stands for it. A group with members of the consumer protocol answers at once
+where it may have members of both (KIP-848), else it refuses; when it is empty it becomes a classic
 group, with its committed offsets.
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.engine import mixed_groups
 from josefine_broker.engine.consumer_groups import give_name_to_classic
 from josefine_broker.engine.context import Context, RequestInfo
-from josefine_broker.engine.coordinating import GroupWait, answer_of
+from josefine_broker.engine.coordinating import GroupWait, answer_of, do_groups_work
 from josefine_broker.engine.groups.values import Join, JoinAnswer, Protocol
 from josefine_broker.engine.offsets_topic import check_group_id, coordinator_of
 from josefine_broker.wire.entities import join_group as e
@@ -25,6 +26,10 @@ def handle(ctx: Context, info: RequestInfo, request: e.JoinGroupRequest) -> obje
     """Answered when the join phase is over."""
     check_group_id(request.group_id)
     coordinator_of(ctx, request.group_id)
+    if mixed_groups.serving(ctx, request.group_id) is not None:
+        response = mixed_groups.join(ctx, request.group_id, _join(info, request), _response)
+        do_groups_work(ctx)
+        return response
     give_name_to_classic(ctx, request.group_id)
     unanswered = JoinAnswer(error=ErrorCode.not_coordinator, member_id=request.member_id)
     wait = GroupWait(ctx, _response, unanswered)

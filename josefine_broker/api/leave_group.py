@@ -5,6 +5,7 @@ process will not come back.
 """
 
 from josefine_broker.base.errors import KafkaError
+from josefine_broker.engine import mixed_groups
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.coordinating import do_groups_work
 from josefine_broker.engine.groups.values import Identity
@@ -17,9 +18,11 @@ def handle(ctx: Context, info: RequestInfo, request: e.LeaveGroupRequest) -> e.L
     check_group_id(request.group_id)
     coordinator_of(ctx, request.group_id)
     leaving = [Identity(each.member_id, each.group_instance_id) for each in request.members]
-    codes = ctx.clients.groups.coordinator.leave(
-        request.group_id, leaving, ctx.clock.monotonic_ms()
-    )
+    if mixed_groups.serving(ctx, request.group_id) is not None:
+        codes = mixed_groups.leave(ctx, request.group_id, leaving)
+    else:
+        now_ms = ctx.clock.monotonic_ms()
+        codes = ctx.clients.groups.coordinator.leave(request.group_id, leaving, now_ms)
     do_groups_work(ctx)
     return e.LeaveGroupResponse(
         members=tuple(

@@ -5,8 +5,9 @@ member says which protocol it means (KIP-559).
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.engine import mixed_groups
 from josefine_broker.engine.context import Context, RequestInfo
-from josefine_broker.engine.coordinating import GroupWait, answer_of
+from josefine_broker.engine.coordinating import GroupWait, answer_of, do_groups_work
 from josefine_broker.engine.groups.values import Identity, Sync, SyncAnswer
 from josefine_broker.engine.offsets_topic import check_group_id, coordinator_of
 from josefine_broker.wire.entities import sync_group as e
@@ -23,7 +24,6 @@ def handle(ctx: Context, info: RequestInfo, request: e.SyncGroupRequest) -> obje
         request.protocol_name,
     ):
         raise KafkaError(ErrorCode.inconsistent_group_protocol, "no protocol is named")
-    wait = GroupWait(ctx, _response, SyncAnswer(error=ErrorCode.not_coordinator))
     sync = Sync(
         identity=Identity(request.member_id, request.group_instance_id),
         generation=request.generation_id,
@@ -31,6 +31,11 @@ def handle(ctx: Context, info: RequestInfo, request: e.SyncGroupRequest) -> obje
         protocol_name=request.protocol_name,
         assignments=tuple((each.member_id, each.assignment) for each in request.assignments),
     )
+    if mixed_groups.serving(ctx, request.group_id) is not None:
+        response = mixed_groups.sync(ctx, request.group_id, sync, _response)
+        do_groups_work(ctx)
+        return response
+    wait = GroupWait(ctx, _response, SyncAnswer(error=ErrorCode.not_coordinator))
     ctx.clients.groups.coordinator.sync(request.group_id, sync, wait)
     return answer_of(ctx, wait)
 

@@ -5,7 +5,7 @@ Rules: what lies between a group and the next is one batch, and the group is the
 batch is in the log of the partition's leader: the log and the groups say the same, whatever becomes
 of both. Who is answered is told nothing that is not on every in-sync replica, also of what others
 caused before. A name is a classic group's or a consumer group's: it changes sides while nobody is
-in it, and its committed offsets stay.
+in it, or with its members (`groups/migrating.py`), and its committed offsets stay.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,9 @@ from josefine_broker.engine.groups.consumer.values import (
     Beat,
     BeatAnswer,
 )
+from josefine_broker.engine.groups.migrating import empty_record
 from josefine_broker.engine.groups.records import encode_key as encode_classic_key
+from josefine_broker.engine.groups.records import encode_value
 from josefine_broker.engine.groups.values import Lost
 from josefine_broker.engine.offsets_topic import append_records, coordinator_of
 from josefine_broker.engine.replicas.committing import Appended, answer_when_committed
@@ -38,18 +40,17 @@ def heartbeat(
     `fail`. Raises KafkaError when it is refused, or nothing could be written."""
     coordinator = ctx.clients.groups.coordinator
     consumers = coordinator.consumers
-    frees_name = False
-    before = consumers.get(group_id)
-    if before is None and beat.epoch == JOINING_EPOCH:
-        frees_name = coordinator.may_give_name(group_id)
+    before, upgraded = consumers.get(group_id), None
     topics = ctx.image.topics
-    after, answer = consumers.beat(group_id, beat, topics)
+    if before is None and beat.epoch == JOINING_EPOCH:
+        upgraded = coordinator.upgraded(group_id, topics)
+    after, answer = consumers.beat(group_id, beat, topics, upgraded)
     entries = changes(before, after)
-    if frees_name:
+    if upgraded is not None:
         entries.insert(0, (encode_classic_key(group_id), None))
     if entries:
-        _write(ctx, group_id, entries)
-        if frees_name:
+        write(ctx, group_id, entries)
+        if upgraded is not None:
             coordinator.delete(group_id)
         consumers.keep(after, ctx.clock.monotonic_ms())
         coordinator.counts.rebalances += before is None or before.epoch != after.epoch
@@ -68,7 +69,7 @@ def heartbeat(
     return answer_when_committed(ctx, [written], ctx.settings.offsets.timeout_ms, told)
 
 
-def _write(ctx: Context, group_id: str, entries: list[Entry]) -> None:
+def write(ctx: Context, group_id: str, entries: list[Entry]) -> None:
     """Raises KafkaError when nothing was written."""
     try:
         appended = append_records(ctx, group_id, entries, ctx.clock.now_ms(), lambda error: None)
@@ -88,7 +89,7 @@ def lose(ctx: Context, effect: Lost) -> None:
         return
     after = lost(before, effect.member_ids)
     try:
-        _write(ctx, effect.group_id, changes(before, after))
+        write(ctx, effect.group_id, changes(before, after))
     except KafkaError:
         return
     ctx.clients.groups.coordinator.counts.members_lost += len(effect.member_ids)
@@ -105,5 +106,9 @@ def give_name_to_classic(ctx: Context, group_id: str) -> None:
     if group.state is not ConsumerGroupState.EMPTY:
         message = f"group {group_id} has members of the consumer protocol (group.protocol=consumer)"
         raise KafkaError(ErrorCode.inconsistent_group_protocol, message)
-    _write(ctx, group_id, changes(group.moved(ConsumerGroupEvent.REMOVED), None))
+    entries = changes(group.moved(ConsumerGroupEvent.REMOVED), None)
+    record = empty_record(group)
+    entries.append((encode_classic_key(group_id), encode_value(record, ctx.clock.now_ms())))
+    write(ctx, group_id, entries)
     consumers.drop(group_id)
+    ctx.clients.groups.coordinator.begin_classic(group_id, record)

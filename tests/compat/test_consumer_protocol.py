@@ -29,7 +29,10 @@ from tests.compat.test_groups import (
 from tests.support.cluster import DEFAULT_TIMINGS, REPLICATED, Cluster
 
 pytestmark = pytest.mark.timeout(400)
-SOON = {"group__consumer_heartbeat_interval_ms": 300}
+SOON = {
+    "group__consumer_heartbeat_interval_ms": 300,
+    "group__consumer_migration_policy": "upgrade",
+}
 """Steps are taken in heartbeats: here none is to be waited for long."""
 
 
@@ -157,6 +160,43 @@ def test_a_group_changes_its_protocol_when_it_is_empty(
     read = poll_until(lambda read: values(read) >= after, "the new records", reader)
 
     assert values(read) == after
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [pytest.param("range,roundrobin", marks=pytest.mark.slow), "cooperative-sticky"],
+)
+def test_a_group_changes_its_protocol_member_by_member(
+    one_broker: Broker, stack: ExitStack, strategy: str
+) -> None:
+    """Nobody stops for it; each record is read by who has its partition."""
+    bootstrap = one_broker.bootstrap
+    topic = make_topic(bootstrap)
+    old = [
+        stack.enter_context(closing(Librdkafka(bootstrap, topic, topic, strategy=strategy)))
+        for _ in range(2)
+    ]
+    poll_until(lambda _: share(*old), "two classic members", *old)
+    wanted = produce(bootstrap, topic, 2)
+    read = values(poll_until(lambda read: values(read) >= wanted, "all records", *old))
+    for each in old:
+        each.commit()
+
+    first = member(stack, bootstrap, topic)
+    poll_until(lambda _: share(*old, first), "one of three by heartbeats", *old, first)
+    after = produce(bootstrap, topic, 2, "later")
+    found = poll_until(lambda read: values(read) >= after, "new records", *old, first)
+    assert not values(found) & read
+    for each in (*old, first):
+        each.commit()
+    old[0].close()
+    second = member(stack, bootstrap, topic)
+    poll_until(lambda _: share(old[1], first, second), "two by heartbeats", old[1], first, second)
+    old[1].close()
+
+    poll_until(lambda _: share(first, second), "all by heartbeats", first, second)
+    last = produce(bootstrap, topic, 2, "last")
+    poll_until(lambda read: values(read) >= last, "the last records", first, second)
 
 
 def test_members_go_on_behind_a_restart_of_their_only_broker(

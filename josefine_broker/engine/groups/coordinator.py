@@ -12,9 +12,10 @@ from types import MappingProxyType
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
-from josefine_broker.engine.groups import joining, rebalancing, retention, syncing
+from josefine_broker.engine.groups import joining, migrating, rebalancing, retention, syncing
 from josefine_broker.engine.groups.consumer.consumers import ConsumerGroups
 from josefine_broker.engine.groups.consumer.states import ConsumerGroupState
+from josefine_broker.engine.groups.consumer.subscriptions import Topics
 from josefine_broker.engine.groups.consumer.values import ConsumerGroup
 from josefine_broker.engine.groups.group import Group, GroupCounts
 from josefine_broker.engine.groups.offsets import GroupOffsets
@@ -163,20 +164,26 @@ class GroupCoordinator:
         view = self.view(group_id)
         return view is None or view.group_type == TEXT or not view.size
 
-    def may_give_name(self, group_id: str) -> bool:
-        """Whether a classic group of that name gives it to a consumer group, with a deletion in the
-        log; False: there is none. Raises KafkaError(inconsistent_group_protocol): it has members,
-        or will have in a moment, or is the text protocol's."""
+    def upgraded(self, group_id: str, topics: Topics) -> ConsumerGroup | None:
+        """What a classic group of that name becomes when a member of the consumer protocol joins
+        it; None: there is none. Raises KafkaError(inconsistent_group_protocol): it has members that
+        it may not have then, or is the text protocol's; and as `migrating.upgraded`."""
         if self.offsets.holders(group_id):
             message = f"group {group_id} has subscriptions of the text protocol"
             raise KafkaError(ErrorCode.inconsistent_group_protocol, message)
         group = self._groups.get(group_id)
         if group is None:
-            return False
-        if group.state is not GroupState.EMPTY or group.reserved:
+            return None
+        is_empty = group.state is GroupState.EMPTY and not group.reserved
+        if not is_empty and not self.settings.upgrades_classic:
             message = f"group {group_id} has members of the classic protocol"
             raise KafkaError(ErrorCode.inconsistent_group_protocol, message)
-        return True
+        return migrating.emptied(group) if is_empty else migrating.upgraded(group, topics)
+
+    def begin_classic(self, group_id: str, record: GroupRecord) -> None:
+        """An empty consumer group became a classic one; the log has this of it."""
+        stored = StoredGroup(record, NO_TIMESTAMP_MS)
+        self._groups[group_id] = restored(group_id, self._write_ids, self.counts, stored)
 
     def may_delete(self, group_id: str) -> ErrorCode:
         """Whether a group may be deleted with its offsets: only one without members."""

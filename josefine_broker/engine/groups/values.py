@@ -48,6 +48,9 @@ class GroupSettings:
     consumer_session_timeout_ms: int = 45_000
     """Of members of the consumer protocol, who are told both (KIP-848)."""
     consumer_heartbeat_interval_ms: int = 5_000
+    upgrades_classic: bool = False
+    """A member of the consumer protocol may join a classic group of consumers, and a classic member
+    such a group (`group.consumer_migration_policy`)."""
     offsets_retention_ms: int = 7 * 24 * 3_600_000
     """How long committed offsets stay when their group has become empty, or reads them no more."""
 

@@ -23,11 +23,14 @@ from josefine_broker.engine.groups.consumer.values import (
     Beat,
     BeatAnswer,
     ConsumerGroup,
+    ConsumerMember,
     Settings,
 )
 
 Place = tuple[str, str]
 """Group id, member id."""
+RESERVED_MAX = 10_000
+"""Ids told to newcomers that have not come back with them."""
 AGAIN_MS = 1_000
 """What could not be written is tried again then."""
 
@@ -36,8 +39,8 @@ class ConsumerGroups:
     """Mutable: the groups, by id, and the deadlines of their members."""
 
     __slots__ = (
-        "_armed", "_due", "_ends", "_groups", "_revoked_by", "_seen", "_sessions",
-        "session_timeout_ms", "size_max",
+        "_armed", "_due", "_ends", "_groups", "_rejoin_by", "_reserved", "_revoked_by", "_seen",
+        "_sessions", "session_timeout_ms", "size_max",
     )  # fmt: skip
 
     def __init__(self, session_timeout_ms: int, size_max: int) -> None:
@@ -49,6 +52,10 @@ class ConsumerGroups:
         self._sessions: dict[Place, int] = {}
         self._revoked_by: dict[Place, int] = {}
         """Until when a member is to have given up what it was told to."""
+        self._rejoin_by: dict[Place, int] = {}
+        """Until when a classic member that was called is to join again."""
+        self._reserved: dict[Place, int] = {}
+        """Ids told to classic newcomers that have not joined with them yet, until when they may."""
         self._seen: dict[str, Topics] = {}
         """The topics as they were at a group's last heartbeat."""
         self._due: list[tuple[int, Place]] = []
@@ -64,26 +71,65 @@ class ConsumerGroups:
 
     # Requests of members.
 
-    def beat(self, group_id: str, beat: Beat, topics: Topics) -> tuple[ConsumerGroup, BeatAnswer]:
+    def beat(
+        self, group_id: str, beat: Beat, topics: Topics, upgraded: ConsumerGroup | None = None
+    ) -> tuple[ConsumerGroup, BeatAnswer]:
         """What a heartbeat would make of its group, and its answer. Raises KafkaError as
         `heartbeat`; UNKNOWN_MEMBER_ID also where there is no such group: its member begins anew
-        (Kafka says GROUP_ID_NOT_FOUND, at which clients give up)."""
+        (Kafka says GROUP_ID_NOT_FOUND, at which clients give up). `upgraded`: a classic group that
+        is to become one by it."""
         check(beat)
-        group = self._groups.get(group_id)
+        group = upgraded or self._groups.get(group_id)
         if group is None:
             if beat.epoch != JOINING_EPOCH:
                 raise KafkaError(ErrorCode.unknown_member_id, f"there is no group {group_id}")
             group = ConsumerGroup(group_id=group_id)
-        is_news = self._seen.get(group_id) is not topics
-        settings = Settings(size_max=self.size_max)
-        return heartbeat(group, beat, topics, settings, is_news=is_news)
+        is_news = self.is_news(group_id, topics)
+        return heartbeat(group, beat, topics, self.settings, is_news=is_news)
+
+    def is_news(self, group_id: str, topics: Topics) -> bool:
+        """Whether the topics may be others than when a member of the group was last heard."""
+        return self._seen.get(group_id) is not topics
+
+    @property
+    def settings(self) -> Settings:
+        return Settings(size_max=self.size_max)
 
     def beaten(self, group_id: str, member_id: str, topics: Topics, now_ms: int) -> None:
         """That heartbeat counts: its group is kept, its member heard."""
         group = self._groups[group_id]
         self._seen[group_id] = topics
-        if member_id in group.members:
-            self._arm(self._sessions, (group_id, member_id), now_ms + self.session_timeout_ms)
+        member = group.members.get(member_id)
+        if member is not None:
+            place = group_id, member_id
+            self._arm(self._sessions, place, now_ms + self._session_ms(member))
+
+    def _session_ms(self, member: ConsumerMember) -> int:
+        side = member.classic
+        return self.session_timeout_ms if side is None else side.session_timeout_ms
+
+    # Classic members.
+
+    def called(self, group_id: str, member_id: str, now_ms: int) -> None:
+        """It was told to join again, and has its rebalance timeout for that from the first time."""
+        place = group_id, member_id
+        if place not in self._rejoin_by:
+            member = self._groups[group_id].members[member_id]
+            self._arm(self._rejoin_by, place, now_ms + member.rebalance_timeout_ms)
+
+    def joined(self, group_id: str, member_id: str) -> None:
+        """It did."""
+        self._rejoin_by.pop((group_id, member_id), None)
+
+    def reserve(self, group_id: str, member_id: str, until_ms: int) -> None:
+        """Past `RESERVED_MAX` the oldest is forgotten: its client is given another."""
+        if len(self._reserved) >= RESERVED_MAX:
+            del self._reserved[next(iter(self._reserved))]
+        self._reserved[group_id, member_id] = until_ms
+
+    def is_reserved(self, group_id: str, member_id: str, now_ms: int) -> bool:
+        """Whether that id was told to a newcomer, who has it now, or was too late."""
+        return self._reserved.pop((group_id, member_id), now_ms) > now_ms
 
     def may_commit(
         self, group: ConsumerGroup, member_id: str, instance_id: str | None, epoch: int
@@ -95,7 +141,10 @@ class ConsumerGroups:
         member = group.members.get(member_id)
         if member is None or (instance_id is not None and member.instance_id != instance_id):
             return ErrorCode.unknown_member_id
-        return ErrorCode.none if epoch == member.epoch else ErrorCode.stale_member_epoch
+        if epoch == member.epoch:
+            return ErrorCode.none
+        is_classic = member.classic is not None
+        return ErrorCode.illegal_generation if is_classic else ErrorCode.stale_member_epoch
 
     def reads(self, group_id: str, topic: str) -> bool:
         """Whether a member of the group reads the topic."""
@@ -129,7 +178,7 @@ class ConsumerGroups:
                 continue
             place = group_id, member_id
             if known is None:
-                self._arm(self._sessions, place, now_ms + self.session_timeout_ms)
+                self._arm(self._sessions, place, now_ms + self._session_ms(member))
             if member.state is not ConsumerMemberState.UNREVOKED_PARTITIONS:
                 self._revoked_by.pop(place, None)
             elif known is None or known.revoking != member.revoking:
@@ -179,7 +228,7 @@ class ConsumerGroups:
         return [(self._groups[group_id], lost) for group_id, lost in found.items()]
 
     def _deadline_ms(self, place: Place) -> int | None:
-        tables = self._sessions, self._revoked_by
+        tables = self._sessions, self._revoked_by, self._rejoin_by
         return min((each[place] for each in tables if place in each), default=None)
 
     def _arm(self, table: dict[Place, int], place: Place, at_ms: int) -> None:
@@ -195,7 +244,7 @@ class ConsumerGroups:
             heappush(self._due, (at_ms, place))
 
     def _forget(self, place: Place) -> None:
-        for table in (self._sessions, self._revoked_by, self._armed):
+        for table in (self._sessions, self._revoked_by, self._rejoin_by, self._armed):
             table.pop(place, None)
 
 

@@ -45,7 +45,7 @@ def heartbeat(
         after = after.with_member(member)
     reads_else = is_new or (member.topics, member.regex) != (before.topics, before.regex)
     chooses_else = member.assignor != before.assignor
-    after = _of_its_epoch(after, topics, reads_else or chooses_else, is_news or reads_else)
+    after = of_its_epoch(after, topics, reads_else or chooses_else, is_news or reads_else)
     member = after.members[member.member_id]
     if beat.epoch == JOINING_EPOCH:
         member = begun_anew(after, member)
@@ -119,10 +119,10 @@ def _joining(
     if beat.instance_id is not None:
         holder = group.static_member(beat.instance_id)
         if holder is not None and holder.member_id != beat.member_id:
-            if not holder.is_away:
+            if not holder.is_away and holder.classic is None:
                 message = f"member {holder.member_id} has the instance id {beat.instance_id}"
                 raise KafkaError(ErrorCode.unreleased_instance_id, message)
-            return _take_place(group, holder, beat.member_id)
+            return take_place(group, holder, beat.member_id)
         if known is not None and known.instance_id != beat.instance_id:
             raise _invalid(f"member {beat.member_id} is there with another instance id.")
     if known is not None:
@@ -134,7 +134,7 @@ def _joining(
     return ConsumerMember(member_id=beat.member_id, instance_id=beat.instance_id), group
 
 
-def _take_place(
+def take_place(
     group: ConsumerGroup, holder: ConsumerMember, member_id: str
 ) -> tuple[ConsumerMember, ConsumerGroup]:
     """The next process of a static member that is away: the same member under a new id."""
@@ -173,11 +173,12 @@ def _renewed(member: ConsumerMember, beat: Beat) -> ConsumerMember:
         rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms < 0 else timeout_ms,
         client_id=beat.client_id if is_joining else member.client_id,
         client_host=beat.client_host if is_joining else member.client_host,
+        classic=None,
     )
     return member if renewed == member else renewed
 
 
-def _of_its_epoch(
+def of_its_epoch(
     group: ConsumerGroup, topics: Topics, has_changed: bool, may_read_else: bool
 ) -> ConsumerGroup:
     """The group in its next epoch where something calls for one, and with a target for its

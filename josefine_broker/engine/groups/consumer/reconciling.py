@@ -11,6 +11,7 @@ a heartbeat in the epoch that it is answered with does: only who heard that answ
 
 from josefine_broker.engine.groups.consumer.states import ConsumerMemberEvent, ConsumerMemberState
 from josefine_broker.engine.groups.consumer.values import (
+    JOINING_EPOCH,
     NO_PARTS,
     ConsumerGroup,
     ConsumerMember,
@@ -40,6 +41,30 @@ def begun_anew(group: ConsumerGroup, member: ConsumerMember) -> ConsumerMember:
     has_all = has == target and not lost
     event = ConsumerMemberEvent.HAS_ALL if has_all else ConsumerMemberEvent.MUST_WAIT
     after = member.moved(event, group.target_epoch, has, lost)
+    return member if after == member else after
+
+
+def joined_again(group: ConsumerGroup, member: ConsumerMember, owned: Parts) -> ConsumerMember:
+    """The member after a JoinGroup by which it has `owned`: in the target's epoch, or in its own,
+    where it is still to give some of that up. It waits until it asks what it has."""
+    target = group.target_of(member.member_id)
+    had = member.assigned | member.revoking
+    if member.epoch != JOINING_EPOCH and (had & owned) - target:
+        event = ConsumerMemberEvent.MUST_GIVE_UP
+        return member.moved(event, member.epoch, member.assigned & target, had - target)
+    has = target - group.held_by_others(member.member_id)
+    event = ConsumerMemberEvent.MUST_WAIT
+    return member.moved(event, group.target_epoch, has, had - target)
+
+
+def asked(group: ConsumerGroup, member: ConsumerMember) -> ConsumerMember:
+    """The member after a SyncGroup in its epoch: what it had before it joined for that is free."""
+    if member.state is not ConsumerMemberState.UNRELEASED_PARTITIONS:
+        return member
+    is_of_target = member.epoch == group.target_epoch
+    has_all = is_of_target and member.assigned == group.target_of(member.member_id)
+    event = ConsumerMemberEvent.HAS_ALL if has_all else ConsumerMemberEvent.MUST_WAIT
+    after = member.moved(event, member.epoch, member.assigned, NO_PARTS)
     return member if after == member else after
 
 

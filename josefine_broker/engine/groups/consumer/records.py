@@ -7,6 +7,7 @@ and what it has (8). Expressions are matched anew by each coordinator: key 16 is
 """
 
 from josefine_broker.engine.groups.consumer.values import (
+    ClassicSide,
     ConsumerGroup,
     ConsumerMember,
     Parts,
@@ -29,6 +30,9 @@ GROUP_KEY, MEMBER_KEY, TARGET_EPOCH_KEY, TARGET_KEY, CURRENT_KEY = 3, 5, 6, 7, 8
 _KEYS = (GROUP_KEY, MEMBER_KEY, TARGET_EPOCH_KEY, TARGET_KEY, CURRENT_KEY)
 VALUE_VERSION = 0
 HASH_TAG = 0
+CLASSIC_TAG = 0
+PRESENT = 1
+"""Of a field that may be null."""
 
 Entry = tuple[bytes, bytes | None]
 
@@ -123,7 +127,27 @@ def _said(member: ConsumerMember) -> bytes:
     write_nullable_compact_string(out, member.regex)
     write_int32(out, member.rebalance_timeout_ms)
     write_nullable_compact_string(out, member.assignor)
-    return _ended(out)
+    if member.classic is None:
+        return _ended(out)
+    side = _classic_side(member.classic)
+    for number in (1, CLASSIC_TAG, len(side)):
+        write_varint(out, number)
+    return bytes(out + side)
+
+
+def _classic_side(side: ClassicSide) -> bytes:
+    """ClassicMemberMetadata."""
+    out = bytearray()
+    write_int8(out, PRESENT)
+    write_int32(out, side.session_timeout_ms)
+    write_compact_count(out, len(side.protocols))
+    for name, metadata in side.protocols:
+        write_compact_string(out, name)
+        write_compact_count(out, len(metadata))
+        out += metadata
+        write_varint(out, 0)
+    write_varint(out, 0)
+    return bytes(out)
 
 
 def _write_parts(out: bytearray, parts: Parts) -> None:

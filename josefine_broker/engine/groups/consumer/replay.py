@@ -9,16 +9,19 @@ from dataclasses import dataclass, field, replace
 
 from josefine_broker.base.errors import CorruptData
 from josefine_broker.engine.groups.consumer.records import (
+    CLASSIC_TAG,
     CURRENT_KEY,
     GROUP_KEY,
     HASH_TAG,
     MEMBER_KEY,
+    PRESENT,
     TARGET_EPOCH_KEY,
     TARGET_KEY,
     VALUE_VERSION,
 )
 from josefine_broker.engine.groups.consumer.states import ConsumerGroupState, ConsumerMemberState
 from josefine_broker.engine.groups.consumer.values import (
+    ClassicSide,
     ConsumerGroup,
     ConsumerMember,
     Part,
@@ -180,6 +183,13 @@ def _read_member(member_id: str, value: bytes) -> ConsumerMember:
     regex, pos = read_nullable_compact_string(value, pos)
     rebalance_timeout_ms, pos = read_int32(value, pos)
     assignor, pos = read_nullable_compact_string(value, pos)
+    classic = None
+    count, pos = read_varint(value, pos)
+    for _ in range(count):
+        tag, size, pos = read_tag(value, pos)
+        if tag == CLASSIC_TAG and value[pos] == PRESENT:
+            classic = _read_classic_side(value, pos + 1)
+        pos += size
     return ConsumerMember(
         member_id=member_id,
         instance_id=instance_id,
@@ -190,7 +200,20 @@ def _read_member(member_id: str, value: bytes) -> ConsumerMember:
         regex=regex,
         rebalance_timeout_ms=rebalance_timeout_ms,
         assignor=assignor,
+        classic=classic,
     )
+
+
+def _read_classic_side(value: bytes, pos: int) -> ClassicSide:
+    session_timeout_ms, pos = read_int32(value, pos)
+    count, pos = read_compact_count(value, pos)
+    protocols = []
+    for _ in range(count):
+        name, pos = read_compact_string(value, pos)
+        size, pos = read_compact_count(value, pos)
+        protocols.append((name, bytes(value[pos : pos + size])))
+        pos = skip_tags(value, pos + size)
+    return ClassicSide(session_timeout_ms, tuple(protocols))
 
 
 def _read_parts(value: bytes, pos: int) -> tuple[Parts, int]:

@@ -73,6 +73,14 @@ class BeatAnswer:
     parts: Parts | None = None
 
 
+class ClassicSide(NamedTuple):
+    """What a member has that speaks the classic protocol: its session, which it chooses itself, and
+    the assignors that it offered, with what it said for each."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerMember:
     """One member as it is now."""
@@ -94,6 +102,8 @@ class ConsumerMember:
     """What it was told that it may have."""
     revoking: Parts = NO_PARTS
     """What it was told to give up; it has them until it says that it did."""
+    classic: ClassicSide | None = None
+    """None: it speaks the consumer protocol."""
 
     @property
     def is_away(self) -> bool:

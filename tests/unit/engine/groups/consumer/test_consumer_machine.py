@@ -159,7 +159,7 @@ class ConsumerMachine(RuleBasedStateMachine):
     def old_join(self, place: int) -> None:
         """Of a connection that was given up; its answer, too, is heard by nobody."""
         client = self.client(place)
-        if client is not None:
+        if client is not None and client.joins:
             with suppress(KafkaError):
                 self.lab.beat(client.joins[0])
 

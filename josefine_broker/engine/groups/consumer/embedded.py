@@ -1,0 +1,120 @@
+"""What consumers of the classic protocol say to each other, read and written by the coordinator for
+those that are members of a group of the consumer protocol.
+
+Rules: the bytes are Kafka's ConsumerProtocolSubscription (versions 0 to 3, later ones as far as
+they are known) and ConsumerProtocolAssignment; an assignment is written in version 0, which every
+client reads. What cannot be read is None: its member says it to others than to us.
+"""
+
+import struct
+from collections.abc import Callable, Mapping
+from struct import Struct
+from typing import NamedTuple, TypeVar
+from uuid import UUID
+
+from josefine_broker.engine.groups.consumer.values import NO_PARTS, Part, Parts, by_topic
+from josefine_broker.engine.metadata.image import TopicEntry
+
+T = TypeVar("T")
+VERSION = 0
+OWNED_SINCE = 1
+NO_USER_DATA = -1
+
+_SHORT = Struct(">h")
+_INT = Struct(">i")
+
+
+class Subscription(NamedTuple):
+    """The names of the topics that it reads, and what it has now, by name; that is empty where it
+    says nothing of it, which a client does that gave everything up before."""
+
+    topics: frozenset[str]
+    owned: tuple[tuple[str, int], ...] = ()
+
+    def parts(self, topics: Mapping[str, TopicEntry]) -> Parts:
+        """What it has, of the topics that are there."""
+        return _parts(self.owned, topics)
+
+
+def read_subscription(data: bytes) -> Subscription | None:
+    """
+    >>> read_subscription(bytes.fromhex("0001 00000001 0001 61 ffffffff 00000000"))
+    Subscription(topics=frozenset({'a'}), owned=())
+    """
+    try:
+        (version,) = _SHORT.unpack_from(data)
+        names, pos = _read_array(data, _SHORT.size, _read_text)
+        if version < OWNED_SINCE:
+            return Subscription(frozenset(names))
+        owned, _ = _read_array(data, _after_bytes(data, pos), _read_topic)
+    except (struct.error, UnicodeDecodeError, ValueError):
+        return None
+    return Subscription(frozenset(names), tuple(part for each in owned for part in each))
+
+
+def read_assignment(data: bytes, topics: Mapping[str, TopicEntry]) -> Parts | None:
+    """Of the topics that are there; the empty one has none."""
+    if not data:
+        return NO_PARTS
+    try:
+        found, _ = _read_array(data, _SHORT.size, _read_topic)
+    except (struct.error, UnicodeDecodeError, ValueError):
+        return None
+    return _parts(tuple(part for each in found for part in each), topics)
+
+
+def write_assignment(parts: Parts, names: Mapping[UUID, str]) -> bytes:
+    """Of the topics that are there, by `names`."""
+    topics = [(names[topic_id], at) for topic_id, at in by_topic(parts) if topic_id in names]
+    out = bytearray(_SHORT.pack(VERSION) + _INT.pack(len(topics)))
+    for name, indexes in sorted(topics):
+        text = name.encode()
+        out += _SHORT.pack(len(text)) + text + _INT.pack(len(indexes))
+        for index in indexes:
+            out += _INT.pack(index)
+    return bytes(out + _INT.pack(NO_USER_DATA))
+
+
+def _parts(found: tuple[tuple[str, int], ...], topics: Mapping[str, TopicEntry]) -> Parts:
+    return frozenset(
+        Part(topics[name].topic_id, index)
+        for name, index in found
+        if name in topics and 0 <= index < len(topics[name].partitions)
+    )
+
+
+def _after_bytes(data: bytes, pos: int) -> int:
+    size: int = _INT.unpack_from(data, pos)[0]
+    return pos + _INT.size + max(size, 0)
+
+
+def _read_text(data: bytes, pos: int) -> tuple[str, int]:
+    end = pos + _SHORT.size + _SHORT.unpack_from(data, pos)[0]
+    if not pos + _SHORT.size <= end <= len(data):
+        raise ValueError(end)
+    return data[pos + _SHORT.size : end].decode(), end
+
+
+def _read_number(data: bytes, pos: int) -> tuple[int, int]:
+    (number,) = _INT.unpack_from(data, pos)
+    return number, pos + _INT.size
+
+
+def _read_topic(data: bytes, pos: int) -> tuple[list[tuple[str, int]], int]:
+    name, pos = _read_text(data, pos)
+    numbers, pos = _read_array(data, pos, _read_number)
+    return [(name, number) for number in numbers], pos
+
+
+def _read_array(
+    data: bytes, pos: int, read: Callable[[bytes, int], tuple[T, int]]
+) -> tuple[list[T], int]:
+    (count,) = _INT.unpack_from(data, pos)
+    pos += _INT.size
+    if not 0 <= count <= len(data) - pos:
+        raise ValueError(count)
+    found = []
+    for _ in range(count):
+        each, pos = read(data, pos)
+        found.append(each)
+    return found, pos

@@ -1,0 +1,155 @@
+"""A group that becomes one of the consumer protocol while its classic members stay, through the
+whole broker (KIP-848)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from josefine_broker.base.errors import ErrorCode
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client.consumer_protocol import decode_assignment, encode_assignment
+from tests.unit.api import group_clients as classic
+from tests.unit.api.consumer_clients import beat, described, parts
+from tests.unit.api.group_clients import committed, group_world, newcomer, said
+from tests.unit.api.test_group_loading import lead_anew
+from tests.unit.api.world import World
+
+NONE = ErrorCode.none
+CALLED = ErrorCode.rebalance_in_progress
+REFUSED = ErrorCode.inconsistent_group_protocol
+ALL = encode_assignment(TopicPartition("orders", index) for index in range(3))
+AGAIN = ErrorCode.coordinator_load_in_progress
+
+
+@pytest.fixture
+def world() -> World:
+    """The topic `orders` has three partitions."""
+    return group_world(upgrades_classic=True)
+
+
+def leader(world: World, assignment: bytes = ALL) -> Any:
+    """A classic member that has all; the answer to its join."""
+    joined = said(newcomer(world))
+    assert said(classic.sync(world, joined, {joined.member_id: assignment})).error_code is NONE
+    return joined
+
+
+def has(world: World, joined: Any) -> list[int]:
+    """What a classic member that joined is given."""
+    answer = said(classic.sync(world, joined))
+    assert answer.error_code is NONE
+    return sorted(tp.partition for tp in decode_assignment(answer.assignment))
+
+
+def again(world: World, joined: Any) -> Any:
+    answer = said(classic.join(world, joined.member_id))
+    assert (answer.error_code, answer.leader, answer.members) == (NONE, "", ())
+    return answer
+
+
+def test_a_group_goes_on_while_its_members_change_their_protocol_one_by_one(world: World) -> None:
+    old = leader(world)
+    assert classic.commit(world, 5, old) is NONE
+
+    assert parts(beat(world, "new")) == [], "the other has all of it"
+
+    assert committed(world) == {"orders": 5}
+    assert classic.beat(world, old) is CALLED
+    assert classic.commit(world, 6, old) is NONE, "it may still commit what it read"
+    assert classic.commit(world, 7, old, generation_id_or_member_epoch=9) is not NONE
+    old = again(world, old)
+    assert has(world, old) == [0, 1]
+    assert parts(beat(world, "new", 2)) == [2]
+    group = described(world)
+    assert (group.group_state, group.group_epoch) == ("Stable", 2)
+    assert {each.member_id: each.member_type for each in group.members} == {
+        old.member_id: 0,
+        "new": 1,
+    }
+    assert classic.beat(world, old) is NONE
+
+    assert classic.leave(world, (old.member_id, None)).members[0].error_code is NONE
+
+    assert parts(beat(world, "new", 2)) == [0, 1, 2]
+
+
+def test_a_classic_member_comes_to_a_group_of_both(world: World) -> None:
+    leader(world)
+    beat(world, "new")
+
+    told = said(classic.join(world))
+    assert told.error_code is ErrorCode.member_id_required
+    joined = again(world, told)
+
+    assert (joined.generation_id, joined.protocol_name) == (3, "range")
+    assert has(world, joined) == []
+
+
+def test_members_that_are_left_alone_are_served_on(world: World) -> None:
+    old = leader(world)
+    beat(world, "new")
+
+    beat(world, "new", -1)
+
+    assert classic.beat(world, old) is CALLED
+    assert has(world, again(world, old)) == [0, 1, 2]
+
+
+def test_a_group_that_rebalances_is_joined_when_that_is_over(world: World) -> None:
+    old = leader(world)
+    waiting = newcomer(world)
+
+    assert beat(world, "new").error_code is AGAIN
+    world.advance(1)
+    assert beat(world, "new").error_code is AGAIN
+
+    old = said(classic.join(world, old.member_id))
+    other = said(waiting)
+    given = {old.member_id: ALL}
+    asked = classic.sync(world, other)
+    assert said(classic.sync(world, old, given)).error_code is NONE
+    assert said(asked).error_code is NONE
+    assert beat(world, "new").error_code is NONE
+
+
+@pytest.mark.parametrize("assignment", [b"all", b"\x00\x00"])
+def test_what_is_no_assignment_of_consumers_stays_classic(world: World, assignment: bytes) -> None:
+    old = leader(world, assignment)
+
+    answer = beat(world, "new")
+
+    assert answer.error_code is REFUSED
+    assert "not to be understood" in answer.error_message
+    assert classic.beat(world, old) is NONE
+
+
+def test_groups_of_others_than_consumers_stay_classic(world: World) -> None:
+    joined = said(newcomer(world, protocol_type="connect"))
+    classic.sync(world, joined, {joined.member_id: ALL})
+
+    assert beat(world, "new").error_code is REFUSED
+
+
+def test_where_it_is_not_allowed_each_protocol_refuses_the_other() -> None:
+    world = group_world()
+    old = leader(world)
+
+    assert beat(world, "new").error_code is REFUSED
+    assert classic.beat(world, old) is NONE
+    beat(world, "new", 0, group="other")
+    assert said(classic.join(world, group="other")).error_code is REFUSED
+
+
+def test_another_coordinator_serves_both(world: World) -> None:
+    old = leader(world)
+    beat(world, "new")
+    old = again(world, old)
+    has(world, old)
+
+    lead_anew(world)
+
+    assert classic.beat(world, old) is NONE
+    assert has(world, old) == [0, 1]
+    assert parts(beat(world, "new", 2)) == [2]
