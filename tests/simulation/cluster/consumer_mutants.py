@@ -1,7 +1,7 @@
 """Wrong lines, one per rule of the consumer protocol (KIP-848) that matters: see mutants.py."""
 
 from josefine_broker.engine import consumer_groups
-from josefine_broker.engine.groups.consumer import reconciling, replay
+from josefine_broker.engine.groups.consumer import classic, reconciling, replay
 from josefine_broker.engine.groups.consumer.consumers import ConsumerGroups
 from josefine_broker.engine.groups.consumer.values import ConsumerGroup
 from tests.simulation.cluster.group_mutants import FAILOVERS, GROUPS
@@ -66,5 +66,12 @@ CONSUMER_MUTANTS = [
         new="target - target",
         faults=FAILOVERS | CONSUMERS | CUTS,
         seed=13,
+    ),
+    Mutant(
+        breaks="a classic member is called when the group's target is a newer one",
+        function=classic.must_join_again,
+        old="member.epoch != group.epoch or",
+        new="",
+        faults=GROUPS | CONSUMERS | {"migrating": 1.0},
     ),
 ]

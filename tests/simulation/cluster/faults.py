@@ -108,6 +108,8 @@ class Faults:
     """In this share of lives there are consumer groups, whose members come, go and stand still."""
     consumer_groups: float = 0.0
     """In this share of lives with consumer groups one is of the consumer protocol (KIP-848)."""
+    migrating: float = 0.0
+    """In this share of lives with a group of the consumer protocol it has classic members, too."""
     transactions: float = 0.0
     """In this share of lives there are transactional producers, and readers of their transfers."""
     two_phase: float = 0.0
@@ -161,9 +163,11 @@ STRENGTH_MAX = {
     "transactions": 1.0,
     "consumer_groups": 1.0,
     "two_phase": 1.0,
+    "migrating": 1.0,
 }
 
 NEWEST = {
+    "migrating": 0.0,
     "two_phase": 0.0,
     "consumer_groups": 0.0,
     "transactions": 0.0,
@@ -242,6 +246,7 @@ SWITCHES = {
     "transactions": ("transaction told commit",),
     "consumer_groups": ("consumer assignment told",),
     "two_phase": ("participant prepared",),
+    "migrating": ("classic member let in by a consumer group",),
 }
 """What is counted when a fault takes place, of each that the seed may switch on."""
 

@@ -108,12 +108,24 @@ class GroupMember(GroupClient):
 
     # -- becoming a member
 
+    @property
+    def _subscription(self) -> bytes:
+        return SUBSCRIPTION
+
+    def _assignment(self, tps: list[TopicPartition]) -> bytes:
+        """Places in what every member reads: the coordinator does not look into it."""
+        return bytes(self.watch.reads.index(tp) for tp in tps)
+
+    def _given(self, assignment: bytes) -> list[TopicPartition]:
+        return [self.watch.reads[at] for at in assignment]
+
     def _join_again(self) -> None:
         self._rest()
         self.soon(self._join)
 
     def _join(self) -> None:
-        protocol = join_group.JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)
+        said = self._subscription
+        protocol = join_group.JoinGroupRequestProtocol(name="range", metadata=said)
         request = join_group.JoinGroupRequest(
             group_id=self.group,
             session_timeout_ms=SESSION_MS,
@@ -150,7 +162,10 @@ class GroupMember(GroupClient):
             protocol_type="consumer",
             protocol_name="range",
             assignments=tuple(
-                sync_group.SyncGroupRequestAssignment(member_id=name, assignment=bytes(places))
+                sync_group.SyncGroupRequestAssignment(
+                    member_id=name,
+                    assignment=self._assignment([self.watch.reads[at] for at in places]),
+                )
                 for name, places in given.items()
             ),
         )
@@ -161,7 +176,7 @@ class GroupMember(GroupClient):
         if answer is None or answer.error_code is not ErrorCode.none:
             self._failed(None if answer is None else answer.error_code, self._join)
             return
-        tps = [self.watch.reads[at] for at in answer.assignment]
+        tps = self._given(answer.assignment)
         self.watch.assigned(self, generation, tps)
         self.generation = generation
         self.owned = dict.fromkeys(tps, 0)

@@ -13,6 +13,7 @@ from tests.simulation.cluster.group_clients import GroupObserver
 from tests.simulation.cluster.group_facts import Commit
 from tests.simulation.cluster.group_members import GroupMember
 from tests.simulation.cluster.group_names import CONSUMERS, INSTANCES
+from tests.simulation.cluster.migrating_members import MigratingMember
 from tests.simulation.cluster.view import Batch
 
 if TYPE_CHECKING:
@@ -24,7 +25,9 @@ READ = (TopicPartition("synced", 0), TopicPartition("synced", 1), TopicPartition
 """What every group reads: topics that are there in every life."""
 GROUPS = (("dynamic", (None, None, None)), ("static", ("one", "two")))
 """Of each its members, by the names of those that are static (KIP-345)."""
-NODES, OBSERVERS, CONSUMER_NODES = 120, 140, 150
+NODES, OBSERVERS, CONSUMER_NODES, MIGRATING_NODES = 120, 140, 150, 155
+MIGRATING = 2
+"""Classic members of the group of the consumer protocol, where it has such."""
 
 
 class GroupWatch:
@@ -50,11 +53,17 @@ class GroupWatch:
                     self, CONSUMER_NODES + at, Random(rng.random()), CONSUMERS, instance
                 )
                 self.members.append(member)
+            if Random(world.seed + 13).random() < world.faults.migrating:
+                for at in range(MIGRATING):
+                    rng_of = Random(f"{world.seed} {at}")
+                    node = MIGRATING_NODES + at
+                    self.members.append(MigratingMember(self, node, rng_of, CONSUMERS, None))
         for at, name in enumerate(self.groups):
             observer = GroupObserver(self, OBSERVERS + at, Random(rng.random()), name)
             world.scheduler.at(3_000, observer.start)
         for member in self.members:
-            world.scheduler.at(1_500 + rng.randrange(1_500), member.start)
+            chance = member.rng if isinstance(member, MigratingMember) else rng
+            world.scheduler.at(1_500 + chance.randrange(1_500), member.start)
 
     @property
     def nodes(self) -> list[int]:
@@ -62,7 +71,8 @@ class GroupWatch:
         members = sum(len(instances) for _, instances in GROUPS)
         observers = range(OBSERVERS, OBSERVERS + len(GROUPS) + 1)
         consumers = range(CONSUMER_NODES, CONSUMER_NODES + len(INSTANCES))
-        return [*range(NODES, NODES + members), *observers, *consumers]
+        migrating = range(MIGRATING_NODES, MIGRATING_NODES + MIGRATING)
+        return [*range(NODES, NODES + members), *observers, *consumers, *migrating]
 
     def add(self, group: str, instance: str | None, node: int, rng: Random) -> GroupMember:
         """One more process, perhaps of a static member that has one already."""
@@ -115,13 +125,13 @@ class GroupWatch:
                 invariant.offset_told(group, tp, token, known)
 
     def holds(self, group: str) -> None:
-        """A member of the consumer protocol has something else now."""
+        """A member of the group of the consumer protocol has something else now."""
         if self.world.view.groups.is_excused(group):
             return
         members = [
             each
             for each in self.members
-            if isinstance(each, ConsumerMember) and each.group == group
+            if isinstance(each, ConsumerMember | MigratingMember) and each.group == group
         ]
         held = {str(each): each.held for each in members}
         for invariant in self.world.invariants:

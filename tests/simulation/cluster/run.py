@@ -4,6 +4,7 @@
     python -m tests.simulation.cluster.run SEED --trace    ... and every event, a line each
     python -m tests.simulation.cluster.run 0 --seeds 1000  a thousand lives, on all cores
     ... --groups, --transactions                           with those in each; --no-groups, ...
+    ... --groups --consumer_groups --migrating             with classic members in them, too
     ... --groups --consumer_groups                         groups of the consumer protocol in each
 
 A run that breaks a rule ends with its seed and the line that replays it (lives.py).
@@ -35,7 +36,7 @@ WORDS = {
     "leader elected": "elections",
 }
 """What the line of sums tells."""
-FORCED = "groups", "transactions", "consumer_groups", "two_phase"
+FORCED = "groups", "transactions", "consumer_groups", "two_phase", "migrating"
 """What can be asked for in every life."""
 
 
