@@ -20,8 +20,9 @@ from josefine_broker.engine.groups.consumer.values import (
     JOINING_EPOCH,
     Beat,
     BeatAnswer,
+    ConsumerGroup,
 )
-from josefine_broker.engine.groups.migrating import empty_record
+from josefine_broker.engine.groups.migrating import downgraded, empty_record
 from josefine_broker.engine.groups.records import encode_key as encode_classic_key
 from josefine_broker.engine.groups.records import encode_value
 from josefine_broker.engine.groups.values import Lost
@@ -45,6 +46,9 @@ def heartbeat(
     if before is None and beat.epoch == JOINING_EPOCH:
         upgraded = coordinator.upgraded(group_id, topics)
     after, answer = consumers.beat(group_id, beat, topics, upgraded)
+    if before is not None and _is_left_to_classic(ctx, before, after):
+        end_offset = _leave_to_classic(ctx, before, after)
+        return _told(ctx, group_id, end_offset, answer, build, fail)
     entries = changes(before, after)
     if upgraded is not None:
         entries.insert(0, (encode_classic_key(group_id), None))
@@ -55,6 +59,18 @@ def heartbeat(
         consumers.keep(after, ctx.clock.monotonic_ms())
         coordinator.counts.rebalances += before is None or before.epoch != after.epoch
     consumers.beaten(group_id, answer.member_id, topics, ctx.clock.monotonic_ms())
+    return _told(ctx, group_id, consumers.end_offset(group_id), answer, build, fail)
+
+
+def _told(
+    ctx: Context,
+    group_id: str,
+    end_offset: int,
+    answer: BeatAnswer,
+    build: Callable[[BeatAnswer], object],
+    fail: Callable[[KafkaError], object],
+) -> object:
+    """When the log is committed up to there."""
     outcome: list[KafkaError | None] = []
 
     def settle(error: KafkaError | None) -> None:
@@ -65,7 +81,7 @@ def heartbeat(
         return build(answer) if error is None else fail(error)
 
     tp, hosted = coordinator_of(ctx, group_id)
-    written = Appended(ctx, tp, hosted, consumers.end_offset(group_id), settle)
+    written = Appended(ctx, tp, hosted, end_offset, settle)
     return answer_when_committed(ctx, [written], ctx.settings.offsets.timeout_ms, told)
 
 
@@ -89,11 +105,41 @@ def lose(ctx: Context, effect: Lost) -> None:
         return
     after = lost(before, effect.member_ids)
     try:
+        if _is_left_to_classic(ctx, before, after):
+            _leave_to_classic(ctx, before, after)
+            ctx.clients.groups.coordinator.counts.members_lost += len(effect.member_ids)
+            return
         write(ctx, effect.group_id, changes(before, after))
     except KafkaError:
         return
     ctx.clients.groups.coordinator.counts.members_lost += len(effect.member_ids)
     consumers.keep(after, ctx.clock.monotonic_ms())
+
+
+def _is_left_to_classic(ctx: Context, before: ConsumerGroup, after: ConsumerGroup) -> bool:
+    """Whether the last members of the consumer protocol went, and may leave a classic group."""
+    return (
+        ctx.clients.groups.coordinator.settings.downgrades_consumer
+        and bool(after.members)
+        and all(each.classic is not None for each in after.members.values())
+        and any(each.classic is None for each in before.members.values())
+    )
+
+
+def _leave_to_classic(ctx: Context, before: ConsumerGroup, after: ConsumerGroup) -> int:
+    """The others go on as a classic group. Where what says so ends in the log. Raises KafkaError
+    when nothing was written."""
+    coordinator, group_id = ctx.clients.groups.coordinator, before.group_id
+    consumers = coordinator.consumers
+    record = downgraded(before, ctx.image.topic_names, consumers.session_timeout_ms)
+    entries = changes(before.moved(ConsumerGroupEvent.LEFT), None)
+    entries.append((encode_classic_key(group_id), encode_value(record, ctx.clock.now_ms())))
+    write(ctx, group_id, entries)
+    end_offset = consumers.end_offset(group_id)
+    consumers.drop(group_id)
+    gone = [member_id for member_id in before.members if member_id not in after.members]
+    coordinator.begin_classic(group_id, record, gone, ctx.clock.monotonic_ms())
+    return end_offset
 
 
 def give_name_to_classic(ctx: Context, group_id: str) -> None:
@@ -111,4 +157,5 @@ def give_name_to_classic(ctx: Context, group_id: str) -> None:
     entries.append((encode_classic_key(group_id), encode_value(record, ctx.clock.now_ms())))
     write(ctx, group_id, entries)
     consumers.drop(group_id)
-    ctx.clients.groups.coordinator.begin_classic(group_id, record)
+    now_ms = ctx.clock.monotonic_ms()
+    ctx.clients.groups.coordinator.begin_classic(group_id, record, (), now_ms)

@@ -31,7 +31,7 @@ from tests.support.cluster import DEFAULT_TIMINGS, REPLICATED, Cluster
 pytestmark = pytest.mark.timeout(400)
 SOON = {
     "group__consumer_heartbeat_interval_ms": 300,
-    "group__consumer_migration_policy": "upgrade",
+    "group__consumer_migration_policy": "bidirectional",
 }
 """Steps are taken in heartbeats: here none is to be waited for long."""
 
@@ -197,6 +197,36 @@ def test_a_group_changes_its_protocol_member_by_member(
     poll_until(lambda _: share(first, second), "all by heartbeats", first, second)
     last = produce(bootstrap, topic, 2, "last")
     poll_until(lambda read: values(read) >= last, "the last records", first, second)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["range,roundrobin", "cooperative-sticky"])
+def test_classic_members_that_are_left_alone_go_on(
+    one_broker: Broker, stack: ExitStack, strategy: str
+) -> None:
+    bootstrap = one_broker.bootstrap
+    topic = make_topic(bootstrap)
+    old = [
+        stack.enter_context(closing(Librdkafka(bootstrap, topic, topic, strategy=strategy)))
+        for _ in range(2)
+    ]
+    poll_until(lambda _: share(*old), "two classic members", *old)
+    first = member(stack, bootstrap, topic)
+    poll_until(lambda _: share(*old, first), "one of three by heartbeats", *old, first)
+    wanted = produce(bootstrap, topic, 2)
+    poll_until(lambda read: values(read) >= wanted, "all records", *old, first)
+    for each in (*old, first):
+        each.commit()
+
+    first.close()
+
+    poll_until(lambda _: share(*old), "two classic members again", *old)
+    later = produce(bootstrap, topic, 2, "later")
+    read = poll_until(lambda read: values(read) >= later, "the later records", *old)
+    assert not values(read) & wanted
+    with BlockingClient(bootstrap) as client:
+        ours = client.run(lambda s, t, d: group_admin.describe_group(s, topic, t, d))
+    assert (ours.state, len(ours.members), ours.epoch) == ("Stable", 2, None)
 
 
 def test_members_go_on_behind_a_restart_of_their_only_broker(

@@ -180,10 +180,21 @@ class GroupCoordinator:
             raise KafkaError(ErrorCode.inconsistent_group_protocol, message)
         return migrating.emptied(group) if is_empty else migrating.upgraded(group, topics)
 
-    def begin_classic(self, group_id: str, record: GroupRecord) -> None:
-        """An empty consumer group became a classic one; the log has this of it."""
+    def begin_classic(
+        self, group_id: str, record: GroupRecord, gone: Iterable[str], now_ms: int
+    ) -> None:
+        """A consumer group became a classic one; the log has this of it, and who is gone by now.
+        The others are called."""
         stored = StoredGroup(record, NO_TIMESTAMP_MS)
-        self._groups[group_id] = restored(group_id, self._write_ids, self.counts, stored)
+        group = restored(group_id, self._write_ids, self.counts, stored)
+        self._groups[group_id] = group
+        for member in group.members.values():
+            group.heard(member, now_ms)
+        for member_id in gone:
+            group.remove(member_id)
+        if group.members:
+            rebalancing.prepare(group, self.settings, now_ms)
+            self._after(group)
 
     def may_delete(self, group_id: str) -> ErrorCode:
         """Whether a group may be deleted with its offsets: only one without members."""

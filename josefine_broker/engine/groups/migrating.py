@@ -1,23 +1,36 @@
-"""A group that changes its protocol: while it is empty, and a classic one also with its members
-when it becomes one of the consumer protocol (KIP-848).
+"""A group that changes its protocol: while it is empty, or with its members (KIP-848).
 
 Rules: generations and epochs are one count, which never falls. With members only a group of
 consumers that is stable, whose members all heard their assignments, and said and got what we can
 read: what they were given is the target that the next one begins with. A cooperative member that
-joined with more than it was given has the rest until it joins without it.
+joined with more than it was given has the rest until it joins without it. Back again: the classic
+members that are left begin with a rebalance, in the generation that is the group's epoch.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
+from uuid import UUID
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.engine.groups.consumer.embedded import read_assignment, read_subscription
+from josefine_broker.engine.groups import protocols
+from josefine_broker.engine.groups.consumer.embedded import (
+    read_assignment,
+    read_subscription,
+    write_assignment,
+    write_subscription,
+)
 from josefine_broker.engine.groups.consumer.replay import state_of
 from josefine_broker.engine.groups.consumer.states import ConsumerMemberState
 from josefine_broker.engine.groups.consumer.subscriptions import Topics, metadata_hash
 from josefine_broker.engine.groups.consumer.values import ClassicSide, ConsumerGroup, ConsumerMember
 from josefine_broker.engine.groups.group import Group
 from josefine_broker.engine.groups.states import GroupState, MemberState
-from josefine_broker.engine.groups.values import CONSUMER_PROTOCOL_TYPE, GroupRecord, Member
+from josefine_broker.engine.groups.values import (
+    CONSUMER_PROTOCOL_TYPE,
+    GroupRecord,
+    Member,
+    Protocol,
+)
 
 
 def emptied(group: Group) -> ConsumerGroup:
@@ -55,6 +68,50 @@ def upgraded(group: Group, topics: Topics) -> ConsumerGroup:
         target={key: each.assigned for key, each in members.items()},
     )
     return replace(became, state=state_of(became))
+
+
+def downgraded(
+    group: ConsumerGroup, names: Mapping[UUID, str], session_timeout_ms: int
+) -> GroupRecord:
+    """What the log is to say of the classic group that a group becomes of which only classic
+    members are left. Who went is still in it, as in any classic group until its next generation: a
+    coordinator that begins with it misses them when a session is over, and calls the others."""
+    left = [
+        _as_classic(member, member.classic, names)
+        for member in group.members.values()
+        if member.classic is not None
+    ]
+    name = protocols.select(left)
+    gone = [
+        _as_classic(
+            member,
+            ClassicSide(session_timeout_ms, ((name, write_subscription(member.topics)),)),
+            names,
+        )
+        for member in group.members.values()
+        if member.classic is None
+    ]
+    return GroupRecord(
+        generation=group.epoch,
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        protocol_name=name,
+        leader_id=left[0].member_id,
+        members=(*left, *gone),
+    )
+
+
+def _as_classic(member: ConsumerMember, side: ClassicSide, names: Mapping[UUID, str]) -> Member:
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        session_timeout_ms=side.session_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        protocols=tuple(Protocol(name, data) for name, data in side.protocols),
+        assignment=write_assignment(member.assigned, names),
+        state=MemberState.ASSIGNED,
+    )
 
 
 def _all_heard(group: Group) -> bool:

@@ -51,6 +51,8 @@ class GroupSettings:
     upgrades_classic: bool = False
     """A member of the consumer protocol may join a classic group of consumers, and a classic member
     such a group (`group.consumer_migration_policy`)."""
+    downgrades_consumer: bool = False
+    """A group that only classic members are left in becomes a classic one again."""
     offsets_retention_ms: int = 7 * 24 * 3_600_000
     """How long committed offsets stay when their group has become empty, or reads them no more."""
 

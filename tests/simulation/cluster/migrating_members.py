@@ -29,6 +29,8 @@ class MigratingMember(GroupMember):
     _heard_ms = 0
     """When the last join, sync or heartbeat left that was answered well."""
     _sent_ms = 0
+    _is_of_both = False
+    """Its group had members of both protocols when it joined last."""
 
     @property
     def held(self) -> set[TopicPartition]:
@@ -52,6 +54,11 @@ class MigratingMember(GroupMember):
     def _joined(self, answer: join_group.JoinGroupResponse | None) -> None:
         if answer is not None and answer.generation_id > 0 and not answer.leader:
             self.world.met["classic member let in by a consumer group"] += 1
+            self._is_of_both = True
+        elif answer is not None and answer.leader:
+            met = self._is_of_both and answer.member_id == self.member_id
+            self.world.met["classic member left to its own protocol"] += met
+            self._is_of_both = False
         super()._joined(answer)
 
     def _sync(self, joined: join_group.JoinGroupResponse) -> None:

@@ -159,6 +159,7 @@ def test_no_mixture_of_faults_breaks_a_group_of_both_protocols(with_both: Share)
     assert total.broken == []
     assert total.met["classic member let in by a consumer group"] > 5 * len(MIGRATING_SEEDS)
     assert total.met["classic member counted itself out"] > 0
+    assert total.met["classic member left to its own protocol"] > 0
 
 
 def test_every_life_is_worth_its_time(share: Share) -> None:

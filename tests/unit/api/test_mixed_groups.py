@@ -20,6 +20,7 @@ NONE = ErrorCode.none
 CALLED = ErrorCode.rebalance_in_progress
 REFUSED = ErrorCode.inconsistent_group_protocol
 ALL = encode_assignment(TopicPartition("orders", index) for index in range(3))
+SESSION_MS = 9_000
 AGAIN = ErrorCode.coordinator_load_in_progress
 
 
@@ -140,6 +141,59 @@ def test_where_it_is_not_allowed_each_protocol_refuses_the_other() -> None:
     assert classic.beat(world, old) is NONE
     beat(world, "new", 0, group="other")
     assert said(classic.join(world, group="other")).error_code is REFUSED
+
+
+@pytest.fixture
+def both_ways() -> World:
+    return group_world(
+        upgrades_classic=True, downgrades_consumer=True, consumer_session_timeout_ms=SESSION_MS
+    )
+
+
+def moved_back(world: World, *, is_lost: bool = False) -> Any:
+    """The answer to the last join of a classic member whose group had another for a while."""
+    old = leader(world)
+    beat(world, "new")
+    old = again(world, old)
+    has(world, old)
+    if is_lost:
+        world.advance(SESSION_MS - 1)
+        assert classic.beat(world, old) is NONE
+        world.advance(1)
+    else:
+        assert beat(world, "new", -1).error_code is NONE
+    return old
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_members_that_are_left_alone_are_a_classic_group_again(
+    both_ways: World, is_lost: bool
+) -> None:
+    world = both_ways
+    old = moved_back(world, is_lost=is_lost)
+
+    assert classic.beat(world, old) is CALLED
+    assert classic.commit(world, 8, old) is NONE, "it goes on where it was"
+    joined = said(classic.join(world, old.member_id))
+
+    assert (joined.generation_id, joined.leader) == (old.generation_id + 1, old.member_id)
+    assert said(classic.sync(world, joined, {old.member_id: ALL})).assignment == ALL
+    assert classic.described(world).group_state == "Stable"
+    assert beat(world, "new").error_code is NONE, "and back"
+
+
+def test_another_coordinator_misses_who_left_such_a_group(both_ways: World) -> None:
+    world = both_ways
+    old = moved_back(world)
+
+    lead_anew(world)
+    world.advance(1)
+    assert classic.beat(world, old) is NONE
+    world.advance(SESSION_MS - 2)
+    assert classic.beat(world, old) is NONE
+    world.advance(2)
+
+    assert classic.beat(world, old) is CALLED
 
 
 def test_another_coordinator_serves_both(world: World) -> None:

@@ -2,8 +2,8 @@
 those that are members of a group of the consumer protocol.
 
 Rules: the bytes are Kafka's ConsumerProtocolSubscription (versions 0 to 3, later ones as far as
-they are known) and ConsumerProtocolAssignment; an assignment is written in version 0, which every
-client reads. What cannot be read is None: its member says it to others than to us.
+they are known) and ConsumerProtocolAssignment; both are written in version 0, which every client
+reads. What cannot be read is None: its member says it to others than to us.
 """
 
 import struct
@@ -72,6 +72,15 @@ def write_assignment(parts: Parts, names: Mapping[UUID, str]) -> bytes:
         out += _SHORT.pack(len(text)) + text + _INT.pack(len(indexes))
         for index in indexes:
             out += _INT.pack(index)
+    return bytes(out + _INT.pack(NO_USER_DATA))
+
+
+def write_subscription(topics: frozenset[str]) -> bytes:
+    """In version 0."""
+    out = bytearray(_SHORT.pack(VERSION) + _INT.pack(len(topics)))
+    for name in sorted(topics):
+        text = name.encode()
+        out += _SHORT.pack(len(text)) + text
     return bytes(out + _INT.pack(NO_USER_DATA))
 
 

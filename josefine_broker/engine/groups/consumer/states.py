@@ -28,6 +28,7 @@ class ConsumerGroupEvent(Enum):
     CONVERGED = "converged"  # the last member has what the target gives it
     EMPTIED = "emptied"  # nobody is left
     REMOVED = "removed"  # deleted, expired, or a classic member took the name over
+    LEFT = "left to classic"  # only classic members are left: they go on as a classic group
 
 
 GROUP_TRANSITIONS: dict[tuple[ConsumerGroupState, ConsumerGroupEvent], ConsumerGroupState] = {
@@ -41,6 +42,9 @@ GROUP_TRANSITIONS: dict[tuple[ConsumerGroupState, ConsumerGroupEvent], ConsumerG
     (ConsumerGroupState.RECONCILING, ConsumerGroupEvent.EMPTIED): ConsumerGroupState.EMPTY,
     (ConsumerGroupState.STABLE, ConsumerGroupEvent.CHANGED): ConsumerGroupState.ASSIGNING,
     (ConsumerGroupState.STABLE, ConsumerGroupEvent.EMPTIED): ConsumerGroupState.EMPTY,
+    (ConsumerGroupState.ASSIGNING, ConsumerGroupEvent.LEFT): ConsumerGroupState.DEAD,
+    (ConsumerGroupState.RECONCILING, ConsumerGroupEvent.LEFT): ConsumerGroupState.DEAD,
+    (ConsumerGroupState.STABLE, ConsumerGroupEvent.LEFT): ConsumerGroupState.DEAD,
 }
 
 
