@@ -48,16 +48,19 @@ class GroupWatch:
                     self.add(name, instance, NODES + len(self.members), Random(rng.random()))
         if Random(world.seed + 12).random() < world.faults.consumer_groups:
             self.groups.append(CONSUMERS)
-            for at, instance in enumerate(INSTANCES):
+            is_migrating = Random(world.seed + 13).random() < world.faults.migrating
+            instances = INSTANCES
+            if is_migrating:  # a single one comes and goes, and the group's protocol with it
+                instances = INSTANCES[: Random(world.seed + 14).choice((1, 1, len(INSTANCES)))]
+            for at, instance in enumerate(instances):
                 member = ConsumerMember(
                     self, CONSUMER_NODES + at, Random(rng.random()), CONSUMERS, instance
                 )
                 self.members.append(member)
-            if Random(world.seed + 13).random() < world.faults.migrating:
-                for at in range(MIGRATING):
-                    rng_of = Random(f"{world.seed} {at}")
-                    node = MIGRATING_NODES + at
-                    self.members.append(MigratingMember(self, node, rng_of, CONSUMERS, None))
+            for at in range(MIGRATING if is_migrating else 0):
+                rng_of = Random(f"{world.seed} {at}")
+                node = MIGRATING_NODES + at
+                self.members.append(MigratingMember(self, node, rng_of, CONSUMERS, None))
         for at, name in enumerate(self.groups):
             observer = GroupObserver(self, OBSERVERS + at, Random(rng.random()), name)
             world.scheduler.at(3_000, observer.start)
