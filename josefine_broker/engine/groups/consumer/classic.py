@@ -158,7 +158,9 @@ def leave(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Cons
     """It is gone; one that is static may be named by its instance alone. Raises KafkaError as
     `member_of`."""
     holder = None if instance_id is None or member_id else group.static_member(instance_id)
-    member = holder or member_of(group, member_id, instance_id)
+    if holder is not None:
+        member_id = holder.member_id
+    member = member_of(group, member_id, instance_id)
     return without(group, (member.member_id,))
 
 

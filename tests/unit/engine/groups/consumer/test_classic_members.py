@@ -154,6 +154,16 @@ def test_who_is_no_classic_member_is_told_so(lab: Mixed) -> None:
     refused(ErrorCode.illegal_generation, lab.classic_sync, "old", 1)
 
 
+def test_a_static_member_is_taken_out_by_its_instance_where_it_is_a_classic_one() -> None:
+    lab = Mixed(t=4)
+    lab.join("new", instance_id="theirs")
+    lab.classic_join("old", is_newcomer=True, instance_id="ours")
+
+    refused(ErrorCode.unknown_member_id, classic.leave, lab.group, "", "theirs")
+
+    assert list(classic.leave(lab.group, "", "ours").members) == ["new"]
+
+
 def test_classic_members_have_an_assignor_in_common(lab: Mixed) -> None:
     code = ErrorCode.inconsistent_group_protocol
 
