@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from pipelines import protobuf_schema
 from pipelines.avro_schema import SchemaError, columns_of, parse_record
 from pipelines.ddl import TYPES as COLUMN_TYPES
 from pipelines.ddl import unknown_types
@@ -51,9 +52,11 @@ def _decode(reader: Reader, on_error: OnError) -> Decode | None:
     for word in own.required:
         if not reader.has(word):
             reader.missing(word)
-    avro = ""
+    avro, descriptors, message = "", b"", ""
     if said == "avro":
         schema, avro = _avro(reader)
+    elif said == "protobuf":
+        schema, descriptors, message = _protobuf(reader)
     else:
         schema = schema_of(reader, said) if "schema" in own.required else reader.placed("schema")
     separator = reader.text("separator")
@@ -71,6 +74,8 @@ def _decode(reader: Reader, on_error: OnError) -> Decode | None:
         strict=strict,
         tombstones=tombstones,
         avro=avro,
+        descriptors=descriptors,
+        message=message,
         framed=reader.has("registry"),
         registry=_registry(reader),
     )
@@ -101,6 +106,27 @@ def _avro(reader: Reader) -> tuple[Placed, str]:
     return Placed(text=columns, place=place, path=path), text if text and columns else ""
 
 
+def _protobuf(reader: Reader) -> tuple[Placed, bytes, str]:
+    """(the columns, the descriptors, the message's name)."""
+    name, message = reader.text("schema"), reader.text("message") or ""
+    data = _bytes(reader, name) if name else None
+    columns = ""
+    if data is not None and message:
+        try:
+            columns = protobuf_schema.columns_of(
+                protobuf_schema.type_of(protobuf_schema.message_of(data, message).DESCRIPTOR)
+            )
+        except protobuf_schema.SchemaError as error:
+            reader.wrong_at("schema", f"{name}: {error}")
+    place, path = reader.place_of("schema"), reader.path_of("schema")
+    is_whole = data is not None and columns
+    return (
+        Placed(text=columns, place=place, path=path),
+        data if is_whole and data else b"",
+        message if is_whole else "",
+    )
+
+
 def schema_of(reader: Reader, said: str = "") -> Placed:
     """Columns as in SQL, from the file or one beside it. `said`: the format, where it matters."""
     text = reader.text("schema") or ""
@@ -121,10 +147,22 @@ def schema_of(reader: Reader, said: str = "") -> Placed:
 
 def _file(reader: Reader, name: str) -> str | None:
     """The text of a file beside the pipeline's; None where it cannot be read."""
-    file = Path(reader.place_of("schema").file).parent / name
+    data = _bytes(reader, name)
     try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        reader.wrong_at("schema", f"{file}: {reason}")
+        return None if data is None else data.decode("utf-8")
+    except UnicodeDecodeError:
+        reader.wrong_at("schema", f"{_beside(reader, name)}: not UTF-8 text")
     return None
+
+
+def _bytes(reader: Reader, name: str) -> bytes | None:
+    file = _beside(reader, name)
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        reader.wrong_at("schema", f"{file}: {error.strerror}")
+    return None
+
+
+def _beside(reader: Reader, name: str) -> Path:
+    return Path(reader.place_of("schema").file).parent / name

@@ -49,4 +49,6 @@ def _of_decode(how: Decode | None) -> list[Any] | None:
         said += [how.format.value, how.separator, how.on_error is OnError.NULL]
     if how.format is Format.AVRO:
         said += [how.avro, how.framed]
+    if how.format is Format.PROTOBUF:
+        said += [hashlib.sha256(how.descriptors).hexdigest(), how.message]
     return said

@@ -45,6 +45,7 @@ class Format(Enum):
     CSV = "csv"  # one line of fields
     STRING = "string"  # a text
     AVRO = "avro"  # a record, perhaps in Confluent's frame
+    PROTOBUF = "protobuf"  # a message
 
 
 class OnError(Enum):
@@ -61,7 +62,8 @@ class Decode:
 
     format: Format
     schema: Placed
-    """Columns as in SQL; no text where the format has none. Of Avro those of `avro`."""
+    """Columns as in SQL; no text where the format has none. Of Avro those of `avro`, of Protobuf
+    those of `message`."""
     on_error: OnError
     separator: str = ","
     """Between the fields of CSV."""
@@ -71,6 +73,9 @@ class Decode:
     """A record without a value is a good row, whose `value` is null."""
     avro: str = ""
     """The schema as which Avro's records are read."""
+    descriptors: bytes = field(default=b"", repr=False)
+    """A FileDescriptorSet, in which Protobuf's `message` is."""
+    message: str = ""
     framed: bool = False
     """Each record begins with the number of the schema by which it was written."""
     registry: str | None = field(default=None, repr=False)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from pipelines.errors import Place, Problem
 from pipelines.loader import Items, Node, Scalar, Table
 from pipelines.model import Placed
-from pipelines.vocabulary import EXACTLY_ONE, LATER_VALUES, WORDS
+from pipelines.vocabulary import EXACTLY_ONE, WORDS
 from pipelines.words import ModeWords
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -97,12 +97,7 @@ class Reader:
         value = _text(node)
         if value in choices:
             return value
-        later = LATER_VALUES.get((self.section, key), ())
-        if value in later:
-            message = f"`{value}` is not supported yet; expected {' or '.join(choices)}"
-            self.problem(node.place, node.path, message)
-            return None
-        self._wrong(key, node, nearest(value, [*choices, *later]) if value else "")
+        self._wrong(key, node, nearest(value, choices) if value else "")
         return None
 
     def flag(self, key: str) -> bool:

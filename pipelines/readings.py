@@ -8,6 +8,7 @@ from pipelines.avro_values import OWN, AvroValues
 from pipelines.decode import Reading, Side, Values
 from pipelines.json_values import JsonValues
 from pipelines.model import Decode, Format, OnError, Placed, Source
+from pipelines.protobuf_values import ProtobufValues
 from pipelines.spark_words import complaint, refusal
 from pipelines.text_values import CsvValues, TextValues
 
@@ -45,6 +46,9 @@ def _values(how: Decode, *, offline: bool) -> Values:
             registry = (OWN if offline else how.registry or OWN) if how.framed else None
             _schema(how.schema)  # refuses names that SQL cannot tell apart
             return AvroValues(how.avro, registry)
+        case Format.PROTOBUF:
+            _schema(how.schema)
+            return ProtobufValues(how.descriptors, how.message)
         case Format.JSON:
             return JsonValues(_schema(how.schema), strict=how.strict)
 

@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+from pipelines import protobuf_values
 from pipelines.avro_schema import parse_record
 from pipelines.avro_writing import UnfitError, encoded
 from pipelines.case_model import Record
@@ -39,8 +40,8 @@ def record_of(
 
 
 def _bytes(reader: Reader, word: str, how: Decode | None) -> bytes | None:
-    """A text as it is, a table or a list as JSON, a table as Avro where that is decoded; nothing
-    where there is none."""
+    """A text as it is, a table or a list as JSON, a table as Avro or Protobuf where that is
+    decoded; nothing where there is none."""
     node = reader.table.nodes.get(word)
     if isinstance(node, Table) and how is not None and how.avro:
         try:
@@ -49,6 +50,12 @@ def _bytes(reader: Reader, word: str, how: Decode | None) -> bytes | None:
             reader.wrong_at(word, str(error))
             return None
         return framed(OFFLINE, data) if how.framed else data
+    if isinstance(node, Table) and how is not None and how.message:
+        try:
+            return protobuf_values.encoded(how.descriptors, how.message, plain(node))
+        except protobuf_values.MessageError as error:
+            reader.wrong_at(word, str(error))
+            return None
     if node is None or (isinstance(node, Scalar) and node.value is None):
         return None
     text = node.text if isinstance(node, Scalar) else json.dumps(plain(node), ensure_ascii=False)

@@ -58,8 +58,9 @@ def _why_not(pipeline: Pipeline, sink: Sink) -> str:
     source = pipeline.source_of(sink)
     if source.local is not None:
         return f"source `{source.name}` is of type {source.local.type}"
-    if any(how and how.format is Format.AVRO for how in (source.decode, source.decode_key)):
-        return f"source `{source.name}` is Avro"
+    for how in (source.decode, source.decode_key):
+        if how is not None and how.format in (Format.AVRO, Format.PROTOBUF):
+            return f"source `{source.name}` is {how.format.value.capitalize()}"
     for name in pipeline.lineage(sink.input)[1]:
         if pipeline.transforms[name].function is not None:
             return f"transform `{name}` is Python"

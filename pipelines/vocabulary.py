@@ -1,8 +1,8 @@
-"""Every word a pipeline file may contain, and the values planned but not built yet.
+"""Every word a pipeline file may contain.
 
-Literal tables: section → word → what is expected there, and word → values refused by name with
-"not supported yet". `validate.py` reads values by these tables and `json_schema.py` tells them to
-editors; nothing else defines a word, but `source_vocabulary.py` has those of sources.
+Literal tables: section → word → what is expected there. `validate.py` reads values by these tables
+and `json_schema.py` tells them to editors; nothing else defines a word, but `source_vocabulary.py`
+has those of sources.
 """
 
 from __future__ import annotations
@@ -14,16 +14,18 @@ from pipelines.words import Kind, ModeWords, Word
 
 _DECODED: Mapping[str, Word] = {
     "format": Word(
-        expected="json, csv, avro, string or raw",
+        expected="json, csv, avro, protobuf, string or raw",
         kind=Kind.CHOICE,
-        choices=("json", "csv", "avro", "string", "raw"),
+        choices=("json", "csv", "avro", "protobuf", "string", "raw"),
         required=True,
     ),
     "schema": Word(
         expected='columns as in SQL, such as "id BIGINT, amount DOUBLE", or a file name ending '
-        "in .ddl, relative to this file; of avro its schema as JSON, or a file ending in .avsc",
+        "in .ddl, relative to this file; of avro its schema as JSON, or a file ending in .avsc; "
+        "of protobuf a file of descriptors, as protoc writes it",
         kind=Kind.TEXT,
     ),
+    "message": Word(expected="the full name of a message, such as shop.Order", kind=Kind.TEXT),
     "registry": Word(
         expected="the address of a schema registry, such as http://localhost:8081", kind=Kind.TEXT
     ),
@@ -326,13 +328,8 @@ FORMATS: Mapping[str, ModeWords] = {
     "json": ModeWords(required=("schema",), allowed=("strict", "on_error", "tombstones")),
     "csv": ModeWords(required=("schema",), allowed=("separator", "on_error", "tombstones")),
     "avro": ModeWords(required=("schema",), allowed=("registry", "on_error", "tombstones")),
+    "protobuf": ModeWords(required=("schema", "message"), allowed=("on_error", "tombstones")),
     "string": ModeWords(allowed=("on_error", "tombstones")),
     "raw": ModeWords(),
 }
 """Format of a value or key → its own words; those of other formats are refused."""
-
-LATER_VALUES: Mapping[tuple[str, str], tuple[str, ...]] = {
-    ("decode value", "format"): ("protobuf",),
-    ("decode key", "format"): ("protobuf",),
-}
-"""(section, word) → values of the planned vocabulary that this version refuses by name."""

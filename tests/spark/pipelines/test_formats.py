@@ -19,6 +19,7 @@ from pipelines.trial import run_cases
 from pipelines.validate import read_pipeline
 from pipelines.wire_format import framed
 from tests.support.schema_registry import serving
+from tests.unit.pipelines.test_protobuf import descriptors
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -47,7 +48,14 @@ sources:
     decode:
       value: { format: avro, schema: event.avsc, on_error: dead_letter, tombstones: true }
       key: { format: avro, schema: event.avsc, registry: "http://nowhere:1" }
+  orders:
+    type: josefine
+    bootstrap: nowhere:1
+    topics: [d]
+    decode:
+      value: { format: protobuf, schema: shop.desc, message: shop.Order, on_error: dead_letter }
 transforms:
+  ordered: { inputs: [orders], sql: "select value.*, offset as o from orders" }
   rows:
     inputs: [lines]
     sql: select key.zone as zone, value.*, value is null as gone, offset as o from lines
@@ -57,9 +65,25 @@ sinks:
   rows: { type: delta, inputs: [rows], path: /t/rows, mode: append }
   spoken: { type: delta, inputs: [spoken], path: /t/spoken, mode: append }
   happened: { type: delta, inputs: [happened], path: /t/events, mode: append }
+  ordered: { type: delta, inputs: [ordered], path: /t/ordered, mode: append }
 dead_letter: { type: delta, path: /t/dead }
 trigger: { available_now: true }
 tests:
+  - name: messages
+    given:
+      orders:
+        - { value: { id: 1, kind: SALE, at: "2026-01-01T00:00:00Z", lines: [ { sku: a } ] } }
+        - { value: "no message" }
+        - { value: "" }
+    expect:
+      ordered:
+        columns: subset
+        rows:
+          - { id: 1, kind: SALE, at: 2026-01-01T00:00:00Z, lines: [ { sku: a } ], big: 0, o: 0 }
+          - { id: 0, kind: UNKNOWN, lines: [], big: 0, o: 2 }
+      dead_letter:
+        columns: subset
+        rows: [ { offset: 1, value: no message } ]
   - name: lines
     given:
       lines:
@@ -134,19 +158,23 @@ def test_given_records_of_every_format_become_their_rows_and_letters(spark, tmp_
     file = tmp_path / "f.yaml"
     file.write_text(FILE)
     (tmp_path / "event.avsc").write_text(SCHEMA)
+    (tmp_path / "shop.desc").write_bytes(descriptors())
     pipeline = read_pipeline(file, {})
 
     outcomes = run_cases(spark, pipeline)
 
     assert {each.name: each.complaints for each in outcomes if each.complaints} == {}
-    assert len(outcomes) == 3
-    rows, spoken, events = plan(spark, pipeline)
+    assert len(outcomes) == 4
+    rows, spoken, events, ordered = plan(spark, pipeline)
     assert rows.columns == (
         ("zone", "string"), ("id", "int"), ("price", "decimal(6,2)"), ("name", "string"),
         ("gone", "boolean"), ("o", "bigint"),
     )  # fmt: skip
     assert events.columns[:2] == (("id", "int"), ("inner", "struct<name:string>"))
     assert spoken.columns == (("word", "string"), ("key", "string"), ("o", "bigint"))
+    assert ordered.columns[4:7] == (
+        ("counts", "map<int,bigint>"), ("at", "timestamp"), ("big", "decimal(20,0)"),
+    )  # fmt: skip
 
 
 def schema(*fields):

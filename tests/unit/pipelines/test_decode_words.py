@@ -143,7 +143,8 @@ BAD = {
     "raw that has errors": (
         "{ format: raw, on_error: fail }",
         None,
-        "sources.raw.decode.value.on_error: `on_error` is for format json or csv or avro or string",
+        "sources.raw.decode.value.on_error: `on_error` is for format json or csv or avro or "
+        "protobuf or string",
     ),
     "a field with fields": (
         '{ format: csv, schema: "id INT, tags ARRAY<INT>" }',

@@ -16,7 +16,7 @@ from tests.unit.pipelines.test_environments import ENVIRONMENTS
 from tests.unit.pipelines.test_validate import CASES, GOOD, MERGE, SINK, UPSERT
 
 SEEN = (
-    "unknown top word", "format of a later version", "unknown word below", "version", "no version",
+    "unknown top word", "unknown word below", "version", "no version",
     "no checkpoint", "source type with a slip",
     "topics as text", "topic twice", "topics and pattern", "limit not a number",
     "a start at one offset for all", "a stop before everything", "two stops", "topics and assign",

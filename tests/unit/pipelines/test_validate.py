@@ -70,10 +70,11 @@ CASES = {
         "f.yaml:1:1: `trigger` is missing; expected a table with one of available_now: true, "
         "once: true, every: 5s",
     ),
-    "format of a later version": (
-        ("format: json", "format: protobuf"),
-        "f.yaml:10:24: sources.raw.decode.value.format: `protobuf` is not supported yet; expected "
-        "json or csv or avro or string or raw",
+    "protobuf without its message": (
+        ('format: json, schema: "id INT"', "format: protobuf, schema: none.desc"),
+        "f.yaml:10:7: sources.raw.decode.value: `message` is missing; expected the full name of a "
+        "message, such as shop.Order\n"
+        "f.yaml:10:42: sources.raw.decode.value.schema: none.desc: No such file or directory",
     ),
     "metrics in a table of the catalog": (
         ("trigger:", "metrics: { table: lake._progress }\ntrigger:"),

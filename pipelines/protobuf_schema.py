@@ -1,0 +1,136 @@
+"""Messages of Protobuf as columns: a file of descriptors, as protoc writes it, to a tree of types.
+
+Source: "Encoding" and descriptor.proto of Protocol Buffers; types as Spark's from_protobuf has
+them, but that unsigned numbers fit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+TIMESTAMP = "google.protobuf.Timestamp"
+
+_SQL = {
+    "DOUBLE": "DOUBLE",
+    "FLOAT": "FLOAT",
+    "INT64": "BIGINT",
+    "SINT64": "BIGINT",
+    "SFIXED64": "BIGINT",
+    "UINT64": "DECIMAL(20,0)",
+    "FIXED64": "DECIMAL(20,0)",
+    "INT32": "INT",
+    "SINT32": "INT",
+    "SFIXED32": "INT",
+    "UINT32": "BIGINT",
+    "FIXED32": "BIGINT",
+    "BOOL": "BOOLEAN",
+    "STRING": "STRING",
+    "BYTES": "BINARY",
+    "ENUM": "STRING",
+}
+
+
+class SchemaError(ValueError):
+    """Why a file or a message of it makes no columns, in words behind a place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Type:
+    """Of a value. `fields`: of a message; `key`: of a map; `names`: of an enum's numbers."""
+
+    sql: str
+    message: str = ""
+    fields: tuple[Field, ...] = ()
+    key: Type | None = None
+    names: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """`has_presence`: a message says whether it has it; else it has the default. `type`: of one
+    item, where it `repeats`, of a value, where it is a map."""
+
+    name: str
+    number: int
+    type: Type
+    repeats: bool = False
+    has_presence: bool = False
+
+    @property
+    def sql(self) -> str:
+        if self.type.key is not None:
+            return f"MAP<{self.type.key.sql}, {self.type.sql}>"
+        return f"ARRAY<{self.type.sql}>" if self.repeats else self.type.sql
+
+
+def message_of(schema: bytes, name: str) -> Any:
+    """The message's class, of the library. `schema`: a FileDescriptorSet. Raises SchemaError."""
+    try:
+        from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+        from google.protobuf.message import DecodeError
+    except ModuleNotFoundError as error:
+        raise SchemaError("it takes a package: pip install 'josefine[protobuf]'") from error
+    pool = descriptor_pool.DescriptorPool()
+    how = "expected what protoc --include_imports --descriptor_set_out writes"
+    try:
+        files = descriptor_pb2.FileDescriptorSet.FromString(schema).file
+        for each in files:
+            pool.Add(each)
+    except (DecodeError, TypeError) as error:
+        raise SchemaError(f"no descriptors ({str(error).splitlines()[0]}); {how}") from error
+    try:
+        return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
+    except KeyError as error:
+        there = [f"{f.package}.{m.name}".lstrip(".") for f in files for m in f.message_type]
+        raise SchemaError(
+            f"no message `{name}`; it has: {', '.join(there)}" if there else how
+        ) from error
+
+
+def type_of(descriptor: Any, above: tuple[str, ...] = ()) -> Type:
+    """What a message is. `above`: the messages that it stands in. Raises SchemaError."""
+    name = str(descriptor.full_name)
+    if name in above:
+        raise SchemaError(f"message `{name}` contains itself")
+    if not descriptor.fields:
+        raise SchemaError(f"message `{name}` has no fields, and makes no column")
+    fields = tuple(_field(each, (*above, name)) for each in descriptor.fields)
+    inside = ", ".join(f"`{each.name}`: {each.sql}" for each in fields)
+    return Type(sql=f"STRUCT<{inside}>", message=name, fields=fields)
+
+
+def columns_of(record: Type) -> str:
+    """The columns of a message as in SQL."""
+    return ", ".join(f"`{each.name}` {each.sql}" for each in record.fields)
+
+
+def _field(descriptor: Any, above: tuple[str, ...]) -> Field:
+    value, key = descriptor, None
+    message = descriptor.message_type
+    if message is not None and message.GetOptions().map_entry:
+        key = _item(message.fields_by_name["key"], above)
+        value = message.fields_by_name["value"]
+    item = _item(value, above)
+    if key is not None:
+        item = Type(
+            sql=item.sql, message=item.message, fields=item.fields, key=key, names=item.names
+        )
+    return Field(
+        name=str(descriptor.name),
+        number=int(descriptor.number),
+        type=item,
+        repeats=bool(descriptor.is_repeated),
+        has_presence=bool(descriptor.has_presence),
+    )
+
+
+def _item(descriptor: Any, above: tuple[str, ...]) -> Type:
+    kinds = {getattr(descriptor, f"TYPE_{kind}"): sql for kind, sql in _SQL.items()}
+    if descriptor.message_type is not None:
+        if descriptor.message_type.full_name == TIMESTAMP:
+            return Type(sql="TIMESTAMP", message=TIMESTAMP)
+        return type_of(descriptor.message_type, above)
+    names = descriptor.enum_type.values_by_number if descriptor.enum_type else {}
+    found = tuple((number, str(value.name)) for number, value in names.items())
+    return Type(sql=kinds[descriptor.type], names=found)
