@@ -50,5 +50,5 @@ def _of_decode(how: Decode | None) -> list[Any] | None:
     if how.format is Format.AVRO:
         said += [how.avro, how.framed]
     if how.format is Format.PROTOBUF:
-        said += [hashlib.sha256(how.descriptors).hexdigest(), how.message]
+        said += [hashlib.sha256(how.descriptors).hexdigest(), how.message, how.framed]
     return said

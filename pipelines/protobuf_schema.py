@@ -6,6 +6,8 @@ them, but that unsigned numbers fit.
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,6 +88,25 @@ def message_of(schema: bytes, name: str) -> Any:
         raise SchemaError(
             f"no message `{name}`; it has: {', '.join(there)}" if there else how
         ) from error
+
+
+def name_at(text: str, indexes: Sequence[int]) -> str:
+    """The full name of a message of a file. `text`: its FileDescriptorProto as a registry tells it,
+    in base 64. Raises SchemaError."""
+    from google.protobuf import descriptor_pb2
+    from google.protobuf.message import DecodeError
+
+    try:
+        file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+    except (ValueError, DecodeError) as error:
+        raise SchemaError("no descriptors of Protobuf") from error
+    names, messages = [file.package] if file.package else [], file.message_type
+    for index in indexes:
+        if index >= len(messages):
+            raise SchemaError(f"has no message {'.'.join(map(str, indexes))}")
+        names.append(messages[index].name)
+        messages = messages[index].nested_type
+    return ".".join(names)
 
 
 def type_of(descriptor: Any, above: tuple[str, ...] = ()) -> Type:

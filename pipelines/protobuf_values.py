@@ -10,7 +10,18 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from pipelines.protobuf_schema import TIMESTAMP, Field, SchemaError, Type, message_of, type_of
+from pipelines.protobuf_schema import (
+    TIMESTAMP,
+    Field,
+    SchemaError,
+    Type,
+    message_of,
+    name_at,
+    type_of,
+)
+from pipelines.registry import PROTOBUF, NoSchemaError
+from pipelines.registry_http import registry_at
+from pipelines.wire_format import OFFLINE, FramingError, indexes, split
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,7 +31,12 @@ _VALUE, _WHY = "value", "why"
 _FIRST_S, _LAST_S = -62_135_596_800, 253_402_300_799
 """Of the years 1 to 9999, which timestamp.proto allows."""
 
+OWN = ""
+"""In place of a registry: records of the file itself are of the file's own message."""
+
 Read = Callable[[Any], Any]
+TextBy = Callable[[int], str]
+"""A schema by its number. Raises NoSchemaError, RegistryError."""
 
 
 class MessageError(ValueError):
@@ -28,21 +44,26 @@ class MessageError(ValueError):
 
 
 class Decoder:
-    """One message: bytes to (value, why not)."""
+    """One message: bytes to (value, why not). `text_by`: where the writers' schemas are; None: the
+    records are not framed."""
 
-    def __init__(self, schema: bytes, name: str) -> None:
+    def __init__(self, schema: bytes, name: str, text_by: TextBy | None = None) -> None:
         """Raises SchemaError."""
+        self._text_by = text_by
+        self._names: dict[tuple[int, tuple[int, ...]], str] = {}
         self._class = message_of(schema, name)
         self.type = type_of(self._class.DESCRIPTOR)
         self._read, self._name = _message(self.type), name
 
     def __call__(self, data: bytes | None) -> tuple[Any, str | None]:
-        """Raises nothing."""
+        """Raises RegistryError."""
         from google.protobuf.message import DecodeError
 
         if data is None:
             return None, None
         try:
+            if self._text_by is not None:
+                data = self._unframed(data, self._text_by)
             message = self._class.FromString(data)
             if not message.IsInitialized():
                 lacks = ", ".join(message.FindInitializationErrors())
@@ -50,19 +71,47 @@ class Decoder:
             return self._read(message), None
         except DecodeError as error:
             return None, f"no {self._name}: {str(error).rpartition(': ')[2]}"
-        except MessageError as error:
+        except (MessageError, FramingError, NoSchemaError) as error:
             return None, str(error)
 
+    def _unframed(self, data: bytes, text_by: TextBy) -> bytes:
+        """The message alone, which is by its writer's schema the one that is wanted."""
+        number, data = split(data)
+        which, data = indexes(data)
+        if (number, which) not in self._names:
+            text = text_by(number)
+            try:
+                self._names[number, which] = name_at(text, which) if text else self._name
+            except SchemaError as error:
+                raise NoSchemaError(f"schema {number}: {error}") from error
+        found = self._names[number, which]
+        if found != self._name:
+            raise MessageError(f"a {found}, expected a {self._name}")
+        return data
 
-_decoders: dict[tuple[bytes, str], Decoder] = {}
+
+_decoders: dict[tuple[bytes, str, str | None], Decoder] = {}
 """Of this process: Spark uses a Python worker for many batches."""
 
 
-def decoder_of(schema: bytes, name: str) -> Decoder:
-    """A decoder that lives as long as the process. Raises SchemaError."""
-    if (schema, name) not in _decoders:
-        _decoders[schema, name] = Decoder(schema, name)
-    return _decoders[schema, name]
+def decoder_of(schema: bytes, name: str, registry: str | None) -> Decoder:
+    """A decoder that lives as long as the process. `registry`: its address, OWN or None. Raises
+    SchemaError."""
+    if (schema, name, registry) not in _decoders:
+        text_by: TextBy | None = None
+        if registry == OWN:
+            text_by = _own
+        elif registry is not None:
+            text_by = registry_at(registry, PROTOBUF).text
+        _decoders[schema, name, registry] = Decoder(schema, name, text_by)
+    return _decoders[schema, name, registry]
+
+
+def _own(number: int) -> str:
+    """Of records of the file itself; "" says that they are of its message."""
+    if number != OFFLINE:
+        raise NoSchemaError(f"schema {number}: records of the file itself have {OFFLINE}")
+    return ""
 
 
 def encoded(schema: bytes, name: str, value: Mapping[str, Any]) -> bytes:
@@ -167,21 +216,22 @@ def _arrow_of_field(field: Field) -> pa.DataType:
 
 
 class ProtobufValues:
-    """`format: protobuf`. `schema`: a FileDescriptorSet; `name`: of a message in it."""
+    """`format: protobuf`. `schema`: a FileDescriptorSet; `name`: of a message in it; `registry`: as
+    of `decoder_of`."""
 
-    def __init__(self, schema: bytes, name: str) -> None:
-        self._schema, self._name = schema, name
+    def __init__(self, schema: bytes, name: str, registry: str | None) -> None:
+        self._schema, self._name, self._registry = schema, name, registry
 
     def parse(self, data: Column) -> Column:
         import pyarrow as pa
         from pyspark.sql.pandas.functions import arrow_udf
 
-        schema, name = self._schema, self._name
-        record = decoder_of(schema, name).type
+        schema, name, registry = self._schema, self._name, self._registry
+        record = decoder_of(schema, name, registry).type
         both = f"{_VALUE} {record.sql}, {_WHY} STRING"
 
         def parse(column: pa.Array) -> pa.Array:
-            decode = decoder_of(schema, name)
+            decode = decoder_of(schema, name, registry)
             pairs = [decode(data) for data in column.to_pylist()]
             values = pa.array([value for value, _ in pairs], arrow_of(decode.type))
             reasons = pa.array([why for _, why in pairs], pa.string())

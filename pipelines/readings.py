@@ -37,18 +37,18 @@ def reading_of(source: Source, *, offline: bool = False) -> Reading | None:
 
 
 def _values(how: Decode, *, offline: bool) -> Values:
+    registry = (OWN if offline else how.registry or OWN) if how.framed else None
     match how.format:
         case Format.STRING:
             return TextValues()
         case Format.CSV:
             return CsvValues(_schema(how.schema), separator=how.separator)
         case Format.AVRO:
-            registry = (OWN if offline else how.registry or OWN) if how.framed else None
             _schema(how.schema)  # refuses names that SQL cannot tell apart
             return AvroValues(how.avro, registry)
         case Format.PROTOBUF:
             _schema(how.schema)
-            return ProtobufValues(how.descriptors, how.message)
+            return ProtobufValues(how.descriptors, how.message, registry)
         case Format.JSON:
             return JsonValues(_schema(how.schema), strict=how.strict)
 

@@ -14,7 +14,7 @@ from pipelines.loader import Items, Node, Scalar, Table
 from pipelines.model import Decode
 from pipelines.reader import Reader
 from pipelines.units import time_ms
-from pipelines.wire_format import OFFLINE, framed
+from pipelines.wire_format import FIRST, OFFLINE, framed
 
 
 def record_of(
@@ -52,7 +52,8 @@ def _bytes(reader: Reader, word: str, how: Decode | None) -> bytes | None:
         return framed(OFFLINE, data) if how.framed else data
     if isinstance(node, Table) and how is not None and how.message:
         try:
-            return protobuf_values.encoded(how.descriptors, how.message, plain(node))
+            data = protobuf_values.encoded(how.descriptors, how.message, plain(node))
+            return framed(OFFLINE, FIRST + data) if how.framed else data
         except protobuf_values.MessageError as error:
             reader.wrong_at(word, str(error))
             return None

@@ -75,8 +75,13 @@ def address_of(text: str) -> Address:
     return Address(url, unquote(user))
 
 
-def schema_in(answer: Answer, registry: Address, number: int) -> str:
-    """The text of an Avro schema in an answer. Raises NoSchemaError, RegistryError."""
+AVRO, PROTOBUF = "AVRO", "PROTOBUF"
+_QUERY = {AVRO: "", PROTOBUF: "?format=serialized"}
+"""Of Protobuf the descriptors of the file are asked for, in place of its source text."""
+
+
+def schema_in(answer: Answer, registry: Address, number: int, wanted: str = AVRO) -> str:
+    """The text of a schema in an answer. Raises NoSchemaError, RegistryError."""
     asked = f"the schema registry {registry.url}"
     try:
         said = json.loads(answer.body)
@@ -94,10 +99,10 @@ def schema_in(answer: Answer, registry: Address, number: int) -> str:
             f"{asked} answers {answer.status} to schema {number}, not as a registry does: "
             "see its address"
         )
-    kind = said.get("schemaType", "AVRO")
-    if kind != "AVRO":
-        raise NoSchemaError(f"schema {number}: of type {kind}, not AVRO")
-    if said.get("references"):
+    kind = said.get("schemaType", AVRO)
+    if kind != wanted:
+        raise NoSchemaError(f"schema {number}: of type {kind}, not {wanted}")
+    if said.get("references") and wanted == AVRO:
         raise NoSchemaError(f"schema {number}: refers to other schemas, which is not supported")
     return str(said["schema"])
 
@@ -112,8 +117,10 @@ class Registry:
         ask: Ask,
         pause: Callable[[float], None],
         now_s: Callable[[], float],
+        wanted: str = AVRO,
     ) -> None:
-        self.address = address
+        """`wanted`: the type of the schemas that are asked for."""
+        self.address, self._wanted = address, wanted
         self._ask, self._pause, self._now_s = ask, pause, now_s
         self._texts: dict[int, str] = {}
         self._unknown: dict[int, tuple[float, str]] = {}
@@ -160,10 +167,10 @@ class Registry:
 
     def _once(self, number: int) -> str:
         try:
-            answer = self._ask(self.address, f"/schemas/ids/{number}")
+            answer = self._ask(self.address, f"/schemas/ids/{number}{_QUERY[self._wanted]}")
         except OSError as error:
             raise RegistryAwayError(unreached(self.address, error)) from error
-        return schema_in(answer, self.address, number)
+        return schema_in(answer, self.address, number, self._wanted)
 
 
 def unreached(registry: Address, error: OSError) -> str:

@@ -9,7 +9,7 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-from pipelines.registry import Address, Answer, Registry, address_of
+from pipelines.registry import AVRO, Address, Answer, Registry, address_of
 
 TIMEOUT_S = 10.0
 BODY_BYTES_MAX = 16 << 20
@@ -46,12 +46,13 @@ def _answer(request: urllib.request.Request) -> Answer:
             return Answer(error.code, error.read(BODY_BYTES_MAX))
 
 
-_registries: dict[str, Registry] = {}
+_registries: dict[tuple[str, str], Registry] = {}
 """Of this process: Spark uses a Python worker for many batches."""
 
 
-def registry_at(text: str) -> Registry:
+def registry_at(text: str, wanted: str = AVRO) -> Registry:
     """The one of this process for what a file says, as `address_of`."""
-    if text not in _registries:
-        _registries[text] = Registry(address_of(text), ask, time.sleep, time.monotonic)
-    return _registries[text]
+    if (text, wanted) not in _registries:
+        made = Registry(address_of(text), ask, time.sleep, time.monotonic, wanted)
+        _registries[text, wanted] = made
+    return _registries[text, wanted]

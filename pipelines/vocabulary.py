@@ -328,7 +328,9 @@ FORMATS: Mapping[str, ModeWords] = {
     "json": ModeWords(required=("schema",), allowed=("strict", "on_error", "tombstones")),
     "csv": ModeWords(required=("schema",), allowed=("separator", "on_error", "tombstones")),
     "avro": ModeWords(required=("schema",), allowed=("registry", "on_error", "tombstones")),
-    "protobuf": ModeWords(required=("schema", "message"), allowed=("on_error", "tombstones")),
+    "protobuf": ModeWords(
+        required=("schema", "message"), allowed=("registry", "on_error", "tombstones")
+    ),
     "string": ModeWords(allowed=("on_error", "tombstones")),
     "raw": ModeWords(),
 }

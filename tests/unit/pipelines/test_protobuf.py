@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -15,8 +17,25 @@ from pipelines.errors import ConfigError
 from pipelines.judgement import judgement
 from pipelines.loader import load
 from pipelines.protobuf_schema import SchemaError, columns_of, message_of, type_of
-from pipelines.protobuf_values import Decoder, MessageError, arrow_of, encoded
+from pipelines.protobuf_values import (
+    OWN,
+    Decoder,
+    MessageError,
+    arrow_of,
+    decoder_of,
+    encoded,
+)
+from pipelines.registry import (
+    PROTOBUF,
+    Answer,
+    NoSchemaError,
+    Registry,
+    RegistryError,
+    address_of,
+    schema_in,
+)
 from pipelines.validate import validate
+from pipelines.wire_format import framed
 from tests.unit.pipelines.test_validate import GOOD
 
 FIELD = descriptor_pb2.FieldDescriptorProto
@@ -268,3 +287,88 @@ def test_json_of_the_library_is_what_a_file_may_say_of_a_record():
     message = message_of(SCHEMA, ORDER).FromString(encoded(SCHEMA, ORDER, {"id": 1, "kind": 1}))
 
     assert json_format.MessageToDict(message) == {"id": "1", "kind": "SALE"}
+
+
+def registered(schema=SCHEMA):
+    """The file of the order, as a registry tells it."""
+    file = descriptor_pb2.FileDescriptorSet.FromString(schema).file[-1]
+    return base64.b64encode(file.SerializeToString()).decode()
+
+
+def reading_framed(texts):
+    def text_by(number):
+        if number not in texts:
+            raise NoSchemaError(f"schema {number}: the registry does not know it")
+        return texts[number]
+
+    return Decoder(SCHEMA, ORDER, text_by)
+
+
+FIVE = b"\x08\x05"
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (FIVE, "begins with 0x08, expected 0x00 and a schema's number"),
+        (framed(7, b""), "ends within the indexes of its message"),
+        (framed(7, b"\x02"), "ends within the indexes of its message"),
+        (framed(7, b"\xff\xff\xff\xff\xff\xff"), "ends within the indexes of its message"),
+        (framed(7, b"\x01" + FIVE), "names a message by -1 indexes"),
+        (framed(7, b"\x02\x01" + FIVE), "names message -1 of its schema"),
+        (framed(7, b"\x02\x04" + FIVE), "schema 7: has no message 2"),
+        (framed(7, b"\x04\x00\x00" + FIVE), "a shop.Order.Line, expected a shop.Order"),
+        (framed(8, b"\x00" + FIVE), "schema 8: no descriptors of Protobuf"),
+        (framed(9, b"\x00" + FIVE), "schema 9: the registry does not know it"),
+        (framed(7, b"\x00\xff"), "no shop.Order: Wire format was corrupt"),
+    ],
+)
+def test_a_frame_that_is_none_or_of_another_message_is_a_bad_record(data, why):
+    assert reading_framed({7: registered(), 8: "no base 64"})(data) == (None, why)
+
+
+@pytest.mark.parametrize("which", [b"\x00", b"\x02\x00"])
+def test_a_framed_message_is_read_by_the_columns_of_the_file(which):
+    value, why = reading_framed({7: registered()})(framed(7, which + FIVE))
+
+    assert (value, why) == (NOTHING | {"id": 5}, None)
+
+
+def test_the_registry_is_asked_once_for_descriptors_and_its_troubles_are_no_bad_records():
+    asked = []
+
+    def ask(address, path):
+        asked.append(path)
+        said = {"schemaType": "PROTOBUF", "schema": registered(), "references": [{}]}
+        return Answer(200 if "7" in path else 500, json.dumps(said).encode())
+
+    registry = Registry(address_of("http://r"), ask, lambda _: None, lambda: 0.0, PROTOBUF)
+    decode = Decoder(SCHEMA, ORDER, registry.text)
+
+    assert [decode(framed(7, b"\x00" + FIVE))[1] for _ in range(3)] == [None] * 3
+    assert asked == ["/schemas/ids/7?format=serialized"]
+    with pytest.raises(RegistryError, match="answers 500 to schema 8"):
+        decode(framed(8, b"\x00" + FIVE))
+
+
+def test_an_avro_schema_is_none_of_protobuf():
+    answer = Answer(200, b'{"schema": "{}"}')
+
+    with pytest.raises(NoSchemaError, match="schema 7: of type AVRO, not PROTOBUF"):
+        schema_in(answer, address_of("http://r"), 7, PROTOBUF)
+
+
+def test_records_of_the_file_are_framed_where_the_source_says_so(tmp_path):
+    text = text_of(tmp_path).replace(
+        "message: shop.Order", "message: shop.Order, registry: http://r"
+    )
+    text = text.replace("type: josefine\n    bootstrap: localhost:9092\n    topics: [orders]",
+                        "type: memory\n    records: [ { value: { id: 5 } } ]")  # fmt: skip
+    source = validate(load(text, f"{tmp_path}/f.yaml", {})).sources["raw"]
+
+    assert source.local is not None
+    (record,) = source.local.records
+    assert decoder_of(SCHEMA, ORDER, OWN)(record.value) == (NOTHING | {"id": 5}, None)
+    assert decoder_of(SCHEMA, ORDER, OWN)(framed(1, b"\x00"))[1] == (
+        "schema 1: records of the file itself have 0"
+    )
