@@ -21,7 +21,7 @@ from josefine_broker.engine.groups.consumer.embedded import (
 )
 from josefine_broker.engine.groups.consumer.replay import state_of
 from josefine_broker.engine.groups.consumer.states import ConsumerMemberState
-from josefine_broker.engine.groups.consumer.subscriptions import Topics, metadata_hash
+from josefine_broker.engine.groups.consumer.subscriptions import Topics
 from josefine_broker.engine.groups.consumer.values import ClassicSide, ConsumerGroup, ConsumerMember
 from josefine_broker.engine.groups.group import Group
 from josefine_broker.engine.groups.states import GroupState, MemberState
@@ -62,7 +62,7 @@ def upgraded(group: Group, topics: Topics) -> ConsumerGroup:
     became = ConsumerGroup(
         group_id=group.group_id,
         epoch=group.generation,
-        metadata_hash=metadata_hash(members, topics),
+        metadata_hash=0,  # what they were given may not be all there is: the next epoch sees to it
         target_epoch=group.generation,
         members=members,
         target={key: each.assigned for key, each in members.items()},

@@ -76,6 +76,10 @@ REGRESSIONS_AS_DRAWN = (214326,)
 """With all their faults but those that came later: a join of a connection that was given up, heard
 when its member had been let in again by a later one, gave away what that member had."""
 
+REGRESSIONS_OF_BOTH = (217750,)
+"""A classic group whose record was left by one of the consumer protocol, with partitions that
+nobody had, became one again by a member that the record named: nobody was given them."""
+
 HAPPENS_MIN = 10
 """How often each fault must have hit in all these lives together."""
 
@@ -180,6 +184,11 @@ def test_what_was_found_once_stays_mended(seed: int) -> None:
 @pytest.mark.parametrize("seed", REGRESSIONS_SINCE)
 def test_what_was_found_since_stays_mended(seed: int) -> None:
     simulate(seed, faults=replace(draw_faults(Random(seed)), **NEWEST))
+
+
+@pytest.mark.parametrize("seed", REGRESSIONS_OF_BOTH)
+def test_what_was_found_with_both_protocols_stays_mended(seed: int) -> None:
+    simulate(seed, forced=("groups", "consumer_groups", "migrating"))
 
 
 @pytest.mark.parametrize("seed", REGRESSIONS_AS_DRAWN)

@@ -10,6 +10,7 @@ import pytest
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.consumer_protocol import encode_assignment
+from josefine_broker.engine.groups.consumer.values import Beat
 from josefine_broker.engine.groups.group import Group, GroupCounts, Written
 from josefine_broker.engine.groups.migrating import upgraded
 from josefine_broker.engine.groups.records import StoredGroup
@@ -68,6 +69,22 @@ def test_what_a_cooperative_member_was_not_given_again_it_may_still_have() -> No
     member = became.members["m"]
     assert (member.assigned, member.revoking) == (LAB.parts("t", 0, 1), LAB.parts("t", 2, 3))
     assert became.state.value == "Reconciling"
+
+
+def test_whoever_joins_it_what_nobody_was_given_is_given_now() -> None:
+    """Also when it is one whose former process is still named in the classic group."""
+    lab = Lab(t=4)
+    joining = Beat(
+        member_id="m",
+        epoch=0,
+        rebalance_timeout_ms=20_000,
+        topics=frozenset({"t"}),
+        owned=frozenset(),
+    )
+
+    _, answer = lab.groups.beat("g", joining, lab.topics, upgraded(classic(), lab.topics))
+
+    assert (answer.epoch, answer.parts) == (8, lab.every("t"))
 
 
 def test_topics_that_are_gone_are_nobodys() -> None:
