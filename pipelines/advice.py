@@ -43,6 +43,9 @@ class Advice:
 
     def reached(self, sink: Sink, ends: ByPartition) -> None:
         """A sink's commit is done. Groups are told one after the other: none may be moved back."""
+        sources = self._pipeline.sources_of(sink)
+        if len({one.bootstrap for one in sources}) > 1:
+            return  # no brokers know all of its topics
         source, group = self._pipeline.source_of(sink), self._pipeline.group_of(sink)
         with self._lock:
             self._at[sink.name] = ends

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pipelines import frames
-from pipelines.decode import Reading
-from pipelines.model import Transform
+from pipelines.model import Source, Transform
+from pipelines.readings import reading_of
 from pipelines.stateful import held
 
 if TYPE_CHECKING:
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsIn:
-    """`parsed`: the source's rows, where its bad records are looked at; `good`: those that are, or
-    the rows of `node`; `kept`: in memory until `free`."""
+    """`parsed`: each source's rows by its name, where their bad records are looked at; `good`:
+    those that are, or the rows of `node`; `kept`: in memory until `free`."""
 
-    parsed: DataFrame | None
+    parsed: Mapping[str, DataFrame]
     good: DataFrame
     node: str | None = None
     kept: tuple[DataFrame, ...]
@@ -30,24 +30,24 @@ class RowsIn:
             each.unpersist()
 
 
-def rows_of_source(frame: DataFrame, reading: Reading | None, *, keeps: bool) -> RowsIn:
+def rows_of_source(frame: DataFrame, source: Source, *, keeps: bool) -> RowsIn:
     """`keeps`: the batch is looked at several times (bad rows, good rows, counts): decode it
     once."""
+    reading = reading_of(source)
     parsed = frames.parse(frame, reading)
     if keeps:
         parsed = parsed.persist()
-    return RowsIn(parsed=parsed, good=frames.good_rows(parsed, reading), kept=(parsed,))
+    good = frames.good_rows(parsed, reading)
+    return RowsIn(parsed={source.name: parsed}, good=good, kept=(parsed,))
 
 
 def rows_of_state(
     frame: DataFrame,
     stateful: Transform,
-    read: Callable[[], DataFrame] | None,
-    reading: Reading | None,
+    sources: Iterable[Source],
+    read: Callable[[Source], DataFrame],
 ) -> RowsIn:
-    """`read`: the batch's records once more, where its bad ones are looked at."""
+    """`sources`: those whose bad records are looked at; `read`: a batch's records once more."""
     good = held(frame)
-    if read is None:
-        return RowsIn(parsed=None, good=good, node=stateful.name, kept=(good,))
-    parsed = frames.parse(read(), reading).persist()
-    return RowsIn(parsed=parsed, good=good, node=stateful.name, kept=(good, parsed))
+    parsed = {one.name: frames.parse(read(one), reading_of(one)).persist() for one in sources}
+    return RowsIn(parsed=parsed, good=good, node=stateful.name, kept=(good, *parsed.values()))

@@ -7,8 +7,8 @@ Spark, no files, no clock. Offsets are exclusive ends, so an end is the next bat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -57,6 +57,16 @@ class Verdict(Enum):
     LOST_RACE = "another run of this sink has committed to the table meanwhile"
 
 
+def together(sources: Iterable[TopicOffsets]) -> TopicOffsets:
+    """Where several sources are, which have no topic in common."""
+    found = list(sources)
+    return TopicOffsets(
+        ends={p: end for each in found for p, end in each.ends.items()},
+        first={p: first for each in found for p, first in each.first.items()},
+        topic_ids={topic: name for each in found for topic, name in each.topic_ids.items()},
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """One planned batch of a source.
@@ -71,6 +81,11 @@ class Batch:
     def start_of(self, partition: TopicPartition) -> int | None:
         """Where the batch starts in a partition; None when nothing says so."""
         return self.start.get(partition, self.end.first.get(partition))
+
+    def of_topics(self, topics: Collection[str]) -> Batch:
+        """The part of these topics."""
+        ends = {p: end for p, end in self.end.ends.items() if p[0] in topics}
+        return replace(self, end=replace(self.end, ends=ends))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from josefine_spark.topic_offsets import ByPartition, TopicOffsets
-from pipelines.chain import Batch
+from pipelines.chain import Batch, together
 from pipelines.errors import RunError
 from pipelines.reconcile import Checkpoint, Recorded
 
@@ -117,10 +117,11 @@ class CheckpointFiles:
         if text is None:
             return None
         lines = text.splitlines()
-        # Version line, batch metadata, one line per source; we have one source per query.
-        if len(lines) != 3 or lines[0] != "v1":
-            raise RunError(f"{path} is not an offset log of version 1 with one source")
+        # Version line, batch metadata, one line per source: several where streams are joined, which
+        # have no topic in common. One that has not begun is a dash.
+        if len(lines) < 3 or lines[0] != "v1":
+            raise RunError(f"{path} is not an offset log of version 1 with a source")
         try:
-            return self._parse(lines[2])
+            return together(self._parse(line) for line in lines[2:] if line != "-")
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise RunError(f"{path}: the source's offsets cannot be read: {error}") from error

@@ -36,6 +36,9 @@ from pipelines.upserting import HIDDEN, latest_rows
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    Good = DataFrame | Mapping[str, DataFrame]
+    """A source's good rows, or those of each source that is joined, by its name."""
+
 
 def empty_source(spark: SparkSession, source: Source) -> DataFrame:
     """A source's columns without rows."""
@@ -53,7 +56,7 @@ class Nodes:
     rows: Mapping[str, DataFrame]
 
 
-def sink_rows(pipeline: Pipeline, sink: Sink, good: DataFrame) -> DataFrame:
+def sink_rows(pipeline: Pipeline, sink: Sink, good: Good) -> DataFrame:
     """What goes into the sink's table, given its source's good rows."""
     return table_rows(pipeline, sink, rows_of(pipeline, sink.input, good))
 
@@ -107,7 +110,7 @@ def first_rows(rows: DataFrame) -> DataFrame:
     return stored(rows.where(f"NOT {HIDDEN}") if HIDDEN in rows.columns else rows)
 
 
-def refuse_checks(pipeline: Pipeline, sink: Sink, good: DataFrame) -> None:
+def refuse_checks(pipeline: Pipeline, sink: Sink, good: Good) -> None:
     """Raise ConfigError when a check that judges this sink's batches is no condition there, or
     sends dead letters that it cannot."""
     checks = pipeline.checks_of(sink)
@@ -132,26 +135,25 @@ def refuse_checks(pipeline: Pipeline, sink: Sink, good: DataFrame) -> None:
             raise refusal(check.on_place, f"checks.{check.name}.on", wrong)
 
 
-def rows_of(pipeline: Pipeline, node: str, good: DataFrame, at: str | None = None) -> DataFrame:
+def rows_of(pipeline: Pipeline, node: str, good: Good, at: str | None = None) -> DataFrame:
     """A source's or transform's rows, without those that checks leave out."""
     return nodes_of(pipeline, [node], good, at).rows[node]
 
 
-def nodes_for(pipeline: Pipeline, sink: Sink, good: DataFrame, at: str | None = None) -> Nodes:
+def nodes_for(pipeline: Pipeline, sink: Sink, good: Good, at: str | None = None) -> Nodes:
     """What a sink's rows, the checks of its batches and its source's dead letters are made of.
     `at`: as in `nodes_of`."""
     checks = (*pipeline.checks_of(sink), *pipeline.checks_sending(pipeline.source_of(sink)))
     return nodes_of(pipeline, dict.fromkeys([sink.input, *(c.on for c in checks)]), good, at)
 
 
-def nodes_of(
-    pipeline: Pipeline, wanted: Iterable[str], good: DataFrame, at: str | None = None
-) -> Nodes:
+def nodes_of(pipeline: Pipeline, wanted: Iterable[str], good: Good, at: str | None = None) -> Nodes:
     """The rows of several nodes of one source. Views live in the batch's own session, one per
     query. `at`: the node that `good` has the rows of, where it is not the source."""
-    session = good.sparkSession
     lineages = [pipeline.lineage(node) for node in wanted]
-    made = {name: good for sources, _ in lineages for name in sources} if at is None else {at: good}
+    made = _begun(good, [name for sources, _ in lineages for name in sources], at)
+    some = next(iter(good.values())) if isinstance(good, Mapping) else good
+    session = some.sparkSession
     rows = {name: _kept(pipeline, name, frame) for name, frame in made.items()}
     tables: dict[str, DataFrame] = {}
     above = {*pipeline.lineage(at)[1]} if at else set()
@@ -171,6 +173,13 @@ def nodes_of(
             made[name] = _selected(session, transform)
         rows[name] = _kept(pipeline, name, made[name])
     return Nodes(made=made, rows=rows)
+
+
+def _begun(good: Good, sources: Iterable[str], at: str | None) -> dict[str, DataFrame]:
+    """Where the rows of nodes begin: at the sources, or in the midst."""
+    if isinstance(good, Mapping):
+        return dict(good)
+    return {at: good} if at else dict.fromkeys(sources, good)
 
 
 def _timed(transform: Transform, name: str, frame: DataFrame) -> DataFrame:
@@ -214,7 +223,7 @@ def _kept(pipeline: Pipeline, node: str, frame: DataFrame) -> DataFrame:
     return frame
 
 
-def refuse_stateful(pipeline: Pipeline, node: str, good: DataFrame, at: str | None = None) -> None:
+def refuse_stateful(pipeline: Pipeline, node: str, good: Good, at: str | None = None) -> None:
     """Raise ConfigError when a transform of a node looks beyond single rows of `good`, which is the
     source's rows, or those of `at`."""
     used = [name for name in pipeline.lookups if name in pipeline.inputs_of(node)]

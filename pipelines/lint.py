@@ -13,6 +13,7 @@ from pipelines.checking import why_no_letters, why_not_steady
 from pipelines.composing import compose, environments
 from pipelines.errors import Place, Problem
 from pipelines.historizing import OWN
+from pipelines.join_bounds import why_unbounded
 from pipelines.model import Check, Deduplicate, Mode, Pipeline, Placed, Sink, Source
 from pipelines.notices import notices
 from pipelines.positions import place_at
@@ -62,6 +63,10 @@ def _column_problems(pipeline: Pipeline) -> Iterator[Problem]:
         tables = {one: made.get(one, OPEN) for one in transform.inputs}
         for mark in transform.watermarks:
             yield from _watermark_problems(mark, made.get(mark.input, OPEN))
+        if len(transform.watermarks) > 1:
+            wrong = why_unbounded(transform.said.text, [w.column for w in transform.watermarks])
+            if wrong:
+                yield _problem(transform.said.place, transform.said.path, wrong)
         if transform.function or not transform.said.text or not transform.inputs:
             made[name] = OPEN
             continue

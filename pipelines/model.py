@@ -380,8 +380,12 @@ class Pipeline:
         return f"{self.checkpoint}/{sink}"
 
     def source_of(self, sink: Sink) -> Source:
-        """The one source that a sink's rows come from (validation made sure of one)."""
-        return self.sources[next(iter(self.lineage(sink.input)[0]))]
+        """The source that a sink's rows come from; of a join of streams the first one."""
+        return self.sources_of(sink)[0]
+
+    def sources_of(self, sink: Sink) -> tuple[Source, ...]:
+        """The sources that a sink's rows come from: one, or those of a join of streams."""
+        return tuple(self.sources[name] for name in self.lineage(sink.input)[0])
 
     def group_of(self, sink: Sink) -> str:
         """The consumer group that is told how far a sink is. A dot is in no name of ours."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pipelines import frames
 from pipelines.errors import ConfigError, Problem
 from pipelines.model import Pipeline
-from pipelines.readings import reading_of
 from pipelines.refusals import refuse_no_cluster
-from pipelines.stateful import refuse_beyond
+from pipelines.stateful import good_of, refuse_beyond
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,12 +55,9 @@ def plan(spark: SparkSession, pipeline: Pipeline) -> list[PlannedSink]:
     problems: list[Problem] = []
     pipeline = pipeline.with_rows({})
     for sink in pipeline.sinks.values():
-        source = pipeline.source_of(sink)
         try:
-            reading = reading_of(source)
-            empty = frames.empty_source(spark.newSession(), source)
-            parsed = frames.parse(empty, reading)
-            good = frames.good_rows(parsed, reading)
+            session = spark.newSession()
+            good = good_of(pipeline, sink.input, partial(frames.empty_source, session))
             refuse_beyond(pipeline, sink, good)
             rows = frames.sink_rows(pipeline, sink, good)
             refuse_no_cluster(sink, frames.stored(rows).columns)
@@ -73,7 +70,7 @@ def plan(spark: SparkSession, pipeline: Pipeline) -> list[PlannedSink]:
         planned.append(
             PlannedSink(
                 name=sink.name,
-                source=source.name,
+                source=", ".join(pipeline.lineage(sink.input)[0]),
                 transforms=pipeline.lineage(sink.input)[1],
                 table=sink.told,
                 mode=sink.mode.value,

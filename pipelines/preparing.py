@@ -5,7 +5,7 @@ Whatever is wrong with the file stops here, before any table is made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,21 +21,23 @@ from pipelines.evolution import Steps
 from pipelines.hadoop import HadoopFiles
 from pipelines.judgement import JUDGED_BY, judgement
 from pipelines.lettering import Lettering
-from pipelines.model import Pipeline, Sink
+from pipelines.model import Pipeline, Sink, Source
 from pipelines.readings import reading_of
 from pipelines.refusals import refuse_no_cluster
 from pipelines.retries import Retry
 from pipelines.settling import Settling
-from pipelines.sources import SourceKind, Topics
+from pipelines.sources import SourceKind, Topics, topics_together
 from pipelines.state_chain import STATE, other_state, ways_out
-from pipelines.stateful import refuse_beyond, state_of, stream_of
+from pipelines.stateful import good_of, refuse_beyond, state_of, stream_of
 from pipelines.topic_chain import AnyChain, TopicChain
 from pipelines.topic_ledger import RowWriter, TopicLedger, topic_id_of
-from pipelines.way import Way, way_of
+from pipelines.way import Way, begun_at, ways_of
 from pipelines.wishes import Wishes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from pipelines.frames import Good
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,23 +77,23 @@ def prepare(
     files_of = partial(CheckpointFiles, HadoopFiles(spark), parse=kind.parse)
     reading = reading_of(source)
     # In a session of its own: the views of a transform must not meet the caller's.
-    empty = frames.empty_source(spark.newSession(), source)
-    parsed = frames.parse(empty, reading)
-    good = frames.good_rows(parsed, reading)
+    empty = partial(frames.empty_source, spark.newSession())
+    good = good_of(pipeline, sink.input, empty)
     dry = pipeline.with_rows({})
     refuse_beyond(dry, sink, good)
     stored = frames.stored(frames.sink_rows(dry, sink, good))
     refuse_no_cluster(sink, stored.columns)
     frames.refuse_checks(dry, sink, good)
     frames.rows_of(pipeline, sink.input, good)
-    topics = kind.look(source)
-    wants = frames.columns(stored)
-    state = state_of(dry, sink, good)
+    looked = {one.name: kind.look(one) for one in pipeline.sources_of(sink)}
+    topics = topics_together(looked)
+    wants, state = frames.columns(stored), state_of(dry, sink, good)
     facts = writing.facts(pipeline, sink, wants)
     link = link_of(sink.name, {**facts, STATE: state} if state else facts)
     chain = _chain_of(spark, sink, stored, link, topics, on_retry)
     dead_chain: DeltaChain | None = None
     if lettering is None and pipeline.has_dead_letters(source):
+        parsed = frames.parse(empty(source), reading)
         letters = _letters(dry, sink, parsed, good, reading)
         # A dot is in no sink's name, so this chain collides with none.
         dead_link = link_of(f"dead_letter.{source.name}", {})
@@ -112,16 +114,16 @@ def prepare(
     change_columns(spark, chain.path, steps)
     if sink.cluster_by:
         cluster(spark, chain.path, sink.cluster_by)
-    way = way_of(source, sink, kind, topics, start, now_ms)
+    ways = ways_of(pipeline, sink, kind, looked, start, now_ms)
     return Ready(
         reading=reading,
         chain=chain,
         lettering=Lettering(dead_chain) if dead_chain else lettering,
         files=settling.files,
         topics=topics,
-        begun_at=way.at.ends if way.at else {},
-        ends_at=way.ends_at,
-        stream=_stream(spark, pipeline, sink, kind, way, reading),
+        begun_at=begun_at(ways),
+        ends_at={p: end for way in ways for p, end in way.ends_at.items()},
+        stream=_stream(spark, pipeline, sink, kind, ways),
     )
 
 
@@ -137,19 +139,20 @@ def _refuse_other_state(
 
 
 def _stream(
-    spark: SparkSession,
-    pipeline: Pipeline,
-    sink: Sink,
-    kind: SourceKind,
-    way: Way,
-    reading: Reading | None,
+    spark: SparkSession, pipeline: Pipeline, sink: Sink, kind: SourceKind, ways: Sequence[Way]
 ) -> DataFrame:
     """The sink's stream: its source's, or one of a state's rows."""
-    source, stateful = pipeline.streamed(way.source), pipeline.stateful_of(sink)
-    if stateful is None:
-        return kind.open(spark, source, way.at)
+    stateful, of = pipeline.stateful_of(sink), {way.source.name: way for way in ways}
     # In a session of its own, too: a query has a copy of the one that it begins in.
-    return stream_of(pipeline, stateful, kind.open(spark.newSession(), source, way.at), reading)
+    session = spark.newSession() if stateful else spark
+
+    def opened(source: Source) -> DataFrame:
+        way = of[source.name]
+        return kind.open(session, pipeline.streamed(way.source), way.at)
+
+    if stateful is None:
+        return opened(pipeline.source_of(sink))
+    return stream_of(pipeline, sink, stateful, opened)
 
 
 def _chain_of(
@@ -181,7 +184,7 @@ def _chain_of(
 
 
 def _letters(
-    dry: Pipeline, sink: Sink, parsed: DataFrame, good: DataFrame, reading: Reading | None
+    dry: Pipeline, sink: Sink, parsed: DataFrame, good: Good, reading: Reading | None
 ) -> DataFrame:
     """Of an empty batch, with their columns."""
     made = frames.nodes_for(dry, sink, good).made

@@ -7,6 +7,7 @@ transforms and checks as in a run. A sink's rows are those that come to it.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -65,18 +66,19 @@ def preview(
 ) -> Preview:
     """`rows` rows at most, of `records` records of each partition. Raises PipelineError."""
     name = input_of(pipeline, node)
-    source = pipeline.sources[pipeline.lineage(name)[0][0]]
     # In a session of its own: the views of a transform must not meet the caller's.
     session = spark.newSession()
-    reading = reading_of(source)
-    parsed = frames.parse(_records(session, source, records), reading)
-    good = frames.good_rows(parsed, reading)
+    good: dict[str, DataFrame] = {}
+    bad: Counter[str] = Counter()
+    for source in (pipeline.sources[each] for each in pipeline.lineage(name)[0]):
+        reading = reading_of(source)
+        parsed = frames.parse(_records(session, source, records), reading)
+        good[source.name] = frames.good_rows(parsed, reading)
+        if reading:
+            reasons = bad_rows(parsed, reading, source.name).groupBy("reason").count().collect()
+            bad.update({row["reason"]: row["count"] for row in sorted(reasons)})
     found = frames.rows_of(pipeline, name, good)
     texts = _as_json(as_text(found), rows)
-    bad: dict[str, int] = {}
-    if reading:
-        reasons = bad_rows(parsed, reading, source.name).groupBy("reason").count().collect()
-        bad = {row["reason"]: row["count"] for row in sorted(reasons)}
     return Preview(
         node=node,
         columns=frames.columns(found),

@@ -6,7 +6,7 @@ that a run makes when it starts, whose `settling` asks the same pure modules.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from josefine_spark.offsets import parse_offset
@@ -21,7 +21,7 @@ from pipelines.old_checkpoint import Owner, whose
 from pipelines.other_chains import ChainName, OtherChain, begins
 from pipelines.paths import local_folder
 from pipelines.reconcile import Checkpoint, Unreadable, dead_letters_gone, reconcile
-from pipelines.sources import Topics
+from pipelines.sources import Topics, topics_together
 from pipelines.state_chain import state_stop
 from pipelines.table_end import FolderFiles
 from pipelines.topic_ledger import TopicLedger, topic_id_of
@@ -58,9 +58,22 @@ def all_sides(pipeline: Pipeline, look: Callable[[Source], Topics]) -> list[Side
         except PipelineError as error:
             looked[source.name] = str(error)
     return [
-        _sides(pipeline, sink, looked[pipeline.source_of(sink).name])
+        _sides(pipeline, sink, _together(pipeline, sink, looked))
         for sink in pipeline.sinks.values()
     ]
+
+
+def _together(pipeline: Pipeline, sink: Sink, looked: Mapping[str, Topics | str]) -> Topics | str:
+    found: dict[str, Topics] = {}
+    for source in pipeline.sources_of(sink):
+        topics = looked[source.name]
+        if isinstance(topics, str):
+            return topics
+        found[source.name] = topics
+    try:
+        return topics_together(found)
+    except PipelineError as error:
+        return str(error)
 
 
 def _sides(pipeline: Pipeline, sink: Sink, looked: Topics | str) -> Sides:

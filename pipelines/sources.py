@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.offsets import Bounds
 from josefine_spark.topic_offsets import ByPartition, TopicOffsets, nested
-from pipelines.chain import Batch
-from pipelines.errors import SetupError
+from pipelines.chain import Batch, together
+from pipelines.errors import RunError, SetupError
 from pipelines.model import Source
 
 if TYPE_CHECKING:
@@ -48,6 +48,19 @@ class Topics:
     def keep(self, ends: ByPartition) -> ByPartition:
         """The part of `ends` whose partitions are still read; the others cannot be started at."""
         return {partition: end for partition, end in ends.items() if partition in self.latest.ends}
+
+
+def topics_together(found: Mapping[str, Topics]) -> Topics:
+    """What all of a sink's sources have. Raises RunError where two have one topic."""
+    named = [topic for each in found.values() for topic in each.latest.topic_ids]
+    twice = next((topic for topic in named if named.count(topic) > 1), None)
+    if twice is not None:
+        names = " and ".join(f"`{name}`" for name in found)
+        raise RunError(f"sources {names} have a topic in common, {twice}: no sink can join it")
+    return Topics(
+        earliest={p: start for each in found.values() for p, start in each.earliest.items()},
+        latest=together(each.latest for each in found.values()),
+    )
 
 
 def options_of(source: Source) -> dict[str, str]:

@@ -12,12 +12,12 @@ that the table has.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pipelines import frames
-from pipelines.decode import Reading
-from pipelines.model import Pipeline, Sink, Transform
+from pipelines.model import Pipeline, Sink, Source, Transform
+from pipelines.readings import reading_of
 from pipelines.refusals import STATEFUL, analyzed_plan
 from pipelines.spark_words import complaint, refusal
 from pipelines.state_chain import made_by
@@ -25,18 +25,31 @@ from pipelines.state_chain import made_by
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_KEPT = {"Aggregate", "Distinct", "Deduplicate", "EventTimeWatermark"}
+    from pipelines.frames import Good
+
+_KEPT = {"Aggregate", "Distinct", "EventTimeWatermark", "Join"}
 """Of what looks beyond single rows, what has a state with an end."""
 _NO_END = "without watermark"
 """How Spark complains of a group that no watermark closes."""
 
 
+def good_of(
+    pipeline: Pipeline, node: str, rows: Callable[[Source], DataFrame]
+) -> dict[str, DataFrame]:
+    """The good rows of each source of a node, by its name. `rows`: the records of one."""
+    good = {}
+    for name in pipeline.lineage(node)[0]:
+        source = pipeline.sources[name]
+        reading = reading_of(source)
+        good[name] = frames.good_rows(frames.parse(rows(source), reading), reading)
+    return good
+
+
 def stream_of(
-    pipeline: Pipeline, stateful: Transform, stream: DataFrame, reading: Reading | None
+    pipeline: Pipeline, sink: Sink, stateful: Transform, opened: Callable[[Source], DataFrame]
 ) -> DataFrame:
-    """A source's stream up to the state."""
-    good = frames.good_rows(frames.parse(stream, reading), reading)
-    return _made(pipeline, stateful, good)
+    """The sources' streams up to the state. `opened`: all in one session."""
+    return _made(pipeline, stateful, good_of(pipeline, sink.input, opened))
 
 
 def held(frame: DataFrame) -> DataFrame:
@@ -70,7 +83,7 @@ class LateRows:
         return found
 
 
-def state_of(pipeline: Pipeline, sink: Sink, good: DataFrame) -> dict[str, Any] | None:
+def state_of(pipeline: Pipeline, sink: Sink, good: Good) -> dict[str, Any] | None:
     """What its commits say of the state; None without one. `good`: a source's rows."""
     stateful = pipeline.stateful_of(sink)
     if stateful is None:
@@ -81,7 +94,7 @@ def state_of(pipeline: Pipeline, sink: Sink, good: DataFrame) -> dict[str, Any] 
     return made_by(stateful, inputs)
 
 
-def refuse_beyond(pipeline: Pipeline, sink: Sink, good: DataFrame) -> None:
+def refuse_beyond(pipeline: Pipeline, sink: Sink, good: Good) -> None:
     """Raise ConfigError when a transform of this sink looks beyond single rows, and has no state
     that Spark could keep for it."""
     stateful = pipeline.stateful_of(sink)
@@ -92,26 +105,36 @@ def refuse_beyond(pipeline: Pipeline, sink: Sink, good: DataFrame) -> None:
         frames.refuse_stateful(pipeline, name, good)
     made = _made(pipeline, stateful, good)
     if sink.input != stateful.name:
-        behind = good.sparkSession.createDataFrame([], made.schema)
+        behind = made.sparkSession.createDataFrame([], made.schema)
         frames.refuse_stateful(pipeline, sink.input, behind, stateful.name)
     _refuse_no_state(pipeline, stateful, good)
 
 
-def _refuse_no_state(pipeline: Pipeline, stateful: Transform, good: DataFrame) -> None:
+def _refuse_no_state(pipeline: Pipeline, stateful: Transform, good: Good) -> None:
     """Ask Spark, by a stream of the same columns, whether it would run."""
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as F  # noqa: N812
 
     said = stateful.said
-    nothing = [F.lit(None).cast(f.dataType).alias(f.name) for f in good.schema.fields]
-    rate = good.sparkSession.readStream.format("rate").load().select(*nothing)
-    made: Any = _made(pipeline, stateful, rate)
+    session = _made(pipeline, stateful, good).sparkSession
+
+    def stream(like: DataFrame) -> DataFrame:
+        nothing = [F.lit(None).cast(f.dataType).alias(f.name) for f in like.schema.fields]
+        return session.readStream.format("rate").load().select(*nothing)
+
+    assert isinstance(good, Mapping)
+    made: Any = _made(pipeline, stateful, {name: stream(each) for name, each in good.items()})
     words = [match[1] for match in STATEFUL.finditer(analyzed_plan(made))]
     other = next((word for word in words if word not in _KEPT), None)
-    if other:
-        message = f"{other} has no state that is kept for it: expected windows of time in GROUP BY"
+    kinds = {word for word in words if word in ("Aggregate", "Join")}
+    if other or len(kinds) > 1 or words.count("Join") > 1:
+        what = other or " beside ".join(sorted(kinds))
+        message = (
+            f"{what} has no state that is kept for it: expected one join of two streams, or "
+            "windows of time in GROUP BY"
+        )
         raise refusal(said.place, said.path, message)
-    jvm: Any = good.sparkSession._jvm
+    jvm: Any = session._jvm
     append = jvm.org.apache.spark.sql.streaming.OutputMode.Append()
     checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
     try:
@@ -127,5 +150,5 @@ def _refuse_no_state(pipeline: Pipeline, stateful: Transform, good: DataFrame) -
         raise refusal(said.place, said.path, message) from error
 
 
-def _made(pipeline: Pipeline, stateful: Transform, good: DataFrame) -> DataFrame:
+def _made(pipeline: Pipeline, stateful: Transform, good: Good) -> DataFrame:
     return frames.nodes_of(pipeline, [stateful.name], good).made[stateful.name]

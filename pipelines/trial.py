@@ -211,12 +211,13 @@ def _frame(spark: SparkSession, pipeline: Pipeline, case: Case, node: str) -> Da
     sink = pipeline.sinks.get(node)
     check = pipeline.checks.get(node)
     name = sink.input if sink else check.on if check else node
-    source = pipeline.sources[pipeline.lineage(name)[0][0]]
-    reading = reading_of(source, offline=True)
-    parsed = frames.parse(_records(spark, source, case), reading)
-    if check is None and source.has_on_error(OnError.FAIL):
-        frames.fail_on_bad(parsed, source, reading)
-    good = frames.good_rows(parsed, reading)
+    good: dict[str, DataFrame] = {}
+    for source in (pipeline.sources[each] for each in pipeline.lineage(name)[0]):
+        reading = reading_of(source, offline=True)
+        parsed = frames.parse(_records(spark, source, case), reading)
+        if check is None and source.has_on_error(OnError.FAIL):
+            frames.fail_on_bad(parsed, source, reading)
+        good[source.name] = frames.good_rows(parsed, reading)
     if check is not None:
         return frames.nodes_of(pipeline, [name], good).made[name].where(checking.failing(check))
     if sink is None:

@@ -277,9 +277,11 @@ def _check_wiring(pipeline: Pipeline, tree: Table, problems: list[Problem]) -> N
         return
     for sink in pipeline.sinks.values():
         sources = pipeline.lineage(sink.input)[0] if sink.input else ()
-        if len(sources) > 1:
-            several = ", ".join(sources)
-            message = f"rows of several sources ({several}) in one sink are not supported yet"
+        if len(sources) > 1 and pipeline.stateful_of(sink) is None:
+            message = (
+                f"rows of several sources ({', '.join(sources)}) come together: expected a "
+                "transform that joins them, with a `watermark` of each"
+            )
             note("sinks", sink.name, "inputs", message)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from pipelines.errors import Problem
 from pipelines.loader import Table
-from pipelines.model import Action, Pipeline, Sink, Transform
+from pipelines.model import Action, OnError, Pipeline, Sink, Transform
 from pipelines.paths import place_in
 from pipelines.reader import Reader, nearest
 from pipelines.watermark_model import Watermark
@@ -70,6 +70,13 @@ def _of_transform(pipeline: Pipeline, transform: Transform) -> Iterator[tuple[st
         elif each.function:
             message = f"the function of `{name}` in front of a state is not supported yet"
             yield "inputs", message
+    below = [pipeline.lineage(name)[0] for name in transform.inputs]
+    sources = [name for each in below for name in each]
+    twice = next((name for name in sources if sources.count(name) > 1), None)
+    if twice:
+        yield "inputs", f"a join of source `{twice}` with itself is not supported yet"
+    elif any(len(each) > 1 for each in below):
+        yield "inputs", "expected one input for each source that is joined"
     tables = sorted(pipeline.inputs_of(transform.name) & pipeline.lookups.keys())
     if tables:
         message = (
@@ -83,6 +90,10 @@ def _of_sink(pipeline: Pipeline, sink: Sink, stateful: Transform) -> Iterator[tu
     if sink.topic is not None:
         message = f"`{stateful.name}` has a state: a topic of its rows is not supported yet"
         yield "inputs", message
+    others = {*pipeline.lineage(sink.input)[0]} - {*pipeline.lineage(stateful.name)[0]}
+    if others:
+        message = f"`{min(others)}` comes beside `{stateful.name}`, which has a state"
+        yield "inputs", f"{message}: expected it among that one's inputs"
     above = {*pipeline.sources, *pipeline.lineage(stateful.name)[1]} - {stateful.name}
     for name in pipeline.lineage(sink.input)[1]:
         if name == stateful.name or name in above:
@@ -97,8 +108,21 @@ def _of_sink(pipeline: Pipeline, sink: Sink, stateful: Transform) -> Iterator[tu
 
 
 def _of_sources(pipeline: Pipeline, stateful: Transform, tree: Table) -> Iterator[Problem]:
-    for name in pipeline.lineage(stateful.name)[0]:
-        if pipeline.sources[name].skips_losses:
+    names = pipeline.lineage(stateful.name)[0]
+    for name in names:
+        source = pipeline.sources[name]
+        joined = len(names) > 1
+        if joined and source.has_on_error(OnError.DEAD_LETTER):
+            message = f"`{stateful.name}` joins it: dead letters are not supported yet there"
+            yield _problem(tree, "sources", name, "decode", message)
+        key = "pattern" if source.pattern is not None else "assign" if source.assigned else ""
+        if joined and key:
+            message = f"`{stateful.name}` joins it: expected `topics`"
+            yield _problem(tree, "sources", name, key, message)
+        if joined and source.commit_group is not None:
+            message = f"`{stateful.name}` joins it: a group of your own is not supported yet there"
+            yield _problem(tree, "sources", name, "commit_group", message)
+        if source.skips_losses:
             message = (
                 f"expected fail: `{stateful.name}` has a state in the checkpoint, which a loss "
                 "that is passed over sets aside"

@@ -5,12 +5,13 @@ Decides nothing: the rules are in `settling.py` and `beginning.py`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from josefine_spark.topic_offsets import ByPartition, TopicOffsets
 from pipelines.beginning import ends, named, no_table
 from pipelines.errors import RunError
-from pipelines.model import End, Sink, Source
+from pipelines.model import End, Pipeline, Sink, Source
 from pipelines.reconcile import Start
 from pipelines.sources import SourceKind, Topics
 
@@ -23,6 +24,32 @@ class Way:
     source: Source
     at: TopicOffsets | None
     ends_at: ByPartition
+
+
+def ways_of(
+    pipeline: Pipeline,
+    sink: Sink,
+    kind: SourceKind,
+    looked: Mapping[str, Topics],
+    start: Start,
+    now_ms: int,
+) -> list[Way]:
+    """One for each of a sink's sources. `looked`: what each has. Raises as `way_of`."""
+    found = []
+    for source in pipeline.sources_of(sink):
+        way = way_of(source, sink, kind, looked[source.name], start, now_ms)
+        if way.at is not None and len(looked) > 1:
+            own = looked[source.name].latest.topic_ids
+            ids = {t: each for t, each in way.at.topic_ids.items() if t in own}
+            way = replace(way, at=replace(way.at, topic_ids=ids))
+        found.append(way)
+    return found
+
+
+def begun_at(ways: Sequence[Way]) -> ByPartition:
+    """Where a sink's streams begin; empty where one finds out itself."""
+    at = [way.at for way in ways if way.at is not None]
+    return {p: end for each in at for p, end in each.ends.items()} if len(at) == len(ways) else {}
 
 
 def way_of(

@@ -20,7 +20,7 @@ from josefine_spark.topic_offsets import ByPartition
 from pipelines import checking, failpoints, frames, messages, writing
 from pipelines.advice import Advice
 from pipelines.batch_rows import RowsIn, rows_of_source, rows_of_state
-from pipelines.chain import Batch, Commit, Stop, decide
+from pipelines.chain import Batch, Commit, Stop, decide, together
 from pipelines.checking import Checked
 from pipelines.deduplicating import Span, span_of
 from pipelines.delta_chain import StoppedError
@@ -29,8 +29,9 @@ from pipelines.errors import ChainError, RunError
 from pipelines.keeping import keeper_of
 from pipelines.laps import Laps
 from pipelines.lettering import NOTHING_DUE, Lettering, LettersDue
-from pipelines.model import Mode, OnError, Pipeline, Sink
+from pipelines.model import Mode, OnError, Pipeline, Sink, Source
 from pipelines.preparing import prepare
+from pipelines.readings import reading_of
 from pipelines.reporting import BatchDone
 from pipelines.retries import Retry
 from pipelines.sources import SourceKind
@@ -66,6 +67,8 @@ class SinkWork:
         """`letterings`: of all sources, which the works of one run share."""
         self.sink = sink
         self.source = pipeline.source_of(sink)
+        sources = pipeline.sources_of(sink)
+        self._failing = [one for one in sources if one.has_on_error(OnError.FAIL)]
         self._stateful = pipeline.stateful_of(sink)
         self._late = LateRows()
         self.lock = threading.Lock()
@@ -126,8 +129,11 @@ class SinkWork:
     def latest(self, query: Any) -> ByPartition:
         """Where the topics end: by the query's last look, or else as the run found them."""
         progress = query.lastProgress
-        said = json.loads(progress.sources[0].latestOffset) if progress else None
-        return self._kind.parse(json.dumps(said)).ends if said else self._topics.latest.ends
+        looked = [each.latestOffset for each in progress.sources] if progress else []
+        said = [json.loads(each) if each else None for each in looked]
+        if not said or None in said:
+            return self._topics.latest.ends
+        return together(self._kind.parse(json.dumps(each)) for each in said).ends
 
     def late_rows(self) -> int:
         """What came behind the watermark in batches that ended since the last call."""
@@ -200,20 +206,18 @@ class SinkWork:
             return self._done(batch_id)
         laps = Laps()
         rows_in = self._rows_in(frame, batch, has_letters=has_letters)
-        parsed = rows_in.parsed
         checks = self._pipeline.checks_of(self.sink)
         try:
             nodes = frames.nodes_for(self._pipeline, self.sink, rows_in.good, rows_in.node)
             if own is not None:
-                if self._fails_on_bad():
-                    assert parsed is not None
-                    frames.fail_on_bad(parsed, self.source, self._reading)
+                for one in self._failing:
+                    frames.fail_on_bad(rows_in.parsed[one.name], one, reading_of(one))
                 if checks:
                     with laps.of("checks"):
                         checked = checking.count(nodes.made, checks)
                     checking.judge(self.sink.name, checks, checked)
             if has_letters:
-                assert parsed is not None
+                parsed = rows_in.parsed[self.source.name]
                 with laps.of("letters"):
                     letters = self._write_letters(batch_id, batch, parsed, nodes.made, own)
                 dead_letters, judged = letters
@@ -244,13 +248,18 @@ class SinkWork:
         )
 
     def _rows_in(self, frame: DataFrame, batch: Batch, *, has_letters: bool) -> RowsIn:
-        looks = has_letters or self._fails_on_bad()
         if self._stateful:
-            read = partial(self._kind.read, frame.sparkSession, self.source, batch)
-            return rows_of_state(frame, self._stateful, read if looks else None, self._reading)
+            looks = [self.source] if has_letters else self._failing
+            read = partial(self._read_again, frame, batch)
+            return rows_of_state(frame, self._stateful, looks, read)
         again = self.sink.deduplicate is not None or self.sink.mode is Mode.SCD2
-        several = looks or again or bool(self._pipeline.checks_of(self.sink))
-        return rows_of_source(frame, self._reading, keeps=several)
+        several = has_letters or again or bool(self._failing or self._pipeline.checks_of(self.sink))
+        return rows_of_source(frame, self.source, keeps=several)
+
+    def _read_again(self, frame: DataFrame, batch: Batch, source: Source) -> DataFrame:
+        if len(self._pipeline.sources_of(self.sink)) > 1:
+            batch = batch.of_topics(self._kind.look(source).latest.topic_ids)
+        return self._kind.read(frame.sparkSession, source, batch)
 
     def _letters_due(self, batch_id: int, batch: Batch, own: Commit | None) -> LettersDue:
         """Nothing stays nothing; the rest is only for sure under the lettering's lock."""
@@ -337,9 +346,6 @@ class SinkWork:
             return commit()
         except StoppedError as stopped:
             raise self._stopped(chain, stopped.stop, batch_id, batch) from stopped
-
-    def _fails_on_bad(self) -> bool:
-        return self.source.has_on_error(OnError.FAIL)
 
     def _name_query(self) -> None:
         if not self.chain.query_id:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import pytest
 
 from josefine_spark.topic_offsets import TopicOffsets
-from pipelines.chain import Batch, Commit, Skip, Stop, Tip, Verdict
+from pipelines.chain import Batch, Commit, Skip, Stop, Tip, Verdict, together
+from pipelines.checkpoint import CheckpointFiles
+from pipelines.errors import RunError
 from pipelines.reconcile import Checkpoint, Recorded, Unreadable
 from pipelines.sdp import export
+from pipelines.sources import Topics, topics_together
 from pipelines.state_chain import decide_in_turn, made_by, other_state, state_stop
+from tests.unit.pipelines.memory import MemoryFiles, offset_text, parse_offset_text, wal_text
 from tests.unit.pipelines.test_json_schema import complaints
 from tests.unit.pipelines.test_lookups import linted, pipeline_of
 from tests.unit.pipelines.test_validate import GOOD
@@ -182,3 +186,103 @@ def test_what_does_not_go_together_with_a_state_is_refused():
         WINDOWS.replace("topics:", "on_data_loss: skip_and_record\n    topics:", 1)
     )
     pipeline_of(WINDOWS.replace("sinks:", check % ("per_minute", "drop"), 1))
+
+
+PAID = """\
+  paid:
+    type: josefine
+    bootstrap: localhost:9092
+    topics: [payments]
+    decode: { value: { format: json, schema: "id INT", on_error: fail } }
+"""
+ON = "p.id = o.id and p.at >= o.at and p.at <= o.at + interval 15 minutes"
+JOINED = (
+    GOOD.replace("transforms:", PAID + "transforms:")
+    .replace(CLEAN, "{ inputs: [raw], sql: 'select value.*, timestamp as at from raw' }")
+    .replace(
+        "sinks:",
+        f"""  payments: {{ inputs: [paid], sql: 'select value.*, timestamp as at from paid' }}
+  both:
+    inputs: [clean, payments]
+    watermark: {{ clean: {{ column: at, delay: 10m }}, payments: {{ column: at, delay: 5m }} }}
+    sql: "select o.id, p.at from clean o left join payments p on {ON}"
+sinks:""",
+    )
+    .replace("type: delta, inputs: [clean]", "type: delta, inputs: [both]")
+)
+
+
+def test_two_streams_are_joined_by_a_transform_that_has_a_watermark_of_each(tmp_path):
+    pipeline = pipeline_of(JOINED)
+
+    assert [one.name for one in pipeline.sources_of(pipeline.sinks["lake"])] == ["raw", "paid"]
+    assert linted(tmp_path, JOINED) == []
+    assert complaints(JOINED) == []
+    start = JOINED.index("    watermark:")
+    without = JOINED[:start] + JOINED[JOINED.index("\n", start) + 1 :]
+    assert "rows of several sources (raw, paid) come together: expected a transform that" in (
+        refused(without)
+    )
+
+
+BOUNDS = [
+    (ON, ""),
+    ("p.id = o.id and p.at between o.at and o.at + interval 15 minutes", ""),
+    ("p.id = o.id and p.at = o.at", ""),
+    ("p.id = o.id", "wait for ever"),
+    ("p.id = o.id and p.at >= o.at", "wait for ever"),
+    ("p.id = o.id and p.at >= now() and o.at <= now()", "wait for ever"),
+]
+
+
+@pytest.mark.parametrize(("on", "words"), BOUNDS)
+def test_a_join_says_how_long_a_row_waits_for_its_pair(tmp_path, on, words):
+    said = linted(tmp_path, JOINED.replace(ON, on))
+
+    assert words in "".join(said)
+    assert bool(said) is bool(words)
+
+
+JOIN_WRONG = [
+    ("topics: [payments]", "pattern: pay.*", "`both` joins it: expected `topics`"),
+    ("topics: [payments]", "assign: { payments: [0] }", "`both` joins it: expected `topics`"),
+    ("topics: [payments]", "topics: [payments]\n    commit_group: g", "a group of your own is not"),
+    ("on_error: fail } }\ntransforms", "on_error: dead_letter } }\ntransforms", "dead letters are"),
+    ("inputs: [paid]", "inputs: [raw]", "a join of source `raw` with itself is not supported yet"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "words"), JOIN_WRONG)
+def test_what_a_joined_source_may_not_say_is_refused(old, new, words):
+    assert old in JOINED
+
+    assert words in refused(JOINED.replace(old, new))
+
+
+def test_the_offsets_of_joined_sources_are_together_and_apart():
+    one = TopicOffsets(ends={A: 5}, first={A: 1}, topic_ids={"t": "id"})
+    other = TopicOffsets(ends={("u", 0): 7}, topic_ids={"u": "id2"})
+
+    both = together([one, other])
+
+    assert both.ends == {A: 5, ("u", 0): 7}
+    assert both.first == {A: 1}
+    assert both.topic_ids == {"t": "id", "u": "id2"}
+    part = Batch(start={A: 2}, end=both).of_topics({"t"})
+    assert (part.end.ends, part.start_of(A)) == ({A: 5}, 2)
+    looked = {"a": Topics(earliest={A: 0}, latest=one), "b": Topics(earliest={A: 0}, latest=one)}
+    with pytest.raises(RunError, match="`a` and `b` have a topic in common, t"):
+        topics_together(looked)
+
+
+def test_a_batch_of_two_sources_is_read_from_the_checkpoint():
+    files = MemoryFiles()
+    lines = [offset_text({A: 5}, {A: 0}, {"t": "id"}), "-"]
+    files.texts["/ck/offsets/0"] = wal_text("\n".join(lines))
+    lines[1] = offset_text({("u", 0): 7}, {("u", 0): 3}, {"u": "id2"})
+    files.texts["/ck/offsets/1"] = wal_text("\n".join(lines))
+
+    batch = CheckpointFiles(files, "/ck", parse_offset_text).batch(1)
+
+    assert batch.end.ends == {A: 5, ("u", 0): 7}
+    assert (batch.start_of(A), batch.start_of(("u", 0))) == (5, 3)

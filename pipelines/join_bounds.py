@@ -1,0 +1,47 @@
+"""Whether a join of two streams says how long a row waits for its pair: by sqlglot, for `lint`.
+
+Spark refuses such an outer join, but takes an inner one, whose rows wait for ever: its state grows
+with the topic. Only what is certain is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+_ONE_SIDED = (exp.GT, exp.GTE, exp.LT, exp.LTE)
+
+
+def why_unbounded(sql: str, columns: Collection[str]) -> str:
+    """What is missing in the join of streams that have these times; "" where nothing is."""
+    try:
+        query = sqlglot.parse_one(sql, read="spark")
+    except SqlglotError:
+        return ""
+    if query.find(exp.Join) is None:
+        return ""
+    names = {name.lower() for name in columns}
+    bounds = sum(_bounds(each, names) for each in query.find_all(exp.Predicate))
+    if bounds >= 2:
+        return ""
+    some = sorted(names)[-1]
+    return (
+        "the join does not say how long a row waits for its pair, so all would wait for ever: "
+        f"expected both bounds, such as b.{some} >= a.{some} and b.{some} <= a.{some} + interval "
+        "15 minutes"
+    )
+
+
+def _bounds(predicate: exp.Expr, names: Collection[str]) -> int:
+    """How many bounds of one time by another it is."""
+    times = {
+        (each.table.lower(), each.name.lower())
+        for each in predicate.find_all(exp.Column)
+        if each.name.lower() in names
+    }
+    if len(times) < 2:
+        return 0
+    return 2 if isinstance(predicate, (exp.Between, exp.EQ)) else isinstance(predicate, _ONE_SIDED)
