@@ -1,32 +1,21 @@
-"""Avro records to a struct, and the reason for every value that is none.
-
-Decoded in Spark's Python workers: Spark's own from_avro wants a jar, knows neither the framing of a
-registry nor the end of a record, and gives no reason.
-"""
+"""Avro records to a struct, and the reason for every value that is none."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pipelines.avro_plain import AvroError
 from pipelines.avro_reading import reader_of
 from pipelines.avro_schema import SchemaError, Type, one_branch, parse, parse_record, sql_of
+from pipelines.python_values import OWN, Decode, PythonValues, TextBy
 from pipelines.registry import NoSchemaError
 from pipelines.registry_http import registry_at
 from pipelines.wire_format import OFFLINE, FramingError, split
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column
-
-_VALUE, _WHY = "value", "why"
-
-OWN = ""
-"""In place of a registry: records of the file itself have the file's own schema."""
-
-TextBy = Callable[[int], str]
-"""A schema by its number. Raises NoSchemaError, RegistryError."""
 
 
 class Decoder:
@@ -91,13 +80,6 @@ def _own(schema: str) -> TextBy:
     return text_by
 
 
-def decoded(values: pa.Array, schema: str, registry: str | None) -> tuple[list[Any], list[Any]]:
-    """(values, reasons) of a column. Raises RegistryError."""
-    decode = decoder_of(schema, registry)
-    pairs = [decode(data) for data in values.to_pylist()]
-    return [value for value, _ in pairs], [why for _, why in pairs]
-
-
 def arrow_of(kind: Type) -> pa.DataType:
     """Arrow's type of what `reader_of` gives, as Spark has it of the columns (`columns_of`)."""
     import pyarrow as pa
@@ -126,38 +108,18 @@ def arrow_of(kind: Type) -> pa.DataType:
     return plain[sql_of(kind)]
 
 
-class AvroValues:
+class AvroValues(PythonValues):
     """`format: avro`. `registry`: as of `decoder_of`."""
 
     def __init__(self, schema: str, registry: str | None) -> None:
         self._schema = schema
         self._registry = registry
 
-    def parse(self, data: Column) -> Column:
-        import pyarrow as pa
-        from pyspark.sql.pandas.functions import arrow_udf
+    def sql(self) -> str:
+        return sql_of(parse_record(self._schema))
 
-        schema, registry = self._schema, self._registry
-        record = parse_record(schema)
-        kind, both = arrow_of(record), f"{_VALUE} {sql_of(record)}, {_WHY} STRING"
+    def arrow(self) -> pa.DataType:
+        return arrow_of(parse_record(self._schema))
 
-        def parse(column: pa.Array) -> pa.Array:
-            values, reasons = decoded(column, schema, registry)
-            return pa.StructArray.from_arrays(
-                [pa.array(values, kind), pa.array(reasons, pa.string())], [_VALUE, _WHY]
-            )
-
-        # Spark takes its kind from these, and warns of one that is said; its stubs want that.
-        parse.__annotations__ = {"column": pa.Array, "return": pa.Array}
-        made: Any = arrow_udf
-        column: Column = made(parse, both)(data)
-        return column
-
-    def is_good(self, data: Column, parsed: Column) -> Column:
-        return data.isNotNull() & parsed.getField(_WHY).isNull()
-
-    def result(self, parsed: Column) -> Column:
-        return parsed.getField(_VALUE)
-
-    def reason(self, data: Column, parsed: Column) -> Column:
-        return parsed.getField(_WHY)
+    def decoder(self) -> Callable[[], Decode]:
+        return partial(decoder_of, self._schema, self._registry)

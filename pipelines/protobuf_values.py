@@ -1,13 +1,13 @@
 """Messages of Protobuf to a struct, and the reason for every value that is none.
 
-Decoded in Spark's Python workers by Google's own library, as Avro is by ours: Spark's from_protobuf
-wants a jar, and gives no reason.
+Decoded by Google's own library, as Avro is by ours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pipelines.protobuf_schema import (
@@ -19,24 +19,18 @@ from pipelines.protobuf_schema import (
     name_at,
     type_of,
 )
+from pipelines.python_values import OWN, Decode, PythonValues, TextBy
 from pipelines.registry import PROTOBUF, NoSchemaError
 from pipelines.registry_http import registry_at
 from pipelines.wire_format import OFFLINE, FramingError, indexes, split
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column
 
-_VALUE, _WHY = "value", "why"
 _FIRST_S, _LAST_S = -62_135_596_800, 253_402_300_799
 """Of the years 1 to 9999, which timestamp.proto allows."""
 
-OWN = ""
-"""In place of a registry: records of the file itself are of the file's own message."""
-
 Read = Callable[[Any], Any]
-TextBy = Callable[[int], str]
-"""A schema by its number. Raises NoSchemaError, RegistryError."""
 
 
 class MessageError(ValueError):
@@ -215,39 +209,21 @@ def _arrow_of_field(field: Field) -> pa.DataType:
     return pa.list_(item) if field.repeats else item
 
 
-class ProtobufValues:
+class ProtobufValues(PythonValues):
     """`format: protobuf`. `schema`: a FileDescriptorSet; `name`: of a message in it; `registry`: as
     of `decoder_of`."""
 
     def __init__(self, schema: bytes, name: str, registry: str | None) -> None:
         self._schema, self._name, self._registry = schema, name, registry
 
-    def parse(self, data: Column) -> Column:
-        import pyarrow as pa
-        from pyspark.sql.pandas.functions import arrow_udf
+    def sql(self) -> str:
+        return self._type().sql
 
-        schema, name, registry = self._schema, self._name, self._registry
-        record = decoder_of(schema, name, registry).type
-        both = f"{_VALUE} {record.sql}, {_WHY} STRING"
+    def arrow(self) -> pa.DataType:
+        return arrow_of(self._type())
 
-        def parse(column: pa.Array) -> pa.Array:
-            decode = decoder_of(schema, name, registry)
-            pairs = [decode(data) for data in column.to_pylist()]
-            values = pa.array([value for value, _ in pairs], arrow_of(decode.type))
-            reasons = pa.array([why for _, why in pairs], pa.string())
-            return pa.StructArray.from_arrays([values, reasons], [_VALUE, _WHY])
+    def decoder(self) -> Callable[[], Decode]:
+        return partial(decoder_of, self._schema, self._name, self._registry)
 
-        # Spark takes its kind from these, and warns of one that is said; its stubs want that.
-        parse.__annotations__ = {"column": pa.Array, "return": pa.Array}
-        made: Any = arrow_udf
-        column: Column = made(parse, both)(data)
-        return column
-
-    def is_good(self, data: Column, parsed: Column) -> Column:
-        return data.isNotNull() & parsed.getField(_WHY).isNull()
-
-    def result(self, parsed: Column) -> Column:
-        return parsed.getField(_VALUE)
-
-    def reason(self, data: Column, parsed: Column) -> Column:
-        return parsed.getField(_WHY)
+    def _type(self) -> Type:
+        return type_of(message_of(self._schema, self._name).DESCRIPTOR)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipelines.avro_values import OWN, AvroValues
+from pipelines.avro_values import AvroValues
 from pipelines.decode import Reading, Side, Values
 from pipelines.json_values import JsonValues
 from pipelines.model import Decode, Format, OnError, Placed, Source
 from pipelines.protobuf_values import ProtobufValues
+from pipelines.python_values import OWN
 from pipelines.spark_words import complaint, refusal
 from pipelines.text_values import CsvValues, TextValues
 

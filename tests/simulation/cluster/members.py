@@ -169,7 +169,8 @@ class Members(Client):
         if code is ErrorCode.none or (was_gone and not is_there):
             self._forget(id_)
         else:
-            if self._holds(id_):  # a topic was made meanwhile
+            if self._holds(id_):  # a topic was made meanwhile, perhaps only it has what is there
+                self.world.start_if_down(id_)
                 self.world.operator.move_one()
             self.after_ms(AGAIN_MS, partial(self._unregister, id_))
 

@@ -17,14 +17,8 @@ from pipelines.errors import ConfigError
 from pipelines.judgement import judgement
 from pipelines.loader import load
 from pipelines.protobuf_schema import SchemaError, columns_of, message_of, type_of
-from pipelines.protobuf_values import (
-    OWN,
-    Decoder,
-    MessageError,
-    arrow_of,
-    decoder_of,
-    encoded,
-)
+from pipelines.protobuf_values import Decoder, MessageError, arrow_of, decoder_of, encoded
+from pipelines.python_values import OWN
 from pipelines.registry import (
     PROTOBUF,
     Answer,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import json
 
-import pyarrow as pa
 import pytest
 
 from pipelines import avro_values, registry_http
 from pipelines.avro_schema import parse_record
-from pipelines.avro_values import OWN, Decoder, decoded
+from pipelines.avro_values import Decoder, decoder_of
 from pipelines.avro_writing import encoded
+from pipelines.python_values import OWN
 from pipelines.registry import (
     ATTEMPTS,
     UNKNOWN_S,
@@ -244,14 +244,14 @@ def test_a_registry_is_asked_once_in_a_process_with_the_user_of_its_address(
     with serving({1: OLD}) as server:
         url = server.url("us%40er:pa/ss")
         for _ in range(2):
-            values, reasons = decoded(pa.array([one, b"x", None, framed(2, b"")]), OLD, url)
+            decode = decoder_of(OLD, url)
+            found = [decode(value) for value in (one, b"x", None, framed(2, b""))]
 
-        assert values == [{"id": 1}, None, None, None]
-        assert reasons == [
-            None,
-            "begins with 0x78, expected 0x00 and a schema's number",
-            None,
-            "schema 2: the registry does not know it",
+        assert found == [
+            ({"id": 1}, None),
+            (None, "begins with 0x78, expected 0x00 and a schema's number"),
+            (None, None),
+            (None, "schema 2: the registry does not know it"),
         ]
         token = base64.b64encode(b"us@er:pa/ss").decode()
         assert server.seen == [
@@ -277,7 +277,7 @@ def test_where_nobody_listens_is_told() -> None:
 def test_records_of_the_file_itself_have_its_schema() -> None:
     records = [framed(number, encoded(parse_record(OLD), {"id": 1})) for number in (0, 5)]
 
-    values, reasons = decoded(pa.array(records), OLD, OWN)
-
-    assert values == [{"id": 1}, None]
-    assert reasons == [None, "schema 5: records of the file itself have 0"]
+    assert [decoder_of(OLD, OWN)(record) for record in records] == [
+        ({"id": 1}, None),
+        (None, "schema 5: records of the file itself have 0"),
+    ]
