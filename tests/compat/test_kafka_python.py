@@ -174,6 +174,32 @@ def test_admin_creates_widens_configures_trims_and_deletes_topics(
         admin.close()
 
 
+def test_assigned_partitions_are_read_from_where_they_are_sought(
+    bootstrap: str, make_topic: Topics
+) -> None:
+    """Checklist row 25: without a group."""
+    topic = make_topic(partitions=2)
+    samples = [Sample(None, f"{n}".encode()) for n in range(10)]
+    for partition in range(2):
+        produce_all(bootstrap, topic, samples, partition)
+    wanted = {TopicPartition(topic, 0): range(7, 10), TopicPartition(topic, 1): range(2, 10)}
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, group_id=None)
+    try:
+        consumer.assign(list(wanted))
+        for tp, offsets in wanted.items():
+            consumer.seek(tp, offsets[0])
+        read: dict[TopicPartition, list[int]] = {tp: [] for tp in wanted}
+        deadline = time.monotonic() + TIMEOUT_S
+        while sum(map(len, read.values())) < 11:
+            assert time.monotonic() < deadline, read
+            for tp, polled in consumer.poll(timeout_ms=500).items():
+                read[tp] += [each.offset for each in polled]
+    finally:
+        consumer.close()
+
+    assert read == {tp: list(offsets) for tp, offsets in wanted.items()}
+
+
 def test_offsets_are_committed_and_fetched_without_members(
     bootstrap: str, make_topic: Topics
 ) -> None:

@@ -45,6 +45,7 @@ def make_topic(bootstrap: str) -> Topics:
 def test_lines_come_back_byte_for_byte(
     bootstrap: str, make_topic: Topics, compression: str
 ) -> None:
+    """Checklist row 92."""
     topic = make_topic(1)
     lines = b"".join(b"%d \xff\x00\t tail\n" % n for n in range(3_000)) + b"\nlast without newline"
 
@@ -140,6 +141,7 @@ def ten_seconds(bootstrap: str) -> str:
 
 
 def test_what_cannot_be_read_or_written_is_one_sentence(bootstrap: str, ten_seconds: str) -> None:
+    """Checklist row 92."""
     cases = {
         ("consume", "absent"): "topic 'absent' does not exist",
         ("produce", "absent"): "topic 'absent' does not exist",

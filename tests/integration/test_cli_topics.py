@@ -19,6 +19,7 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_a_topic_is_created_described_altered_and_deleted(bootstrap: str) -> None:
+    """Checklist row 92."""
     made = josefine(bootstrap, "topics", "create", "life", "-p", "3", "-c", "retention.ms=1000000")
     altered = josefine(
         bootstrap, "topics", "alter", "life", "-p", "5", "-c", "segment.ms=70s",
@@ -59,6 +60,7 @@ def test_creating_twice_is_an_error_unless_allowed(bootstrap: str) -> None:
 
 
 def test_what_cannot_be_done_is_one_sentence_and_exit_code_1(bootstrap: str) -> None:
+    """Checklist row 92."""
     josefine(bootstrap, "topics", "create", "errors", "-p", "2")
     cases = {
         ("topics", "describe", "absent"): "topic 'absent' does not exist",

@@ -87,6 +87,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
 
 
 def test_up_makes_a_cluster_that_status_finds_well(local: Local) -> None:
+    """Checklist row 92."""
     done = local.wait_well()
 
     assert "images equal at height" in done.out

@@ -115,7 +115,7 @@ def test_cluster_comes_back_after_all_its_brokers_were_stopped(tmp_path: Path) -
 
 
 def test_shipped_three_nodes_start_as_they_are(tmp_path: Path) -> None:
-    """Checklist row 13. Only the addresses are moved, for a test machine may use the ports."""
+    """Checklist rows 13 and 92. Only the addresses are moved: a test machine may use the ports."""
     ports = dict(zip(NODES, free_ports(len(NODES)), strict=True))
     voters = ",".join(f"{id_}@127.0.0.1:{port}" for id_, port in ports.items())
     processes = []
