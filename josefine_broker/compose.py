@@ -104,8 +104,8 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
         size_max=group.max_size or NO_SIZE_LIMIT,
         consumer_session_timeout_ms=group.consumer_session_timeout_ms,
         consumer_heartbeat_interval_ms=group.consumer_heartbeat_interval_ms,
-        upgrades_classic=group.consumer_migration_policy != "disabled",
-        downgrades_consumer=group.consumer_migration_policy == "bidirectional",
+        upgrades_classic=group.consumer_migration_policy in ("upgrade", "bidirectional"),
+        downgrades_consumer=group.consumer_migration_policy in ("downgrade", "bidirectional"),
         offsets_retention_ms=config.offsets.retention_ms,
     )
 

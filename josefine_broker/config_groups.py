@@ -34,13 +34,13 @@ class GroupSection(Section):
     consumer_heartbeat_interval_ms: TimeoutMs = Field(
         default=5_000, description="How often such a member is told to be heard."
     )
-    consumer_migration_policy: Literal["disabled", "upgrade", "bidirectional"] = Field(
+    consumer_migration_policy: Literal["disabled", "upgrade", "downgrade", "bidirectional"] = Field(
         default="disabled",
         description="upgrade: a member of the consumer protocol may join a group of classic"
         " consumers, and these that group, while clients are moved from one protocol to the other;"
-        " not before every broker has this key. bidirectional: besides, a group that only classic"
-        " members are left in becomes a classic one again. disabled: a group changes its protocol"
-        " while it is empty.",
+        " not before every broker has this key. downgrade: classic consumers may join a group of"
+        " the consumer protocol, and one that only they are left in becomes a classic one."
+        " bidirectional: both. disabled: a group changes its protocol while it is empty.",
     )
 
     @model_validator(mode="after")

@@ -18,7 +18,7 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client import group_admin
 from josefine_broker.client.cluster import NO_LEADER
-from josefine_broker.client.group_admin import DEAD, GroupDescription
+from josefine_broker.client.group_admin import DEAD, TEXT, GroupDescription
 from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient
 from josefine_cli.cluster_where import AsJson, Bootstrap, bootstrap_of
 from josefine_cli.errors import UsageError, UserError
@@ -45,6 +45,8 @@ Group = Annotated[str, typer.Argument(help="The group.")]
 Groups = Annotated[list[str], typer.Argument(help="One or more groups.")]
 
 _PARTITION_COLUMNS = ("topic", "partition", "committed", "end", "lag", "owner")
+_TYPES = ("classic", "consumer", TEXT)
+_TYPES_TEXT = f"{', '.join(_TYPES[:-1])} or {_TYPES[-1]}"
 _MEMBER_COLUMNS = ("member", "client", "host", "partitions")
 
 
@@ -54,6 +56,10 @@ def list_groups(
         list[str] | None,
         typer.Option("--state", help="Only groups in this state, like Stable; repeatable."),
     ] = None,
+    group_type: Annotated[
+        list[str] | None,
+        typer.Option("--type", help=f"Only groups of this type: {_TYPES_TEXT}; repeatable."),
+    ] = None,
     bootstrap: Bootstrap = None,
     as_json: AsJson = False,
 ) -> None:
@@ -61,9 +67,11 @@ def list_groups(
 
     \b
     josefine groups list --state Stable --json
+    josefine groups list --type consumer
     """
+    types = [_parse_type(each) for each in group_type or ()]
     with connect(bootstrap_of(bootstrap)) as client:
-        found = client.run(lambda s, t, d: group_admin.list_groups(s, state or (), t, d))
+        found = client.run(lambda s, t, d: group_admin.list_groups(s, state or (), t, d, types))
     if as_json:
         print_json(
             [
@@ -80,8 +88,11 @@ def list_groups(
     elif not found:
         print("no groups")
     else:
-        rows = [(g.group, g.state, g.protocol_type or "-", str(g.coordinator)) for g in found]
-        print_table(("group", "state", "protocol", "coordinator"), rows)
+        rows = [
+            (g.group, g.group_type or "-", g.state, g.protocol_type or "-", str(g.coordinator))
+            for g in found
+        ]
+        print_table(("group", "type", "state", "protocol", "coordinator"), rows)
 
 
 @app.command()
@@ -187,6 +198,13 @@ def delete(
                         _tell_deleted(deleted, as_json)
                     raise
     _tell_deleted(deleted, as_json)
+
+
+def _parse_type(text: str) -> str:
+    """Raises UsageError."""
+    if text.lower() not in _TYPES:
+        raise UsageError(f"--type is {_TYPES_TEXT}, not '{text}'")
+    return text.lower()
 
 
 def _delete(client: BlockingClient, group: str) -> None:

@@ -53,8 +53,9 @@ DIFFERENT: dict[str, str] = {
     "groups of the consumer protocol (KIP-848)": (
         "served from `group.version` 1 on, which a new cluster has. A group changes its protocol "
         "while it is empty, and keeps its offsets: with members of the other protocol it answers "
-        "INCONSISTENT_GROUP_PROTOCOL, unless `group.consumer_migration_policy` is `upgrade` or "
-        "`bidirectional` (Kafka's default; here `disabled`, and there is no `downgrade`): then "
+        "INCONSISTENT_GROUP_PROTOCOL, unless `group.consumer_migration_policy` is `upgrade`, "
+        "`downgrade` or `bidirectional` (Kafka's default; here `disabled`, which keeps classic "
+        "members out of the other's groups, too): then "
         "members of both are in one group while clients are moved. A consumer that would join a "
         "classic group that rebalances is told COORDINATOR_LOAD_IN_PROGRESS, and tries again; a "
         "classic group whose members' words are not to be understood stays one. A member of a "

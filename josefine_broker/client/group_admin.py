@@ -3,7 +3,7 @@
 Every broker is asked for its groups, and each group's coordinator for the rest.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
@@ -65,11 +65,18 @@ class GroupDescription:
 
 
 def list_groups(
-    session: Session, states: Iterable[str], now_ms: int, deadline_ms: int
+    session: Session,
+    states: Iterable[str],
+    now_ms: int,
+    deadline_ms: int,
+    types: Collection[str] = (),
 ) -> Operation[list[GroupListing]]:
-    """The groups of all brokers by name, only those in one of `states` if any are given."""
+    """The groups of all brokers by name, only those in one of `states`, and of one of `types`, if
+    any are given."""
     attempts = session.start(now_ms, deadline_ms, "list groups")
-    request = e.list_groups.ListGroupsRequest(states_filter=tuple(states))
+    request = e.list_groups.ListGroupsRequest(
+        states_filter=tuple(states), types_filter=tuple(types)
+    )
     responses = yield from ask_each_broker(
         session, attempts, apis.LIST_GROUPS, request, _list_error
     )
@@ -83,6 +90,7 @@ def list_groups(
         )
         for node, response in responses
         for each in response.groups
+        if not types or each.group_type in types  # before ListGroups 5 brokers know no filter
     ]
     return sorted(found, key=lambda each: each.group)
 

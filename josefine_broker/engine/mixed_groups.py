@@ -50,7 +50,7 @@ def join(
     if not settings.session_timeout_min_ms <= timeout_ms <= settings.session_timeout_max_ms:
         raise KafkaError(ErrorCode.invalid_session_timeout)
     is_newcomer = request.member_id == NO_MEMBER
-    if is_newcomer and not settings.upgrades_classic:
+    if is_newcomer and not settings.admits_classic:
         give_name_to_classic(ctx, group_id)  # raises: it has members
     member_id = _new_id(ctx, request) if is_newcomer else request.member_id
     if is_newcomer and request.takes_id_first and request.instance_id is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import signal
@@ -11,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.bench.consumer_member import ConsumerMember
+from tests.bench.group_client import Wire, find_coordinator
 from tests.support.broker import BrokerProcess
 from tests.support.cli import josefine, josefine_process
 from tests.support.waiting import wait_until
@@ -196,6 +199,7 @@ def test_offsets_go_to_where_a_table_ends(
 
 
 def test_groups_are_listed_by_state_and_deleted(bootstrap: str, make_topic: Topics) -> None:
+    """Checklist row 92."""
     topic = make_topic()
     josefine(bootstrap, "consume", topic, "-g", topic)
 
@@ -211,17 +215,48 @@ def test_groups_are_listed_by_state_and_deleted(bootstrap: str, make_topic: Topi
 
     assert topic in empty
     assert topic not in stable
-    assert any(line.split()[:2] == [topic, "Empty"] for line in shown.splitlines())
+    assert any(line.split()[:3] == [topic, "classic", "Empty"] for line in shown.splitlines())
     assert (deleted.code, deleted.out) == (0, f"deleted {topic}\n")
     assert (again.code, again.err) == (1, f"error: group '{topic}' does not exist\n")
     assert (allowed.code, allowed.out) == (0, "nothing to delete\n")
     assert topic not in listed()
 
 
+def test_groups_are_listed_by_type(bootstrap: str, make_topic: Topics) -> None:
+    topic = make_topic()
+    josefine(bootstrap, "consume", topic, "-g", topic)
+    joins(bootstrap, f"{topic}-consumer", topic)
+
+    def listed(*types: str) -> set[str]:
+        options = itertools.chain(*(("--type", each) for each in types))
+        done = josefine(bootstrap, "groups", "list", "--json", *options)
+        found = {each["group"] for each in json.loads(done.out)}
+        return {each for each in found if each.startswith(topic)}
+
+    assert listed("classic") == {topic}
+    assert listed("Consumer") == {f"{topic}-consumer"}
+    assert listed("text") == set()
+    assert listed("consumer", "classic") == listed() == {topic, f"{topic}-consumer"}
+
+
+def joins(bootstrap: str, group: str, topic: str) -> None:
+    """A member of the consumer protocol, which is silent from then on."""
+
+    async def join() -> None:
+        wire = await Wire.open(bootstrap)
+        await find_coordinator(wire, group)
+        await ConsumerMember(wire, group, topic, 1).join()
+        wire.close()
+
+    asyncio.run(join())
+
+
 def test_what_cannot_be_done_is_one_sentence(bootstrap: str, make_topic: Topics) -> None:
+    """Checklist row 92."""
     topic = make_topic()
     reset = ("groups", "reset-offsets", "absent")
     cases = {
+        ("groups", "list", "--type", "clasic"): (2, "--type is classic, consumer or text, not"),
         ("groups", "describe", "absent"): (1, "group 'absent' does not exist"),
         (*reset, "--to", "latest"): (2, "which offsets?"),
         (*reset, "-t", topic): (2, "where to?"),

@@ -49,12 +49,17 @@ class GroupSettings:
     """Of members of the consumer protocol, who are told both (KIP-848)."""
     consumer_heartbeat_interval_ms: int = 5_000
     upgrades_classic: bool = False
-    """A member of the consumer protocol may join a classic group of consumers, and a classic member
-    such a group (`group.consumer_migration_policy`)."""
+    """A member of the consumer protocol may join a classic group of consumers
+    (`group.consumer_migration_policy`)."""
     downgrades_consumer: bool = False
-    """A group that only classic members are left in becomes a classic one again."""
+    """A group that only classic members are left in becomes a classic one."""
     offsets_retention_ms: int = 7 * 24 * 3_600_000
     """How long committed offsets stay when their group has become empty, or reads them no more."""
+
+    @property
+    def admits_classic(self) -> bool:
+        """A classic consumer may join a group that has members of the consumer protocol."""
+        return self.upgrades_classic or self.downgrades_consumer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,8 @@ import pytest
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.consumer_protocol import decode_assignment, encode_assignment
+from josefine_broker.compose import group_settings
+from josefine_broker.config import BrokerConfig
 from tests.unit.api import group_clients as classic
 from tests.unit.api.consumer_clients import beat, described, parts
 from tests.unit.api.group_clients import committed, group_world, newcomer, said
@@ -207,3 +209,38 @@ def test_another_coordinator_serves_both(world: World) -> None:
     assert classic.beat(world, old) is NONE
     assert has(world, old) == [0, 1]
     assert parts(beat(world, "new", 2)) == [2]
+
+
+def test_the_way_back_alone_is_open_where_the_policy_is_downgrade() -> None:
+    world = group_world(downgrades_consumer=True)
+    other = leader(world)
+    assert beat(world, "new").error_code is REFUSED, "a classic group stays one"
+    assert classic.beat(world, other) is NONE
+    classic.leave(world, (other.member_id, None))
+
+    beat(world, "new")
+    old = again(world, said(classic.join(world)))
+    assert beat(world, "new", -1).error_code is NONE
+
+    assert classic.beat(world, old) is CALLED
+    assert classic.described(world).group_state == "PreparingRebalance"
+    joined = said(classic.join(world, old.member_id))
+    assert (joined.error_code, joined.leader) == (NONE, old.member_id)
+
+
+@pytest.mark.parametrize(
+    ("policy", "upgrades", "downgrades"),
+    [
+        ("disabled", False, False),
+        ("upgrade", True, False),
+        ("downgrade", False, True),
+        ("bidirectional", True, True),
+    ],
+)
+def test_policies_are_those_of_kafka(policy: str, upgrades: bool, downgrades: bool) -> None:
+    config = BrokerConfig.model_validate({"group": {"consumer_migration_policy": policy}})
+
+    settings = group_settings(config)
+
+    assert (settings.upgrades_classic, settings.downgrades_consumer) == (upgrades, downgrades)
+    assert settings.admits_classic is (policy != "disabled")
