@@ -32,14 +32,15 @@ class Values(Protocol):
 class Side:
     """The value or the key of a source's records.
 
-    `null_is_good`: a record that has none is a good one. `null_for_bad`: one that is not what the
-    format expects, too.
+    `null_is_good`: a record that has none is a good one; with `leaves_out_null` it is no row, too.
+    `null_for_bad`: one that is not what the format expects is good.
     """
 
     column: str
     values: Values
     null_is_good: bool = False
     null_for_bad: bool = False
+    leaves_out_null: bool = False
 
 
 Reading = tuple[Side, ...]
@@ -69,6 +70,8 @@ def good_rows(frame: DataFrame, reading: Reading) -> DataFrame:
     frame = frame.where("_good")
     for side in reading:
         decoded = side.values.result(_parsed(side))
+        if side.leaves_out_null:
+            frame = frame.where(F.col(side.column).isNotNull())
         if side.null_for_bad:
             decoded = F.when(_is_good(side), decoded)
         elif side.null_is_good:

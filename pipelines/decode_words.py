@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from pipelines import protobuf_schema
-from pipelines.avro_schema import SchemaError, columns_of, parse_record
+from pipelines import debezium, protobuf_schema
+from pipelines.avro_schema import SchemaError, columns_of, parse_record, sql_of
 from pipelines.ddl import TYPES as COLUMN_TYPES
 from pipelines.ddl import unknown_types
 from pipelines.model import Decode, Format, OnError, Placed
@@ -52,8 +52,10 @@ def _decode(reader: Reader, on_error: OnError) -> Decode | None:
     for word in own.required:
         if not reader.has(word):
             reader.missing(word)
-    avro, descriptors, message = "", b"", ""
-    if said == "avro":
+    avro, descriptors, message, row = "", b"", "", ""
+    if said == "debezium":
+        schema, avro, row = _debezium(reader)
+    elif said == "avro":
         schema, avro = _avro(reader)
     elif said == "protobuf":
         schema, descriptors, message = _protobuf(reader)
@@ -74,6 +76,7 @@ def _decode(reader: Reader, on_error: OnError) -> Decode | None:
         strict=strict,
         tombstones=tombstones,
         avro=avro,
+        row=row,
         descriptors=descriptors,
         message=message,
         framed=reader.has("registry"),
@@ -102,8 +105,32 @@ def _avro(reader: Reader) -> tuple[Placed, str]:
             columns = columns_of(parse_record(text))
         except SchemaError as error:
             reader.wrong_at("schema", f"no schema of Avro: {error}")
-    place, path = reader.place_of("schema"), reader.path_of("schema")
-    return Placed(text=columns, place=place, path=path), text if text and columns else ""
+    return _placed(reader, columns), text if text and columns else ""
+
+
+def _debezium(reader: Reader) -> tuple[Placed, str, str]:
+    """(the columns, Avro's schema of the envelope or "", the row's columns where that is "")."""
+    text: str = reader.text("schema") or ""
+    if not (text.endswith(".avsc") or text.lstrip().startswith("{")):
+        row = schema_of(reader).text
+        columns = debezium.columns_of(debezium.envelope_of(row), f"STRUCT<{row}>") if row else ""
+        return _placed(reader, columns), "", row
+    if reader.has("strict"):
+        reader.wrong_at("strict", "`strict` is for JSON; this schema is Avro's")
+    avro: str | None = _file(reader, text) if text.endswith(".avsc") else text
+    columns = ""
+    try:
+        if avro:
+            record = parse_record(avro)
+            row = sql_of(debezium.row_of(record))
+            columns = debezium.columns_of(columns_of(record), row)
+    except SchemaError as error:
+        reader.wrong_at("schema", f"no schema of Avro: {error}")
+    return _placed(reader, columns), avro if avro and columns else "", ""
+
+
+def _placed(reader: Reader, columns: str) -> Placed:
+    return Placed(text=columns, place=reader.place_of("schema"), path=reader.path_of("schema"))
 
 
 def _protobuf(reader: Reader) -> tuple[Placed, bytes, str]:
@@ -118,10 +145,9 @@ def _protobuf(reader: Reader) -> tuple[Placed, bytes, str]:
             )
         except protobuf_schema.SchemaError as error:
             reader.wrong_at("schema", f"{name}: {error}")
-    place, path = reader.place_of("schema"), reader.path_of("schema")
     is_whole = data is not None and columns
     return (
-        Placed(text=columns, place=place, path=path),
+        _placed(reader, columns),
         data if is_whole and data else b"",
         message if is_whole else "",
     )
@@ -130,7 +156,6 @@ def _protobuf(reader: Reader) -> tuple[Placed, bytes, str]:
 def schema_of(reader: Reader, said: str = "") -> Placed:
     """Columns as in SQL, from the file or one beside it. `said`: the format, where it matters."""
     text = reader.text("schema") or ""
-    place = reader.place_of("schema")
     if text.endswith(".ddl"):
         text = _file(reader, text) or ""
     for word in unknown_types(text):
@@ -142,7 +167,7 @@ def schema_of(reader: Reader, said: str = "") -> Placed:
     nested = _NESTED.search(text)
     if said == "csv" and nested:
         reader.wrong_at("schema", f"a field of csv is no {nested[1].upper()}")
-    return Placed(text=" ".join(text.split()), place=place, path=reader.path_of("schema"))
+    return _placed(reader, " ".join(text.split()))
 
 
 def _file(reader: Reader, name: str) -> str | None:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 BAD_TEXT = "_josefine_bad_text"
 """Where Spark's parsers put a text that does not fit; never visible to a user."""
 
+MISFIT = "does not fit the schema: "
+
 _STRICT = {
     "mode": "PERMISSIVE",
     "columnNameOfCorruptRecord": BAD_TEXT,
@@ -66,7 +68,7 @@ class JsonValues:
         from pyspark.sql import functions as F  # noqa: N812
 
         text = data.cast("string")
-        wrong = [_misfit(text, field) for field in self._schema.fields]
+        wrong = [misfit(text, field) for field in self._schema.fields]
         wrong += reasons(text, self._schema) if self._strict else []
         misfits = F.concat_ws(", ", *wrong)
         # Two readers: one reads to the end but takes single quotes, the other the reverse.
@@ -76,7 +78,7 @@ class JsonValues:
             F.when(~F.is_valid_utf8(data), "not UTF-8 text")
             .when(~is_json, "not JSON")
             .when(F.json_object_keys(text).isNull(), "JSON, but not an object")
-            .otherwise(F.concat(F.lit("does not fit the schema: "), misfits))
+            .otherwise(F.concat(F.lit(MISFIT), misfits))
         )
 
 
@@ -87,7 +89,7 @@ def _json_values(text: Column) -> Column:
     return F.json_array_length(F.concat(F.lit("["), text, F.lit("]")))
 
 
-def _misfit(text: Column, field: object) -> Column:
+def misfit(text: Column, field: object) -> Column:
     """`name TYPE` when this field alone does not fit, else null. Only bad rows pay for it."""
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql.types import StringType, StructField, StructType

@@ -47,8 +47,10 @@ def _of_decode(how: Decode | None) -> list[Any] | None:
     if how.format is not Format.JSON or how.on_error is OnError.NULL:
         # Commits of before there was more than JSON name no format.
         said += [how.format.value, how.separator, how.on_error is OnError.NULL]
-    if how.format is Format.AVRO:
+    if how.format in (Format.AVRO, Format.DEBEZIUM):
         said += [how.avro, how.framed]
+    if how.format is Format.JSON and how.framed:
+        said += ["framed"]
     if how.format is Format.PROTOBUF:
         said += [hashlib.sha256(how.descriptors).hexdigest(), how.message, how.framed]
     return said

@@ -46,6 +46,7 @@ class Format(Enum):
     STRING = "string"  # a text
     AVRO = "avro"  # a record, perhaps in Confluent's frame
     PROTOBUF = "protobuf"  # a message
+    DEBEZIUM = "debezium"  # a change of a database's row, as JSON or Avro
 
 
 class OnError(Enum):
@@ -63,7 +64,7 @@ class Decode:
     format: Format
     schema: Placed
     """Columns as in SQL; no text where the format has none. Of Avro those of `avro`, of Protobuf
-    those of `message`."""
+    those of `message`, of Debezium those of the envelope."""
     on_error: OnError
     separator: str = ","
     """Between the fields of CSV."""
@@ -73,6 +74,8 @@ class Decode:
     """A record without a value is a good row, whose `value` is null."""
     avro: str = ""
     """The schema as which Avro's records are read."""
+    row: str = ""
+    """The columns of a row in Debezium's envelopes; nothing where these are Avro's."""
     descriptors: bytes = field(default=b"", repr=False)
     """A FileDescriptorSet, in which Protobuf's `message` is."""
     message: str = ""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pipelines.avro_schema import parse_record
 from pipelines.avro_values import AvroValues
+from pipelines.debezium import wide_of
+from pipelines.debezium_values import DebeziumValues, EnvelopeInJson
 from pipelines.decode import Reading, Side, Values
+from pipelines.framed_values import FramedValues
 from pipelines.json_values import JsonValues
 from pipelines.model import Decode, Format, OnError, Placed, Source
 from pipelines.protobuf_values import ProtobufValues
@@ -27,10 +32,12 @@ def reading_of(source: Source, *, offline: bool = False) -> Reading | None:
     for column, how in (("value", source.decode), ("key", source.decode_key)):
         if how is None:
             continue
+        is_change = how.format is Format.DEBEZIUM
         side = Side(
             column=column,
             values=_values(how, offline=offline),
-            null_is_good=how.tombstones or column == "key",
+            null_is_good=how.tombstones or is_change or column == "key",
+            leaves_out_null=is_change and not how.tombstones,
             null_for_bad=how.on_error is OnError.NULL,
         )
         sides.append(side)
@@ -51,7 +58,22 @@ def _values(how: Decode, *, offline: bool) -> Values:
             _schema(how.schema)
             return ProtobufValues(how.descriptors, how.message, registry)
         case Format.JSON:
-            return JsonValues(_schema(how.schema), strict=how.strict)
+            json = JsonValues(_schema(how.schema), strict=how.strict)
+            return FramedValues(json) if how.framed else json
+        case Format.DEBEZIUM:
+            return _changes(how, registry)
+
+
+def _changes(how: Decode, registry: str | None) -> Values:
+    """Debezium's envelopes, in Avro or JSON."""
+    _schema(how.schema)
+    if how.avro:
+        names = [each.name for each in parse_record(how.avro).fields]
+        return DebeziumValues(AvroValues(how.avro, registry), names)
+    wide = _schema(replace(how.schema, text=wide_of(how.row)))
+    json = EnvelopeInJson(wide, strict=how.strict)
+    names = [name for name in wide.names if name != "payload"]
+    return DebeziumValues(FramedValues(json) if how.framed else json, names)
 
 
 def _schema(placed: Placed) -> StructType:

@@ -60,7 +60,9 @@ def _bytes(reader: Reader, word: str, how: Decode | None) -> bytes | None:
     if node is None or (isinstance(node, Scalar) and node.value is None):
         return None
     text = node.text if isinstance(node, Scalar) else json.dumps(plain(node), ensure_ascii=False)
-    return text.encode()
+    data = text.encode()
+    is_framed = how is not None and how.framed and not isinstance(node, Scalar)
+    return framed(OFFLINE, data) if is_framed else data
 
 
 def plain(node: Node) -> Any:

@@ -59,8 +59,10 @@ def _why_not(pipeline: Pipeline, sink: Sink) -> str:
     if source.local is not None:
         return f"source `{source.name}` is of type {source.local.type}"
     for how in (source.decode, source.decode_key):
-        if how is not None and how.format in (Format.AVRO, Format.PROTOBUF):
+        if how is not None and how.format in (Format.AVRO, Format.PROTOBUF, Format.DEBEZIUM):
             return f"source `{source.name}` is {how.format.value.capitalize()}"
+        if how is not None and how.framed:
+            return f"source `{source.name}` is in a registry's frame"
     for name in pipeline.lineage(sink.input)[1]:
         if pipeline.transforms[name].function is not None:
             return f"transform `{name}` is Python"

@@ -14,15 +14,16 @@ from pipelines.words import Kind, ModeWords, Word
 
 _DECODED: Mapping[str, Word] = {
     "format": Word(
-        expected="json, csv, avro, protobuf, string or raw",
+        expected="json, csv, avro, protobuf, debezium, string or raw",
         kind=Kind.CHOICE,
-        choices=("json", "csv", "avro", "protobuf", "string", "raw"),
+        choices=("json", "csv", "avro", "protobuf", "debezium", "string", "raw"),
         required=True,
     ),
     "schema": Word(
         expected='columns as in SQL, such as "id BIGINT, amount DOUBLE", or a file name ending '
         "in .ddl, relative to this file; of avro its schema as JSON, or a file ending in .avsc; "
-        "of protobuf a file of descriptors, as protoc writes it",
+        "of protobuf a file of descriptors, as protoc writes it; of debezium the row's columns, or "
+        "Avro's schema of the envelope",
         kind=Kind.TEXT,
     ),
     "message": Word(expected="the full name of a message, such as shop.Order", kind=Kind.TEXT),
@@ -101,7 +102,15 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
         ),
     },
     "decode value": {**_DECODED, "tombstones": Word(expected="true or false", kind=Kind.FLAG)},
-    "decode key": _DECODED,
+    "decode key": {
+        **_DECODED,
+        "format": Word(
+            expected="json, csv, avro, protobuf, string or raw",
+            kind=Kind.CHOICE,
+            choices=("json", "csv", "avro", "protobuf", "string", "raw"),
+            required=True,
+        ),
+    },
     "transform": {
         "inputs": Word(expected="a list of sources or transforms", kind=Kind.TEXTS, required=True),
         "sql": Word(expected="a SELECT over the inputs, by their names", kind=Kind.TEXT),
@@ -325,11 +334,16 @@ SINK_TYPES: Mapping[str, ModeWords] = {
 """Type of a sink → its own words; those of other types are refused."""
 
 FORMATS: Mapping[str, ModeWords] = {
-    "json": ModeWords(required=("schema",), allowed=("strict", "on_error", "tombstones")),
+    "json": ModeWords(
+        required=("schema",), allowed=("registry", "strict", "on_error", "tombstones")
+    ),
     "csv": ModeWords(required=("schema",), allowed=("separator", "on_error", "tombstones")),
     "avro": ModeWords(required=("schema",), allowed=("registry", "on_error", "tombstones")),
     "protobuf": ModeWords(
         required=("schema", "message"), allowed=("registry", "on_error", "tombstones")
+    ),
+    "debezium": ModeWords(
+        required=("schema",), allowed=("registry", "strict", "on_error", "tombstones")
     ),
     "string": ModeWords(allowed=("on_error", "tombstones")),
     "raw": ModeWords(),

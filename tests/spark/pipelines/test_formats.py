@@ -19,6 +19,7 @@ from pipelines.trial import run_cases
 from pipelines.validate import read_pipeline
 from pipelines.wire_format import framed
 from tests.support.schema_registry import serving
+from tests.unit.pipelines.test_debezium import envelope
 from tests.unit.pipelines.test_protobuf import descriptors
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -245,3 +246,155 @@ def test_records_of_several_schemas_are_read_by_their_registry(spark, tmp_path):
         told == f"the schema registry {registry.url()[:-1]} cannot be reached: Connection refused"
     )
     assert restart_of(away.value, skips_losses=False) == AWAY
+
+
+CHANGES = """
+version: 1
+name: changes
+spark: {{ checkpoint: /ck }}
+sources:
+  plain:
+    type: josefine
+    bootstrap: nowhere:1
+    topics: [a]
+    decode: {{ value: {{ format: debezium, schema: "id BIGINT, name STRING" }} }}
+  avro:
+    type: josefine
+    bootstrap: nowhere:1
+    topics: [b]
+    decode: {{ value: {{ format: debezium, schema: '{schema}', registry: '{registry}' }} }}
+  framed:
+    type: josefine
+    bootstrap: nowhere:1
+    topics: [c]
+    decode:
+      value: {{ format: debezium, schema: "id BIGINT", registry: '{registry}', tombstones: true }}
+  json:
+    type: josefine
+    bootstrap: nowhere:1
+    topics: [d]
+    decode: {{ value: {{ format: json, schema: "id BIGINT", registry: '{registry}' }} }}
+sinks:
+  plain: {{ type: delta, inputs: [plain], path: /t/a, mode: append }}
+  avro: {{ type: delta, inputs: [avro], path: /t/b, mode: append }}
+  framed: {{ type: delta, inputs: [framed], path: /t/c, mode: append }}
+  json: {{ type: delta, inputs: [json], path: /t/d, mode: append }}
+trigger: {{ available_now: true }}
+"""
+
+# As Debezium 3 writes a row of PostgreSQL, with and without schemas.enable.
+INSERT = {
+    "before": None,
+    "after": {"id": 1, "name": "ann", "born": 20454},
+    "source": {
+        "version": "3.0.5.Final", "connector": "postgresql", "name": "shop", "ts_ms": 17,
+        "snapshot": "false", "db": "shop", "sequence": '[null,"240"]', "schema": "public",
+        "table": "customers", "txId": 555, "lsn": 240, "xmin": None,
+    },
+    "transaction": None,
+    "op": "c",
+    "ts_ms": 18,
+}  # fmt: skip
+SCHEMA_OF_CONNECT = {"type": "struct", "name": "shop.public.customers.Envelope", "fields": []}
+DELETE = {"before": {"id": 1}, "after": None, "source": {"lsn": 241}, "op": "d", "ts_ms": 19}
+
+
+def as_json(said):
+    return None if said is None else json.dumps(said).encode()
+
+
+def read_all(spark, source, values):
+    """({offset: row's id, name, deleted, op, lsn}, {offset: reason})."""
+    reading = reading_of(source)
+    rows = [(None, data, "a", 0, offset, None, 0) for offset, data in enumerate(values)]
+    given = spark.createDataFrame(rows, frames.empty_source(spark, source).schema)
+    parsed = frames.parse(given.coalesce(1), reading)
+    good, bad = frames.good_rows(parsed, reading), bad_rows(parsed, reading, source.name)
+    return (
+        {row.offset: row.value and row.value.asDict(recursive=True) for row in good.collect()},
+        {row.offset: row.reason for row in bad.collect()},
+    )
+
+
+def test_changes_of_a_database_become_their_rows_and_the_rest_letters(spark, tmp_path):
+    wide = envelope(transaction=["null", "string"])
+    written = parse_record(wide)
+    file = tmp_path / "f.yaml"
+    with serving({3: wide}) as registry:
+        file.write_text(CHANGES.format(schema=envelope(), registry=registry.url()))
+        sources = read_pipeline(file, {}).sources
+        plain, letters = read_all(
+            spark,
+            sources["plain"],
+            [
+                as_json(INSERT),
+                as_json({"schema": SCHEMA_OF_CONNECT, "payload": INSERT}),
+                as_json({"schema": SCHEMA_OF_CONNECT, "payload": DELETE}),
+                None,
+                as_json({"op": "t", "source": {}, "ts_ms": 1}),
+                as_json({"schema": SCHEMA_OF_CONNECT, "payload": {**DELETE, "op": "x"}}),
+                as_json({**DELETE, "before": None}),
+                as_json({**INSERT, "after": None}),
+                as_json({"id": 1}),
+                as_json(
+                    {"schema": SCHEMA_OF_CONNECT, "payload": {"op": "c", "after": {"id": "x"}}}
+                ),
+                as_json(INSERT) + b" rubbish",
+            ],
+        )
+        source = {"lsn": 7}
+        avro, refused = read_all(
+            spark,
+            sources["avro"],
+            [
+                framed(3, encoded(written, {"op": "r", "source": source, "after": {"id": 1}})),
+                framed(3, encoded(written, {"op": "d", "source": source, "before": {"id": 2}})),
+                None,
+                framed(3, encoded(written, {"op": "t", "source": source})),
+                framed(4, b""),
+            ],
+        )
+        changes, misframed = read_all(
+            spark,
+            sources["framed"],
+            [framed(1, as_json(INSERT)), None, as_json(INSERT), b"", b"\0\0\0"],
+        )
+        objects, others = read_all(
+            spark, sources["json"], [framed(9, b'{"id": 1}'), b'{"id": 1}', framed(9, b"x"), None]
+        )
+        assert {path for path, _ in registry.seen} == {"/api/schemas/ids/3", "/api/schemas/ids/4"}
+
+    shown = {n: (r["row"]["id"], r["row"]["name"], r["deleted"], r["op"]) for n, r in plain.items()}
+    assert shown == {
+        0: (1, "ann", False, "c"), 1: (1, "ann", False, "c"), 2: (1, None, True, "d"),
+    }  # fmt: skip
+    assert plain[1]["source"]["lsn"] == 240
+    assert plain[1]["source"]["txId"] == "555"
+    assert letters == {
+        4: "op t: a truncate is of no row",
+        5: "op x: expected c, r, u or d",
+        6: "op d without `before`",
+        7: "op c without `after`",
+        8: "no envelope of Debezium: it has no `op`",
+        9: "does not fit the schema: after.id BIGINT",
+        10: "not JSON",
+    }
+    assert {n: (row["row"]["id"], row["deleted"]) for n, row in avro.items()} == {
+        0: (1, False), 1: (2, True),
+    }  # fmt: skip
+    assert refused == {
+        3: "op t: a truncate is of no row",
+        4: "schema 4: the registry does not know it",
+    }
+    assert {n: row and row["row"]["id"] for n, row in changes.items()} == {0: 1, 1: None}
+    assert misframed == {
+        2: "begins with 0x7b, expected 0x00 and a schema's number",
+        3: "no bytes, expected a schema's number",
+        4: "ends within the schema's number: 3 of 5 bytes",
+    }
+    assert objects == {0: {"id": 1}}
+    assert others == {
+        1: "begins with 0x7b, expected 0x00 and a schema's number",
+        2: "not JSON",
+        3: "the value is null",
+    }

@@ -124,10 +124,10 @@ BAD = {
         None,
         "sources.raw.decode.value.registry: expected the address of a schema registry, such as",
     ),
-    "a registry of json": (
-        '{ format: json, schema: "id INT", registry: "http://localhost:8081" }',
+    "a registry of csv": (
+        '{ format: csv, schema: "id INT", registry: "http://localhost:8081" }',
         None,
-        "sources.raw.decode.value.registry: `registry` is for format avro",
+        "sources.raw.decode.value.registry: `registry` is for format json or avro",
     ),
     "a schema that is missing": (
         "{ format: csv }",
@@ -137,14 +137,14 @@ BAD = {
     "a word of another format": (
         '{ format: csv, schema: "id INT", strict: true }',
         None,
-        "sources.raw.decode.value.strict: `strict` is for format json; this decode value's format "
-        "is csv",
+        "sources.raw.decode.value.strict: `strict` is for format json or debezium; this decode "
+        "value's format is csv",
     ),
     "raw that has errors": (
         "{ format: raw, on_error: fail }",
         None,
         "sources.raw.decode.value.on_error: `on_error` is for format json or csv or avro or "
-        "protobuf or string",
+        "protobuf or debezium or string",
     ),
     "a field with fields": (
         '{ format: csv, schema: "id INT, tags ARRAY<INT>" }',
