@@ -19,6 +19,7 @@ from josefine_spark.batch_ends import batch_end, positions
 from josefine_spark.data_loss import Loss, Reason, data_loss_error, find_losses
 from josefine_spark.group_commits import GroupCommits
 from josefine_spark.lag import LAG, backlog, lag_of
+from josefine_spark.looking import Looks
 from josefine_spark.offsets import Bounds, parse_offset, to_dict
 from josefine_spark.options import SourceOptions
 from josefine_spark.sizes import Sample, offset_bytes
@@ -40,9 +41,9 @@ except ImportError:  # PySpark 4.1 has no admission control for Python sources
 
 log = logging.getLogger("josefine.spark")
 
-IDLE_POLL_S = 0.1
-"""With nothing new, Spark asks every 10 ms. Waiting here keeps an idle query off the broker;
-a cached answer instead could be too old for `processAllAvailable`."""
+IDLE_POLL_S = 0.12
+"""With nothing new, Spark asks every 10 ms. Waiting here keeps an idle query off the broker, at 8
+looks a second; a cached answer instead could be too old for `processAllAvailable`."""
 
 SAMPLE_AGE_MS = 2_000
 """How often a query that is behind looks at the batches that wait, to tell its lag."""
@@ -59,10 +60,9 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             delay_ms_max=options.max_trigger_delay_ms,
         )
         self._initial: TopicOffsets | None = None
-        self._latest: TopicOffsets | None = None
+        self._looks = Looks(options.subscription, read_committed=options.read.read_committed)
         self._last_end: TopicOffsets | None = None
         self._reached: TopicOffsets | None = None
-        self._first: dict[tuple[str, TopicPartition], int] = {}
         self._reported: set[Loss] = set()
         self._recorded: TopicOffsets | None = None
         self._idle_since: float | None = None
@@ -101,7 +101,7 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if begin is None:
             begin = parse_offset(self.initialOffset())
         self._record_losses(begin)
-        now = self._look()
+        now = self._look(begin)
         if self._options.stops_at is not None and self._admission.target is None:
             # PySpark 4.1 does not say that its run is an AvailableNow one.
             self._admission.freeze(now.ends, self._options.stops_at)
@@ -119,14 +119,15 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """What the brokers had when `latestOffset` last looked, and how far behind the query is:
         for its progress (`lag.py`)."""
-        if self._latest is None:
+        latest = self._looks.latest
+        if latest is None:
             return None
-        reached = self._reached or self._latest
-        behind = backlog(reached, self._latest)
+        reached = self._reached or latest
+        behind = backlog(reached, latest)
         waiting = {tp: reached.ends[tp] for tp, n in behind.items() if n and tp in reached.ends}
         if waiting and _now_ms() - self._sampled_ms >= SAMPLE_AGE_MS:
             self._sample(waiting)
-        return to_dict(self._latest) | {LAG: lag_of(behind, self._samples, _wall_ms())}
+        return to_dict(latest) | {LAG: lag_of(behind, self._samples, _wall_ms())}
 
     def partitions(
         self, start: Mapping[str, Any], end: Mapping[str, Any]
@@ -149,8 +150,8 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: Mapping[str, Any]) -> None:
         """The checkpoint is the truth, and this call trails by one batch: only for a group."""
-        if self._latest is not None:
-            self._commit_group(parse_offset(end), self._latest)
+        if self._looks.latest is not None:
+            self._commit_group(parse_offset(end), self._looks.latest)
 
     def stop(self) -> None:
         """Not dependable (seldom called), so nothing may hang on it."""
@@ -160,22 +161,8 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         return client_for(self._options.read.connection)
 
-    def _look(self) -> TopicOffsets:
-        """What there is now: latest offsets and ids of every partition subscribed to."""
-        from josefine_spark.discovery import discover, earliest_offsets, latest_offsets
-
-        options = self._options
-        client = self._client()
-        found = discover(client, options.subscription, must_exist=False)
-        latest = latest_offsets(
-            client, found.partitions, read_committed=options.read.read_committed
-        )
-        new = [tp for tp in found.partitions if (found.topic_ids[tp.topic], tp) not in self._first]
-        for tp, offset in earliest_offsets(client, new).items():
-            self._first[found.topic_ids[tp.topic], tp] = offset
-        first = {tp: self._first[found.topic_ids[tp.topic], tp] for tp in found.partitions}
-        self._latest = TopicOffsets(ends=latest, first=first, topic_ids=found.topic_ids)
-        return self._latest
+    def _look(self, reached: TopicOffsets | None = None) -> TopicOffsets:
+        return self._looks.look(self._client(), _now_ms(), reached)
 
     def _bounds(
         self, begin: TopicOffsets, now: TopicOffsets
