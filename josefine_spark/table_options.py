@@ -3,10 +3,12 @@
 While a table is made, Spark hands its options over twice, as they are and behind `option.`, among
 what the catalog keeps of it: its provider, owner, place, comment, and TBLPROPERTIES. When it is
 read or written, Spark hands over none of them, only the table's columns. So the options are put
-into the metadata of its last column, which the catalog keeps too. Pure.
+into the metadata of its last column, which the catalog keeps too, and which a frame carries on, say
+into the log of a Delta table: no secret may stand there, only where it is. Pure.
 """
 
 import json
+import re
 from collections.abc import Mapping
 
 from pyspark.sql.types import StructField, StructType
@@ -30,6 +32,11 @@ _CATALOG = frozenset(
     }
 )
 
+_SECRET = ("password", "passphrase", "secret", "ssl.keystore.key", "oauthbearer.token")
+"""How the names of options end whose values nobody may read, those without an effect here too."""
+_IN_LINES = "sasl.jaas.config"
+"""Has a password among other words, or none (OAUTHBEARER)."""
+
 
 def is_of_table(given: Mapping[str, str]) -> bool:
     """Is this what Spark hands over while a table is made?"""
@@ -49,10 +56,25 @@ def plain_options(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def remember_options(columns: StructType, options: Mapping[str, str]) -> StructType:
-    """The columns of a table that is made with these options."""
+    """The columns of a table that is made with these options. Raises OptionError for a secret."""
+    for name, value in sorted(options.items()):
+        if _is_secret(name.lower(), value):
+            instead = f"set {name}"
+            if name.lower().endswith(_IN_LINES):
+                instead = "set kafka.sasl.username, and kafka.sasl.password"
+            raise OptionError(
+                f"{name}: a secret must not be among the options of a table, which everyone can "
+                f"read who reads it: {instead} to file:PATH or env:NAME, read on the driver"
+            )
     *others, last = columns.fields
     kept = {_METADATA: json.dumps(dict(options), sort_keys=True)}
     return StructType([*others, StructField(last.name, last.dataType, last.nullable, kept)])
+
+
+def _is_secret(name: str, value: str) -> bool:
+    if name.endswith(_IN_LINES):
+        return re.search(r"\b(password|secret)\b", value, re.IGNORECASE) is not None
+    return name.endswith(_SECRET) and not re.match(r"\s*(file|env):", value)
 
 
 def options_with_table(

@@ -1,4 +1,4 @@
-"""What an idle query asks of the brokers, and how soon it sees what comes. The clock is the test's."""
+"""What an idle query asks of the brokers and how soon it sees what comes, by the test's clock."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_a_topic_that_is_gone_is_said_at_the_next_look(clock: Clock, brokers: Br
 
 
 def test_a_batch_is_planned_from_what_is_asked_for_it(clock: Clock, brokers: Brokers) -> None:
-    """Behind a limit or a delay records wait that were seen before: metadata are asked for afresh."""
+    """Behind a delay records wait that were seen before: metadata are asked for afresh."""
     query = Query(clock, brokers, minOffsetsPerTrigger="10", maxTriggerDelay="500ms")
     brokers.ends[T0] += 1
     query.look()

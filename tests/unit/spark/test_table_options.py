@@ -9,6 +9,7 @@ from pyspark.sql.types import StructType
 
 from josefine_spark.columns import spark_schema, written_schema
 from josefine_spark.errors import OptionError
+from josefine_spark.source import JosefineDataSource
 from josefine_spark.table_options import (
     check_columns_named,
     options_with_table,
@@ -76,6 +77,50 @@ def test_a_catalog_keeps_what_is_remembered() -> None:
 
     assert [field.name for field in kept] == ["key", "value"]
     assert options_with_table({}, kept, written=True) == WRITTEN
+
+
+SECRETS = {
+    "kafka.sasl.password": "hunter2",
+    "KAFKA.SSL.KEY.PASSWORD": "hunter2",
+    "kafka.sasl.jaas.config": 'x.PlainLoginModule required username="u" password="hunter2";',
+    "kafka.ssl.keystore.password": "hunter2",  # without an effect, and a secret all the same
+    "kafka.ssl.keystore.key": "hunter2",
+    "kafka.sasl.oauthbearer.token": "hunter2",
+}
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_a_table_is_not_made_with_a_secret_in_it(name: str) -> None:
+    with pytest.raises(OptionError, match=rf"{name}: a secret .* to file:PATH or env:NAME") as said:
+        remember_options(written_schema(), {**WRITTEN, name: SECRETS[name]})
+
+    assert "hunter2" not in str(said.value)
+
+
+@pytest.mark.parametrize("made_with", [READ, WRITTEN])
+def test_making_a_table_is_refused_before_the_catalog_has_the_secret(
+    made_with: dict[str, str],
+) -> None:
+    """As Spark makes one: it asks for the columns first."""
+    given = {"provider": "josefine", **made_with, "kafka.security.protocol": "SASL_PLAINTEXT"}
+    given |= {"kafka.sasl.mechanism": "PLAIN", "kafka.sasl.username": "u"}
+
+    with pytest.raises(OptionError, match=r"kafka\.sasl\.password: a secret"):
+        JosefineDataSource({**given, "kafka.sasl.password": "hunter2"}).schema()
+
+
+def test_a_table_is_made_with_where_its_secrets_are() -> None:
+    places = {
+        "kafka.sasl.password": "env:PASSWORD",
+        "kafka.ssl.key.password": "file:/run/secrets/key",
+        "kafka.sasl.jaas.config": "x.OAuthBearerLoginModule required;",
+        "kafka.sasl.oauthbearer.token": "file:/run/secrets/token",
+        "kafka.sasl.oauthbearer.token.endpoint.url": "file:///run/secrets/token",
+    }
+
+    columns = remember_options(written_schema(), {**WRITTEN, **places})
+
+    assert options_with_table({}, columns, written=True) == {**WRITTEN, **places}
 
 
 def test_a_frame_that_was_read_from_a_table_is_written_with_the_sinks_options() -> None:
