@@ -2,9 +2,11 @@
 
 Rules: rows of one partition keep their order; a record batch is sealed when the next record would
 pass its limit; sealed batches of a partition are numbered in order (idempotence) and given out
-first in, first out, one per partition at a time. Opens no socket.
+first in, first out, one per partition at a time. Opens no socket. Without numba the twin of the
+loops in `encode_oracle.py` does the same, slower.
 """
 
+import warnings
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,6 +40,17 @@ KEYLESS_RUN = 1024
 cost the broker least (KIP-480), and tasks of a few rows should still spread."""
 
 SEQUENCE_MASK = 0x7FFFFFFF
+
+
+def encode_loops() -> Any:
+    """The compiled loops, or their pure Python twin when numba is missing or will not import."""
+    try:
+        return import_kernels("encode_kernels")
+    except (ImportError, OSError, RuntimeError) as error:
+        from josefine_spark import encode_oracle
+
+        warnings.warn(f"numba is not usable ({error}): records are encoded slowly", stacklevel=2)
+        return encode_oracle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +117,7 @@ class Encoder:
     ) -> None:
         """`turn` is where keyless rows begin: a random number spreads small tasks. Without
         `hash_keys` rows with a key take turns too."""
-        self._kernels = import_kernels("encode_kernels")
+        self._kernels = encode_loops()
         self._identity = identity
         self._batch_bytes = batch_bytes
         self._limits: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""The loops of `josefine_spark/kernels.py` as plain Python that checks every index.
+"""The loops of `kernels.py` and `encode_kernels.py` as plain Python that checks every index.
 
 The same source, run without numba: arrays refuse an index outside of them, a negative one too, and
 `copy_bytes` refuses a range. What trips here would read or write somewhere in the compiled loops.
@@ -14,9 +14,13 @@ import numpy as np
 import pytest
 from numba import extending
 
-from josefine_spark.decode import load_kernels
+from josefine_spark.decode import import_kernels
 
-LOOPS = ("scan", "end_offset", "decode", "count_headers", "decode_headers")
+LOOPS = {
+    "kernels": ("scan", "end_offset", "decode", "count_headers", "decode_headers"),
+    "encode_kernels": ("hash_partitions", "encode"),
+}
+"""By module, those that are called from outside of it."""
 
 
 class OutOfBoundsError(AssertionError):
@@ -53,27 +57,29 @@ def copy_bytes(target: Guarded, at: int, source: Guarded, start: int, size: int)
     target.array[at : at + size] = source.array[start : start + size]
 
 
-def guarded_kernels(source: str | None = None) -> SimpleNamespace:
-    """What `load_kernels` gives, guarded; `source` stands for the module's own (for mutants)."""
-    module = _without_numba(source)
-    names = {name: getattr(module, name) for name in dir(module) if name.isupper()}
-    return SimpleNamespace(**names, **{name: _guarded(getattr(module, name)) for name in LOOPS})
+def guarded_kernels(source: str | None = None, module: str = "kernels") -> SimpleNamespace:
+    """What `import_kernels` gives, guarded; `source` stands for the module's own (for mutants)."""
+    plain = _without_numba(source, module)
+    names = {name: getattr(plain, name) for name in dir(plain) if name.isupper()}
+    loops = {name: _guarded(getattr(plain, name)) for name in LOOPS[module]}
+    return SimpleNamespace(**names, **loops)
 
 
-def kernels_source() -> str:
-    with open(load_kernels().__file__, encoding="utf-8") as file:
+def kernels_source(module: str = "kernels") -> str:
+    with open(import_kernels(module).__file__, encoding="utf-8") as file:
         return file.read()
 
 
-def _without_numba(source: str | None) -> ModuleType:
-    path = load_kernels().__file__
+def _without_numba(source: str | None, name: str) -> ModuleType:
+    path = import_kernels(name).__file__
     spec = importlib.util.spec_from_file_location("guarded_kernels_of_josefine", path)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(numba, "njit", lambda **options: lambda function: function)
         patch.setattr(extending, "intrinsic", lambda function: copy_bytes)
-        exec(compile(source or kernels_source(), path, "exec"), module.__dict__)
+        exec(compile(source or kernels_source(name), path, "exec"), module.__dict__)
+    module.__dict__["copy_bytes"] = copy_bytes  # also where it is imported from the other module
     return module
 
 

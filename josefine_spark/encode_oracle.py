@@ -1,0 +1,91 @@
+"""The loops of `encode_kernels.py` in plain Python, record by record: what they must equal, and
+what writes where numba is not usable. Same names, arguments and results."""
+
+from typing import Any
+
+from josefine_broker.client.partitioner import partition_for_key
+from josefine_broker.records.builder import varint
+
+RECORD_OVERHEAD_BYTES_MAX = 36
+HEADER_OVERHEAD_BYTES_MAX = 10
+_NULL = varint(-1)
+
+
+def hash_partitions(
+    rows: Any,
+    keys: Any,
+    key_ends: Any,
+    key_valid: Any,
+    count: int,
+    sticky: int,
+    run: int,
+    partitions: Any,
+) -> None:
+    """Partition of each of `rows`: by key, else in turn, `run` keyless rows at a time."""
+    keyless = 0
+    for row in rows.tolist():
+        if key_valid[row]:
+            partitions[row] = partition_for_key(_bytes(keys, key_ends, row), count)
+        else:
+            partitions[row] = (sticky + keyless // run) % count
+            keyless += 1
+
+
+def encode(
+    rows: Any,
+    first: int,
+    keys: Any,
+    key_ends: Any,
+    key_valid: Any,
+    values: Any,
+    value_ends: Any,
+    value_valid: Any,
+    list_ends: Any,
+    names: Any,
+    name_ends: Any,
+    header_values: Any,
+    header_ends: Any,
+    header_valid: Any,
+    out: Any,
+    bytes_max: int,
+    offset_delta: int,
+    position: int,
+) -> tuple[int, int]:
+    """Append records of rows[first:] to `out` at `position` until the next would pass `bytes_max`
+    (`encode_kernels.encode`). Returns (rows taken, position behind them)."""
+    room = memoryview(out)
+    taken = 0
+    for row in rows[first:].tolist():
+        delta = offset_delta + taken
+        parts = [b"\0\0", varint(delta)]
+        _put_field(parts, keys, key_ends, key_valid, row)
+        _put_field(parts, values, value_ends, value_valid, row)
+        begin, end = list_ends[row : row + 2].tolist() if list_ends.size else (0, 0)
+        parts.append(varint(end - begin))
+        for header in range(begin, end):
+            name = _bytes(names, name_ends, header)
+            parts += (varint(len(name)), name)
+            _put_field(parts, header_values, header_ends, header_valid, header)
+        size = sum(map(len, parts))
+        record = b"".join((varint(size), *parts))
+        behind = position + len(record)
+        if behind > out.size or (behind > bytes_max and delta > 0):
+            break
+        room[position:behind] = record
+        position = behind
+        taken += 1
+    return taken, position
+
+
+def _put_field(parts: list[bytes], data: Any, ends: Any, valid: Any, index: int) -> None:
+    """The bytes of a key, value or header value behind their length."""
+    if not valid[index]:
+        parts.append(_NULL)
+        return
+    content = _bytes(data, ends, index)
+    parts += (varint(len(content)), content)
+
+
+def _bytes(data: Any, ends: Any, index: int) -> bytes:
+    taken: bytes = data[ends[index] : ends[index + 1]].tobytes()
+    return taken
