@@ -200,6 +200,16 @@ async def find_coordinator(wire: Wire, group: str) -> None:
         await asyncio.sleep(0.05)
 
 
+async def until_loaded(wire: Wire, request: Any) -> None:
+    """Until the coordinator has read what it had, and takes this commit."""
+    while True:
+        answer = await wire.ask(apis.OFFSET_COMMIT, request)
+        if answer.topics[0].partitions[0].error_code is not ErrorCode.coordinator_load_in_progress:
+            check_commit(answer)
+            return
+        await asyncio.sleep(0.05)
+
+
 def commit_request(group: str, topic: str, partitions: int, offset: int) -> Any:
     """OffsetCommit of nobody in particular, for partitions 0 to `partitions` of a topic."""
     entities = e.offset_commit

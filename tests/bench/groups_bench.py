@@ -41,6 +41,7 @@ from tests.bench.group_client import (
     check_commit,
     commit_request,
     find_coordinator,
+    until_loaded,
 )
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.broker import BrokerProcess
@@ -212,6 +213,8 @@ def commits(directory: Path, new_broker: NewBroker = BrokerProcess) -> Measured:
 async def _commits(bootstrap: str, offsets: int) -> tuple[int, float]:
     wires = [await Wire.open(bootstrap) for _ in range(COMMIT_CONNECTIONS)]
     await find_coordinator(wires[0], "group-0")
+    for at, wire in enumerate(wires):
+        await until_loaded(wire, commit_request(f"group-{at}", TOPIC, offsets, at))
     began = time.perf_counter()
     end = began + COMMIT_SECONDS * min(1.0, SCALE)
 

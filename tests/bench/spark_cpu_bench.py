@@ -164,7 +164,7 @@ def idles(bench: Bench) -> Iterator[dict[str, object]]:
 def requests(broker: BrokerProcess) -> float:
     """Requests answered so far."""
     _, text = broker.get("/metrics")
-    found = re.findall(r"^josefine_requests_total\{.*\} (\S+)$", text, re.MULTILINE)
+    found = re.findall(r"^josefine_request_seconds_count\{.*\} (\S+)$", text, re.MULTILINE)
     return sum(map(float, found))
 
 
