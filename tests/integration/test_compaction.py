@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from kafka import KafkaConsumer
 from kafka.structs import TopicPartition as KafkaPythonPartition
 
@@ -136,6 +136,78 @@ def test_broker_killed_while_it_cleans_has_the_last_value_of_each_key(
         assert consumed(broker)[0] == last
         assert "damaged" not in broker.output
         assert broker.stop() == 0
+
+
+def committed(broker: BrokerProcess, isolation: str) -> tuple[dict[bytes, bytes], int]:
+    """What librdkafka reads of the table from the beginning, and how many records."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "unused",
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,
+        }
+    )
+    found: dict[bytes, bytes] = {}
+    count = 0
+    try:
+        consumer.assign([TopicPartition("table", 0, OFFSET_BEGINNING)])
+        while True:
+            message = consumer.poll(TIMEOUT_S)
+            assert message is not None, "nothing, and no end"
+            error = message.error()
+            if error is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                return found, count
+            found[message.key() or b""] = message.value() or b""
+            count += 1
+    finally:
+        consumer.close()
+
+
+def transact(broker: BrokerProcess, rounds: int) -> dict[bytes, bytes]:
+    """Transactions of a value for each key, every third aborted; the last committed ones."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "t"})
+    producer.init_transactions(TIMEOUT_S)
+    last: dict[bytes, bytes] = {}
+    for n in range(rounds):
+        producer.begin_transaction()
+        values = {b"key-%d" % key: b"%d " % n + bytes(1_000) for key in range(KEYS)}
+        for key, value in values.items():
+            producer.produce("table", value, key)
+        if n % 3 == 2:
+            producer.abort_transaction(TIMEOUT_S)
+        else:
+            producer.commit_transaction(TIMEOUT_S)
+            last = values
+    return last
+
+
+def test_what_transactions_wrote_is_compacted_for_readers_of_either_isolation(
+    broker: BrokerProcess,
+) -> None:
+    """As a changelog of Kafka Streams with exactly_once_v2."""
+    with broker:
+        broker.start()
+        make_topic(broker, **{"delete.retention.ms": "0"})
+        last = transact(broker, rounds=30)
+
+        def is_cleaned() -> bool:
+            found, count = committed(broker, "read_committed")
+            assert found == last
+            return count < 10 * KEYS
+
+        wait_until(is_cleaned, TIMEOUT_S, "a log of a third of the records or less")
+        found, count = committed(broker, "read_uncommitted")
+        assert set(found) == set(last)
+        assert count < 12 * KEYS, "aborted records are left in the last segment only"
+        broker.kill()
+        broker.start()
+        assert committed(broker, "read_committed")[0] == last
+        last = transact(broker, rounds=4)
+        assert committed(broker, "read_committed")[0] == last
+        assert "damaged" not in broker.output
 
 
 def test_topic_that_is_compacted_no_more_goes_on_over_a_restart(broker: BrokerProcess) -> None:

@@ -3,7 +3,9 @@
 Rules: the records are Kafka's own (OffsetCommitKey v1, OffsetCommitValue v3; v1 for one that says
 itself when it expires), so Kafka's tools read them; the topic is the truth, this table is what a
 replay of it gives; a null value deletes. What was committed in a transaction is pending until its
-marker: then it counts, or is forgotten. Who may commit for a group is not decided here.
+marker: then it counts, or is forgotten. Of two records of one partition the later one counts, also
+where the earlier one's transaction ends last, as in Kafka: the log cleaner leaves no other. Who may
+commit for a group is not decided here.
 """
 
 import struct
@@ -41,17 +43,26 @@ class CommittedOffset(NamedTuple):
     """When it is old by its client's word (OffsetCommit 2 to 4); else by the broker's retention."""
 
 
+class _Pending(NamedTuple):
+    """Committed in a transaction that is open."""
+
+    order: int
+    committed: CommittedOffset
+
+
 class GroupOffsets:
     """The committed offsets of all groups this broker coordinates."""
 
-    __slots__ = ("_groups", "_holders", "_pending")
+    __slots__ = ("_groups", "_holders", "_pending", "_written")
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[TopicPartition, CommittedOffset]] = {}
         self._holders: dict[str, dict[TopicPartition, str]] = {}
         """Of groups of the text protocol: the subscription that holds a partition."""
-        self._pending: dict[ProducerId, dict[tuple[str, TopicPartition], CommittedOffset]] = {}
-        """Of open transactions, in the order in which they were written."""
+        self._pending: dict[ProducerId, dict[tuple[str, TopicPartition], _Pending]] = {}
+        """Of open transactions."""
+        self._written = 0
+        """So many records were ever pending: says which one is later."""
 
     @property
     def group_ids(self) -> list[str]:
@@ -66,6 +77,11 @@ class GroupOffsets:
 
     def store(self, group_id: str, tp: TopicPartition, committed: CommittedOffset | None) -> None:
         """What a record of the offsets topic says; None deletes."""
+        if self._pending:
+            self._drop_older(group_id, tp, self._written)
+        self._store(group_id, tp, committed)
+
+    def _store(self, group_id: str, tp: TopicPartition, committed: CommittedOffset | None) -> None:
         self._note_holder(group_id, tp, "" if committed is None else holder_in(committed.metadata))
         if committed is not None:
             self._groups.setdefault(group_id, {})[tp] = committed
@@ -92,9 +108,17 @@ class GroupOffsets:
         committed: CommittedOffset,
     ) -> None:
         """Committed in the producer's open transaction."""
-        pending = self._pending.setdefault(producer_id, {})
-        pending.pop((group_id, tp), None)
-        pending[group_id, tp] = committed
+        self._written += 1
+        self._pending.setdefault(producer_id, {})[group_id, tp] = _Pending(self._written, committed)
+
+    def _drop_older(self, group_id: str, tp: TopicPartition, order: int) -> None:
+        """A later record counts: what was pending before it never will."""
+        for producer_id, pending in tuple(self._pending.items()):
+            found = pending.get((group_id, tp))
+            if found is not None and found.order <= order:
+                del pending[group_id, tp]
+                if not pending:
+                    del self._pending[producer_id]
 
     def is_pending(self, group_id: str, tp: TopicPartition) -> bool:
         """Whether an open transaction may yet change what is committed (KIP-447)."""
@@ -106,14 +130,16 @@ class GroupOffsets:
         """The marker of the producer's transaction came for these groups."""
         pending = self._pending.get(producer_id, {})
         for group_id, tp in [each for each in pending if is_there(each[0])]:
-            committed = pending.pop((group_id, tp))
+            order, committed = pending.pop((group_id, tp))
             if is_commit:
-                self.store(group_id, tp, committed)
+                self._drop_older(group_id, tp, order)
+                self._store(group_id, tp, committed)
         if not pending:
             self._pending.pop(producer_id, None)
 
     def adopt(self, loaded: "GroupOffsets") -> None:
         """These groups are coordinated here now, with what their log says."""
+        self._written = max(self._written, loaded._written)
         self._groups.update(loaded._groups)
         self._holders.update(loaded._holders)
         for producer_id, pending in loaded._pending.items():

@@ -7,9 +7,10 @@ below `end_offset`. Then a `BatchFilter` sees every batch from the log's beginni
   so that whoever reads slowly hears of it (KIP-534);
 - a record without a key stays: nothing replaces it (Kafka refuses it at produce, which costs a look
   at every record there, and so may drop it here);
-- control batches and those of transactions stay as they are, and so does what cannot be read within
-  the limits. Their records replace nothing; and no tombstone behind one goes, for it may hide there
-  what a tombstone deletes;
+- records of aborted transactions go; markers stay as long as `cleaned_transactions.py` says, and a
+  producer's last one as long as it is remembered and has no batch of that epoch;
+- what cannot be read within the limits stays as it is. Its records replace nothing; and no
+  tombstone behind it goes, for it may hide there what a tombstone deletes;
 - three batches stay as headers when all their records go: the last one of each producer that is
   remembered, for its sequence numbers; the first one of each leader epoch, for followers find by
   where an epoch began whether their log parts from the leader's; the last one of a segment, so that
@@ -23,8 +24,10 @@ from dataclasses import dataclass
 
 from josefine_broker.base.errors import CorruptData
 from josefine_broker.base.ids import ProducerId
+from josefine_broker.engine.partition.cleaned_transactions import CleanedTransactions, Fate
 from josefine_broker.engine.partition.key_offsets import KeyOffsets
 from josefine_broker.records.batch import COMPRESSION_MAX, BatchHeader
+from josefine_broker.records.control import read_marker
 from josefine_broker.records.crc import Buffer
 from josefine_broker.records.keyed import (
     KeyedRecord,
@@ -83,10 +86,11 @@ def note_keys(
     batch: Buffer,
     header: BatchHeader,
     breath: Breath,
+    transactions: CleanedTransactions,
 ) -> bool:
     """Put the batch's keys into `latest`, behind those of all batches before it; False where they
     have no room, and then none was."""
-    if not _is_read(header, latest):
+    if header.is_control or transactions.is_aborted(header) or not _is_read(header, latest):
         return True
     if latest.count + header.record_count > latest.count_max:
         return False
@@ -99,11 +103,8 @@ def note_keys(
 
 def _is_read(header: BatchHeader, latest: KeyOffsets) -> bool:
     """Whether its records are judged one by one: there is a limit to what is held at once."""
-    return (
-        not header.is_control
-        and not header.is_transactional
-        and header.compression <= COMPRESSION_MAX
-        and header.record_count <= min(latest.count_max, CLEANED_BATCH_RECORDS_MAX)
+    return header.compression <= COMPRESSION_MAX and header.record_count <= min(
+        latest.count_max, CLEANED_BATCH_RECORDS_MAX
     )
 
 
@@ -129,7 +130,7 @@ class BatchFilter:
 
     __slots__ = (
         "_breath", "_delete_retention_ms", "_end_offset", "_last_epoch", "_latest", "_now_ms",
-        "_producers", "_tombstones_stay", "tally",
+        "_producers", "_tombstones_stay", "_transactions", "tally",
     )  # fmt: skip
 
     def __init__(
@@ -137,6 +138,7 @@ class BatchFilter:
         latest: KeyOffsets,
         end_offset: int,
         producers: Mapping[ProducerId, int],
+        transactions: CleanedTransactions,
         *,
         now_ms: int,
         delete_retention_ms: int,
@@ -146,6 +148,7 @@ class BatchFilter:
         self._latest = latest
         self._end_offset = end_offset
         self._producers = producers
+        self._transactions = transactions
         self._now_ms = now_ms
         self._delete_retention_ms = delete_retention_ms
         self._breath = breath
@@ -160,6 +163,20 @@ class BatchFilter:
         self._last_epoch = header.leader_epoch
         if header.base_offset >= self._end_offset:
             return batch
+        must_stay = begins_epoch or is_last or self._is_last_of_producer(header)
+        if header.is_control:
+            return self._control(batch, header, must_stay=must_stay)
+        left = self._left_of(batch, header)
+        if left is None and must_stay:
+            left = emptied(header) if header.record_count else batch
+        self._transactions.wrote(header, stays=left is not None)
+        return left
+
+    def _left_of(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
+        """What stays of a batch of records for their own sake."""
+        if self._transactions.is_aborted(header):
+            self.tally.records_read += header.record_count
+            return None
         found = _records_of(batch, header, self._breath) if _is_read(header, self._latest) else None
         if found is None:
             self.tally.batches_left_alone += 1
@@ -168,12 +185,29 @@ class BatchFilter:
         body, records = found
         kept, horizon_ms = self._judge(header, records)
         if not kept:
-            if begins_epoch or is_last or self._is_last_of_producer(header):
-                return batch if not records else emptied(header)
             return None
         if len(kept) == len(records) and horizon_ms == delete_horizon_ms(header):
             return batch
         return with_only(header, body, kept, horizon_ms)
+
+    def _control(self, batch: Buffer, header: BatchHeader, *, must_stay: bool) -> Buffer | None:
+        """What stays of a control batch: all of it, with its horizon when it is not needed."""
+        if read_marker(batch) is None:
+            return batch
+        fate = self._transactions.ended(header)
+        if fate is Fate.NEEDED:
+            return batch
+        horizon_ms = delete_horizon_ms(header)
+        if horizon_ms is None:
+            body = open_body(batch, header, CLEANED_BATCH_BYTES_MAX)
+            return with_only(header, body, list(keyed_records(body, header)), self._horizon_ms())
+        if fate is Fate.UNUSED and self._now_ms >= horizon_ms and not must_stay:
+            return None
+        return batch
+
+    def _horizon_ms(self) -> int:
+        """Of what this pass is the first to find no use for."""
+        return min(self._now_ms + self._delete_retention_ms, TIMESTAMP_MS_MAX)
 
     def _judge(
         self, header: BatchHeader, records: list[KeyedRecord]
@@ -202,7 +236,7 @@ class BatchFilter:
         tally.records_read += len(records)
         tally.records_kept += len(kept)
         if has_tombstone and horizon_ms is None:
-            horizon_ms = min(self._now_ms + self._delete_retention_ms, TIMESTAMP_MS_MAX)
+            horizon_ms = self._horizon_ms()
         return kept, horizon_ms
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:

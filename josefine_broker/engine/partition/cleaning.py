@@ -1,8 +1,9 @@
 """Which logs are worth cleaning, and which of their segments: pure decisions.
 
-Rules, as Kafka has them: only full segments are cleaned, wholly below the high watermark and older
-than `min.compaction.lag.ms`; what lies behind the offset that the last pass came to is dirty; a log
-is cleaned when more of it than `min.cleanable.dirty.ratio` is, or when something has been dirty for
+Rules, as Kafka has them: only full segments are cleaned, wholly below the last stable offset (so
+of a transaction that is open, or whose marker is not confirmed, nothing is) and older than
+`min.compaction.lag.ms`; what lies behind the offset that the last pass came to is dirty; a log is
+cleaned when more of it than `min.cleanable.dirty.ratio` is, or when something has been dirty for
 `max.compaction.lag.ms`; the dirtiest goes first, one that is overdue before all others.
 
 Small neighbours are cleaned into one segment, so that a log does not fall into crumbs. A segment
@@ -57,7 +58,7 @@ def dirt_of(
     end_offset_max: int,
 ) -> Dirt | None:
     """What could be cleaned of a log's full segments; None: nothing. `cleaned_to` is what the last
-    pass came to, `end_offset_max` the high watermark."""
+    pass came to, `end_offset_max` the last stable offset."""
     first_dirty = max(log_start_offset, cleaned_to)
     clean_bytes = dirty_bytes = count = 0
     oldest_ms = now_ms

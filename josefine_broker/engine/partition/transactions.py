@@ -6,7 +6,8 @@ Rules:
 - the last stable offset is the first offset of the earliest transaction that is open, or whose
   marker is not below the high watermark yet; else the high watermark;
 - an aborted transaction is remembered from its first offset to its marker, as long as the log has
-  the marker: a reader is told of those that its records may be of;
+  something of it: a reader is told of those that its records may be of, and never of one whose
+  marker is gone, for it looks for that before it takes what the producer wrote behind it;
 - a marker without a transaction ends nothing: written twice, it changes nothing the second time.
 
 All of it follows from the log, so recovery makes it anew; a snapshot only shortens that. Who may
@@ -14,6 +15,7 @@ write, and what, is judged in `producers.py`.
 """
 
 from collections import deque
+from collections.abc import Collection
 from struct import Struct
 from typing import NamedTuple
 
@@ -78,6 +80,16 @@ class Transactions:
         """Whether there never was one that matters still."""
         return not self._marker_end and self.are_settled and not self._aborted
 
+    @property
+    def open_ids(self) -> tuple[ProducerId, ...]:
+        """Producers whose transaction is open."""
+        return tuple(self._open)
+
+    @property
+    def aborted(self) -> tuple[AbortedRange, ...]:
+        """Those that readers are told of, in the order of their markers."""
+        return tuple(self._aborted)
+
     def open_of(self, producer_id: ProducerId) -> OpenTransaction | None:
         return self._open.get(producer_id)
 
@@ -133,6 +145,11 @@ class Transactions:
                 break
             count += 1
         del self._aborted[:count]
+
+    def forget_aborted(self, gone: Collection[AbortedRange]) -> None:
+        """The log cleaner has left nothing of these but, perhaps, the marker."""
+        without = frozenset(gone)
+        self._aborted = [each for each in self._aborted if each not in without]
 
     def reaches(self, offset: int) -> bool:
         """Whether a truncation there makes one of them other than it was."""

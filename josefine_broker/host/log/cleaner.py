@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from josefine_broker.base.errors import CorruptData, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.base.ports import Clock, Files
+from josefine_broker.engine.partition.cleaned_transactions import facts_of
 from josefine_broker.engine.partition.cleaning import Dirt, SegmentFacts, dirt_of, filthiest, is_due
 from josefine_broker.engine.partition.partition import Partition
 from josefine_broker.host.log.cleaning_pass import CleaningPass, Hands
@@ -190,7 +191,7 @@ class Cleaner:
             now_ms=now_ms,
             log_start_offset=its_log.log_start_offset,
             cleaned_to=its_log.cleaning.cleaned_to,
-            end_offset_max=candidate.partition.high_watermark,
+            end_offset_max=candidate.partition.last_stable_offset,
         )
         if dirt is None:
             return None
@@ -205,11 +206,15 @@ class Cleaner:
 
     def _begin(self, candidate: Candidate, dirt: Dirt) -> None:
         its_log, clock = candidate.log, self._clock
+        producers = candidate.partition.producers
+        if candidate.partition.last_stable_offset < dirt.end:
+            return  # cut since it was looked at
         pass_ = self._under_way = CleaningPass(
             self._files,
             its_log,
             dirt,
-            candidate.partition.producers.last_batches(),
+            producers.last_batches(),
+            transactions=facts_of(producers),
             now_ms=clock.now_ms(),
             map_bytes_max=self._settings.map_bytes_max,
         )
@@ -227,6 +232,7 @@ class Cleaner:
                         breathe=breathe,
                         moved=pace.moved,
                         room_bytes=self._room_bytes,
+                        forget_aborted=producers.transactions.forget_aborted,
                     )
                 )
             except (CorruptData, OSError, KafkaError) as error:

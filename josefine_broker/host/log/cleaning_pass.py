@@ -16,7 +16,7 @@ gives back what they occupied, a second for large ones.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -26,8 +26,13 @@ from josefine_broker.base.ids import ProducerId
 from josefine_broker.base.ports import File, Files
 from josefine_broker.engine.metadata.log_config import LogConfig
 from josefine_broker.engine.partition.batch_filter import BatchFilter, Breath, Tally, note_keys
+from josefine_broker.engine.partition.cleaned_transactions import (
+    CleanedTransactions,
+    TransactionFacts,
+)
 from josefine_broker.engine.partition.cleaning import Dirt, SegmentFacts, groups
 from josefine_broker.engine.partition.key_offsets import KeyOffsets
+from josefine_broker.engine.partition.transactions import AbortedRange
 from josefine_broker.host.log.index import SegmentSummary
 from josefine_broker.host.log.log import PartitionLog
 from josefine_broker.host.log.segment import LOG_SUFFIX, Segment, stem_of, walk_batches
@@ -61,6 +66,8 @@ class Hands:
     """So many bytes were read or written: waits where that is too fast."""
     room_bytes: Callable[[], int | None] = lambda: None
     """What may be written to the disk; None: no matter."""
+    forget_aborted: Callable[[Collection[AbortedRange]], None] = lambda gone: None
+    """On the log's own thread: nothing is left of these transactions but, perhaps, the marker."""
 
 
 @dataclass(slots=True)
@@ -89,6 +96,7 @@ class CleaningPass:
         dirt: Dirt,
         producers: Mapping[ProducerId, int],
         *,
+        transactions: TransactionFacts = TransactionFacts(),
         now_ms: int,
         map_bytes_max: int,
     ) -> None:
@@ -100,6 +108,9 @@ class CleaningPass:
         self._config: LogConfig = log.config
         self._dirt = dirt
         self._producers = producers
+        self._transactions = transactions
+        self._may_lose_markers = not log.awaits_snapshots
+        """Else one from before may be stored yet that counts on them."""
         self._now_ms = now_ms
         self._map_bytes_max = map_bytes_max
         self._cuts = log.cleaning.cuts
@@ -127,27 +138,54 @@ class CleaningPass:
     def _clean_all(self) -> int | None:
         """How far it came; None: the log changed meanwhile, or there is no room."""
         dirt, report = self._dirt, self.report
+        transactions = self._known_transactions()
         latest = KeyOffsets(self._map_bytes_max, dirt.end - dirt.first_dirty)
         report.map_bytes = latest.size_bytes
         try:
-            end_offset = self._note_all_keys(latest)
+            end_offset = self._note_all_keys(latest, transactions)
             report.keys = latest.count
             judge = BatchFilter(
                 latest,
                 end_offset,
                 self._producers,
+                transactions,
                 now_ms=self._now_ms,
                 delete_retention_ms=self._config.delete_retention_ms,
                 breath=self._breath,
             )
             report.tally = judge.tally
             below = [each for each in self._summaries if each.base_offset < end_offset]
-            is_done = all(self._clean(group, judge) for group in _grouped(below, self._config))
-            return end_offset if is_done else None
+            for group in _grouped(below, self._config):
+                if not self._clean(group, judge):
+                    return None
+                self._forget_aborted(transactions.take_emptied())
+            return end_offset
         finally:
             latest.close()
 
-    def _note_all_keys(self, latest: KeyOffsets) -> int:
+    def _known_transactions(self) -> CleanedTransactions:
+        """With what the stored snapshots count on. Raises OSError."""
+        found = CleanedTransactions(self._transactions, may_lose=self._may_lose_markers)
+        state = self._log.state
+        for offset in state.snapshot_offsets():
+            snapshot = state.snapshot(offset)
+            with suppress(CorruptData):  # then no start begins from it
+                found.counts_on(snapshot or b"", offset)
+        return found
+
+    def _forget_aborted(self, gone: Collection[AbortedRange]) -> None:
+        """What was cleaned so far is in the log."""
+        cleaning, cuts, hands = self._log.cleaning, self._cuts, self._hands
+
+        def forget() -> bool:
+            if not cleaning.was_cut_since(cuts):
+                hands.forget_aborted(gone)
+            return True
+
+        if gone:
+            hands.on_loop(forget)
+
+    def _note_all_keys(self, latest: KeyOffsets, transactions: CleanedTransactions) -> int:
         """Where each key of the dirty part was written last; how far there was room for them."""
         first_dirty, end_offset, is_full = self._dirt.first_dirty, self._dirt.first_dirty, False
         for summary in self._summaries:
@@ -158,7 +196,7 @@ class CleaningPass:
                 for _, header, batch in self._batches(file, summary):
                     if header.end_offset <= first_dirty or is_full:
                         continue  # read for the checksum alone
-                    is_full = not note_keys(latest, batch, header, self._breath)
+                    is_full = not note_keys(latest, batch, header, self._breath, transactions)
                     if not is_full:
                         end_offset = header.end_offset
             self.report.bytes_read += summary.log_bytes

@@ -60,6 +60,9 @@ class PartitionLog:
         self.state = state
         self.snapshot_source: Callable[[], bytes] | None = None
         """Asked for the producers' state at a roll, before the batch that causes it."""
+        self._snapshots_asked = 0
+        self._snapshots_stored = 0
+        """Of these, or given up: counted by the flusher."""
         self._files = files
         self._schedule = schedule
         self._segments = SegmentList(segments)
@@ -115,6 +118,11 @@ class PartitionLog:
     def failure(self) -> str:
         """Why this log is not written any more; empty while all is well."""
         return self._sync.failure
+
+    @property
+    def awaits_snapshots(self) -> bool:
+        """Whether a snapshot of the producers was made that is not stored yet."""
+        return self._snapshots_stored != self._snapshots_asked
 
     @property
     def segment_count(self) -> int:
@@ -192,6 +200,7 @@ class PartitionLog:
         self._schedule(self._sync.seal)
         if self.snapshot_source is not None:
             payload = self.snapshot_source()
+            self._snapshots_asked += 1
             self._schedule(lambda: self._store_snapshot(new, payload))
         return new
 
@@ -200,10 +209,13 @@ class PartitionLog:
 
         Not when the log was cut below it: other batches may come there, of other producers.
         """
-        with self._sync.lock:
-            if not self._sync.failure and rolled in self._segments:
-                self.state.store_kept_epochs()
-                self.state.store_snapshot(rolled.base_offset, payload)
+        try:
+            with self._sync.lock:
+                if not self._sync.failure and rolled in self._segments:
+                    self.state.store_kept_epochs()
+                    self.state.store_snapshot(rolled.base_offset, payload)
+        finally:
+            self._snapshots_stored += 1
 
     def flush(self) -> None:
         """Make every appended batch durable. Raises KafkaError(kafka_storage_error)."""

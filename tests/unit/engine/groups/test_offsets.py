@@ -153,3 +153,77 @@ def test_holders_of_the_text_protocol_are_known_also_of_a_log_and_a_transaction(
     offsets.store("g", tps[2], held("d"))
     offsets.forget(lambda group: True)
     assert offsets.holders("g") == {}
+
+
+def test_the_later_of_two_records_counts_whenever_its_transaction_ends() -> None:
+    """The log cleaner leaves only that one: a replay must find what the coordinator said."""
+    offsets, one, two = GroupOffsets(), ProducerId(1), ProducerId(2)
+    at = [CommittedOffset(offset, -1, "", 1) for offset in range(5)]
+    offsets.store_pending(one, "g", TP, at[0])
+    offsets.store_pending(two, "g", TP, at[1])
+    offsets.settle(two, lambda group: True, is_commit=True)
+    offsets.settle(one, lambda group: True, is_commit=True)
+    assert offsets.committed("g") == {TP: at[1]}
+
+    offsets.store_pending(one, "g", TP, at[2])
+    offsets.store("g", TP, at[3])
+    assert not offsets.is_pending("g", TP)
+    offsets.settle(one, lambda group: True, is_commit=True)
+    assert offsets.committed("g") == {TP: at[3]}
+
+    offsets.store_pending(one, "g", TP, at[0])
+    offsets.store_pending(two, "g", TP, at[1])
+    offsets.settle(two, lambda group: True, is_commit=False)
+    offsets.settle(one, lambda group: True, is_commit=True)
+    assert offsets.committed("g") == {TP: at[0]}, "aborted, it replaces nothing"
+
+
+def test_what_was_pending_when_a_log_was_read_is_older_than_what_comes_then() -> None:
+    loaded, one, two = GroupOffsets(), ProducerId(1), ProducerId(2)
+    for offset in (1, 2, 3):
+        loaded.store_pending(one, "g", TP, CommittedOffset(offset, -1, "", 1))
+    offsets = GroupOffsets()
+    offsets.adopt(loaded)
+
+    offsets.store_pending(two, "g", TP, CommittedOffset(4, -1, "", 1))
+    offsets.settle(two, lambda group: True, is_commit=True)
+    offsets.settle(one, lambda group: True, is_commit=True)
+
+    assert offsets.committed("g")[TP].offset == 4
+
+
+Written = tuple[int, int, int]
+"""Who wrote it (0: nobody's transaction), 0 or 1 for a marker that aborts or commits or 2 for an
+offset, and which one."""
+
+
+def replayed(log: list[Written]) -> dict[TopicPartition, CommittedOffset]:
+    offsets = GroupOffsets()
+    for producer, kind, offset in log:
+        if kind < 2:
+            offsets.settle(ProducerId(producer), lambda group: True, is_commit=kind == 1)
+        else:
+            value = encode_value(CommittedOffset(offset, -1, "", 1))
+            offsets.replay(encode_key("g", TP), value, ProducerId(producer) if producer else None)
+    return dict(offsets.committed("g"))
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), max_size=30))
+def test_a_cleaned_log_of_transactional_commits_says_the_same(
+    steps: list[tuple[int, int]],
+) -> None:
+    """The cleaner drops what was aborted, and of what was committed all but the last record."""
+    log = [(who, min(kind, 2), at) for at, (who, kind) in enumerate(steps) if who or kind >= 2]
+    log += [(producer, 1, len(steps)) for producer in (1, 2, 3)]
+    said = replayed(log)
+
+    ends: dict[int, int] = {0: 1}
+    counted = []
+    for at, (who, kind, _) in reversed(list(enumerate(log))):
+        if kind < 2:
+            ends[who] = kind
+        elif ends[who] == 1:
+            counted.append(at)
+    cleaned = [each for at, each in enumerate(log) if each[1] < 2 or at in counted[:1]]
+
+    assert replayed(cleaned) == said
