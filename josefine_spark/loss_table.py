@@ -1,18 +1,24 @@
 """The ranges that a stream passed over, as rows of a Delta table: each once, whatever is repeated.
 
 Rules: a loss stands in the offset of the batch that passed over it (`batch_ends.py`), and is
-written when Spark goes on from that offset, so also behind a crash or a restart; its row and a
+written when Spark goes on from that offset, so also behind a crash or a restart; a loss that a
+task meets is written by the task, at its end. Its row and a
 Delta transaction of its name are one commit, and a name that the table has is not written again. A
 table that cannot be written stops the query: the row is written when it starts again.
-Written by delta-rs (the package deltalake): a source's process on the driver has no Spark.
+Written by delta-rs (the package deltalake): a source's processes have no Spark.
 """
 
+import contextlib
 import importlib.util
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from josefine_spark.data_loss import Loss
 from josefine_spark.errors import LossTableError, OptionError
 from josefine_spark.topic_offsets import TopicOffsets
+
+TRIES_MAX = 10
+"""Of one append: tasks that lose something at the same time append at the same time."""
 
 
 class LostRange(NamedTuple):
@@ -33,6 +39,14 @@ class LostRange(NamedTuple):
         )
 
 
+def met_by_task(losses: Iterable[Loss], topic_id: str) -> list[LostRange]:
+    """What was gone between the plan of a batch and its reading."""
+    return [
+        LostRange(loss.partition.topic, topic_id, loss.partition.partition, loss.start, loss.end)
+        for loss in losses
+    ]
+
+
 def lost_ranges(offsets: TopicOffsets) -> list[LostRange]:
     """What the batch that ended at `offsets` passed over."""
     return [
@@ -44,48 +58,56 @@ def lost_ranges(offsets: TopicOffsets) -> list[LostRange]:
 def check_writable() -> None:
     """Raises OptionError without the package that writes the table."""
     if importlib.util.find_spec("deltalake") is None:
-        raise OptionError("lossTable needs the package deltalake: pip install deltalake")
+        raise OptionError(
+            "lossTable needs the package deltalake, where the driver runs and where executors do: "
+            "pip install deltalake"
+        )
 
 
 def record(path: str, ranges: Iterable[LostRange], now_ms: int) -> int:
-    """Append those that the table does not have; how many. Raises LossTableError."""
-    import pyarrow as pa
-    from deltalake import CommitProperties, Transaction, write_deltalake
-    from deltalake.exceptions import DeltaError
+    """Append those that the table does not have; how many. Raises LossTableError.
 
+    Several tasks may do so at once: a range that two of them tell is one row all the same.
+    """
+    from deltalake.exceptions import CommitFailedError, DeltaError
+
+    wanted = list(ranges)
     try:
-        table = _table(path)
-        new = [one for one in ranges if table is None or _unknown(table, one)]
-        if not new:
-            return 0
-        columns = {
-            "topic": pa.array([one.topic for one in new], pa.string()),
-            "topic_id": pa.array([one.topic_id for one in new], pa.string()),
-            "partition": pa.array([one.partition for one in new], pa.int32()),
-            "start_offset": pa.array([one.start_offset for one in new], pa.int64()),
-            "end_offset": pa.array([one.end_offset for one in new], pa.int64()),
-            "recorded_at": pa.array([now_ms * 1000] * len(new), pa.timestamp("us", tz="UTC")),
-        }
-        write_deltalake(
-            path if table is None else table,
-            pa.table(columns),
-            mode="append",
-            commit_properties=CommitProperties(
-                app_transactions=[Transaction(one.app_id, 1) for one in new]
-            ),
-        )
+        for _ in range(TRIES_MAX - 1):
+            with contextlib.suppress(CommitFailedError):
+                return _append(path, wanted, now_ms)
+        return _append(path, wanted, now_ms)
     except (DeltaError, OSError) as error:
         raise LossTableError(f"lossTable {path}: the lost ranges cannot be written: {error}") from (
             error
         )
+
+
+def _append(path: str, wanted: Iterable[LostRange], now_ms: int) -> int:
+    """Against the same state of the table as was looked at: another append of a name conflicts."""
+    import pyarrow as pa
+    from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+    schema = pa.schema(
+        [
+            ("topic", pa.string()),
+            ("topic_id", pa.string()),
+            ("partition", pa.int32()),
+            ("start_offset", pa.int64()),
+            ("end_offset", pa.int64()),
+            ("recorded_at", pa.timestamp("us", tz="UTC")),
+        ]
+    )
+    table = DeltaTable.create(path, schema, mode="ignore")
+    new = [one for one in wanted if table.transaction_version(one.app_id) is None]
+    if not new:
+        return 0
+    rows = [{**one._asdict(), "recorded_at": now_ms * 1000} for one in new]
+    names = [Transaction(one.app_id, 1) for one in new]
+    write_deltalake(
+        table,
+        pa.Table.from_pylist(rows, schema=schema),
+        mode="append",
+        commit_properties=CommitProperties(app_transactions=names),
+    )
     return len(new)
-
-
-def _table(path: str) -> Any:
-    from deltalake import DeltaTable
-
-    return DeltaTable(path) if DeltaTable.is_deltatable(path) else None
-
-
-def _unknown(table: Any, one: LostRange) -> bool:
-    return table.transaction_version(one.app_id) is None

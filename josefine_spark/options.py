@@ -92,6 +92,8 @@ class ReadOptions:
     fetch_wait_ms: int = 500
     read_committed: bool = False
     check_crcs: bool = True
+    loss_table: str | None = None
+    """Path of the Delta table for ranges that are passed over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +111,6 @@ class SourceOptions:
     starting_group: str | None = None
     """Start at what this consumer group committed; `starting` is for the other partitions."""
     commit_group: str | None = None
-    loss_table: str | None = None
-    """Path of the Delta table for ranges that are passed over."""
     missing: MissingStrategy = MissingStrategy.ERROR
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None

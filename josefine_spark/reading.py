@@ -63,12 +63,23 @@ def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[Any]:
         for offset, fetched in ahead:
             aborted = _aborted(fetched) if options.read_committed else ()
             yield from decoder.decode(fetched.records, offset, wanted.end, aborted).batches
+        _record(options, wanted, ahead.losses)
         finished = True
     finally:
         # Also on GeneratorExit: LIMIT ends a task in the middle of its range.
         ahead.stop()
         if not finished:
             drop_client(options.connection)
+
+
+def _record(options: ReadOptions, wanted: OffsetRange, losses: list[Loss]) -> None:
+    """At the end, when they are all known: an attempt that fails leaves no row of its own."""
+    if losses and options.loss_table is not None:
+        from josefine_spark.loss_table import check_writable, met_by_task, record
+
+        check_writable()
+        now_ms = time.time_ns() // 1_000_000
+        record(options.loss_table, met_by_task(losses, wanted.topic_id), now_ms)
 
 
 class _FetchAhead:
@@ -78,6 +89,8 @@ class _FetchAhead:
         self._options = options
         self._wanted = wanted
         self._decoder = decoder
+        self.losses: list[Loss] = []
+        """What was passed over; whole when the iteration has ended."""
         self._stopped = threading.Event()
         self._queue: queue.Queue[Any] = queue.Queue(AHEAD_MAX)
         self._thread = threading.Thread(target=self._run, name=f"fetch {wanted}", daemon=True)
@@ -103,7 +116,9 @@ class _FetchAhead:
     def _run(self) -> None:
         last: Any = None
         try:
-            reader = _RangeReader(self._options, self._wanted, self._decoder, self._stopped)
+            reader = _RangeReader(
+                self._options, self._wanted, self._decoder, self._stopped, self.losses
+            )
             for item in reader.fetch_all():
                 if not self._put(item):
                     return
@@ -125,12 +140,18 @@ class _RangeReader:
     """Fetches a range response by response: what to ask next, when to give up."""
 
     def __init__(
-        self, options: ReadOptions, wanted: OffsetRange, decoder: Any, stopped: threading.Event
+        self,
+        options: ReadOptions,
+        wanted: OffsetRange,
+        decoder: Any,
+        stopped: threading.Event,
+        losses: list[Loss],
     ) -> None:
         self._options = options
         self._wanted = wanted
         self._decoder = decoder
         self._stopped = stopped
+        self._losses = losses
         self._offset = wanted.start
         self._record_bytes = float(RECORD_BYTES_GUESS)
         self._progress_ms = _now_ms()
@@ -229,6 +250,7 @@ class _RangeReader:
         loss = Loss(partition=self._wanted.partition, start=start, end=end, reason=reason)
         if self._options.fail_on_data_loss:
             raise data_loss_error([loss])
+        self._losses.append(loss)
         log.warning("records are lost: %s", loss)
 
 

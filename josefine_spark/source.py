@@ -75,7 +75,7 @@ class JosefineDataSource(DataSource):
         options = source_options(given, streaming=True)
         _check_schema(schema, options)
         _say_without_effect(options)
-        if options.loss_table is not None:
+        if options.read.loss_table is not None:
             from josefine_spark.loss_table import check_writable
 
             check_writable()

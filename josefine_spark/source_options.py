@@ -106,7 +106,6 @@ def source_options(given: Mapping[str, str], *, streaming: bool | None) -> Sourc
         starting_given=any(options.has(name) for name in STARTING_OPTIONS),
         starting_group=group,
         commit_group=_name(options, "commitGroup"),
-        loss_table=_loss_table(options),
         ending=ending,
         stops_at=_stops_at(options),
         missing=options.choice("startingOffsetsByTimestampStrategy", MissingStrategy.ERROR),
@@ -137,6 +136,7 @@ def _read_options(options: OptionText) -> ReadOptions:
         fetch_wait_ms=500 if wait_ms is None else wait_ms,
         read_committed=isolation == "read_committed",
         check_crcs=options.boolean("kafka.check.crcs", True),
+        loss_table=_loss_table(options),
     )
 
 
@@ -158,7 +158,9 @@ def _subscription(options: OptionText) -> Subscription:
         try:
             re.compile(text)
         except re.error as error:
-            raise OptionError(f"subscribePattern: {text!r} is no pattern: {error}") from error
+            raise OptionError(
+                f"subscribePattern: {text!r} is no pattern of Python: {error}"
+            ) from error
         if not text:
             raise OptionError("subscribePattern: expected a pattern, got nothing")
         return Subscription(pattern=text)

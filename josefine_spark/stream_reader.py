@@ -241,7 +241,7 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _record_losses(self, reached: TopicOffsets) -> None:
         """Write what the batch before passed over into the table, once."""
-        path = self._options.loss_table
+        path = self._options.read.loss_table
         if path is None or not reached.lost or reached == self._recorded:
             return
         from josefine_spark.loss_table import lost_ranges, record

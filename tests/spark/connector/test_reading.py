@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient
@@ -111,6 +112,39 @@ def test_a_range_that_was_deleted_before_the_task_ran_is_named_exactly(topics: T
 
     lenient = options(topics.bootstrap, fail_on_data_loss=False)
     assert offsets(read_range(lenient, wanted)) == list(range(8, 20))
+
+
+def test_what_a_task_could_not_read_is_recorded_once(topics: Topics, tmp_path: Path) -> None:
+    """Checklist row 90. Deleted between planning and reading; the task runs twice."""
+    topic = topics.create()
+    topics.fill(topic, 0, 20)
+    wanted = whole(topics, topic, 2, 20)
+    topics.client.delete_records({TopicPartition(topic, 0): 8})
+    path = str(tmp_path / "losses")
+    given = options(topics.bootstrap, fail_on_data_loss=False, loss_table=path)
+
+    for _ in range(2):
+        assert offsets(read_range(given, wanted)) == list(range(8, 20))
+
+    rows = DeltaTable(path).to_pyarrow_table().to_pylist()
+    assert [(r["topic"], r["topic_id"], r["start_offset"], r["end_offset"]) for r in rows] == [
+        (topic, wanted.topic_id, 2, 8)
+    ]
+
+
+def test_a_read_that_is_ended_early_records_no_loss(topics: Topics, tmp_path: Path) -> None:
+    topic = topics.create()
+    topics.fill(topic, 0, 20)
+    wanted = whole(topics, topic, 2, 20)
+    topics.client.delete_records({TopicPartition(topic, 0): 8})
+    path = tmp_path / "losses"
+    given = options(topics.bootstrap, fail_on_data_loss=False, loss_table=str(path))
+
+    batches = read_range(given, wanted)
+    next(batches)
+    batches.close()
+
+    assert not path.exists()
 
 
 def test_a_topic_that_was_deleted_before_the_task_ran_is_data_loss(topics: Topics) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 from deltalake import DeltaTable
@@ -33,7 +35,22 @@ def test_each_lost_range_is_one_row_however_often_it_is_told(tmp_path: Path) -> 
     assert record(str(path), [OTHER, ONE], 4_000) == 0
 
     assert rows(path) == [("a", 0, 10, 25), ("a", 1, 3, None)]
-    assert DeltaTable(str(path)).version() == 1
+    assert DeltaTable(str(path)).version() == 2  # made, and two commits
+
+
+def test_tasks_that_tell_their_losses_at_once_tell_each_once(tmp_path: Path) -> None:
+    """Also those that make the table, and two attempts of one task."""
+    told = [ONE, ONE, OTHER, OTHER]
+    together = Barrier(len(told))
+
+    def tell(one: LostRange) -> int:
+        together.wait()
+        return record(str(tmp_path / "losses"), [one], 0)
+
+    with ThreadPoolExecutor(len(told)) as threads:
+        assert sum(threads.map(tell, told)) == 2
+
+    assert rows(tmp_path / "losses") == [("a", 0, 10, 25), ("a", 1, 3, None)]
 
 
 def test_the_same_offsets_of_a_topic_created_again_are_another_loss(tmp_path: Path) -> None:
