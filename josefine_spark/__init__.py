@@ -4,7 +4,8 @@ Arrow from the socket to Spark, no row objects. Imports the broker's client colu
 nothing heavy here: PySpark imports this package in every planner process.
 """
 
+from josefine_spark.available_now import run_available_now
 from josefine_spark.registration import register
 from josefine_spark.session import SessionError, session
 
-__all__ = ["SessionError", "register", "session"]
+__all__ = ["SessionError", "register", "run_available_now", "session"]

@@ -61,6 +61,9 @@ DEFAULTS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.streaming.stopTimeout": "30s",
+    # A Python process and the JVM give each other 15 s to say who they are, too few on a machine
+    # with thirty other things to do; what goes wrong is not said sooner by it.
+    "spark.python.authenticate.socketTimeout": "120s",
 }
 
 LOCAL_DEFAULTS: Mapping[str, str] = {

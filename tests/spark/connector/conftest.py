@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSourceStreamReader
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from josefine_broker.records.builder import Record, build_batch
+from josefine_spark import run_available_now
 from tests.support.broker import BrokerProcess
 
 APACHE_KAFKA = os.environ.get("JOSEFINE_APACHE_KAFKA")
@@ -110,35 +110,9 @@ HAS_LIMITS = hasattr(DataSourceStreamReader, "getDefaultReadLimit")
 needs_limits = pytest.mark.skipif(not HAS_LIMITS, reason="PySpark 4.1 knows no limits of a batch")
 
 
-NO_WORKER = "Python worker failed to connect back"
-"""Spark gives a Python process 10 s to start, which a busy machine may not: pipelines begin again
-on it, too (`pipelines/retries.py`)."""
-
-
 def run_to_the_end(start: Callable[[], Any]) -> Any:
-    """An availableNow query that is started by `start`, with 4.1 until a run passes no offset; the
-    first query."""
-    query = _ended(start)
-    last = query
-    while not HAS_LIMITS and any(map(_goes_on, last.recentProgress)):
-        last = _ended(start)
-    return query
-
-
-def _goes_on(progress: Any) -> bool:
-    """Whether that batch passed offsets: rows it need not have, in a compacted topic."""
-    return any(each.startOffset != each.endOffset for each in progress.sources)
-
-
-def _ended(start: Callable[[], Any], starts: int = 3) -> Any:
-    query = start()
-    try:
-        query.awaitTermination()
-    except StreamingQueryException as failed:
-        if NO_WORKER not in str(failed) or starts == 1:
-            raise
-        return _ended(start, starts - 1)
-    return query
+    """An availableNow query that is started by `start`; the first run of it."""
+    return run_available_now(start)[0]
 
 
 @dataclass
@@ -157,7 +131,9 @@ class Stream:
         options = {name: value for name, value in options.items() if value is not None}
         return reader.option("kafka.bootstrap.servers", self.bootstrap).options(**options).load()
 
-    def start(self, topic: str, *, available_now: bool = False, **options: Any) -> Any:
+    def start(
+        self, topic: str, *, available_now: bool = False, once: bool = False, **options: Any
+    ) -> Any:
         def keep(frame: DataFrame, number: int) -> None:
             self.batches.append(frame.collect())
             self.after_batch(number)
@@ -165,6 +141,8 @@ class Stream:
         writer = self.frame(topic, **options).writeStream.foreachBatch(keep)
         if available_now:
             writer = writer.trigger(availableNow=True)
+        if once:
+            writer = writer.trigger(once=True)
         return writer.option("checkpointLocation", str(self.checkpoint)).start()
 
     def run(self, topic: str, **options: Any) -> Any:

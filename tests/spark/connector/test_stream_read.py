@@ -290,6 +290,18 @@ def test_lag_is_published_while_a_query_runs(
         spark.streams.removeListener(listener)
 
 
+@needs_limits
+def test_a_trigger_that_runs_once_lifts_the_limits(topics: Topics, stream: Stream) -> None:
+    topic = topics.create()
+    topics.fill(topic, 0, 10)
+
+    query = stream.start(topic, once=True, maxOffsetsPerTrigger=3, maxBytesPerTrigger="1")
+    query.awaitTermination()
+
+    assert stream.values == list(range(10))
+    assert sizes(query) == [10]
+
+
 def test_relative_starts(topics: Topics) -> None:
     topic = topics.create()
     now_ms = time.time_ns() // 1_000_000
