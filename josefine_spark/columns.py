@@ -3,6 +3,7 @@
 PySpark 4.2 compares Arrow schemas exactly (SPARK-55583): binary not large_binary, UTC timestamps.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -42,9 +43,11 @@ _FIELDS = [
 HEADERS_FIELD = pa.field("headers", pa.list_(pa.field("element", _HEADER)))
 
 
-def spark_schema(include_headers: bool) -> StructType:
-    """The source's schema; every column nullable, as in Spark's Kafka source."""
-    return StructType([*_SPARK_FIELDS, _SPARK_HEADERS_FIELD] if include_headers else _SPARK_FIELDS)
+def spark_schema(include_headers: bool, columns: Sequence[str] | None = None) -> StructType:
+    """The source's schema, or `columns` of it; each nullable, as in Spark's Kafka source."""
+    wanted = names(include_headers, columns)
+    fields = [*_SPARK_FIELDS, _SPARK_HEADERS_FIELD]
+    return StructType([field for field in fields if field.name in wanted])
 
 
 def written_schema() -> StructType:
@@ -52,9 +55,17 @@ def written_schema() -> StructType:
     return StructType([StructField("key", StringType()), StructField("value", StringType())])
 
 
-def arrow_schema(include_headers: bool) -> pa.Schema:
+def arrow_schema(include_headers: bool, columns: Sequence[str] | None = None) -> pa.Schema:
     """The same as Arrow: what PySpark's `to_arrow_schema` gives for it (a test holds it)."""
-    return pa.schema([*_FIELDS, HEADERS_FIELD] if include_headers else _FIELDS)
+    wanted = names(include_headers, columns)
+    return pa.schema([field for field in [*_FIELDS, HEADERS_FIELD] if field.name in wanted])
+
+
+def names(include_headers: bool, columns: Sequence[str] | None) -> Sequence[str]:
+    """The columns of a read: those asked for, else all, headers only where they are asked for."""
+    if columns is not None:
+        return columns
+    return [field.name for field in ([*_FIELDS, HEADERS_FIELD] if include_headers else _FIELDS)]
 
 
 class Decoded(NamedTuple):

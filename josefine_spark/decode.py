@@ -9,7 +9,7 @@ twin in `decode_oracle.py`, which is also what the tests compare this with.
 import gc
 import importlib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -96,14 +96,21 @@ class Decoder:
     """Decodes fetch responses of one partition. Holds only what is the same for all of them."""
 
     def __init__(
-        self, topic: str, partition: int, *, include_headers: bool, check_crcs: bool = True
+        self,
+        topic: str,
+        partition: int,
+        *,
+        include_headers: bool,
+        check_crcs: bool = True,
+        columns: Sequence[str] | None = None,
     ) -> None:
+        """`columns`: only those, None for all; what is not asked for is passed over."""
         self._kernels = load_kernels()
         self._topic = topic
         self._partition = partition
-        self._include_headers = include_headers
         self._check_crcs = check_crcs
-        self._schema = arrow_schema(include_headers)
+        self._schema = arrow_schema(include_headers, columns)
+        self._names = frozenset(self._schema.names)
         self._constants = _Constants(topic, partition)
 
     def decode(
@@ -247,10 +254,12 @@ class Decoder:
         k = self._kernels
         rows_max = int(sections[:, k.RECORDS].sum())
         data_bytes = int((sections[:, k.END] - sections[:, k.START]).sum())
-        key, value = _Binary(rows_max, data_bytes), _Binary(rows_max, data_bytes)
+        with_keys, with_values = "key" in self._names, "value" in self._names
+        key = _Binary(rows_max, data_bytes if with_keys else 0)
+        value = _Binary(rows_max, data_bytes if with_values else 0)
         offsets, micros = _buffer(rows_max, np.int64), _buffer(rows_max, np.int64)
         types = _buffer(rows_max, np.int32)
-        spans = np.empty((rows_max if self._include_headers else 0, 2), dtype=np.int64)
+        spans = np.empty((rows_max if "headers" in self._names else 0, 2), dtype=np.int64)
         rows, null_keys, null_values, fault = k.decode(
             source,
             sections,
@@ -262,23 +271,25 @@ class Decoder:
             micros.array,
             types.array,
             spans,
+            with_keys,
+            with_values,
         )
         if fault >= 0:
             raise self._malformed(sections, fault)
         if rows == 0:
             return None
         topics, partitions = self._constants.columns(rows)
-        columns = [
-            key.column(pa.binary(), rows, null_keys),
-            value.column(pa.binary(), rows, null_values),
-            topics,
-            partitions,
-            _fixed(pa.int64(), rows, offsets),
-            _fixed(pa.timestamp("us", tz="UTC"), rows, micros),
-            _fixed(pa.int32(), rows, types),
-        ]
-        if self._include_headers:
-            columns.append(self._headers(source, spans, rows, data_bytes))
+        makers: dict[str, Callable[[], Any]] = {
+            "key": lambda: key.column(pa.binary(), rows, null_keys),
+            "value": lambda: value.column(pa.binary(), rows, null_values),
+            "topic": lambda: topics,
+            "partition": lambda: partitions,
+            "offset": lambda: _fixed(pa.int64(), rows, offsets),
+            "timestamp": lambda: _fixed(pa.timestamp("us", tz="UTC"), rows, micros),
+            "timestampType": lambda: _fixed(pa.int32(), rows, types),
+            "headers": lambda: self._headers(source, spans, rows, data_bytes),
+        }
+        columns = [makers[name]() for name in self._schema.names]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _headers(self, source: Any, spans: Any, rows: int, data_bytes: int) -> Any:

@@ -15,13 +15,18 @@ class PythonDecoder:
     """Same surface as `decode.Decoder`."""
 
     def __init__(
-        self, topic: str, partition: int, *, include_headers: bool, check_crcs: bool = True
+        self,
+        topic: str,
+        partition: int,
+        *,
+        include_headers: bool,
+        check_crcs: bool = True,
+        columns: Sequence[str] | None = None,
     ) -> None:
         self._topic = topic
         self._partition = partition
-        self._include_headers = include_headers
         self._check_crcs = check_crcs
-        self._schema = arrow_schema(include_headers)
+        self._schema = arrow_schema(include_headers, columns)
 
     def decode(
         self,
@@ -67,7 +72,7 @@ class PythonDecoder:
             "timestamp": record.timestamp_ms * 1000,
             "timestampType": timestamp_type,
         }
-        if self._include_headers:
+        if "headers" in self._schema.names:
             headers = [{"key": name, "value": value} for name, value in record.headers]
             row["headers"] = headers or None
         return row

@@ -133,16 +133,18 @@ def _varint(src, pos, end):
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _take(src, pos, end, data, data_pos):
+def _take(src, pos, end, data, data_pos, wanted):
     """Copy a length and its bytes from `src` to `data`: (position, data position, 1 or 0 for null).
 
-    The position is -1 when malformed.
+    The position is -1 when malformed. What is not `wanted` is passed over.
     """
     size, pos = _varint(src, pos, end)
     if pos < 0 or size < -1 or size > end - pos:
         return np.int64(-1), data_pos, 0
     if size < 0:
         return pos, data_pos, 0
+    if not wanted:
+        return pos + size, data_pos, 1
     copy_bytes(data, data_pos, src, pos, size)
     return pos + size, data_pos + size, 1
 
@@ -163,11 +165,13 @@ def decode(
     micros,
     timestamp_types,
     header_spans,
+    with_keys,
+    with_values,
 ):
     """Records of `sections` with start_offset <= offset < end_offset into the output arrays.
 
     Returns (rows, null keys, null values, section at fault or -1). `header_spans` gets where each
-    row's headers lie when it has rows, else they are skipped.
+    row's headers lie when it has rows, else they are skipped; so are keys and values not asked for.
     """
     row, null_keys, null_values = 0, 0, 0
     key_pos, value_pos = np.int64(0), np.int64(0)
@@ -193,12 +197,12 @@ def decode(
             if offset < start_offset or offset >= end_offset:
                 pos = end
                 continue
-            pos, key_pos, valid = _take(src, pos, end, key_data, key_pos)
+            pos, key_pos, valid = _take(src, pos, end, key_data, key_pos, with_keys)
             if pos < 0:
                 return row, null_keys, null_values, s
             key_valid[row] = valid
             null_keys += 1 - valid
-            pos, value_pos, valid = _take(src, pos, end, value_data, value_pos)
+            pos, value_pos, valid = _take(src, pos, end, value_data, value_pos, with_values)
             if pos < 0:
                 return row, null_keys, null_values, s
             value_valid[row] = valid
@@ -253,7 +257,7 @@ def decode_headers(
             copy_bytes(name_data, name_pos, src, pos, size)
             name_pos += size
             pos += size
-            pos, value_pos, valid = _take(src, pos, end, value_data, value_pos)
+            pos, value_pos, valid = _take(src, pos, end, value_data, value_pos, True)
             if pos < 0:
                 return null_values, row
             value_valid[header] = valid

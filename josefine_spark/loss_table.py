@@ -13,7 +13,6 @@ import importlib.util
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from josefine_spark.data_loss import Loss
 from josefine_spark.errors import LossTableError, OptionError
 from josefine_spark.topic_offsets import TopicOffsets
 
@@ -37,14 +36,6 @@ class LostRange(NamedTuple):
             f"josefine-loss:{self.topic}:{self.topic_id}:{self.partition}:"
             f"{self.start_offset}:{self.end_offset}"
         )
-
-
-def met_by_task(losses: Iterable[Loss], topic_id: str) -> list[LostRange]:
-    """What was gone between the plan of a batch and its reading."""
-    return [
-        LostRange(loss.partition.topic, topic_id, loss.partition.partition, loss.start, loss.end)
-        for loss in losses
-    ]
 
 
 def lost_ranges(offsets: TopicOffsets) -> list[LostRange]:

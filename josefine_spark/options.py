@@ -86,6 +86,8 @@ class ReadOptions:
 
     connection: Connection
     include_headers: bool = False
+    columns: tuple[str, ...] | None = None
+    """Only these, in their order; None for all."""
     fail_on_data_loss: bool = True
     poll_timeout_ms: int = POLL_TIMEOUT_MS
     fetch_bytes: int = FETCH_BYTES

@@ -56,6 +56,7 @@ def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[Any]:
         tp.partition,
         include_headers=options.include_headers,
         check_crcs=options.check_crcs,
+        columns=options.columns,
     )
     ahead = _FetchAhead(options, wanted, decoder)
     finished = False
@@ -75,11 +76,14 @@ def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[Any]:
 def _record(options: ReadOptions, wanted: OffsetRange, losses: list[Loss]) -> None:
     """At the end, when they are all known: an attempt that fails leaves no row of its own."""
     if losses and options.loss_table is not None:
-        from josefine_spark.loss_table import check_writable, met_by_task, record
+        from josefine_spark.loss_table import LostRange, check_writable, record
 
         check_writable()
-        now_ms = time.time_ns() // 1_000_000
-        record(options.loss_table, met_by_task(losses, wanted.topic_id), now_ms)
+        topic, partition = wanted.partition
+        ranges = [
+            LostRange(topic, wanted.topic_id, partition, one.start, one.end) for one in losses
+        ]
+        record(options.loss_table, ranges, time.time_ns() // 1_000_000)
 
 
 class _FetchAhead:

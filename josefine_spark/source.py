@@ -61,7 +61,8 @@ class JosefineDataSource(DataSource):
         if self._is_of_table and is_only_written(self.options):
             return written_schema()
         check_columns_named(self.options)
-        return spark_schema(source_options(self.options, streaming=None).read.include_headers)
+        read = source_options(self.options, streaming=None).read
+        return spark_schema(read.include_headers, read.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         given = options_with_table(self.options, schema, written=False)
@@ -154,7 +155,7 @@ def _say_without_effect(options: SourceOptions | SinkOptions) -> None:
 def _check_schema(given: StructType, options: SourceOptions) -> None:
     from josefine_spark.columns import spark_schema
 
-    expected = spark_schema(options.read.include_headers)
+    expected = spark_schema(options.read.include_headers, options.read.columns)
     if [(each.name, each.dataType) for each in given] != [
         (each.name, each.dataType) for each in expected
     ]:

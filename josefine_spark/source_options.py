@@ -59,11 +59,14 @@ SOURCE_OPTIONS = (
     "minPartitions",
     "maxRecordsPerPartition",
     "includeHeaders",
+    "columns",
     "kafka.isolation.level",
     "kafka.check.crcs",
     "kafka.fetch.max.bytes",
     "kafka.fetch.max.wait.ms",
 )
+COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+"""Those of the source, in order: what `columns.py` has, without pyarrow (a test compares them)."""
 STREAMING_OPTIONS = (
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
@@ -130,6 +133,7 @@ def _read_options(options: OptionText) -> ReadOptions:
     return ReadOptions(
         connection=connection(options),
         include_headers=options.boolean("includeHeaders", False),
+        columns=_columns(options),
         fail_on_data_loss=options.boolean("failOnDataLoss", True),
         poll_timeout_ms=options.integer("kafkaConsumer.pollTimeoutMs", 1) or POLL_TIMEOUT_MS,
         fetch_bytes=min(fetch_bytes, FETCH_BYTES_MAX),
@@ -138,6 +142,21 @@ def _read_options(options: OptionText) -> ReadOptions:
         check_crcs=options.boolean("kafka.check.crcs", True),
         loss_table=_loss_table(options),
     )
+
+
+def _columns(options: OptionText) -> tuple[str, ...] | None:
+    if not options.has("columns"):
+        return None
+    asked = [name.strip() for name in options.text("columns", "").split(",") if name.strip()]
+    known = {name.lower(): name for name in COLUMNS}
+    unknown = [name for name in asked if name.lower() not in known]
+    if unknown or not asked:
+        got = f"no column is called {unknown[0]!r}" if unknown else "got nothing"
+        raise OptionError(f"columns: expected some of {', '.join(COLUMNS)}; {got}")
+    wanted = {known[name.lower()] for name in asked}
+    if options.boolean("includeHeaders", "headers" in wanted) != ("headers" in wanted):
+        raise OptionError("columns and includeHeaders say different things of the column headers")
+    return tuple(name for name in COLUMNS if name in wanted)
 
 
 def _subscription(options: OptionText) -> Subscription:

@@ -118,6 +118,21 @@ RANGES: list[tuple[dict[str, str], list[int]]] = [
 
 
 @pytest.mark.parametrize(("options", "expected"), RANGES, ids=lambda one: str(one)[:60])
+def test_columns_that_are_asked_for_are_the_frame(topics: Topics, read: Read) -> None:
+    topic = topics.create()
+    topics.fill(topic, 0, 3)
+
+    frame = read(topic, columns="offset,key")
+
+    assert frame.columns == ["key", "offset"]
+    assert frame.count() == 3
+    assert [tuple(row) for row in frame.orderBy("offset").collect()] == [
+        (b"k0", 0),
+        (b"k1", 1),
+        (b"k2", 2),
+    ]
+
+
 def test_starting_and_ending_options(
     two_partitions: str, read: Read, options: dict[str, str], expected: list[int]
 ) -> None:

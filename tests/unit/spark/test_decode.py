@@ -18,6 +18,7 @@ from josefine_spark.aborted import AbortedTransaction
 from josefine_spark.columns import arrow_schema, spark_schema
 from josefine_spark.decode import Decoder
 from josefine_spark.decode_oracle import PythonDecoder
+from josefine_spark.source_options import COLUMNS
 
 MAYBE_BYTES = st.none() | st.binary(max_size=40) | st.binary(min_size=100, max_size=300)
 HEADERS = st.lists(st.tuples(st.text(max_size=8), MAYBE_BYTES), max_size=3)
@@ -59,6 +60,33 @@ def both(include_headers: bool, check_crcs: bool = True) -> tuple[Decoder, Pytho
         Decoder("orders", 7, include_headers=include_headers, check_crcs=check_crcs),
         PythonDecoder("orders", 7, include_headers=include_headers, check_crcs=check_crcs),
     )
+
+
+@settings(deadline=None, max_examples=40)
+@given(log=logs(), columns=st.sets(st.sampled_from(COLUMNS), min_size=1))
+def test_columns_that_are_asked_for_are_those_of_a_whole_read(
+    log: tuple[bytes, int], columns: set[str]
+) -> None:
+    data, end = log
+    whole = table(both(include_headers=True)[0].decode(memoryview(data), 0, end), True)
+    asked = tuple(name for name in COLUMNS if name in columns)
+
+    for kind in (Decoder, PythonDecoder):
+        decoder = kind("orders", 7, include_headers=False, columns=asked)
+        batches = decoder.decode(memoryview(data), 0, end).batches
+        assert pa.Table.from_batches(batches, schema=arrow_schema(False, asked)).equals(
+            whole.select(asked)
+        )
+
+
+def test_what_is_not_asked_for_takes_no_memory() -> None:
+    batch = build_batch([Record(b"k" * 1000, b"v" * 1000, (), 5)] * 100)
+
+    (got,) = Decoder("orders", 7, include_headers=False, columns=("offset",)).decode(
+        memoryview(bytes(batch)), 0, 100
+    )[0]
+
+    assert got.nbytes == 800
 
 
 @settings(deadline=None, max_examples=80)
@@ -268,9 +296,12 @@ def test_arrow_schema_is_what_pyspark_makes_of_the_spark_schema() -> None:
     types = pytest.importorskip("pyspark.sql.pandas.types")
 
     for include_headers in (False, True):
-        expected = types.to_arrow_schema(spark_schema(include_headers), timezone="UTC")
+        for columns in (None, ("key", "timestamp"), COLUMNS):
+            schema = spark_schema(include_headers, columns)
+            expected = types.to_arrow_schema(schema, timezone="UTC")
 
-        assert arrow_schema(include_headers).equals(expected)
+            assert arrow_schema(include_headers, columns).equals(expected)
+            assert columns is None or tuple(expected.names) == columns
 
 
 def test_a_process_that_decodes_collects_no_garbage_among_the_compiled_loops() -> None:

@@ -221,6 +221,37 @@ def test_gaps_markers_and_aborted_transactions_are_read_as_python_reads_them(
     assert same(outcome(guarded, part, include_headers, given), expected)
 
 
+WITHOUT_BYTES = ("offset", "timestamp")
+
+
+@FEW
+@given(data=damaged_logs())
+def test_columns_that_are_not_asked_for_are_passed_over_inside(data: bytes) -> None:
+    part = Decoder("t", 7, include_headers=False, check_crcs=False, columns=WITHOUT_BYTES)
+    part._kernels = GUARDED
+    try:
+        batches = part.decode(memoryview(data), 0, OFFSET_MAX).batches
+    except REFUSED:
+        assert outcome(decoders(False)[0], data, False) is None
+        return
+    whole, _ = outcome(decoders(False)[0], data, False)
+    got = pa.Table.from_batches(batches, schema=arrow_schema(False, WITHOUT_BYTES))
+    assert got.equals(whole.select(WITHOUT_BYTES))
+
+
+def test_bytes_that_are_not_asked_for_are_never_copied() -> None:
+    """There is no room for them."""
+    mutated = kernels_source().replace("    if not wanted:\n", "    if False:\n")
+    decoder = Decoder("t", 7, include_headers=False, columns=WITHOUT_BYTES)
+    data = memoryview(bytes(build_batch([Record(b"key", b"value")])))
+    decoder._kernels = GUARDED
+    assert len(decoder.decode(data, 0, 1).batches) == 1
+
+    decoder._kernels = guarded_kernels(mutated)
+    with pytest.raises(OutOfBoundsError):
+        decoder.decode(data, 0, 1)
+
+
 def lying_header_counts() -> bytes:
     """Four records whose header counts add up to 3 in 64 bits, the first with 40 real headers.
 

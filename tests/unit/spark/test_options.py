@@ -11,7 +11,7 @@ import pytest
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.errors import OptionError
 from josefine_spark.kafka_options import IGNORED_BY_SOURCE
-from josefine_spark.options import Delivery, NumberedBatch
+from josefine_spark.options import Delivery, NumberedBatch, ReadOptions
 from josefine_spark.positions import Kind
 from josefine_spark.sink_options import sink_options
 from josefine_spark.source_options import SOURCE_OPTIONS, source_options
@@ -88,6 +88,16 @@ def test_sizes_have_powers_of_1024() -> None:
         )
 
 
+def test_columns_are_a_part_of_those_there_are_in_their_order() -> None:
+    def read(**given: str) -> ReadOptions:
+        return source_options(BASE | given, streaming=None).read
+
+    assert read(columns="offset, Key,offset").columns == ("key", "offset")
+    assert read(columns="headers", includeHeaders="true").columns == ("headers",)
+    assert read(columns="key", includeHeaders="false").columns == ("key",)
+    assert read().columns is None
+
+
 def test_relative_starts_and_groups_are_read() -> None:
     options = source_options(BASE | {"startingGroup": "g", "commitGroup": "h"}, streaming=True)
     assert (options.starting_group, options.commit_group) == ("g", "h")
@@ -113,6 +123,10 @@ SOURCE_MISTAKES = [
     ({"path": "x"}, "name topics with subscribe"),
     ({"maxOffsetsPerTrigger": "0"}, "whole number from 1, got '0'"),
     ({"maxOffsetsPerTrigger": "many"}, "got 'many'"),
+    ({"columns": "key,vlaue"}, "headers; no column is called 'vlaue'"),
+    ({"columns": " "}, "columns: expected some of key, value, topic, "),
+    ({"columns": "key", "includeHeaders": "true"}, "say different things"),
+    ({"columns": "headers", "includeHeaders": "false"}, "say different things"),
     ({"includeHeaders": "yes"}, "includeHeaders: expected true or false"),
     ({"startingOffsets": "latestt"}, "startingOffsets: expected earliest, latest, "),
     ({"startingOffsets": '{"orders":[1]}'}, "startingOffsets: expected"),
