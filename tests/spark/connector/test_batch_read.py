@@ -117,7 +117,6 @@ RANGES: list[tuple[dict[str, str], list[int]]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "expected"), RANGES, ids=lambda one: str(one)[:60])
 def test_columns_that_are_asked_for_are_the_frame(topics: Topics, read: Read) -> None:
     topic = topics.create()
     topics.fill(topic, 0, 3)
@@ -133,6 +132,7 @@ def test_columns_that_are_asked_for_are_the_frame(topics: Topics, read: Read) ->
     ]
 
 
+@pytest.mark.parametrize(("options", "expected"), RANGES, ids=lambda one: str(one)[:60])
 def test_starting_and_ending_options(
     two_partitions: str, read: Read, options: dict[str, str], expected: list[int]
 ) -> None:
