@@ -22,6 +22,7 @@ from josefine_spark.lag import LAG, backlog, lag_of
 from josefine_spark.looking import Looks
 from josefine_spark.offsets import Bounds, parse_offset, to_dict
 from josefine_spark.options import SourceOptions
+from josefine_spark.plain_errors import said_plainly
 from josefine_spark.sizes import Sample, offset_bytes
 from josefine_spark.tasks import input_partitions, read_task
 from josefine_spark.topic_offsets import ByPartition, TopicOffsets
@@ -79,6 +80,7 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxBytes(self._options.max_bytes_per_trigger)
         return ReadAllAvailable()
 
+    @said_plainly
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Asked for twice at the start of a query: the first answer stands."""
         if self._initial is None:
@@ -89,9 +91,11 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._last_end = self._initial
         return to_dict(self._initial)
 
+    @said_plainly
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._admission.freeze(self._look().ends, self._options.stops_at)
 
+    @said_plainly
     def latestOffset(  # noqa: N802
         self, start: Mapping[str, Any] | None = None, limit: Any = None
     ) -> dict[str, Any]:
@@ -116,6 +120,7 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reached = end
         return to_dict(end)
 
+    @said_plainly
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """What the brokers had when `latestOffset` last looked, and how far behind the query is:
         for its progress (`lag.py`)."""
@@ -129,6 +134,7 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._sample(waiting)
         return to_dict(latest) | {LAG: lag_of(behind, self._samples, _wall_ms())}
 
+    @said_plainly
     def partitions(
         self, start: Mapping[str, Any], end: Mapping[str, Any]
     ) -> Sequence[InputPartition]:
@@ -148,6 +154,7 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_task(self._options.read, partition)
 
+    @said_plainly
     def commit(self, end: Mapping[str, Any]) -> None:
         """The checkpoint is the truth, and this call trails by one batch: only for a group."""
         if self._looks.latest is not None:

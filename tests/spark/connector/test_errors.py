@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark.connector.conftest import Topics
+from josefine_broker.base.ids import TopicPartition
+from tests.spark.connector.conftest import Stream, Topics
 
 pytestmark = pytest.mark.spark
 
@@ -66,3 +67,20 @@ def test_a_row_that_cannot_be_written_is_named_without_a_trace_of_python(
 
     assert "SinkError: a row asks for partition 9 of topic" in text
     assert 'File "' not in text
+
+
+def test_a_stream_that_ends_says_so_in_its_first_line(topics: Topics, stream: Stream) -> None:
+    """Whatever `hideTraceback` is: Spark does not look at it there."""
+    topic = topics.create()
+    topics.fill(topic, 0, 10)
+    stream.run(topic)
+    topics.fill(topic, 0, 10)
+    topics.client.delete_records({TopicPartition(topic, 0): 15})
+
+    text = said(lambda: stream.run(topic))
+
+    assert text.splitlines()[0].endswith(
+        f"DataLossError: records are lost: {topic}-0 offsets [10, 15): the log starts behind them. "
+        "Set failOnDataLoss=false to go on with what is there"
+    )
+    assert "Traceback" not in text
