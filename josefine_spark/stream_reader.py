@@ -42,9 +42,10 @@ except ImportError:  # PySpark 4.1 has no admission control for Python sources
 
 log = logging.getLogger("josefine.spark")
 
-IDLE_POLL_S = 0.12
-"""With nothing new, Spark asks every 10 ms. Waiting here keeps an idle query off the broker, at 8
-looks a second; a cached answer instead could be too old for `processAllAvailable`."""
+IDLE_POLL_S = 0.2
+"""With nothing new, Spark asks every 10 ms. Waiting here keeps an idle query off the broker and off
+the processor, at 5 looks a second; a cached answer instead could be too old for
+`processAllAvailable`."""
 
 SAMPLE_AGE_MS = 2_000
 """How often a query that is behind looks at the batches that wait, to tell its lag."""
