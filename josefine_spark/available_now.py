@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from josefine_spark.environment import NO_WORKER
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 STARTS_MAX = 3
 """Of one run whose Python process does not come."""

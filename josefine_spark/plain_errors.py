@@ -29,7 +29,7 @@ def said_plainly(
     """Errors of ours that leave this method end the process without a traceback."""
 
     @functools.wraps(method)
-    def call(self: S, *args: P.args, **kwargs: P.kwargs) -> R:
+    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return method(self, *args, **kwargs)
         except PLAIN:
