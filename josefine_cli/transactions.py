@@ -1,7 +1,9 @@
 """`josefine transactions`: list and describe transactional ids, find transactions that hang, and
-end one of those.
+end one by hand.
 
-One that its coordinator knows is never ended here: it has a timeout, and its producer may live.
+Rules: one that its coordinator knows has a timeout, and its producer may live: it is ended through
+its coordinator, which fences that producer, and after a question. What is committed is what was
+shown: a transaction that came in between is left alone.
 """
 
 from __future__ import annotations
@@ -11,16 +13,20 @@ from typing import Annotated, Any
 import typer
 
 from josefine_broker.base.durations import duration_ms
+from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client import transaction_admin
+from josefine_broker.client.groups import ProducerIdentity
 from josefine_broker.client.io_blocking import BlockingClient
+from josefine_broker.client.operations import Outcome
 from josefine_broker.client.transaction_admin import OpenTransaction, TransactionDescription
+from josefine_broker.client.transactions import Kept, end_transactions, keep_open, take_ids
 from josefine_cli.cluster_where import AsJson, Bootstrap, bootstrap_of
 from josefine_cli.errors import UsageError, UserError
-from josefine_cli.output import connect, iso_time, plural, print_json, print_table
+from josefine_cli.output import agree, connect, iso_time, plural, print_json, print_table
 
 app = typer.Typer(
-    help="List and describe transactions, find those that hang, end one of those.",
+    help="List and describe transactions, find those that hang, end one by hand.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -30,6 +36,13 @@ Topic = Annotated[
     str | None, typer.Option("--topic", "-t", help="Only there; default: everywhere.")
 ]
 
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+TransactionalId = Annotated[str, typer.Argument(help="The transactional id.")]
+
+NEXT_TIMEOUT_MS = 60_000
+"""Of transactions of an id that was taken only to abort; its next producer says its own."""
+OPEN = "Ongoing"
+DECIDED = ("PrepareCommit", "PrepareAbort")
 _COLUMNS = ("transactional id", "state", "producer", "coordinator")
 _HANGING = ("topic", "partition", "producer", "epoch", "since offset", "last written")
 
@@ -121,32 +134,142 @@ def find_hanging(topic: Topic = None, bootstrap: Bootstrap = None, as_json: AsJs
 
 @app.command()
 def abort(
-    topic: Annotated[str, typer.Option("--topic", "-t", help="Where it hangs.")],
-    partition: Annotated[int, typer.Option("--partition", "-p", help="Where it hangs.", min=0)],
+    transactional_id: Annotated[
+        str | None, typer.Argument(help="The transactional id; or the options, where one hangs.")
+    ] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", "-t", help="Where one hangs, that nobody knows.")
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", help="Where it hangs.", min=0)
+    ] = None,
     start_offset: Annotated[
-        int, typer.Option("--start-offset", help="Since where, as find-hanging says.", min=0)
-    ],
+        int | None, typer.Option("--start-offset", help="Since where, as find-hanging says.", min=0)
+    ] = None,
+    yes: Yes = False,
     bootstrap: Bootstrap = None,
     as_json: AsJson = False,
 ) -> None:
-    """End a transaction that hangs: what it wrote there counts as aborted.
+    """End a transaction: what it wrote counts as aborted. Of a transactional id everywhere, and its
+    producer is fenced; of one that hangs in the partition where it does.
 
     \b
+    josefine transactions abort payments-1
     josefine transactions abort --topic orders --partition 0 --start-offset 4711
     """
+    where = (topic, partition, start_offset)
+    if transactional_id is not None and where == (None, None, None):
+        _abort_id(bootstrap_of(bootstrap), transactional_id, yes, as_json)
+        return
+    if transactional_id is not None or topic is None or partition is None or start_offset is None:
+        raise UsageError(
+            "give a transactional id, or --topic, --partition and --start-offset of one that hangs"
+        )
     tp = TopicPartition(topic, partition)
     with connect(bootstrap_of(bootstrap)) as client:
         hanging = [each for each in _hanging(client, topic) if each.tp == tp]
         found = next((each for each in hanging if each.first_offset == start_offset), None)
         if found is None:
             since = ", ".join(str(each.first_offset) for each in hanging)
-            where = f"one does since {since}" if hanging else "none does in that partition"
-            raise UserError(f"no transaction hangs in {tp} since offset {start_offset}: {where}")
+            told = f"one does since {since}" if hanging else "none does in that partition"
+            raise UserError(f"no transaction hangs in {tp} since offset {start_offset}: {told}")
         client.run(lambda s, t, d: transaction_admin.abort_transaction(s, found, t, d))
     if as_json:
         print_json({"aborted": [_hanging_as_json(found)]})
     else:
         print(f"aborted {plural(1, 'transaction')} of producer {found.producer_id} in {tp}")
+
+
+@app.command()
+def commit(
+    transactional_id: TransactionalId,
+    yes: Yes = False,
+    bootstrap: Bootstrap = None,
+    as_json: AsJson = False,
+) -> None:
+    """Commit what a participant of a two-phase commit has prepared, where all others have and it
+    does not come back to do it itself. It is fenced.
+
+    \b
+    josefine transactions commit payments-1
+    """
+    with connect(bootstrap_of(bootstrap)) as client:
+        told = _open(client, transactional_id)
+        agree(
+            f"Commit {_what(told)}, as it was written so far? Only who decided the two-phase "
+            "commit knows that it was prepared and is to count.",
+            yes,
+            "committing",
+        )
+        kept = _keep(client, transactional_id)
+        if kept.wrote != ProducerIdentity(told.producer_id, told.producer_epoch):
+            now = "nothing is open" if kept.wrote is None else "another one is open"
+            raise UserError(
+                f"{_what(told)} is over, {now}: nothing was committed. Look again: "
+                f"josefine transactions describe {transactional_id}"
+            )
+        ends = {transactional_id: kept.ends}
+        outcomes = client.run(lambda s, t, d: end_transactions(s, ends, True, t, d))
+        _raise(outcomes[transactional_id])
+    _tell("committed", told, as_json)
+
+
+def _abort_id(bootstrap: str, transactional_id: str, yes: bool, as_json: bool) -> None:
+    """As Kafka's tools would by forceTerminateTransaction (KIP-939): who takes an id over has what
+    was open aborted."""
+    with connect(bootstrap) as client:
+        told = _open(client, transactional_id)
+        agree(f"Abort {_what(told)}, and fence who wrote it?", yes, "aborting")
+        ids = (transactional_id,)
+        outcomes = client.run(lambda s, t, d: take_ids(s, ids, NEXT_TIMEOUT_MS, t, d))
+        _raise(outcomes[transactional_id])
+    _tell("aborted", told, as_json)
+
+
+def _open(client: BlockingClient, transactional_id: str) -> TransactionDescription:
+    """Raises UserError where there is nothing that could be decided."""
+    told = _describe(client, transactional_id)
+    if told.state == OPEN:
+        return told
+    if told.state in DECIDED:
+        raise UserError(
+            f"transactional id '{transactional_id}': {told.state}, it is decided, and ends when "
+            "its markers are written"
+        )
+    raise UserError(f"transactional id '{transactional_id}': {told.state}, nothing is open")
+
+
+def _what(told: TransactionDescription) -> str:
+    count = plural(len(told.partitions), "partition")
+    return (
+        f"the transaction of '{told.transactional_id}' (producer {told.producer_id} epoch "
+        f"{told.producer_epoch}, {count}, open since {iso_time(told.started_ms)})"
+    )
+
+
+def _keep(client: BlockingClient, transactional_id: str) -> Kept:
+    try:
+        return client.run(lambda s, t, d: keep_open(s, transactional_id, t, d))
+    except KafkaError as error:
+        if error.code is not ErrorCode.transactional_id_authorization_failed:
+            raise
+        raise UserError(
+            f"transactional id '{transactional_id}': nobody but its producer may commit: the "
+            "broker serves no two-phase commits (transactions.two_phase_commit_enable), or you "
+            "may not write under that id"
+        ) from error
+
+
+def _raise(outcome: Outcome) -> None:
+    if outcome.error is not None:
+        raise outcome.error
+
+
+def _tell(done: str, told: TransactionDescription, as_json: bool) -> None:
+    if as_json:
+        print_json({done: _as_json(told)})
+    else:
+        print(f"{done} {_what(told)}")
 
 
 def _duration(text: str) -> int:

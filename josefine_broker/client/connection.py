@@ -17,6 +17,8 @@ from josefine_broker.wire import entities as e
 SOFTWARE_NAME = "josefine"
 SOFTWARE_VERSION = "0.1.0"
 CORRELATION_ID_MAX = 2**31 - 1
+TWO_PHASE_SINCE = 6
+"""The version of InitProducerId that has fields for a two-phase commit (KIP-939)."""
 
 Buffers = list[Any]
 """What goes out: bytes-like objects, in order."""
@@ -130,7 +132,10 @@ class Connection:
     def send(self, api_key: int, request: Any, *, wants_response: bool = True) -> Buffers:
         """The frame of one request. Raises KafkaError(unsupported_version)."""
         assert self.state is ConnectionState.READY, self.state
-        return self._encode(api_key, self.version_of(api_key), request, wants_response)
+        version = self.version_of(api_key)
+        if version < TWO_PHASE_SINCE and api_key == apis.INIT_PRODUCER_ID:
+            _check_one_phase(request)
+        return self._encode(api_key, version, request, wants_response)
 
     def receive(self, frame: memoryview) -> Any:
         """The response in `frame`, which answers the oldest request in flight.
@@ -172,6 +177,15 @@ class Connection:
         if correlation_id != expected_id:
             raise CorruptData(f"response {correlation_id} in place of {expected_id}")
         return response
+
+
+def _check_one_phase(request: Any) -> None:
+    """The versions of before have no field for it: it would be an ordinary transaction, with its
+    timeout. Raises KafkaError(unsupported_version)."""
+    if request.enable2_pc or request.keep_prepared_txn:
+        raise KafkaError(
+            ErrorCode.unsupported_version, "the broker does not know two-phase commits (KIP-939)"
+        )
 
 
 def common_versions(served: tuple[e.api_versions.ApiVersion, ...]) -> dict[int, int]:

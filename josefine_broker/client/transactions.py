@@ -23,6 +23,8 @@ from josefine_broker.wire import entities as e
 AT_ONCE_MAX = 100
 """Requests on their way: their answers fit into a socket's buffer."""
 NO_PRODUCER = -1
+TIMEOUT_MS_MAX = 2**31 - 1
+"""Of a participant the broker sets it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +36,60 @@ class _Kind:
     result: Callable[[Any], Any]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """Who may end a transaction, and which one."""
+
+    ends: ProducerIdentity
+    wrote: ProducerIdentity | None
+    """None: nothing was open."""
+
+
 def take_ids(
-    session: Session, ids: Iterable[str], timeout_ms: int, now_ms: int, deadline_ms: int
+    session: Session,
+    ids: Iterable[str],
+    timeout_ms: int,
+    now_ms: int,
+    deadline_ms: int,
+    *,
+    two_phase: bool = False,
 ) -> Operation[dict[str, Outcome]]:
     """Become the producer of these ids: whoever had one before is fenced, and what it left open is
-    aborted. Results are `ProducerIdentity`; `timeout_ms` is that of transactions."""
+    aborted. Results are `ProducerIdentity`; `timeout_ms` is that of transactions, `two_phase` asks
+    for the broker's bound in its place (KIP-939)."""
     attempts = session.start(now_ms, deadline_ms, "transactional ids")
     kind = _Kind(
         apis.INIT_PRODUCER_ID,
         lambda each: e.init_producer_id.InitProducerIdRequest(
-            transactional_id=each, transaction_timeout_ms=timeout_ms
+            transactional_id=each, transaction_timeout_ms=timeout_ms, enable2_pc=two_phase
         ),
         _identity,
     )
     return (yield from _ask_coordinators(session, attempts, kind, ids))
+
+
+def keep_open(
+    session: Session, transactional_id: str, now_ms: int, deadline_ms: int
+) -> Operation[Kept]:
+    """Become the one who ends what is open under this id (KIP-939): nobody adds to it any more.
+    Raises KafkaError."""
+    attempts = session.start(now_ms, deadline_ms, f"transactional id '{transactional_id}'")
+    kind = _Kind(
+        apis.INIT_PRODUCER_ID,
+        lambda each: e.init_producer_id.InitProducerIdRequest(
+            transactional_id=each,
+            transaction_timeout_ms=TIMEOUT_MS_MAX,
+            enable2_pc=True,
+            keep_prepared_txn=True,
+        ),
+        _kept,
+    )
+    outcomes = yield from _ask_coordinators(session, attempts, kind, (transactional_id,))
+    outcome = outcomes[transactional_id]
+    if outcome.error is not None:
+        raise outcome.error
+    kept: Kept = outcome.result
+    return kept
 
 
 def end_transactions(
@@ -97,6 +139,11 @@ def are_open(
 
 def _identity(told: Any) -> ProducerIdentity:
     return ProducerIdentity(told.producer_id, told.producer_epoch)
+
+
+def _kept(told: Any) -> Kept:
+    wrote = ProducerIdentity(told.ongoing_txn_producer_id, told.ongoing_txn_producer_epoch)
+    return Kept(ends=_identity(told), wrote=None if wrote.producer_id == NO_PRODUCER else wrote)
 
 
 def _ask_coordinators(

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 
+from josefine_cli import transactions
+from josefine_cli.errors import UserError
 from tests.support.broker import BrokerProcess
 from tests.support.cli import josefine
 
@@ -18,7 +20,7 @@ WAIT_S = 60.0
 @pytest.fixture(scope="module")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     directory = Path(tmp_path_factory.mktemp("cli-transactions"))
-    with BrokerProcess(directory) as process:
+    with BrokerProcess(directory, transactions__two_phase_commit_enable=True) as process:
         yield process.bootstrap
 
 
@@ -49,10 +51,90 @@ def test_open_transaction_is_seen_and_does_not_hang(bootstrap: str) -> None:
     assert (long.code, long.out) == (0, "no transactional ids\n")
 
 
+def opened(bootstrap: str, transactional_id: str, topic: str) -> Producer:
+    """A producer that has written, and not decided."""
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id})
+    producer.init_transactions(WAIT_S)
+    producer.begin_transaction()
+    producer.produce(topic, b"v")
+    assert producer.flush(WAIT_S) == 0
+    return producer
+
+
+@pytest.mark.parametrize(("verb", "visible"), [("abort", 0), ("commit", 1)])
+def test_open_transaction_is_ended_by_its_id_and_its_producer_fenced(
+    bootstrap: str, verb: str, visible: int
+) -> None:
+    topic = f"for-{verb}"
+    assert josefine(bootstrap, "topics", "create", topic).code == 0
+    producer = opened(bootstrap, verb, topic)
+
+    unasked = josefine(bootstrap, "transactions", verb, verb)
+    ended = josefine(bootstrap, "transactions", verb, verb, "--yes")
+    again = josefine(bootstrap, "transactions", verb, verb, "--yes")
+
+    assert (unasked.code, ended.code, again.code) == (2, 0, 1)
+    assert "without a terminal to ask on needs --yes" in unasked.err
+    assert f"the transaction of '{verb}' (producer" in ended.out
+    assert "1 partition, open since" in ended.out
+    assert f"transactional id '{verb}': " in again.err
+    assert "nothing is open" in again.err
+    assert committed(bootstrap, topic) == visible
+    with pytest.raises(KafkaException):
+        producer.commit_transaction(WAIT_S)
+    assert committed(bootstrap, topic) == visible
+
+
+def test_only_the_transaction_that_was_shown_is_committed(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the question waits for its answer its producer may come back, and begin another one."""
+    assert josefine(bootstrap, "topics", "create", "meanwhile").code == 0
+    producers = [opened(bootstrap, "meanwhile", "meanwhile")]
+    monkeypatch.setattr(
+        transactions,
+        "agree",
+        lambda *asked: producers.append(opened(bootstrap, "meanwhile", "meanwhile")),
+    )
+
+    with pytest.raises(UserError, match="is over, another one is open: nothing was committed"):
+        transactions.commit("meanwhile", bootstrap=bootstrap)
+
+    told = json.loads(josefine(bootstrap, "transactions", "describe", "meanwhile", "--json").out)
+    assert told["state"] == "Ongoing"
+
+
+def committed(bootstrap: str, topic: str) -> int:
+    """How many records read_committed sees, behind which nothing is open."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "unused",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    count = 0
+    try:
+        while (message := consumer.poll(WAIT_S)) is not None and message.error() is None:
+            count += 1
+        assert message is not None
+        partition = TopicPartition(topic, 0)
+        assert consumer.get_watermark_offsets(partition, WAIT_S)[1] == message.offset() == 2
+        return count
+    finally:
+        consumer.close()
+
+
 def test_what_cannot_be_is_told_in_a_sentence(bootstrap: str) -> None:
     odd = josefine(bootstrap, "transactions", "list", "--longer-than", "soon")
     missing = josefine(bootstrap, "transactions", "describe", "nobody")
+    half = josefine(bootstrap, "transactions", "abort", "--topic", "orders")
+    nobodys = josefine(bootstrap, "transactions", "commit", "nobody", "--yes")
 
-    assert (odd.code, missing.code) == (2, 1)
+    assert (odd.code, missing.code, half.code, nobodys.code) == (2, 1, 2, 1)
+    assert "give a transactional id, or --topic, --partition and --start-offset" in half.err
+    assert "transactional id 'nobody' is not known" in nobodys.err
     assert "--longer-than 'soon' is not like" in odd.err
     assert "transactional id 'nobody' is not known" in missing.err

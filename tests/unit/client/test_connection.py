@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -180,3 +181,18 @@ def test_a_broker_that_refuses_even_the_oldest_hello_ends_the_conversation() -> 
     assert not hello(), "asked once more, in version 0"
     with pytest.raises(KafkaError, match="refused to tell"):
         hello()
+
+
+def test_two_phase_commit_is_not_asked_of_a_broker_that_would_not_hear_it() -> None:
+    """The flag has no place in the versions of before: an ordinary transaction would come of it."""
+    init = ApiVersion(api_key=apis.INIT_PRODUCER_ID, min_version=0, max_version=5)
+    connection = Connection("test")
+    assert answer_hello(connection, (*SERVED, init))
+    plain = e.init_producer_id.InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1)
+
+    assert header_of(connection.send(apis.INIT_PRODUCER_ID, plain)).api_version == 5
+    for asked in ({"enable2_pc": True}, {"keep_prepared_txn": True}):
+        with pytest.raises(KafkaError) as refused:
+            connection.send(apis.INIT_PRODUCER_ID, replace(plain, **asked))
+        assert refused.value.code is ErrorCode.unsupported_version
+    assert connection.in_flight == 1

@@ -9,8 +9,8 @@ import pytest
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.client.groups import ProducerIdentity
 from josefine_broker.client.operations import Outcome
-from josefine_broker.client.transactions import are_open, end_transactions, take_ids
-from josefine_broker.engine.transactions.values import VERSION_2
+from josefine_broker.client.transactions import are_open, end_transactions, keep_open, take_ids
+from josefine_broker.engine.transactions.values import VERSION_2, TransactionSettings
 from josefine_broker.wire import apis
 from tests.unit.api.transaction_clients import GROUP, Client, find
 from tests.unit.api.world import World
@@ -129,3 +129,28 @@ def test_an_answer_that_never_comes_is_an_error_when_its_time_is_over(world: Wor
 
     with pytest.raises(KafkaError, match=r"ends of transactions: .*tried"):
         run(world, lambda s, t, d: end_transactions(s, producers, True, t, d), answer)
+
+
+def test_what_is_open_is_ended_by_who_keeps_it(world: World) -> None:
+    """KIP-939."""
+    coordinator = world.ctx.clients.transactions.coordinator
+    coordinator.settings = TransactionSettings(two_phase_enable=True)
+    wrote = opened(world, "a")["a"]
+
+    kept = run(world, lambda s, t, d: keep_open(s, "a", t, d))
+
+    assert kept.wrote == wrote
+    assert codes(end(world, {"a": wrote})) == {"a": ErrorCode.producer_fenced}
+    assert codes(end(world, {"a": kept.ends})) == {"a": ErrorCode.none}
+    assert run(world, lambda s, t, d: keep_open(s, "a", t, d)).wrote is None
+
+
+def test_keeping_is_refused_where_the_broker_serves_no_two_phase_commits(world: World) -> None:
+    with pytest.raises(KafkaError) as refused:
+        run(world, lambda s, t, d: keep_open(s, "a", t, d))
+    assert refused.value.code is ErrorCode.transactional_id_authorization_failed
+
+    def two_phase(s: Any, t: int, d: int) -> Any:
+        return take_ids(s, ("a",), TIMEOUT_MS, t, d, two_phase=True)
+
+    assert codes(run(world, two_phase)) == {"a": ErrorCode.transactional_id_authorization_failed}
