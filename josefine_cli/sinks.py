@@ -50,8 +50,8 @@ def list_sinks(bootstrap: Bootstrap = None, as_json: AsJson = False) -> None:
 
 @app.command("settle")
 def settle_sink(sink: Sink, bootstrap: Bootstrap = None, as_json: AsJson = False) -> None:
-    """Commit the transactions that a sink decided on and did not live to end. A run of it that is
-    still alive is stopped.
+    """Commit the transactions that a sink decided on and did not live to end, abort those that it
+    did not decide on. A run of it that is still alive is stopped.
 
     \b
     josefine sinks settle orders-copy
@@ -62,7 +62,10 @@ def settle_sink(sink: Sink, bootstrap: Bootstrap = None, as_json: AsJson = False
     if as_json:
         print_json({"sink": sink, "settled": done})
     else:
-        print(f"{sink}: " + ("its last batch is committed now" if done else "nothing was open"))
+        print(
+            f"{sink}: "
+            + ("its last batch is committed now" if done else "nothing was decided and open")
+        )
 
 
 @app.command("forget")

@@ -111,7 +111,11 @@ class _ExactlyOnce:
         options = self._options
         client = client_for(options.connection, writing=True)
         return SinkStore(
-            client, sink_id, options.transaction_timeout_ms, options.delivery_timeout_ms
+            client,
+            sink_id,
+            options.transaction_timeout_ms,
+            options.delivery_timeout_ms,
+            two_phase=options.two_phase,
         )
 
     def write(self, iterator: Iterator[Any]) -> AttemptWritten:
@@ -154,7 +158,7 @@ class _ExactlyOnce:
         from josefine_spark.encode import Identity
         from josefine_spark.writing import TaskWriter
 
-        connection = self._options.connection
+        options, connection = self._options, self._options.connection
         context = _task_context()
         name = attempt_id(
             planned.sink_id, planned.generation, context.partitionId(), context.taskAttemptId()
@@ -163,8 +167,10 @@ class _ExactlyOnce:
         producer: ProducerIdentity | None = None
         try:
             outcome = client.run(
-                lambda s, t, d: take_ids(s, (name,), planned.timeout_ms, t, d),
-                timeout_ms=self._options.max_block_ms,
+                lambda s, t, d: take_ids(
+                    s, (name,), options.transaction_timeout_ms, t, d, two_phase=planned.two_phase
+                ),
+                timeout_ms=options.max_block_ms,
             )[name]
             if outcome.error is not None:
                 raise outcome.error

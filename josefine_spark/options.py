@@ -148,6 +148,8 @@ class SinkOptions:
     checkpoint: str | None = None
     batch: NumberedBatch | None = None
     transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
+    two_phase: bool | None = None
+    """Whether transactions take part in a two-phase commit; None: where the broker lets them."""
     acks: int = -1
     idempotent: bool = True
     hash_keys: bool = True

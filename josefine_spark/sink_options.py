@@ -21,6 +21,7 @@ from josefine_spark.options import (
 )
 from josefine_spark.sink_state import SINK_ID
 
+TWO_PHASE = "kafka.transaction.two.phase.commit.enable"
 SINK_OPTIONS = (
     *CONNECTION_OPTIONS,
     "topic",
@@ -35,6 +36,7 @@ SINK_OPTIONS = (
     "kafka.max.block.ms",
     "kafka.partitioner.ignore.keys",
     "kafka.transaction.timeout.ms",
+    TWO_PHASE,
     "sinkId",
     "batchId",
     "batchFingerprint",
@@ -78,6 +80,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
         batch=_batch(options, delivery),
         transaction_timeout_ms=options.integer("kafka.transaction.timeout.ms", 1_000)
         or TRANSACTION_TIMEOUT_MS,
+        two_phase=options.boolean(TWO_PHASE, False) if options.has(TWO_PHASE) else None,
         hash_keys=not options.boolean("kafka.partitioner.ignore.keys", False),
         batch_bytes=options.integer("kafka.batch.size", 1024) or BATCH_BYTES,
         compression=COMPRESSIONS[compression],
@@ -99,8 +102,9 @@ def _check_exactly_once(options: OptionText, delivery: Delivery, idempotent: boo
         return
     if options.has("sinkId"):
         raise OptionError("sinkId is for delivery=exactly_once")
-    if options.has("kafka.transaction.timeout.ms"):
-        options.without_effect.append("kafka.transaction.timeout.ms (delivery is at_least_once)")
+    for name in ("kafka.transaction.timeout.ms", TWO_PHASE):
+        if options.has(name):
+            options.without_effect.append(f"{name} (delivery is at_least_once)")
 
 
 def _batch(options: OptionText, delivery: Delivery) -> NumberedBatch | None:

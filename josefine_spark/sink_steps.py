@@ -48,6 +48,9 @@ class Driver(NamedTuple):
     producer_id: int
     epoch: int
     sequence: int
+    open_ms: int = 0
+    """How long the broker leaves transactions of a two-phase participant open (KIP-939); 0: they
+    have the timeout that they ask for."""
 
 
 class TakeOver(NamedTuple):
@@ -109,6 +112,8 @@ class Plan:
     """By the clock of the driver's machine,"""
     timeout_ms: int
     """and how long after that transactions may be open."""
+    two_phase: bool = False
+    """By the broker's bound: the tasks' transactions are those of participants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +154,8 @@ def plan(sink_id: str, query_id: str, planned_ms: int, timeout_ms: int) -> Steps
         driver=driver,
         decided=state.decided,
         planned_ms=planned_ms,
-        timeout_ms=timeout_ms,
+        timeout_ms=driver.open_ms or timeout_ms,
+        two_phase=driver.open_ms > 0,
     )
 
 
@@ -164,13 +170,13 @@ def commit(planned: Plan, written: Written, now_ms: int, *, forgets: bool = Fals
     if gone:
         raise SinkError(
             f"sink {sink_id}: the transaction {gone[0]} ended before its batch was decided, so the "
-            "batch is given up: it took longer than kafka.transaction.timeout.ms, or was aborted"
+            f"batch is given up: it took longer than {_bound(planned)}, or was aborted"
         )
     if now_ms - planned.planned_ms > planned.timeout_ms * DECIDED_WITHIN:
         raise SinkError(
             f"sink {sink_id}: the batch took {(now_ms - planned.planned_ms) // 1000} s, too near "
-            f"to the {planned.timeout_ms // 1000} s of kafka.transaction.timeout.ms to be decided "
-            "safely: make batches smaller, or the timeout longer"
+            f"to the {planned.timeout_ms // 1000} s of {_bound(planned)} to be decided safely: "
+            "make batches smaller, or the timeout longer"
         )
     state = state.with_decision(written.batch, transactions)
     driver: Driver = yield Write(planned.driver, state)
@@ -194,14 +200,16 @@ def give_up(planned: Plan) -> Steps:
 
 
 def settle(sink_id: str) -> Steps:
-    """End what is decided and not ended, as `plan` would. Returns whether there was anything."""
+    """End what is decided and not ended, and abort what is open and not decided, as `plan` would:
+    who was the driver decides nothing any more. Returns whether anything was decided."""
     driver: Driver = yield TakeOver()
     state: SinkState = yield Read()
-    if state.phase is not Phase.DECIDED:
-        return False
-    yield from _end_decided(sink_id, state)
-    yield Write(driver, state.settled())
-    return True
+    is_decided = state.phase is Phase.DECIDED
+    if is_decided:
+        yield from _end_decided(sink_id, state)
+        yield Write(driver, state.settled())
+    yield from _abort_left(sink_id, state.generation)
+    return is_decided
 
 
 def begin(sink_id: str) -> Steps:
@@ -264,10 +272,17 @@ def _end_decided(sink_id: str, state: SinkState) -> Steps:
         raise SinkError(
             f"sink {sink_id}: batch {state.decided.batch_id} was decided, but {len(lost)} of its "
             f"{len(state.transactions)} transactions ended without it ({lost[0]}): they were not "
-            "committed within kafka.transaction.timeout.ms, or somebody aborted them. Their rows "
-            f"are not in the topic. `josefine sinks forget {sink_id}` has the batch written again, "
-            "with duplicates of what did arrive"
+            "committed within their timeout, or somebody aborted them. Their rows are not in the "
+            f"topic. `josefine sinks forget {sink_id}` has the batch written again, with "
+            "duplicates of what did arrive"
         )
+
+
+def _bound(planned: Plan) -> str:
+    """What says how long transactions may be open."""
+    if planned.two_phase:
+        return "the broker's transactions.two_phase_commit_timeout_max_ms"
+    return "kafka.transaction.timeout.ms"
 
 
 def _check_query(sink_id: str, state: SinkState, query_id: str) -> None:

@@ -2,9 +2,10 @@
 and nothing else.
 
 The records of sinks are in the topic `__josefine_sinks`, compacted, made by the first sink. They
-are written outside of transactions, which our compaction leaves alone, by the producer of the
-sink's own transactional id: who takes the id over writes first, and from then on the partition's
-leader takes nothing of an older epoch.
+are written outside of transactions, by the producer of the sink's own transactional id: who takes
+the id over writes first, and from then on the partition's leader takes nothing of an older epoch.
+Whether the broker lets transactions of two-phase participants stay open (KIP-939) it says when that
+id asks to be one, though nothing is ever written under it.
 """
 
 import time
@@ -19,7 +20,7 @@ from josefine_broker.client.groups import ProducerIdentity
 from josefine_broker.client.io_blocking import LATEST, BlockingClient, NewTopic
 from josefine_broker.client.operations import Outcome
 from josefine_broker.client.partitioner import partition_for_key
-from josefine_broker.client.transaction_admin import list_transactions
+from josefine_broker.client.transaction_admin import describe_transaction, list_transactions
 from josefine_broker.records.batch import iter_batches
 from josefine_broker.records.builder import Record, build_batch
 from josefine_broker.records.reader import read_records
@@ -59,12 +60,24 @@ NOT_OURS = {
 """The transaction ended otherwise, or its producer is another one."""
 
 
+REFUSED = {ErrorCode.transactional_id_authorization_failed, ErrorCode.unsupported_version}
+"""What a broker says that lets nobody take part in a two-phase commit, or this client not."""
+
+
 class SinkStore:
-    """One sink's protocol on one client. `attempt_timeout_ms`: of its tasks' transactions."""
+    """One sink's protocol on one client. `attempt_timeout_ms`: of its tasks' transactions;
+    `two_phase`: whether they take part in a two-phase commit, None: where the broker lets them."""
 
     def __init__(
-        self, client: BlockingClient, sink_id: str, attempt_timeout_ms: int, timeout_ms: int
+        self,
+        client: BlockingClient,
+        sink_id: str,
+        attempt_timeout_ms: int,
+        timeout_ms: int,
+        *,
+        two_phase: bool | None = None,
     ) -> None:
+        self._two_phase = two_phase
         self._client = client
         self._sink_id = sink_id
         self._id = driver_id(sink_id)
@@ -107,7 +120,7 @@ class SinkStore:
 
     def _take_over(self) -> Driver:
         """Its first write, of number 0, is what fences."""
-        taken = self._take_ids((self._id,), OWN_TIMEOUT_MS)[self._id]
+        open_ms, taken = self._take_own()
         # An end of nothing: what tells version 2 from those before.
         outcome = self._ends({self._id: taken}, is_commit=False)[self._id]
         producer = outcome.result
@@ -116,13 +129,39 @@ class SinkStore:
                 f"sink {self._sink_id}: delivery=exactly_once needs a broker with transactions of "
                 "version 2 (KIP-890; Kafka 4.0 or newer)"
             )
-        driver = Driver(producer.producer_id, producer.producer_epoch, 0)
+        driver = Driver(producer.producer_id, producer.producer_epoch, 0, open_ms)
         after = self._append(driver, self._fence, b"")
         self._read()
         before = self._reader.writer(self._sink_id)
         if before not in (None, driver.producer_id):  # its epochs, or its id's time, are used up
             self._append(Driver(before, EPOCH_LAST, 0), self._fence, b"")
         return after
+
+    def _take_own(self) -> tuple[int, ProducerIdentity]:
+        """The sink's id, and how long transactions of participants may be open, 0: there are
+        none."""
+        if self._two_phase is not False:
+            outcome = self._client.run(
+                lambda s, t, d: transactions.take_ids(
+                    s, (self._id,), OWN_TIMEOUT_MS, t, d, two_phase=True
+                ),
+                timeout_ms=self._timeout_ms,
+            )[self._id]
+            if outcome.error is None:
+                told = self._client.run(
+                    lambda s, t, d: describe_transaction(s, self._id, t, d),
+                    timeout_ms=self._timeout_ms,
+                )
+                return told.timeout_ms, outcome.result
+            if outcome.error.code not in REFUSED:
+                raise outcome.error
+            if self._two_phase:
+                raise SinkError(
+                    f"sink {self._sink_id}: kafka.transaction.two.phase.commit.enable=true, and "
+                    "the broker does not let it take part in a two-phase commit: that needs "
+                    "transactions.two_phase_commit_enable there (KIP-939)"
+                ) from outcome.error
+        return 0, self._take_ids((self._id,), OWN_TIMEOUT_MS)[self._id]
 
     def _take_ids(self, ids: tuple[str, ...], timeout_ms: int) -> dict[str, ProducerIdentity]:
         outcomes = self._client.run(

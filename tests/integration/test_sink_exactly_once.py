@@ -77,10 +77,15 @@ class Mortal(SinkStore):
 class Driver:
     """One life of a driver, with a client of its own."""
 
+    timeout_ms = TIMEOUT_MS
+    two_phase: bool | None = None
+
     def __init__(self, broker: BrokerProcess, sink_id: str, topic: str, halves: int = 10**6):
         self.client = BlockingClient(broker.bootstrap)
         clients.append(self.client)
-        self.store = Mortal(self.client, sink_id, TIMEOUT_MS, TIMEOUT_MS)
+        self.store = Mortal(
+            self.client, sink_id, self.timeout_ms, TIMEOUT_MS, two_phase=self.two_phase
+        )
         self.store.halves = halves
         self.sink_id, self.topic = sink_id, topic
         self.options = SinkOptions(
@@ -89,13 +94,19 @@ class Driver:
 
     def run(self, batch: Batch) -> Plan:
         """Raises Killed or SinkError."""
-        planned: Plan = self.store.run(plan(self.sink_id, batch.query_id, now_ms(), TIMEOUT_MS))
+        planned = self.plan(batch)
         if judge(self.sink_id, planned.decided, batch) is Verdict.WRITE:
             written = {}
             for task in range(TASKS):
                 name = attempt_id(self.sink_id, planned.generation, task, task)
                 written[name] = self.attempt(name, numbers(batch, task))
             self.decide(planned, batch, written)
+        return planned
+
+    def plan(self, batch: Batch) -> Plan:
+        planned: Plan = self.store.run(
+            plan(self.sink_id, batch.query_id, now_ms(), self.timeout_ms)
+        )
         return planned
 
     def decide(self, planned: Plan, batch: Batch, written: Mapping[str, ProducerIdentity]) -> None:
@@ -108,7 +119,9 @@ class Driver:
 
     def attempt(self, name: str, rows: list[int]) -> ProducerIdentity:
         producer: ProducerIdentity = self.client.run(
-            lambda s, t, d: take_ids(s, (name,), TIMEOUT_MS, t, d)
+            lambda s, t, d: take_ids(
+                s, (name,), self.timeout_ms, t, d, two_phase=bool(self.two_phase)
+            )
         )[name].result
         identity = Identity(
             producer_id=producer.producer_id,

@@ -50,6 +50,8 @@ class Broker:
     epoch: int = 0
     sequence: int = 0
     fences: bool = True
+    open_ms: int = 0
+    """How long transactions of participants stay open; 0: there are none."""
     young: set[str] = field(default_factory=set)
     """Transactions that were found open: they have time left to be ended as decided."""
 
@@ -62,13 +64,13 @@ class Broker:
 
     def _TakeOver(self, step: Any) -> Any:  # noqa: N802
         self.epoch, self.sequence = self.epoch + 1, 1
-        return sink_steps.Driver(0, self.epoch, 1)
+        return sink_steps.Driver(0, self.epoch, 1, self.open_ms)
 
     def _Read(self, step: Any) -> SinkState:  # noqa: N802
         return self.state or SinkState()
 
     def _Write(self, step: Any) -> Any:  # noqa: N802
-        _, epoch, sequence = step.driver
+        _, epoch, sequence, _ = step.driver
         if self.trouble and self.rng.random() < self.trouble:
             self.pending.append((epoch, sequence, step.state))
             raise SinkError("it is on its way")
@@ -127,6 +129,8 @@ class Broker:
 
     def time_out(self) -> None:
         """One that is open for too long, before anybody decided on it."""
+        if self.open_ms:
+            return
         old = [name for name in self._FindOpen(None) if name not in self.young]
         if old:
             found = self.transactions[self.rng.choice(old)]

@@ -1,15 +1,22 @@
-"""What the driver of an exactly-once write does about the tasks of a batch that failed."""
+"""What the driver of an exactly-once write does about the tasks of a batch that failed, and how its
+tasks take their ids."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark.sql.datasource")
 
+from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_spark import exactly_once
+from josefine_spark.errors import SinkError
 from josefine_spark.exactly_once import LOOKS_S, AttemptWritten, ExactlyOnceWriter
+from josefine_spark.options import Connection, SinkOptions
 from josefine_spark.sink_steps import Driver, Plan
 
 PLAN = Plan(
@@ -21,6 +28,9 @@ PLAN = Plan(
     planned_ms=0,
     timeout_ms=60_000,
 )
+
+
+OPTIONS = SinkOptions(connection=Connection(bootstrap="b:1"), topic="t")
 
 
 class Store:
@@ -56,3 +66,38 @@ def test_what_is_decided_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert pauses_of(monkeypatch, store) == [0.0]
     assert store.left == [True, True]
+
+
+class Refusing:
+    """A client whose broker gives nobody an id, and what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, bool]] = []
+
+    def run(self, ask: Callable[[Any, int, int], Any], timeout_ms: int) -> Any:
+        return ask(self, 0, 0)
+
+
+@pytest.mark.parametrize("two_phase", [False, True])
+def test_tasks_take_part_in_a_two_phase_commit_where_their_plan_says_so(
+    monkeypatch: pytest.MonkeyPatch, two_phase: bool
+) -> None:
+    client = Refusing()
+
+    def take(asked: Refusing, ids: Any, timeout_ms: int, t: int, d: int, *, two_phase: bool) -> Any:
+        asked.asked.append((timeout_ms, two_phase))
+        raise KafkaError(ErrorCode.producer_fenced, "no")
+
+    monkeypatch.setattr(exactly_once, "client_for", lambda *args, **more: client)
+    monkeypatch.setattr(exactly_once, "drop_client", lambda *args, **more: None)
+    monkeypatch.setattr(exactly_once, "take_ids", take)
+    task = SimpleNamespace(partitionId=lambda: 0, taskAttemptId=lambda: 0)
+    monkeypatch.setattr(exactly_once, "_task_context", lambda: task)
+    writer = object.__new__(ExactlyOnceWriter)
+    writer._options = OPTIONS
+    writer._plan = replace(PLAN, two_phase=two_phase, timeout_ms=10**9)
+
+    with pytest.raises(SinkError, match="no"):
+        writer.write(iter([SimpleNamespace(num_rows=1)]))
+
+    assert client.asked == [(OPTIONS.transaction_timeout_ms, two_phase)]

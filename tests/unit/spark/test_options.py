@@ -13,7 +13,7 @@ from josefine_spark.errors import OptionError
 from josefine_spark.kafka_options import IGNORED_BY_SOURCE
 from josefine_spark.options import Delivery, NumberedBatch, ReadOptions
 from josefine_spark.positions import Kind
-from josefine_spark.sink_options import sink_options
+from josefine_spark.sink_options import TWO_PHASE, sink_options
 from josefine_spark.source_options import SOURCE_OPTIONS, source_options
 
 BASE = {"kafka.bootstrap.servers": "127.0.0.1:9092", "subscribe": "orders"}
@@ -282,6 +282,8 @@ def test_a_batch_read_starts_at_no_latest_and_ends_at_no_earliest(
 
 def test_exactly_once_names_its_sink_and_its_transactions() -> None:
     once = {"bootstrapServers": "b:1", "delivery": "exactly_once"}
+    for said, two_phase in (({}, None), ({TWO_PHASE: "true"}, True), ({TWO_PHASE: "false"}, False)):
+        assert sink_options({**once, **said}).two_phase is two_phase
 
     found = sink_options({**once, "sinkId": "a-1", "kafka.transaction.timeout.ms": "60000"})
 
@@ -292,6 +294,7 @@ def test_exactly_once_names_its_sink_and_its_transactions() -> None:
     )
     for more, words in (
         ({"sinkId": "a:b"}, "sinkId: expected 1 to 150 of"),
+        ({TWO_PHASE: "perhaps"}, f"{TWO_PHASE}: expected true or false"),
         ({"kafka.acks": "1"}, "needs kafka.acks=all"),
         ({"kafka.enable.idempotence": "false"}, "needs kafka.acks=all"),
         ({"delivery": "at_least_once", "sinkId": "a"}, "sinkId is for delivery=exactly_once"),

@@ -75,9 +75,12 @@ def kill_everywhere(steps: ModuleType = sink_steps) -> int:
     return kill
 
 
-def swarm(seed: int, steps: ModuleType = sink_steps, *, fences: bool = True) -> None:
+def swarm(
+    seed: int, steps: ModuleType = sink_steps, *, fences: bool = True, open_ms: int = 0
+) -> None:
     """Several drivers at once: who is new, who goes on and who ends is drawn; answers get lost."""
     one = world(seed, steps, trouble=0.05, fences=fences)
+    one.broker.open_ms = open_ms
     lives = [one.life()]
     for _ in range(one.rng.randint(20, 250)):
         event = one.rng.random()
@@ -340,3 +343,40 @@ def run(one: World, steps) -> object:
             next(taken)
         except StopIteration as stop:
             return stop.value
+
+
+def test_what_is_not_decided_is_aborted_by_an_operator_too() -> None:
+    """A participant's stays open for days, where no driver comes back."""
+    one = world(1)
+    one.broker.open_ms = 10**9
+    planned = run(one, sink_steps.plan(SINK, QUERY, 0, TIMEOUT_MS))
+    name = attempt_id(SINK, planned.generation, 0, 0)
+    one.broker.begin(name)
+
+    assert run(one, sink_steps.settle(SINK)) is False
+
+    assert one.broker.transactions[name].rows is None
+    with pytest.raises(SinkError, match="fenced"):
+        run(one, sink_steps.commit(planned, sink_steps.Written(batch=batch(0)), 0))
+
+
+def test_a_participants_batch_may_take_as_long_as_the_broker_leaves_it_open() -> None:
+    one = world(1)
+    one.broker.open_ms = 100 * TIMEOUT_MS
+    planned = run(one, sink_steps.plan(SINK, QUERY, 0, TIMEOUT_MS))
+    name = attempt_id(SINK, planned.generation, 0, 0)
+    epoch = one.broker.begin(name)
+    one.broker.write(name, epoch, 7)
+    written = sink_steps.Written(batch=batch(0), transactions={name: ProducerIdentity(0, epoch)})
+    assert (planned.two_phase, planned.timeout_ms) == (True, 100 * TIMEOUT_MS)
+
+    with pytest.raises(SinkError, match="s of the broker's transactions"):
+        run(one, sink_steps.commit(planned, written, 90 * TIMEOUT_MS))
+    run(one, sink_steps.commit(planned, written, 70 * TIMEOUT_MS))
+
+    assert one.broker.visible == [7]
+
+
+def test_participants_that_come_and_go_in_any_order_lose_and_repeat_nothing() -> None:
+    for seed in range(SEEDS // 2):
+        swarm(seed, open_ms=10**9)
