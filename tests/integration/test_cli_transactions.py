@@ -102,6 +102,7 @@ def test_only_the_transaction_that_was_shown_is_committed(
 
     told = json.loads(josefine(bootstrap, "transactions", "describe", "meanwhile", "--json").out)
     assert told["state"] == "Ongoing"
+    assert josefine(bootstrap, "transactions", "abort", "meanwhile", "--yes").code == 0
 
 
 def committed(bootstrap: str, topic: str) -> int:
