@@ -6,7 +6,6 @@ The topic is made at the first question, and the answer waits for it. Several ke
 """
 
 from josefine_broker.api.shared.topics import submit_offsets_topic, submit_transactions_topic
-from josefine_broker.api.shared.transactions import check_transactions
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.coordinator_log import partition_of
@@ -21,8 +20,8 @@ def handle(ctx: Context, info: RequestInfo, request: e.FindCoordinatorRequest) -
     """The coordinator of each key; errors are per key."""
     if request.key_type not in (GROUP, TRANSACTION):
         raise KafkaError(ErrorCode.invalid_request, f"no coordinators of type {request.key_type}")
-    if request.key_type == TRANSACTION:
-        check_transactions(ctx)
+    if request.key_type == TRANSACTION and not ctx.image.serves_transactions:
+        return _here(ctx, info, request)
     topic = OFFSETS_TOPIC if request.key_type == GROUP else TRANSACTIONS_TOPIC
     submit = submit_offsets_topic if request.key_type == GROUP else submit_transactions_topic
     deadline_ms = ctx.clock.monotonic_ms() + ctx.settings.metadata_timeout_ms
@@ -47,17 +46,29 @@ def refuse(request: e.FindCoordinatorRequest, error: KafkaError) -> e.FindCoordi
     return e.FindCoordinatorResponse(coordinators=coordinators)
 
 
+def _here(
+    ctx: Context, info: RequestInfo, request: e.FindCoordinatorRequest
+) -> e.FindCoordinatorResponse:
+    """Nobody coordinates transactions yet, and this broker says so when it is asked for a producer
+    id: librdkafka asks again for ever where it is told here, but for a lack of rights."""
+    coordinators = tuple(_told(ctx, info, ctx.broker_id, key) for key in request.coordinator_keys)
+    return e.FindCoordinatorResponse(coordinators=coordinators)
+
+
 def _find(ctx: Context, info: RequestInfo, topic: str, key: str) -> e.Coordinator:
     tp = partition_of(ctx, topic, key)
     partition = None if tp is None else ctx.image.partition(tp.topic, tp.partition)
-    if partition is not None:
-        broker = ctx.image.brokers.get(partition.leader)
-        endpoint = None if broker is None or broker.fenced else broker.endpoint(info.listener)
-        if endpoint is not None:
-            return e.Coordinator(
-                key=key, node_id=partition.leader, host=endpoint.host, port=endpoint.port
-            )
-    return _failed(key, ErrorCode.coordinator_not_available, None)
+    if partition is None:
+        return _failed(key, ErrorCode.coordinator_not_available, None)
+    return _told(ctx, info, partition.leader, key)
+
+
+def _told(ctx: Context, info: RequestInfo, broker_id: int, key: str) -> e.Coordinator:
+    broker = ctx.image.brokers.get(broker_id)
+    endpoint = None if broker is None or broker.fenced else broker.endpoint(info.listener)
+    if endpoint is None:
+        return _failed(key, ErrorCode.coordinator_not_available, None)
+    return e.Coordinator(key=key, node_id=broker_id, host=endpoint.host, port=endpoint.port)
 
 
 def _failed(key: str, code: ErrorCode, message: str | None) -> e.Coordinator:

@@ -69,10 +69,10 @@ def abortable(info: RequestInfo, code: ErrorCode) -> ErrorCode:
 
 
 def check_transactions(ctx: Context) -> None:
-    """Raises KafkaError while a broker of this cluster may not know transactions yet: with the one
-    code that every client takes as final, for librdkafka asks again for ever after any other."""
+    """Raises KafkaError while a broker of this cluster may not know transactions yet: as a broker
+    of before would be refused, which clients take as final and show as what it is."""
     if not ctx.image.serves_transactions:
         raise KafkaError(
-            ErrorCode.transactional_id_authorization_failed,
+            ErrorCode.unsupported_version,
             f"transactions are served from {JOSEFINE_VERSION} {TRANSACTIONS_LEVEL} on: finalize it",
         )

@@ -123,7 +123,7 @@ class TransferProducer(SpeakingProducer):
             self.soon(partial(self.find, then))
         elif code in AGAIN:
             self.soon(then)
-        elif code is ErrorCode.transactional_id_authorization_failed:
+        elif code is ErrorCode.unsupported_version:
             self.soon(then, NOT_SERVED_MS)
         elif code in FENCED or self.watch.facts.is_excused:
             self._fenced()

@@ -13,6 +13,7 @@ from josefine_broker.engine.metadata.image import (
     JOSEFINE_VERSION,
     OFFSETS_TOPIC,
     TRANSACTIONS_LEVEL,
+    TRANSACTIONS_TOPIC,
     FeatureRange,
 )
 from josefine_broker.engine.offsets_topic import coordinator_of
@@ -124,12 +125,13 @@ def test_two_first_questions_make_one_topic() -> None:
     assert first.response.coordinators[0].error_code == ErrorCode.none
 
 
-def test_coordinator_of_transactions_is_refused_while_a_broker_may_not_know_them() -> None:
+def test_who_looks_for_transactions_that_are_off_is_told_by_the_broker_it_asks() -> None:
+    """librdkafka takes no other code than one of rights as the end of its search."""
     world = World(features=(FeatureRange(JOSEFINE_VERSION, 1, TRANSACTIONS_LEVEL - 1),))
     (coordinator,) = find(world, "t", key_type=1).coordinators
 
-    assert coordinator.error_code == ErrorCode.transactional_id_authorization_failed
-    assert "transactions" in coordinator.error_message
+    assert (coordinator.error_code, coordinator.node_id) == (ErrorCode.none, world.ctx.broker_id)
+    assert TRANSACTIONS_TOPIC not in world.ctx.image.topics
 
 
 def test_committed_offsets_are_fetched_and_survive_a_crash(world: World) -> None:

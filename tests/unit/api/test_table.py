@@ -143,8 +143,8 @@ def test_id_that_does_not_come_in_time_is_an_error() -> None:
     assert waiting.response.error_code == ErrorCode.request_timed_out
 
 
-def test_transactional_id_is_refused_for_good_while_a_broker_may_not_know_transactions() -> None:
+def test_transactional_id_is_of_no_known_version_while_a_broker_may_not_know_transactions() -> None:
     world = World(features=(FeatureRange(JOSEFINE_VERSION, 1, TRANSACTIONS_LEVEL - 1),))
     request = init_producer_id.InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=0)
 
-    assert world.ask(22, request).error_code == ErrorCode.transactional_id_authorization_failed
+    assert world.ask(22, request).error_code == ErrorCode.unsupported_version
