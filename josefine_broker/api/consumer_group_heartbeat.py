@@ -89,6 +89,6 @@ def _response(answer: BeatAnswer, interval_ms: int) -> e.ConsumerGroupHeartbeatR
     return e.ConsumerGroupHeartbeatResponse(
         member_id=answer.member_id,
         member_epoch=answer.epoch,
-        heartbeat_interval_ms=interval_ms,
+        heartbeat_interval_ms=answer.interval_ms(interval_ms),
         assignment=assignment,
     )

@@ -1,7 +1,7 @@
 """A member of a group of the consumer protocol (KIP-848) for the bench: it only heartbeats.
 
 As `group_client.Member`: one connection, one request in flight, no client library. It gives up and
-takes what it is told at once, and says so in its next heartbeat.
+takes what it is told at once, and says so at once, as Kafka's client and librdkafka do.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ class ConsumerMember:
         self.member_id = str(uuid.uuid4())
         self.epoch = 0
         self.owned: tuple[e.TopicPartitions, ...] = ()
+        self.told_s = 0.0
+        """In how long the broker wants to hear it again."""
         self._heard: tuple[int, e.Assignment | None] = (0, None)
         self._beat = b""
         """Encoded once, and anew when it hears something new."""
@@ -43,7 +45,13 @@ class ConsumerMember:
 
     async def heartbeat(self) -> bool:
         """Whether it still is a member."""
-        return self._hear(await self.wire.ask_frame(apis.CONSUMER_GROUP_HEARTBEAT, self._beat))
+        while True:
+            before = self.owned
+            answer = await self.wire.ask_frame(apis.CONSUMER_GROUP_HEARTBEAT, self._beat)
+            if not self._hear(answer):
+                return False
+            if self.owned == before:
+                return True
 
     async def fetch(self) -> None:
         await fetch_once(self.wire, self.topic)
@@ -73,6 +81,7 @@ class ConsumerMember:
         if answer.error_code in LOST:
             return False
         check(answer.error_code)
+        self.told_s = answer.heartbeat_interval_ms / 1_000
         said = answer.member_epoch, answer.assignment
         if said != self._heard:
             self._heard, self.epoch = said, answer.member_epoch

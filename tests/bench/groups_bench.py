@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -57,7 +58,8 @@ HEARTBEAT_SECONDS = 3.0
 """Kafka's default."""
 REBALANCE_MEMBERS = 50
 NOTICE_SECONDS = 0.5
-"""Between two heartbeats of the members that are to rebalance: the largest part of the time."""
+"""Between two heartbeats of the members that are to rebalance: the largest part of the time. Those
+of `consumer_rebalance_as_told` are heard as often as the broker wants it, every 5 s by default."""
 COMMIT_CONNECTIONS = 50
 COMMIT_SECONDS = 5.0
 COMMITS_PER_REQUEST = 10
@@ -148,21 +150,26 @@ async def _idle(broker: Running, new_member: NewMember) -> tuple[float, float, f
 
 
 def rebalance(
-    directory: Path, new_member: NewMember = Member, new_broker: NewBroker = BrokerProcess
+    directory: Path,
+    new_member: NewMember = Member,
+    new_broker: NewBroker = BrokerProcess,
+    *,
+    as_told: bool = False,
 ) -> Measured:
     """All of a group's members at once, and one that comes to those that are there."""
     with new_broker(directory, group__initial_rebalance_delay_ms=0) as process:
         create(process.bootstrap, REBALANCE_MEMBERS)
         broker = Running("josefine", process.bootstrap, process.pid)
         cpu = broker.cpu_seconds()
-        at_once_s, one_more_s = uvloop.run(_rebalance(process.bootstrap, new_member))
+        at_once_s, one_more_s = uvloop.run(_rebalance(process.bootstrap, new_member, as_told))
         name = f"{PREFIX[new_member]}rebalance_{REBALANCE_MEMBERS}_members"
+        name += "_as_told" if as_told else ""
         yield name, "all_at_once_to_first_fetch_s", at_once_s
         yield name, "one_more_to_first_fetch_of_all_s", one_more_s
         yield name, "cpu_s", broker.cpu_seconds() - cpu
 
 
-async def _rebalance(bootstrap: str, new_member: NewMember) -> tuple[float, float]:
+async def _rebalance(bootstrap: str, new_member: NewMember, as_told: bool) -> tuple[float, float]:
     members: list[Any] = [
         new_member(await Wire.open(bootstrap), "group", TOPIC, REBALANCE_MEMBERS)
         for _ in range(REBALANCE_MEMBERS)
@@ -170,25 +177,29 @@ async def _rebalance(bootstrap: str, new_member: NewMember) -> tuple[float, floa
     *first, last = members
     await find_coordinator(last.wire, "group")
 
-    async def settled(member: Any, everybody: int) -> None:
-        """Heartbeats, and joins again when called, until the whole group is settled."""
-        while True:
+    async def settled(member: Any, everybody: Sequence[Any], are: asyncio.Event) -> None:
+        """Heartbeats, and joins again when called, until somebody sees that all are settled."""
+        while not are.is_set():
             if not await member.heartbeat():
                 await member.join()
-            if new_member.are_settled(members[:everybody]):
-                return await member.fetch()  # type: ignore[no-any-return]
-            await asyncio.sleep(NOTICE_SECONDS)
+            if new_member.are_settled(everybody):
+                are.set()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(member.told_s if as_told else NOTICE_SECONDS):
+                    await are.wait()
+        await member.fetch()
 
-    async def comes(member: Any) -> None:
+    async def comes(member: Any, everybody: Sequence[Any], are: asyncio.Event) -> None:
+        """It is heard from its own join on: who waits for all joins may itself be waited for."""
         await member.join()
-        await settled(member, len(members))
+        await settled(member, everybody, are)
 
-    began = time.perf_counter()
-    await asyncio.gather(*(member.join() for member in first))
-    await asyncio.gather(*(settled(member, len(first)) for member in first))
+    began, are = time.perf_counter(), asyncio.Event()
+    await asyncio.gather(*(comes(member, first, are) for member in first))
     at_once_s = time.perf_counter() - began
-    began = time.perf_counter()
-    await asyncio.gather(comes(last), *(settled(member, len(members)) for member in first))
+    began, are = time.perf_counter(), asyncio.Event()
+    there = (settled(member, members, are) for member in first)
+    await asyncio.gather(comes(last, members, are), *there)
     one_more_s = time.perf_counter() - began
     for member in members:
         member.wire.close()
@@ -333,12 +344,13 @@ MEASURES = {
     "rebalance": rebalance,
     "consumer_idle": partial(idle, new_member=ConsumerMember),
     "consumer_rebalance": partial(rebalance, new_member=ConsumerMember),
+    "consumer_rebalance_as_told": partial(rebalance, new_member=ConsumerMember, as_told=True),
     "commits": commits,
     "failover": failover,
     "replay": replay,
 }
 PEER = partial(ApacheKafka, begins_soon=False)
-WITH_PEER = ("idle", "rebalance", "consumer_rebalance", "commits")
+WITH_PEER = ("idle", "rebalance", "consumer_rebalance", "consumer_rebalance_as_told", "commits")
 
 
 def _measured(measure: str, directory: Path) -> Measured:

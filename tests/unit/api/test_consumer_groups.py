@@ -9,6 +9,7 @@ import pytest
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.engine.coordinating import expire_offsets
 from josefine_broker.engine.groups.consumer.records import changes
+from josefine_broker.engine.groups.consumer.values import WAITING_MS, BeatAnswer
 from josefine_broker.engine.groups.values import GroupSettings
 from josefine_broker.engine.loading_groups import shorten_offsets_log
 from josefine_broker.engine.metadata.features import JOSEFINE_VERSION
@@ -59,6 +60,29 @@ def test_a_member_joins_and_is_told_what_it_has_and_how_often_to_be_heard(world:
     assert parts(answer) == [0, 1, 2]
     assert answer.heartbeat_interval_ms == GroupSettings().consumer_heartbeat_interval_ms
     assert parts(beat(world, "m", 1)) is None, "it is as it was"
+
+
+def test_who_waits_for_what_another_has_is_to_be_heard_sooner(world: World) -> None:
+    normal_ms = GroupSettings().consumer_heartbeat_interval_ms
+    beat(world, "a")
+
+    assert beat(world, "b").heartbeat_interval_ms == WAITING_MS
+    told = beat(world, "a", 1)
+    assert told.heartbeat_interval_ms == normal_ms, "it has to give up, and says when it did"
+    assert beat(world, "b", 2).heartbeat_interval_ms == WAITING_MS
+    assert beat(world, "a", 1, owned=owned(told)).heartbeat_interval_ms == normal_ms
+
+    got = beat(world, "b", 2)
+    assert parts(got)
+    assert got.heartbeat_interval_ms == normal_ms
+
+
+def test_many_that_wait_are_heard_fifty_times_a_second_and_no_later_than_is_configured() -> None:
+    def soon_ms(members: int, configured_ms: int = 5_000) -> int:
+        return BeatAnswer(waits_among=members).interval_ms(configured_ms)
+
+    assert [soon_ms(each) for each in (2, 100, 150, 1_000)] == [2_000, 2_000, 3_000, 5_000]
+    assert soon_ms(2, 300) == 300
 
 
 def test_version_0_gives_an_id_to_who_has_none(world: World) -> None:

@@ -14,7 +14,7 @@ from josefine_broker.engine.groups.consumer.assignors import ASSIGNORS, Wish, in
 from josefine_broker.engine.groups.consumer.leaving import leave, static_of, unknown_member
 from josefine_broker.engine.groups.consumer.patterns import compiled
 from josefine_broker.engine.groups.consumer.reconciling import begun_anew, reconciled
-from josefine_broker.engine.groups.consumer.states import ConsumerGroupEvent
+from josefine_broker.engine.groups.consumer.states import ConsumerGroupEvent, ConsumerMemberState
 from josefine_broker.engine.groups.consumer.subscriptions import Topics, metadata_hash, reads
 from josefine_broker.engine.groups.consumer.values import (
     AWAY_EPOCH,
@@ -53,17 +53,18 @@ def heartbeat(
         member = reconciled(after, member, beat.owned)
     if member is not after.members[member.member_id]:
         after = after.with_member(member)
-    return after.settled(), _answer(before, member, beat)
+    return after.settled(), _answer(before, member, beat, len(after.members))
 
 
-def _answer(before: ConsumerMember, member: ConsumerMember, beat: Beat) -> BeatAnswer:
-    """Who may not know what it has is told, the others when it changes."""
+def _answer(before: ConsumerMember, member: ConsumerMember, beat: Beat, size: int) -> BeatAnswer:
+    """Who may not know what it has is told, the others when it changes. `size`: of the group."""
     is_unsure = beat.is_full or beat.epoch != before.epoch
     is_told = is_unsure or member.assigned != before.assigned
     return BeatAnswer(
         member_id=member.member_id,
         epoch=member.epoch,
         parts=member.assigned if is_told else None,
+        waits_among=size if member.state is ConsumerMemberState.UNRELEASED_PARTITIONS else 0,
     )
 
 

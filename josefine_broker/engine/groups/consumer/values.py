@@ -26,6 +26,11 @@ LEAVING_EPOCH = -1
 AWAY_EPOCH = -2
 """A static member's process went, and its next one is to come (KIP-848)."""
 NO_MEMBER = ""
+WAITING_MS = 2_000
+"""Between two heartbeats of a member that waits for partitions; by default others have 5,000. No
+less: librdkafka gives a heartbeat no more time than that to be answered."""
+WAITING_MEMBER_MS = 20
+"""For each member of its group: all together are heard 50 times a second at most."""
 
 
 class Part(NamedTuple):
@@ -71,6 +76,15 @@ class BeatAnswer:
     member_id: str = NO_MEMBER
     epoch: int = 0
     parts: Parts | None = None
+    waits_among: int = 0
+    """Of one that is to have what others have not given up yet: members of its group; else 0."""
+
+    def interval_ms(self, configured_ms: int) -> int:
+        """In how long it is to be heard again. Who waits sooner: what it waits for is free at any
+        moment, and only its next heartbeat gives it that."""
+        if not self.waits_among:
+            return configured_ms
+        return min(configured_ms, max(WAITING_MS, WAITING_MEMBER_MS * self.waits_among))
 
 
 class ClassicSide(NamedTuple):
