@@ -66,13 +66,13 @@ def _check_member(ctx: Context, info: RequestInfo, request: e.OffsetCommitReques
         request.generation_id_or_member_epoch,
         ctx.clock.monotonic_ms(),
     )
-    is_old = info.header.api_version < GROUP_NOT_FOUND_SINCE
-    is_consumer = ctx.clients.groups.coordinator.consumers.get(request.group_id) is not None
-    if is_consumer and is_old and request.generation_id_or_member_epoch >= 0:
-        message = "members of the consumer protocol commit by OffsetCommit 9 or later"
-        raise KafkaError(ErrorCode.unsupported_version, message)
-    if code is ErrorCode.group_id_not_found and is_old:
-        code = ErrorCode.illegal_generation
+    claims_one = request.generation_id_or_member_epoch >= 0
+    if claims_one and info.header.api_version < GROUP_NOT_FOUND_SINCE:
+        if ctx.clients.groups.coordinator.consumers.get(request.group_id) is not None:
+            message = "members of the consumer protocol commit by OffsetCommit 9 or later"
+            raise KafkaError(ErrorCode.unsupported_version, message)
+        if code is ErrorCode.group_id_not_found:
+            code = ErrorCode.illegal_generation
     if code is not ErrorCode.none:
         raise KafkaError(code)
 

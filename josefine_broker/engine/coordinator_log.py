@@ -15,8 +15,8 @@ from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.partition.partition import ACKS_ALL
 from josefine_broker.engine.replicas.batches import append_batch
 from josefine_broker.engine.replicas.committing import Appended
-from josefine_broker.records.batch import parse_header
-from josefine_broker.records.builder import Record, build_batch
+from josefine_broker.records.batch import last_offset_delta
+from josefine_broker.records.builder import RecordBatchBuilder
 
 Entry = tuple[bytes, bytes | None]
 """Key and value of a record; None deletes."""
@@ -68,8 +68,10 @@ def append_entries(
 ) -> Appended:
     """Append them as one batch. Raises KafkaError when nothing was written; `settle` is not told
     then."""
-    records = [Record(key=key, value=value, timestamp_ms=now_ms) for key, value in entries]
-    return append_built(ctx, tp, hosted, build_batch(records), now_ms, settle)
+    builder = RecordBatchBuilder()
+    for key, value in entries:
+        builder.append(key, value, (), now_ms)
+    return append_built(ctx, tp, hosted, builder.build(), now_ms, settle)
 
 
 def append_built(
@@ -94,7 +96,7 @@ def append_built(
     def settle_as_coordinator(error: KafkaError | None) -> None:
         settle(error and coordinators(error))
 
-    end_offset = base_offset + parse_header(view).last_offset_delta + 1
+    end_offset = base_offset + last_offset_delta(view) + 1
     return Appended(ctx, tp, hosted, end_offset, settle_as_coordinator)
 
 

@@ -118,7 +118,7 @@ def store_offsets(
     `build` makes the answer, now or, through the parked token that is returned, later. Raises
     KafkaError when nothing was written.
     """
-    entries = [(encode_key(group_id, tp), encode_value(committed)) for tp, committed in offsets]
+    entries: list[Entry] = [(encode_key(group_id, tp), encode_value(each)) for tp, each in offsets]
     outcome: list[KafkaError | None] = []
 
     def take_in() -> None:
@@ -128,6 +128,9 @@ def store_offsets(
             coordinator.offsets.store(group_id, tp, committed)
 
     appended = append_records(ctx, group_id, entries, ctx.clock.now_ms(), outcome.append)
+    if appended.is_committed_at_once:
+        take_in()
+        return build(None)
     take_in_when_committed(appended, take_in)
     timeout_ms = ctx.settings.offsets.timeout_ms
     return answer_when_committed(ctx, [appended], timeout_ms, lambda: build(outcome[0]))

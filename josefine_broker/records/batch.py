@@ -113,6 +113,12 @@ def parse_header(buf: Buffer, pos: int = 0) -> BatchHeader:
     return _new(BatchHeader, HEADER.unpack_from(buf, pos))
 
 
+def last_offset_delta(batch: Buffer) -> int:
+    """Of a batch that is known to be whole, without the rest of its header."""
+    delta: int = _LENGTH.unpack_from(batch, CRC_START + 2)[0]
+    return delta
+
+
 def check_shape(buf: Buffer, pos: int, header: BatchHeader) -> None:
     """Magic, length and counts, without reading the records. Raises CorruptData."""
     if header.magic != MAGIC:
@@ -220,6 +226,11 @@ def stamp(
     """Write base offset and partition leader epoch in place; both lie outside the CRC."""
     _OFFSET.pack_into(buf, pos, base_offset)
     _LENGTH.pack_into(buf, pos + LENGTH_OVERHEAD_BYTES, leader_epoch)
+
+
+def stamp_crc(batch: bytearray) -> None:
+    """Write the checksum of a batch that is whole but for that."""
+    _CRC.pack_into(batch, CRC_START - 4, crc32c(memoryview(batch)[CRC_START:]))
 
 
 def stamp_log_append_time(buf: bytearray | memoryview, pos: int, timestamp_ms: int) -> BatchHeader:

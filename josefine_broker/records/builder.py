@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from josefine_broker.records.batch import (
     CONTROL_BIT,
-    CRC_START,
     HEADER,
     HEADER_BYTES,
     LENGTH_OVERHEAD_BYTES,
@@ -21,9 +20,9 @@ from josefine_broker.records.batch import (
     NO_TIMESTAMP_MS,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
+    stamp_crc,
 )
 from josefine_broker.records.compression import compress
-from josefine_broker.records.crc import crc32c
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -135,9 +134,8 @@ class RecordBatchBuilder:
         """The batch, writable so that it can be stamped in place. Needs at least one record."""
         if not self._parts:
             raise ValueError("a batch needs at least one record")
-        records = compress(compression, b"".join(self._parts))
-        batch = bytearray(HEADER_BYTES + len(records))
-        batch[HEADER_BYTES:] = records
+        batch = bytearray(HEADER_BYTES)
+        batch += compress(compression, b"".join(self._parts))
         attributes = (
             compression
             | (TIMESTAMP_TYPE_BIT if log_append_time else 0)
@@ -156,8 +154,7 @@ class RecordBatchBuilder:
         )
         length = len(batch) - LENGTH_OVERHEAD_BYTES
         HEADER.pack_into(batch, 0, base_offset, length, leader_epoch, MAGIC, 0, *fields)
-        crc = crc32c(memoryview(batch)[CRC_START:])
-        HEADER.pack_into(batch, 0, base_offset, length, leader_epoch, MAGIC, crc, *fields)
+        stamp_crc(batch)
         return batch
 
 

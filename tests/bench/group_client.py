@@ -51,6 +51,7 @@ class Wire(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        self.last = b""
 
     async def ask(self, key: int, request: Any) -> Any:
         return await self.ask_frame(key, self.frame(key, request))
@@ -71,7 +72,7 @@ class Wire(asyncio.Protocol):
         if len(received) < 4 or len(received) < 4 + LENGTH.unpack_from(received)[0]:
             return
         assert self._waits is not None
-        (key, answer), self._received = self._waits, bytearray()
+        (key, answer), self._received, self.last = self._waits, bytearray(), bytes(received)
         if not answer.done():  # who asked may have been ended meanwhile
             frame = memoryview(received)[4:]
             answer.set_result(codec.decode_response(key, VERSIONS[key], frame)[1])
@@ -79,6 +80,38 @@ class Wire(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         if self._waits is not None and not self._waits[1].done():
             self._waits[1].set_exception(ConnectionError("the broker closed the connection"))
+
+    def close(self) -> None:
+        self._transport.abort()
+
+
+class Flood(asyncio.Protocol):
+    """The same request again and again, several in flight; each answer must be as the first one."""
+
+    def __init__(self, frame: bytes, answer: bytes, in_flight: int) -> None:
+        """`frame` is answered by `answer`, both with their lengths."""
+        self.answers = 0
+        self.wrong = b""
+        """The first answer that was another; nothing more is sent then."""
+        self._frame, self._answer, self._in_flight = frame, answer, in_flight
+        self._received = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.write(self._frame * self._in_flight)
+
+    def data_received(self, data: bytes) -> None:
+        received = self._received + data
+        count = len(received) // len(self._answer)
+        whole, self._received = (
+            received[: count * len(self._answer)],
+            received[count * len(self._answer) :],
+        )
+        if whole != self._answer * count:
+            self.wrong = self.wrong or whole
+            return
+        self.answers += count
+        self._transport.write(self._frame * count)
 
     def close(self) -> None:
         self._transport.abort()

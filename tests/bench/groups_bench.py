@@ -37,6 +37,7 @@ from josefine_broker.wire import apis
 from tests.bench.brokers import Running, wait_until_quiet
 from tests.bench.consumer_member import ConsumerMember
 from tests.bench.group_client import (
+    Flood,
     Member,
     Wire,
     check_commit,
@@ -61,6 +62,8 @@ NOTICE_SECONDS = 0.5
 """Between two heartbeats of the members that are to rebalance: the largest part of the time. Those
 of `consumer_rebalance_as_told` are heard as often as the broker wants it, every 5 s by default."""
 COMMIT_CONNECTIONS = 50
+IN_FLIGHT = 5
+"""Requests of a connection; no more than clients allow themselves by default."""
 COMMIT_SECONDS = 5.0
 COMMITS_PER_REQUEST = 10
 FAILOVER_OFFSETS = int(100_000 * SCALE)
@@ -207,15 +210,17 @@ async def _rebalance(bootstrap: str, new_member: NewMember, as_told: bool) -> tu
 
 
 def commits(directory: Path, new_broker: NewBroker = BrokerProcess) -> Measured:
-    """Offset commits as fast as they go: of one partition a request, and of ten."""
+    """Offset commits as fast as they go: of one partition a request, and of ten; one in flight a
+    connection, and several, where the client costs less than the broker."""
     with new_broker(directory) as process:
         create(process.bootstrap, COMMITS_PER_REQUEST)
         broker = Running("josefine", process.bootstrap, process.pid)
-        for offsets in (1, COMMITS_PER_REQUEST):
+        for offsets, in_flight in itertools.product((1, COMMITS_PER_REQUEST), (1, IN_FLIGHT)):
             cpu = broker.cpu_seconds()
-            requests, seconds = uvloop.run(_commits(process.bootstrap, offsets))
+            work = _commits if in_flight == 1 else _piped_commits
+            requests, seconds = uvloop.run(work(process.bootstrap, offsets))
             wait_until_quiet(broker)
-            name = f"commits_of_{offsets}"
+            name = f"commits_of_{offsets}" + (f"_{in_flight}_in_flight" if in_flight > 1 else "")
             yield name, "offsets_per_s", requests * offsets / seconds
             yield name, "requests_per_s", requests / seconds
             yield name, "offsets_per_cpu_s", requests * offsets / (broker.cpu_seconds() - cpu)
@@ -242,6 +247,31 @@ async def _commits(bootstrap: str, offsets: int) -> tuple[int, float]:
     for wire in wires:
         wire.close()
     return sum(counts), seconds
+
+
+async def _piped_commits(bootstrap: str, offsets: int) -> tuple[int, float]:
+    """A connection has a group of its own."""
+    wires = [await Wire.open(bootstrap) for _ in range(COMMIT_CONNECTIONS)]
+    await find_coordinator(wires[0], "group-0")
+    makes: list[Callable[[], Flood]] = []
+    for at, wire in enumerate(wires):
+        request = commit_request(f"group-{at}", TOPIC, offsets, at)
+        await until_loaded(wire, request)
+        frame = wire.frame(apis.OFFSET_COMMIT, request)
+        makes.append(partial(Flood, frame, wire.last, IN_FLIGHT))
+        wire.close()
+    host, port = bootstrap.rsplit(":", 1)
+    loop = asyncio.get_running_loop()
+    floods = [(await loop.create_connection(make, host, int(port)))[1] for make in makes]
+    began, before = time.perf_counter(), sum(each.answers for each in floods)
+    await asyncio.sleep(COMMIT_SECONDS * min(1.0, SCALE))
+    count, seconds = sum(each.answers for each in floods) - before, time.perf_counter() - began
+    for flood in floods:
+        flood.close()
+    wrong = [each.wrong for each in floods if each.wrong]
+    if wrong:
+        raise RuntimeError(f"{len(wrong)} connections were answered something else: {wrong[0]!r}")
+    return count, seconds
 
 
 def groups_of_one_partition(count: int) -> list[str]:

@@ -132,9 +132,11 @@ class GroupCoordinator:
             return self.consumers.may_commit(consumer, *identity, generation)
         if self.offsets.holders(group_id):
             return ErrorCode.unknown_member_id
+        if generation < 0 and group_id not in self._groups:
+            return ErrorCode.none  # a simple consumer's, or nobody's yet
         group = self._find(group_id)
         if group is None:
-            return ErrorCode.none if generation < 0 else ErrorCode.group_id_not_found
+            return ErrorCode.group_id_not_found
         return syncing.may_commit(group, identity, generation, now_ms)
 
     # Requests of admins.

@@ -82,11 +82,15 @@ class GroupOffsets:
         self._store(group_id, tp, committed)
 
     def _store(self, group_id: str, tp: TopicPartition, committed: CommittedOffset | None) -> None:
-        self._note_holder(group_id, tp, "" if committed is None else holder_in(committed.metadata))
-        if committed is not None:
-            self._groups.setdefault(group_id, {})[tp] = committed
-            return
         offsets = self._groups.get(group_id)
+        if committed is not None:
+            if committed.metadata or self._holders:
+                self._note_holder(group_id, tp, holder_in(committed.metadata))
+            if offsets is None:
+                offsets = self._groups[group_id] = {}
+            offsets[tp] = committed
+            return
+        self._note_holder(group_id, tp, "")
         if offsets is not None:
             offsets.pop(tp, None)
             if not offsets:

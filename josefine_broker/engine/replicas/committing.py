@@ -30,6 +30,11 @@ class Appended(NamedTuple):
     settle: Callable[[KafkaError | None], None]
     """Told what became of it, before the answer is built."""
 
+    @property
+    def is_committed_at_once(self) -> bool:
+        """To be asked by who has just appended it: without other replicas it is."""
+        return self.hosted.partition.is_alone
+
     def decide(self) -> bool:
         """Tell what became of it, if that is certain; whether it is."""
         partition = self.hosted.partition
