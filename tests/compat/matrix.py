@@ -1,20 +1,51 @@
-"""Which client does what, on which broker: the table of COMPATIBILITY.md, from whole runs.
+"""Which client does what, on which broker: the tables of COMPATIBILITY.md, from whole runs.
 
 `./build.sh test compat --all` and `./build.sh test oracle --all` write down in `matrix.json` how
-each test ended; nothing here is said by hand.
+each test ended; said by hand is only why a client is not tried. A test is on three brokers if it
+gets the fixture `cluster`.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 FILE = Path(__file__).with_name("matrix.json")
 OURS, ORACLE = "josefine", "Apache Kafka 4.3.0"
-BY_CLIENT = ("test_groups.py", "test_foreign_transactions.py")
+BY_CLIENT = ("test_groups.py", "test_foreign_transactions.py", "test_transactions.py")
 _TEST = re.compile(r"(?P<file>\w+\.py)::test_(?P<name>\w+)(?:\[(?P<case>.*)\])?")
+
+COMMITTED = "committed_is_seen_and_aborted_is_not"
+OF_ONE_CLIENT = {
+    "aiokafka_commits_and_aborts": (COMMITTED, "aiokafka"),
+    "kafka_python_commits_and_aborts": (COMMITTED, "kafka-python"),
+}
+"""Tests of transactions of one client: their row, and who it is. Without a case it is else
+librdkafka."""
+
+ENDS = "transactions_outlive_their_coordinator"
+BOTH = "transactions_outlive_a_leader_that_coordinates"
+LEADER = "members_go_on_when_the_leader_is_killed"
+STATIC = "static_member_comes_back_to_its_partitions_and_the_others_notice_nothing"
+WHY: Mapping[tuple[str, str], str] = {
+    ("", "java-heartbeats"): "a consumer of the consumer protocol: it has no transactions",
+    (STATIC, "java-heartbeats"): "the other member of the test is a classic one",
+    (STATIC, "kafkajs"): "it has no static members",
+    (LEADER, "kafkajs"): "it may take over a minute to end when a broker that it read from is gone",
+    (ENDS, "franz-go"): "it ends no transaction once its coordinator's port has refused it",
+    (BOTH, "kafka-python"): "it forgets to end a transaction whose coordinator refuses connections",
+    ("", "aiokafka"): "its transactions are tried with commits, aborts and killed leaders",
+    ("", "kafka-python"): "as aiokafka",
+    ("", "franz-go"): "killed leaders are tried with the clients of Python",
+    ("", "java"): "as franz-go",
+    ("", "kafkajs"): "as franz-go",
+    ("", "sarama"): "as franz-go",
+}
+"""Why a client has no answer of ours in a row; without a row: in any other one."""
 
 Outcomes = Mapping[str, str]
 """Test → passed, failed or skipped."""
@@ -32,33 +63,71 @@ def lines() -> Iterator[str]:
     known = json.loads(FILE.read_text())
     cells = {broker: _by_client(outcomes) for broker, outcomes in known.items()}
     clients = sorted({client for row in cells[OURS].values() for client in row})
-    yield f"| groups and transactions, here and ({ORACLE}) | {' | '.join(clients)} |"
-    yield "|---|" + "---|" * len(clients)
+    yield f"| groups and transactions, here and ({ORACLE}) | brokers | {' | '.join(clients)} |"
+    yield "|---|---|" + "---|" * len(clients)
+    missing: dict[tuple[str, str], None] = {}
     for name in cells[OURS]:
-        row = [
-            f"{_said(cells[OURS][name].get(client))} "
-            f"({_said(cells[ORACLE].get(name, {}).get(client))})"
-            for client in clients
-        ]
-        yield f"| {name.replace('_', ' ')} | {' | '.join(row)} |"
+        row = []
+        for client in clients:
+            ours, theirs = cells[OURS][name].get(client), cells[ORACLE].get(name, {}).get(client)
+            row.append(f"{_said(ours)} ({_said(theirs)})")
+            if _said(ours) == "-":
+                missing[(name, client) if (name, client) in WHY else ("", client)] = None
+        brokers = 3 if any(name in _on_three(file) for file in BY_CLIENT) else 1
+        yield f"| {name.replace('_', ' ')} | {brokers} | {' | '.join(row)} |"
     yield ""
-    yield f"| other tests, passed | here | {ORACLE} |"
-    yield "|---|---|---|"
-    for file in sorted({_parts(test)["file"] for test in known[OURS]}.difference(BY_CLIENT)):
-        counts = [
-            sum(_parts(test)["file"] == file and said == "passed" for test, said in each.items())
-            for each in (known[OURS], known[ORACLE])
-        ]
-        yield f"| `tests/compat/{file}` | {counts[0]} | {counts[1]} |"
+    yield "Not tried, and why (the oracle is one broker):"
+    yield ""
+    yield from (f"- {_why(*each)}" for each in sorted(missing, key=lambda each: each[::-1]))
+    yield ""
+    yield f"| other tests, passed | here, 1 broker | here, 3 brokers | {ORACLE} |"
+    yield "|---|---|---|---|"
+    for file in sorted({_parts(test)["file"] or "" for test in known[OURS]}.difference(BY_CLIENT)):
+        ours, theirs = (_passed(file, known[broker]) for broker in (OURS, ORACLE))
+        three = sum(name in _on_three(file) for name in ours)
+        yield f"| `tests/compat/{file}` | {len(ours) - three} | {three} | {len(theirs)} |"
+
+
+def _why(name: str, client: str) -> str:
+    where = f" ({name.replace('_', ' ')})" if name else ""
+    return f"{client}{where}: {WHY[name, client]}"
+
+
+def _passed(file: str, outcomes: Outcomes) -> list[str]:
+    """The names of those of a file, each as often as it has cases."""
+    found = [_parts(test) for test, outcome in outcomes.items() if outcome == "passed"]
+    return [str(each["name"]) for each in found if each["file"] == file]
 
 
 def _by_client(outcomes: Outcomes) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for test, outcome in outcomes.items():
         parts = _parts(test)
-        if parts["file"] in BY_CLIENT and parts["case"]:
-            found.setdefault(str(parts["name"]), {})[str(parts["case"])] = outcome
+        name, client = str(parts["name"]), parts["case"]
+        if parts["file"] == "test_transactions.py" and client is None:
+            name, client = OF_ONE_CLIENT.get(name, (name, "librdkafka"))
+        if parts["file"] in BY_CLIENT and client:
+            found.setdefault(name, {})[client] = outcome
     return found
+
+
+@cache
+def _on_three(file: str) -> frozenset[str]:
+    """The tests of a file that get `cluster`, by themselves or by a fixture of that file."""
+    tree = ast.parse(FILE.with_name(file).read_text())
+    asks = {
+        node.name: {each.arg for each in node.args.args}
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef)
+    }
+
+    def gets(name: str) -> bool:
+        asked = asks[name]
+        return "cluster" in asked or any(gets(each) for each in asked & asks.keys() - {name})
+
+    return frozenset(
+        name.removeprefix("test_") for name in asks if name.startswith("test_") and gets(name)
+    )
 
 
 def _parts(test: str) -> dict[str, str | None]:

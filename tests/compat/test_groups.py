@@ -19,6 +19,8 @@ from josefine_broker.engine.groups.offsets import coordinator_partition
 from josefine_broker.records.builder import Record, build_batch
 from tests.compat.brokers import Broker, one
 from tests.compat.consumers import CLIENTS, GroupConsumer, Librdkafka, Read, Subscribe
+from tests.compat.coordinators import PARTITIONS as COORDINATORS
+from tests.compat.coordinators import daily_is, kept_by
 from tests.compat.foreign import FOREIGN
 from tests.support.cluster import DEFAULT_TIMINGS, REPLICATED, Cluster
 from tests.support.waiting import wait_until
@@ -46,6 +48,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         group__initial_rebalance_delay_ms=100,
         **REPLICATED,
     ) as running:
+        with BlockingClient(running.bootstrap) as client:
+            client.find_coordinator("anybody")  # the first look makes the topic of the offsets
         yield running
 
 
@@ -214,26 +218,60 @@ def test_commits_outlive_the_coordinator(
 ) -> None:
     """Checklist row 23, on three brokers: the one that coordinates is killed."""
     topic = make_topic(cluster.bootstrap, replicas=3)
+    place = OFFSETS_TOPIC, coordinator_partition(topic, COORDINATORS)
+    outlives(cluster, subscribe, stack, topic, topic, place)
+
+
+@pytest.mark.slow
+def test_members_go_on_when_the_leader_is_killed(
+    cluster: Cluster, subscribe: Subscribe, stack: ExitStack
+) -> None:
+    """It leads a partition of the topic; another broker coordinates."""
+    if subscribe is FOREIGN["kafkajs"]:
+        pytest.skip("kafkajs may take over a minute to end when a broker that it read from is gone")
+    topic = make_topic(cluster.bootstrap, replicas=3)
+    group, index = kept_by(cluster, OFFSETS_TOPIC, topic, PARTITIONS, by_leader=False)
+    outlives(cluster, subscribe, stack, group, topic, (topic, index))
+
+
+@pytest.mark.parametrize("subscribe", daily_is("librdkafka", *CLIENTS, *FOREIGN), indirect=True)
+def test_members_go_on_when_a_leader_that_coordinates_is_killed(
+    cluster: Cluster, subscribe: Subscribe, stack: ExitStack
+) -> None:
+    topic = make_topic(cluster.bootstrap, replicas=3)
+    group, index = kept_by(cluster, OFFSETS_TOPIC, topic, PARTITIONS, by_leader=True)
+    outlives(cluster, subscribe, stack, group, topic, (topic, index))
+
+
+def outlives(
+    cluster: Cluster,
+    subscribe: Subscribe,
+    stack: ExitStack,
+    group: str,
+    topic: str,
+    place: tuple[str, int],
+) -> None:
+    """A member goes on behind what it committed when the broker that leads `place` is killed, and
+    so does the next one."""
     before = produce(cluster.bootstrap, topic, 3)
-    consumer = stack.enter_context(closing(subscribe(cluster.bootstrap, topic, topic)))
+    consumer = stack.enter_context(closing(subscribe(cluster.bootstrap, group, topic)))
     poll_until(lambda read: values(read) >= before, "all records", consumer)
     consumer.commit()
-    index = coordinator_partition(topic, 8)
-    killed = cluster.leader_of(OFFSETS_TOPIC, index)
+    killed = cluster.leader_of(*place)
 
     cluster.kill(killed)
     try:
-        cluster.leader_of(OFFSETS_TOPIC, index, but=killed)
+        cluster.leader_of(*place, but=killed)
         left = ",".join(cluster.broker(id_).bootstrap for id_ in cluster.alive)
         after = produce(left, topic, 2, "later")
         read = poll_until(lambda read: values(read) >= after, "the new records", consumer)
         assert not values(read) & before  # it went on, and did not begin anew
         poll_until(lambda _: commits(consumer), "a commit", consumer)
-        with closing(subscribe(left, f"{topic}-other", topic)) as other:
+        with closing(subscribe(left, f"{group}-other", topic)) as other:
             poll_until(lambda read: values(read) >= before | after, "all records", other)
         consumer.close()
         last = produce(left, topic, 1, "last")
-        with closing(subscribe(left, topic, topic)) as next_one:
+        with closing(subscribe(left, group, topic)) as next_one:
             read = poll_until(lambda read: values(read) >= last, "the last records", next_one)
         assert values(read) == last
     finally:

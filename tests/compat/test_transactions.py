@@ -1,4 +1,4 @@
-"""Transactions of three clients, on one broker and on three with the coordinator killed (KIP-98).
+"""Transactions of three clients, on one broker and on three of which one is killed (KIP-98).
 
 What is counted is what read_committed sees; every wait is for a condition with a deadline.
 """
@@ -18,6 +18,8 @@ from kafka import KafkaProducer
 
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from josefine_broker.engine.groups.offsets import coordinator_partition
+from tests.compat.coordinators import daily_is, kept_by
+from tests.compat.tellers import TELLERS
 from tests.support.cluster import DEFAULT_TIMINGS, REPLICATED, Cluster
 
 TIMEOUT_S = 90.0
@@ -240,6 +242,51 @@ def test_transactions_outlive_their_coordinator(cluster: Cluster) -> None:
             wanted |= values
             left = ",".join(cluster.broker(id_).bootstrap for id_ in cluster.alive)
             assert values_of(left, topic, len(wanted)) == sorted(wanted)
+        finally:
+            cluster.restart(killed)
+            cluster.wait_settled()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("client", TELLERS)
+def test_transactions_outlive_the_leader(cluster: Cluster, client: str) -> None:
+    """It leads a partition that one is open in; another broker coordinates."""
+    outlive_leader(cluster, client, coordinates=False)
+
+
+@pytest.mark.parametrize("client", daily_is("librdkafka", *TELLERS))
+def test_transactions_outlive_a_leader_that_coordinates(cluster: Cluster, client: str) -> None:
+    if client == "kafka-python":
+        pytest.skip(
+            "kafka-python forgets to end a transaction whose coordinator refuses connections"
+        )
+    outlive_leader(cluster, client, coordinates=True)
+
+
+def outlive_leader(cluster: Cluster, client: str, *, coordinates: bool) -> None:
+    """It is killed while a transaction is open, which goes on and is committed; then one is aborted
+    and the next one counts."""
+    topic = make_topic(cluster.bootstrap, replicas=3)
+    new_producer(cluster.bootstrap, topic)  # the first makes the coordinators' topic
+    id_, index = kept_by(cluster, TRANSACTIONS_TOPIC, topic, 2, by_leader=coordinates)
+    with closing(TELLERS[client](cluster.bootstrap, id_, topic)) as teller:
+        teller.begin()
+        teller.send(0, "a0")
+        teller.send(1, "a1")
+        killed = cluster.leader_of(topic, index)
+        cluster.kill(killed)
+        try:
+            teller.send(0, "a2")
+            teller.send(1, "a3")
+            teller.commit()
+            for name, end in (("b", teller.abort), ("c", teller.commit)):
+                teller.begin()
+                for each in range(4):
+                    teller.send(each % 2, f"{name}{each}")
+                end()
+            left = ",".join(cluster.broker(id_).bootstrap for id_ in cluster.alive)
+            wanted = [f"{name}{each}" for name in "ac" for each in range(4)]
+            assert values_of(left, topic, 8) == wanted
         finally:
             cluster.restart(killed)
             cluster.wait_settled()
