@@ -16,6 +16,7 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from pipelines.beginning import ends, named
 from pipelines.checkup import ABSENT, FORBIDDEN, Facts, FolderFacts, LookupFacts, SourceFacts
+from pipelines.connecting import security_of
 from pipelines.errors import SetupError
 from pipelines.folders import Folder, folders, local_path
 from pipelines.lookup_model import Lookup
@@ -77,6 +78,15 @@ def _source(pipeline: Pipeline, source: Source) -> SourceFacts:
         except SetupError as error:
             return SourceFacts(unreachable=str(error).removeprefix(f"source `{source.name}`: "))
         return SourceFacts(partitions=_counted(found))
+    try:
+        with _client(source.bootstrap, source.security) as client:
+            return _topics(client, pipeline, source)
+    except (KafkaError, OSError, ValueError) as error:
+        return SourceFacts(unreachable=f"{source.bootstrap}: {_told(error)}")
+
+
+def _client(bootstrap: str, settings: Mapping[str, str]) -> BlockingClient:
+    """Raises ValueError where a password of the settings cannot be read."""
     from josefine_broker.client.io_blocking import BlockingClient, Policy
 
     policy = Policy(
@@ -84,11 +94,8 @@ def _source(pipeline: Pipeline, source: Source) -> SourceFacts:
         bootstrap_timeout_ms=ABSENT_TIMEOUT_MS,
         unknown_topic_timeout_ms=UNKNOWN_TIMEOUT_MS,
     )
-    try:
-        with BlockingClient(source.bootstrap, client_id=CLIENT_ID, policy=policy) as client:
-            return _topics(client, pipeline, source)
-    except (KafkaError, OSError, ValueError) as error:
-        return SourceFacts(unreachable=f"{source.bootstrap}: {_told(error)}")
+    security = security_of(settings)
+    return BlockingClient(bootstrap, client_id=CLIENT_ID, policy=policy, security=security)
 
 
 def _registries(source: Source) -> dict[str, str]:
@@ -234,15 +241,8 @@ def _groups(client: BlockingClient, pipeline: Pipeline, source: Source) -> dict[
 
 def _target(target: TopicTarget) -> str:
     """Why a topic cannot be written; "" where it is there. The right to write it shows in a run."""
-    from josefine_broker.client.io_blocking import BlockingClient, Policy
-
-    policy = Policy(
-        request_timeout_ms=LOOK_TIMEOUT_MS,
-        bootstrap_timeout_ms=ABSENT_TIMEOUT_MS,
-        unknown_topic_timeout_ms=UNKNOWN_TIMEOUT_MS,
-    )
     try:
-        with BlockingClient(target.bootstrap, client_id=CLIENT_ID, policy=policy) as client:
+        with _client(target.bootstrap, target.security) as client:
             found = client.metadata([target.topic]).topics[target.topic]
     except (KafkaError, OSError, ValueError) as error:
         return f"{target.bootstrap}: {_told(error)}"

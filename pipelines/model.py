@@ -157,7 +157,7 @@ class Source:
     `skips_losses`: what retention deleted before it was read is recorded and passed over.
     `committed_only`: records of open and aborted transactions are not read. `commit_group`: the
     consumer group that is told how far all its sinks are. `stop`: where a run ends; None: at what
-    is there.
+    is there. `security`: a client's settings, none for plaintext.
     """
 
     name: str
@@ -177,6 +177,7 @@ class Source:
     stop: End | None = None
     assigned: tuple[TopicPartition, ...] = ()
     local: Local | None = None
+    security: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
 
     @property
     def is_in_file(self) -> bool:

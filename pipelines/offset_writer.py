@@ -81,7 +81,7 @@ def _chain_of(pipeline: Pipeline, sides: Sides, session: Callable[[], SparkSessi
     if target is None:
         return _chain(session(), pipeline, sides.table, sink.name)
     link = Link(pipeline=pipeline.name, sink=sink.name, run=uuid4().hex)
-    ledger, write = TopicLedger(target.bootstrap), RowWriter(target)
+    ledger, write = TopicLedger(target), RowWriter(target)
     return TopicChain(target, topic_id_of(sink, target), link, ledger, write)
 
 

@@ -178,9 +178,7 @@ def _chain_of(
             "for ever"
         )
     settle_environment(spark)
-    return TopicChain(
-        target, topic_id, link, TopicLedger(target.bootstrap), RowWriter(target), on_retry
-    )
+    return TopicChain(target, topic_id, link, TopicLedger(target), RowWriter(target), on_retry)
 
 
 def _letters(

@@ -23,7 +23,7 @@ from pipelines.reader import nearest
 from pipelines.readings import reading_of
 from pipelines.source_kinds import ANY_KIND
 from pipelines.source_kinds import options_of as local_options
-from pipelines.sources import BATCH_OPTIONS, Topics, options_of
+from pipelines.sources import Topics, batch_options_of
 from pipelines.trial import as_text
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _records(spark: SparkSession, source: Source, count: int) -> DataFrame:
         found = _local(records_of(options), topics.latest.ends, count)
         rows = [row[:width] for row in found]
         return spark.createDataFrame(rows, frames.empty_source(spark, source).schema)
-    options = {k: v for k, v in options_of(source).items() if k in BATCH_OPTIONS}
+    options = batch_options_of(source)
     options["startingOffsets"] = json.dumps(nested(newest(topics, count)))
     options["endingOffsets"] = json.dumps(nested(topics.latest.ends))
     return spark.read.format("josefine").options(**options).load()

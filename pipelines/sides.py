@@ -142,7 +142,7 @@ def _seen_table(folder: str, name: ChainName) -> _Seen:
 def _seen_topic(sink: Sink, target: TopicTarget, name: ChainName) -> _Seen:
     """Asks the brokers. Raises SetupError, RunError."""
     where = Target(topic=target.topic, topic_id=topic_id_of(sink, target))
-    states = TopicLedger(target.bootstrap).all()
+    states = TopicLedger(target).all()
     state = states.get(sink_id(name.pipeline, name.sink, target.topic), SinkState())
     found = end_of(state, where)
     if found is None or isinstance(found, HandedOn):

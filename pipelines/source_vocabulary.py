@@ -15,6 +15,11 @@ SOURCES: Mapping[str, Mapping[str, Word]] = {
             required=True,
         ),
         "bootstrap": Word(expected="host:port[,host:port]", kind=Kind.TEXT),
+        "security": Word(
+            expected="a table with protocol and what it needs: ca, username, password ...",
+            kind=Kind.SECTION,
+            of="security",
+        ),
         "topics": Word(expected="a list of topic names", kind=Kind.TEXTS),
         "pattern": Word(expected="a regular expression for whole topic names", kind=Kind.TEXT),
         "assign": Word(
@@ -67,6 +72,40 @@ SOURCES: Mapping[str, Mapping[str, Word]] = {
         ),
         "decode": Word(expected="a table with value, key", kind=Kind.SECTION, of="decode"),
     },
+    "security": {
+        "protocol": Word(
+            expected="PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",
+            kind=Kind.CHOICE,
+            choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+            required=True,
+        ),
+        "ca": Word(
+            expected="a PEM file of the authorities that are believed; else the system's",
+            kind=Kind.TEXT,
+        ),
+        "certificate": Word(
+            expected="a PEM file of the pipeline's own certificate", kind=Kind.TEXT
+        ),
+        "key": Word(
+            expected="a PEM file of its key, where that is not in the same file", kind=Kind.TEXT
+        ),
+        "key_password": Word(
+            expected="that of its key: ${secret:env:NAME}, file:/path or env:NAME", kind=Kind.TEXT
+        ),
+        "verify_host": Word(expected="true or false", kind=Kind.FLAG),
+        "mechanism": Word(
+            expected="PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER",
+            kind=Kind.CHOICE,
+            choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"),
+        ),
+        "username": Word(expected="a user of the brokers", kind=Kind.TEXT),
+        "password": Word(
+            expected="the user's: ${secret:env:NAME}, file:/path or env:NAME", kind=Kind.TEXT
+        ),
+        "token": Word(
+            expected="where the token of OAUTHBEARER is: file:/path or env:NAME", kind=Kind.TEXT
+        ),
+    },
     "start": {
         "timestamp": Word(expected="a time such as 2026-01-01T00:00:00Z", kind=Kind.TEXT),
         "ago": Word(expected="a duration such as 10m", kind=Kind.DURATION),
@@ -104,6 +143,7 @@ _OF_STREAMS = ("start", "limit", "decode")
 _OF_BROKERS = ModeWords(
     required=("bootstrap",),
     allowed=(
+        "security",
         "topics",
         "pattern",
         "assign",

@@ -15,6 +15,7 @@ from pipelines.model import Limit, Local, Source, Split, Start
 from pipelines.paths import folder, place_in
 from pipelines.reader import Reader
 from pipelines.record_words import record_of
+from pipelines.security_words import settings_of
 from pipelines.source_vocabulary import SOURCES, TYPES
 from pipelines.start_words import Reads, end_of, partitions_of, start_of
 from pipelines.topic_words import address_of
@@ -54,6 +55,7 @@ def source_of(name: str, reader: Reader) -> Source:
         stop=end_of(reader, reads),
         assigned=assigned,
         commit_group=reader.text("commit_group"),
+        security=settings_of(reader),
     )
 
 

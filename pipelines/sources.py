@@ -11,6 +11,7 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_spark.offsets import Bounds
 from josefine_spark.topic_offsets import ByPartition, TopicOffsets, nested
 from pipelines.chain import Batch, together
+from pipelines.connecting import PREFIXES, connection_of, options_of_security
 from pipelines.errors import RunError, SetupError
 from pipelines.model import Source
 
@@ -18,11 +19,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from josefine_broker.client.io_blocking import BlockingClient
+    from josefine_spark.options import Connection
 
 LOOK_TIMEOUT_MS = 15_000
 """For the first look at the topics: a wrong address should be told quickly."""
 
-BATCH_OPTIONS = (
+_BATCH_OPTIONS = (
     "bootstrapServers",
     "subscribe",
     "subscribePattern",
@@ -84,8 +86,15 @@ def options_of(source: Source) -> dict[str, str]:
         "stopOffsets": json.dumps(nested(stop)) if (stop := _stop(source)) is not None else None,
         "kafka.isolation.level": "read_committed" if source.committed_only else None,
         "includeHeaders": "true" if source.headers else None,
+        **options_of_security(source.security),
     }
     return {name: str(value) for name, value in said.items() if value is not None}
+
+
+def batch_options_of(source: Source) -> dict[str, str]:
+    """Those that a batch read knows."""
+    options = options_of(source).items()
+    return {k: v for k, v in options if k in _BATCH_OPTIONS or k.startswith(PREFIXES)}
 
 
 def numbers_of(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
@@ -133,9 +142,9 @@ class JosefineKind:
         from josefine_spark.connections import client_for, drop_client
         from josefine_spark.discovery import all_bounds, discover
         from josefine_spark.errors import OptionError
-        from josefine_spark.options import Connection, Subscription
+        from josefine_spark.options import Subscription
 
-        connection = Connection(bootstrap=source.bootstrap, request_timeout_ms=LOOK_TIMEOUT_MS)
+        connection = _connection(source)
         numbers = {topic: tuple(some) for topic, some in numbers_of(source.assigned).items()}
         topics = () if numbers else source.topics
         subscription = Subscription(
@@ -186,7 +195,7 @@ class JosefineKind:
 
     def read(self, spark: SparkSession, source: Source, batch: Batch) -> DataFrame:
         """Only the batch's partitions: others may have come since."""
-        options = {k: v for k, v in options_of(source).items() if k in BATCH_OPTIONS}
+        options = batch_options_of(source)
         options = {k: v for k, v in options.items() if not k.startswith("subscribe")}
         ends = batch.end.ends
         begins = {p: start for p in ends if (start := batch.start_of(p)) is not None}
@@ -203,11 +212,11 @@ class JosefineKind:
     def advise(self, source: Source, group: str, ends: ByPartition) -> str:
         from josefine_broker.base.errors import KafkaError
         from josefine_spark.connections import client_for
-        from josefine_spark.options import Connection
 
-        connection = Connection(bootstrap=source.bootstrap, request_timeout_ms=LOOK_TIMEOUT_MS)
         try:
-            client_for(connection).commit_offsets(group, ends, timeout_ms=2_000)
+            client_for(_connection(source)).commit_offsets(group, ends, timeout_ms=2_000)
+        except SetupError as error:
+            return str(error)
         except KafkaError as error:
             return error.message or error.code.name
         except OSError as error:
@@ -215,13 +224,17 @@ class JosefineKind:
         return ""
 
 
+def _connection(source: Source) -> Connection:
+    where = f"source `{source.name}` at {source.bootstrap}"
+    return connection_of(where, source.bootstrap, source.security, LOOK_TIMEOUT_MS)
+
+
 def _asked(source: Source, what: str, ask: Callable[[BlockingClient], ByPartition]) -> ByPartition:
     """What brokers say; raises SetupError where they do not."""
     from josefine_broker.base.errors import KafkaError
     from josefine_spark.connections import client_for
-    from josefine_spark.options import Connection
 
-    connection = Connection(bootstrap=source.bootstrap, request_timeout_ms=LOOK_TIMEOUT_MS)
+    connection = _connection(source)
     try:
         return ask(client_for(connection))
     except (KafkaError, OSError) as error:

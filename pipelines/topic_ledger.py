@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_spark.connections import client_for, drop_client
 from josefine_spark.errors import SinkError
-from josefine_spark.options import DELIVERY_TIMEOUT_MS, TRANSACTION_TIMEOUT_MS, Connection
+from josefine_spark.options import DELIVERY_TIMEOUT_MS, TRANSACTION_TIMEOUT_MS
 from josefine_spark.registration import make_active
 from josefine_spark.sink_state import Batch, SinkState
 from josefine_spark.sink_steps import Steps
 from josefine_spark.sink_store import SinkStore, all_sinks
+from pipelines.connecting import connection_of, options_of_security
 from pipelines.errors import RunError, SetupError
 from pipelines.model import Sink
 from pipelines.sources import LOOK_TIMEOUT_MS
@@ -31,8 +32,10 @@ if TYPE_CHECKING:
 class TopicLedger:
     """The records in one cluster's `__josefine_sinks`. Every call asks the brokers."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self._connection = Connection(bootstrap=bootstrap, request_timeout_ms=LOOK_TIMEOUT_MS)
+    def __init__(self, target: TopicTarget) -> None:
+        """The cluster of this topic. Raises SetupError where its `security` cannot be read."""
+        where = f"topic {target.topic} at {target.bootstrap}"
+        self._connection = connection_of(where, target.bootstrap, target.security, LOOK_TIMEOUT_MS)
 
     def run(self, sink: str, steps: Steps) -> Any:
         """To their end; what they return. Raises RunError."""
@@ -56,8 +59,8 @@ class TopicLedger:
 
 def topic_id_of(sink: Sink, target: TopicTarget) -> str:
     """The id of its topic. Raises SetupError where it is not there, or nobody can be asked."""
-    connection = Connection(bootstrap=target.bootstrap, request_timeout_ms=LOOK_TIMEOUT_MS)
     where = f"sink `{sink.name}` at {target.bootstrap}"
+    connection = connection_of(where, target.bootstrap, target.security, LOOK_TIMEOUT_MS)
     try:
         found = client_for(connection, writing=True).metadata([target.topic]).topics[target.topic]
     except (KafkaError, OSError) as error:
@@ -83,6 +86,7 @@ class RowWriter:
         """How many rows there were. Raises what Spark raises."""
         target = self._target
         options = {"bootstrapServers": target.bootstrap, "topic": target.topic}
+        options |= options_of_security(target.security)
         if target.exactly_once:
             options |= {
                 "delivery": "exactly_once",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from pipelines.errors import Place
 
@@ -15,6 +16,7 @@ class TopicTarget:
     """Where a sink's rows go. `key`: the column that a record's key is made of, if any.
 
     `exactly_once`: rows and offsets are decided on at once; else offsets follow the rows.
+    `security`: a client's settings, none for plaintext.
     """
 
     bootstrap: str
@@ -22,6 +24,7 @@ class TopicTarget:
     key: str | None
     key_place: Place
     exactly_once: bool = True
+    security: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
 
     @property
     def told(self) -> str:

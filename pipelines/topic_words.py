@@ -14,6 +14,7 @@ from pipelines.loader import Table
 from pipelines.model import Pipeline, Sink, Source
 from pipelines.paths import place_in
 from pipelines.reader import Reader, shown
+from pipelines.security_words import settings_of
 from pipelines.topic_model import SINK_ID_MAX, TopicTarget, sink_id
 from pipelines.vocabulary import WORDS
 
@@ -37,6 +38,7 @@ def target_of(reader: Reader, mode: str | None) -> TopicTarget:
         key=reader.text("key"),
         key_place=reader.place_of("key"),
         exactly_once=reader.choice("delivery") != "at_least_once",
+        security=settings_of(reader),
     )
 
 
@@ -51,7 +53,8 @@ def address_of(reader: Reader, *, required: bool = False) -> str | None:
 
 
 def with_brokers(pipeline: Pipeline) -> Pipeline:
-    """Each topic sink with brokers: where the file names none, its source's."""
+    """Each topic sink with brokers: where the file names none, its source's, reached as the source
+    reaches them unless the sink says its own."""
     sinks = {name: _with_brokers(pipeline, sink) for name, sink in pipeline.sinks.items()}
     return replace(pipeline, sinks=sinks)
 
@@ -59,8 +62,11 @@ def with_brokers(pipeline: Pipeline) -> Pipeline:
 def _with_brokers(pipeline: Pipeline, sink: Sink) -> Sink:
     if sink.topic is None or sink.topic.bootstrap:
         return sink
-    bootstrap = next((s.bootstrap for s in _sources_of(pipeline, sink)), "")
-    return replace(sink, topic=replace(sink.topic, bootstrap=bootstrap))
+    source = next(iter(_sources_of(pipeline, sink)), None)
+    if source is None:
+        return sink
+    security = sink.topic.security or source.security
+    return replace(sink, topic=replace(sink.topic, bootstrap=source.bootstrap, security=security))
 
 
 def topic_problems(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:

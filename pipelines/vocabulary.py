@@ -165,6 +165,9 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
         "table": Word(expected="the name of the Delta table in Spark's catalog", kind=Kind.TEXT),
         "topic": Word(expected="the name of a topic that is there", kind=Kind.TEXT),
         "bootstrap": Word(expected="host:port[,host:port], where not the source's", kind=Kind.TEXT),
+        "security": Word(
+            expected="as a source's, where not the source's", kind=Kind.SECTION, of="security"
+        ),
         "key": Word(expected="the column that is the records' key", kind=Kind.TEXT),
         "delivery": Word(
             expected="exactly_once or at_least_once",
@@ -323,13 +326,14 @@ MODES: Mapping[str, ModeWords] = {
 }
 """Mode of a sink → its own words; those of other modes are refused."""
 
-_OF_ANY_SINK, _OF_TOPICS = ("type", "inputs", "mode"), ("topic", "bootstrap", "key", "delivery")
+_OF_ANY_SINK = ("type", "inputs", "mode")
+_OF_TOPICS = ("topic", "bootstrap", "security", "key", "delivery")
 SINK_TYPES: Mapping[str, ModeWords] = {
     "delta": ModeWords(
         required=("mode",),
         allowed=tuple(w for w in WORDS["sink"] if w not in (*_OF_ANY_SINK, *_OF_TOPICS)),
     ),
-    "josefine": ModeWords(required=("topic",), allowed=("bootstrap", "key", "delivery", "mode")),
+    "josefine": ModeWords(required=("topic",), allowed=("mode", *_OF_TOPICS[1:])),
 }
 """Type of a sink → its own words; those of other types are refused."""
 

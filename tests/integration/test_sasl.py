@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
@@ -18,60 +18,26 @@ from josefine_broker.client.io_blocking import BlockingClient, BlockingProducer,
 from josefine_broker.client.offsets import LATEST
 from josefine_broker.client.security import parse_security
 from tests.support.broker import BrokerProcess
-from tests.support.certificates import Authority
 from tests.support.cli import josefine
+from tests.support.secured import PASSWORD, USER, Secured, secured_broker
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(240)
-USER, PASSWORD = "alice", "open, sesame=1"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
-class Served(NamedTuple):
-    """A broker that wants TLS and a password."""
-
-    broker: BrokerProcess
-    users: Path
-    ca: str
-
-    def words(self, mechanism: str, password: str = PASSWORD) -> dict[str, str]:
-        return {
-            "security.protocol": "SASL_SSL",
-            "ssl.ca.location": self.ca,
-            "sasl.mechanism": mechanism,
-            "sasl.username": USER,
-            "sasl.password": password,
-        }
-
-    def client(self, mechanism: str, password: str = PASSWORD) -> BlockingClient:
-        return BlockingClient(
-            self.broker.bootstrap, security=parse_security(self.words(mechanism, password))
-        )
-
-
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    directory = tmp_path_factory.mktemp("sasl")
-    authority = Authority(directory / "ca")
-    own = authority.issue("broker")
-    users = directory / "users"
-    users.write_text(f"{USER}={PASSWORD}\n")
-    users.chmod(0o600)
-    with BrokerProcess(
-        directory / "broker",
-        broker__listeners=["SASL_SSL://127.0.0.1:0"],
-        tls__certificate=str(own.certificate),
-        tls__key=str(own.key),
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    with secured_broker(
+        tmp_path_factory.mktemp("sasl"),
         tls__reload_check_ms=50,
-        sasl__users=str(users),
         sasl__mechanisms=list(MECHANISMS),
-        sasl__failure_delay_ms=100,
     ) as broker:
-        yield Served(broker, users, str(authority.certificate))
+        yield broker
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_librdkafka_writes_and_reads(served: Served, mechanism: str) -> None:
+def test_librdkafka_writes_and_reads(served: Secured, mechanism: str) -> None:
     topic = mechanism.lower()
     settings: dict[str, Any] = {
         "bootstrap.servers": served.broker.bootstrap,
@@ -94,7 +60,7 @@ def test_librdkafka_writes_and_reads(served: Served, mechanism: str) -> None:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_kafka_python_and_aiokafka_come_in(served: Served, mechanism: str) -> None:
+def test_kafka_python_and_aiokafka_come_in(served: Secured, mechanism: str) -> None:
     from aiokafka import AIOKafkaProducer
     from kafka import KafkaProducer
 
@@ -105,7 +71,7 @@ def test_kafka_python_and_aiokafka_come_in(served: Served, mechanism: str) -> No
         "sasl_plain_username": USER,
         "sasl_plain_password": PASSWORD,
     }
-    context = ssl.create_default_context(cafile=served.ca)
+    context = ssl.create_default_context(cafile=str(served.ca))
 
     producer = KafkaProducer(ssl_context=context, **words)
     assert producer.send("kp", b"x").get(60).offset >= 0
@@ -118,7 +84,7 @@ def test_kafka_python_and_aiokafka_come_in(served: Served, mechanism: str) -> No
     assert asyncio.run(asyncio.wait_for(scenario(), 60)) >= 0
 
 
-def test_wrong_password_is_one_clear_error_and_others_are_served(served: Served) -> None:
+def test_wrong_password_is_one_clear_error_and_others_are_served(served: Secured) -> None:
     for mechanism in MECHANISMS:
         with pytest.raises(KafkaError) as caught, served.client(mechanism, "guess") as client:
             client.metadata()
@@ -138,7 +104,7 @@ def test_wrong_password_is_one_clear_error_and_others_are_served(served: Served)
     assert PASSWORD not in output
 
 
-def test_changed_password_counts_without_a_restart(served: Served) -> None:
+def test_changed_password_counts_without_a_restart(served: Secured) -> None:
     before = served.users.read_text()
     served.users.write_text(before + "bob=later\n")
     security = parse_security(
@@ -247,7 +213,7 @@ def test_kafka_python_proves_again_and_aiokafka_comes_again(hasty: BrokerProcess
 
 
 def test_the_journals_command_comes_in_with_its_clients_settings(
-    served: Served, tmp_path: Path
+    served: Secured, tmp_path: Path
 ) -> None:
     """Also what it starts in the background for the store."""
     config = tmp_path / "client.conf"

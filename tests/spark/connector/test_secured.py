@@ -4,59 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 
 from tests.spark.connector.conftest import run_to_the_end
-from tests.support.broker import BrokerProcess
 from tests.support.certificates import Authority
+from tests.support.secured import PASSWORD, Secured, secured_broker
 
 pytestmark = pytest.mark.spark
-USER, PASSWORD = "alice", "open-sesame-1"
 
 
-class Served(NamedTuple):
-    """A broker that wants TLS and SCRAM, and a directory of the test."""
-
-    broker: BrokerProcess
-    ca: Path
-    directory: Path
-
-    def options(self, **changed: str) -> dict[str, str]:
-        """How a job reaches it; the password is in a file."""
-        secret = self.directory / "password"
-        secret.write_text(PASSWORD)
-        return {
-            "kafka.bootstrap.servers": self.broker.bootstrap,
-            "kafka.security.protocol": "SASL_SSL",
-            "kafka.ssl.ca.location": str(self.ca),
-            "kafka.sasl.mechanism": "SCRAM-SHA-256",
-            "kafka.sasl.username": USER,
-            "kafka.sasl.password": f"file:{secret}",
-            **{f"kafka.{key.replace('_', '.')}": value for key, value in changed.items()},
-        }
+def options_of(served: Secured, **changed: str) -> dict[str, str]:
+    """How a job reaches it; the password is in a file."""
+    words = served.words(password=f"file:{served.password}") | {
+        key.replace("_", "."): value for key, value in changed.items()
+    }
+    own = {f"kafka.{name}": value for name, value in words.items()}
+    return {"kafka.bootstrap.servers": served.broker.bootstrap, **own}
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    directory = tmp_path_factory.mktemp("secured")
-    authority = Authority(directory / "ca")
-    own = authority.issue("broker")
-    users = directory / "users"
-    users.write_text(f"{USER}={PASSWORD}\n")
-    users.chmod(0o600)
-    with BrokerProcess(
-        directory / "broker",
-        broker__listeners=["SASL_SSL://127.0.0.1:0"],
-        tls__certificate=str(own.certificate),
-        tls__key=str(own.key),
-        sasl__users=str(users),
-        sasl__failure_delay_ms=100,
-    ) as broker:
-        yield Served(broker, authority.certificate, directory)
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    with secured_broker(tmp_path_factory.mktemp("secured")) as broker:
+        yield broker
 
 
 @pytest.mark.parametrize(
@@ -65,10 +38,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     ids=["password", "exactly-once-file"],
 )
 def test_rows_are_written_read_and_streamed(
-    spark: SparkSession, served: Served, tmp_path: Path, delivery: str, changed: dict[str, str]
+    spark: SparkSession, served: Secured, tmp_path: Path, delivery: str, changed: dict[str, str]
 ) -> None:
     """What Spark tells of its plans and progress has no password in it."""
-    options, topic = served.options(**changed), delivery.replace("_", "-")
+    options, topic = options_of(served, **changed), delivery.replace("_", "-")
     sink = {"delivery": delivery} | ({"sinkId": topic} if delivery == "exactly_once" else {})
     rows = spark.range(0, 100, numPartitions=2).selectExpr("CAST(id AS STRING) AS value")
 
@@ -105,14 +78,14 @@ def test_rows_are_written_read_and_streamed(
 )
 def test_who_does_not_come_in_is_told_why(
     spark: SparkSession,
-    served: Served,
+    served: Secured,
     tmp_path: Path,
     changed: dict[str, str],
     said: str,
 ) -> None:
     if "ssl_ca_location" in changed:
         changed = {"ssl_ca_location": str(Authority(tmp_path / "other").certificate)}
-    options = served.options(**changed)
+    options = options_of(served, **changed)
 
     with pytest.raises((PySparkException, StreamingQueryException)) as failed:
         spark.read.format("josefine").options(**options, subscribe="t").load().collect()

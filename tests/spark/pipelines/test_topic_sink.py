@@ -133,7 +133,7 @@ def chain_of(lab: Lab, name: str) -> TopicChain:
     one = read_pipeline(lab.file, lab.environment(1)).sinks["out"]
     assert one.topic is not None
     link = Link(pipeline="lab", sink=name, run=name)
-    ledger = TopicLedger(one.topic.bootstrap)
+    ledger = TopicLedger(one.topic)
     return TopicChain(one.topic, topic_id_of(one, one.topic), link, ledger, RowWriter(one.topic))
 
 
@@ -254,7 +254,8 @@ def test_a_topic_created_again_and_a_record_forgotten_stop_the_run_until_it_is_t
     assert ids(lab.client, topic) == list(range(10))
 
     forgotten = sink_id("lab", "out", topic)
-    TopicLedger(lab.bootstrap).run(forgotten, forget(forgotten))
+    target = TopicTarget(bootstrap=lab.bootstrap, topic=topic, key=None, key_place=HERE)
+    TopicLedger(target).run(forgotten, forget(forgotten))
     lab.produce(5)
     with pytest.raises(ChainError, match="the sink has no commit of this sink"):
         lab.run()

@@ -27,7 +27,7 @@ TOPIC = GOOD.replace(SINK, OUT)
 WORDS = "topic: big, key: id"
 
 
-OWN = ("type", "inputs", "topic", "bootstrap", "key", "delivery", "mode")
+OWN = ("type", "inputs", "topic", "bootstrap", "security", "key", "delivery", "mode")
 
 
 def read(text: str = TOPIC) -> Pipeline:

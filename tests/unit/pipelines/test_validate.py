@@ -57,7 +57,7 @@ TOP_WORDS = (
     "trigger, restart, metrics, tests"
 )
 SINK_WORDS = (
-    "type, inputs, path, table, topic, bootstrap, key, delivery, "
+    "type, inputs, path, table, topic, bootstrap, security, key, delivery, "
     "mode, keys, aggregate, order_by, delete_when, on_delete, "
     "deduplicate, schema_evolution, cluster_by, optimize, vacuum"
 )

@@ -24,6 +24,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "": ("version: 1", "name", "vars", "spark.master", "dead_letter", "trigger"),
     "spark": ("spark.master",),
     "source": ("sources.NAME", "sources.NAME.decode.value", "type: file", "type: delta"),
+    "security": ("sources.NAME.security",),
     "start": ("sources.NAME.start",),
     "stop": ("sources.NAME.stop",),
     "limit": ("sources.NAME",),
