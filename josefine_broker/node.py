@@ -440,7 +440,7 @@ class Node:
                 "/cluster/chain": lambda query: chain_view(broker, query),
                 "/cluster/local": lambda query: local_view(ctx, query),
             },
-            self._securing.door(ctx),
+            self._securing.door(ctx, self._metrics.connections),
             {"/debug": lambda query: debug_view(ctx, server, query)},
         )
         self._undo.push_async_callback(admin.stop)

@@ -18,10 +18,11 @@ from josefine_broker.client.io_tls import UNSECURED, Secured
 from josefine_broker.config import BrokerConfig
 from josefine_broker.config_oauthbearer import OauthbearerSection, is_address
 from josefine_broker.engine.context import Context
+from josefine_broker.engine.limits.guessing import Guesses
 from josefine_broker.engine.security.authorizer import Authorizer
 from josefine_broker.engine.security.sasl import Stored, Users, no_judge, no_stored
 from josefine_broker.engine.security.tokens import Holder, TokenRules
-from josefine_broker.host.metrics import Metrics
+from josefine_broker.host.metrics import ConnectionStats, Metrics
 from josefine_broker.host.net.admin_door import Door
 from josefine_broker.host.net.sasl_gate import Authentication
 from josefine_broker.host.net.tls import Tls, TlsSettings
@@ -75,6 +76,7 @@ class Securing:
             self._users = UsersFile(
                 sasl.users, secrets.token_bytes(32), sasl.iterations, self._stored_users
             )
+        self._guesses = Guesses()
         self.authentication = {
             name: Authentication(
                 mechanisms=sasl.mechanisms,
@@ -84,6 +86,7 @@ class Securing:
                 failure_delay_ms=sasl.failure_delay_ms,
                 judge=self._judge,
                 session_ms=sasl.reauthentication_ms,
+                guesses=self._guesses,
             )
             for name in has_sasl
         }
@@ -143,7 +146,7 @@ class Securing:
     def _stored_users(self) -> Stored:
         return no_stored() if self._ctx is None else self._ctx.image.credentials
 
-    def door(self, ctx: Context) -> Door | None:
+    def door(self, ctx: Context, stats: ConnectionStats) -> Door | None:
         """Of the admin listener; None: everybody may come in."""
         if ctx.clients.authorizer is None:
             return None
@@ -152,6 +155,8 @@ class Securing:
             may_look=partial(_may_describe, ctx),
             failure_delay_ms=self._failure_delay_ms,
             judge=no_judge if self._oauthbearer is None else self._judge,
+            stats=stats,
+            guesses=self._guesses,
         )
 
     def to_peers(self) -> Secured:

@@ -77,6 +77,11 @@ SECTIONS: dict[str, list[Metric]] = {
         ),
         *_counters(
             ("accept_pauses", "So often there was no file descriptor for a new client."),
+            ("connection_admin_refused", "Pages refused: a wrong password, a token that is none."),
+            (
+                "connection_authentication_delayed",
+                "Proofs that waited, or were refused unseen, for wrong ones of their address.",
+            ),
             ("connection_bytes_in", "Bytes of clients."),
             ("connection_bytes_out", "Bytes of answers to clients."),
             ("connection_opened", "Clients let in."),

@@ -48,6 +48,8 @@ class ConnectionStats:
     """Counts of all connections together."""
 
     __slots__ = (
+        "admin_refused",
+        "authentication_delayed",
         "bytes_in",
         "bytes_out",
         "closed_authentication",
@@ -70,6 +72,8 @@ class ConnectionStats:
         self.bytes_out = 0
         self.opened = 0
         self.reauthentications = 0
+        self.admin_refused = 0
+        self.authentication_delayed = 0
         self.closed_authentication = 0
         self.closed_idle = 0
         self.closed_malformed = 0

@@ -35,6 +35,7 @@ BEARER_BYTES_MAX = 12 * 1_024
 """Of OAUTHBEARER: some authorities put a client's groups into its tokens."""
 REFUSED = "authentication failed: wrong user or password"
 """The same for whatever was wrong."""
+TOO_MANY = "authentication failed: too many wrong ones from this address, come again later"
 ANOTHER = "authentication failed: a connection stays the user's that it was"
 
 
@@ -232,6 +233,20 @@ class Sasl:
             return self._proved(token)
         except (ScramError, OauthError) as error:
             return self._refused(str(error))
+
+    @property
+    def awaits_guess(self) -> bool:
+        """Whether its next token begins a proof."""
+        return self.state is SaslState.CHOSEN
+
+    @property
+    def was_wrong(self) -> bool:
+        """Whether the last one was."""
+        return self.state in (SaslState.TOLD, SaslState.REFUSED)
+
+    def refuse(self) -> Answer:
+        """Without a look at its token: others of its address were wrong too often."""
+        return self._refused("too many wrong ones from its address", TOO_MANY)
 
     def _bearer(self, token: bytes, judge: Judge) -> Answer:
         first = parse_bearer(token)

@@ -1,7 +1,7 @@
 """Who may look at the pages of the admin listener, where ACLs say who may do what: whoever may
 DESCRIBE the cluster, by HTTP's Basic authentication (RFC 7617) with a user's password, by a Bearer
 token (RFC 6750) where OAUTHBEARER is served, by the certificate that TLS asked for, or without any
-as `User:ANONYMOUS`. `/health` is everybody's.
+as `User:ANONYMOUS`. `/health` is everybody's. Who is wrong waits, also for the next try.
 """
 
 from __future__ import annotations
@@ -9,18 +9,30 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aiohttp import web
 
 from josefine_broker.base.security import ANONYMOUS
+from josefine_broker.engine.limits.guessing import Guesses, Slot
 from josefine_broker.engine.security.sasl import BEARER_BYTES_MAX, Judge, Users, no_judge
 from josefine_broker.engine.security.tokens import TokenError
+from josefine_broker.host.clock import RealClock
+from josefine_broker.host.metrics import ConnectionStats
 from josefine_broker.host.net.tls import shown_name
+from josefine_broker.host.rationed import Rationed
+
+log = logging.getLogger(__name__)
 
 REALM = 'Basic realm="josefine"'
+TOO_MANY = "too many wrong passwords from this address, come again later"
 NOBODY = "wrong user or password, or a token that does not count:"
+
+
+def _seconds() -> float:
+    return RealClock().monotonic_ms() / 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,15 +45,33 @@ class Door:
     failure_delay_ms: int
     judge: Judge = no_judge
     """Of tokens, as they count now."""
+    stats: ConnectionStats = field(default_factory=ConnectionStats)
+    guesses: Guesses = field(default_factory=Guesses)
+    """Of the listeners with SASL too."""
+    monotonic_ms: Callable[[], int] = RealClock().monotonic_ms
+    log_refused: Rationed = field(
+        default_factory=lambda: Rationed(log, "admin login refused", _seconds, logging.WARNING)
+    )
 
     async def refusal(self, request: web.Request) -> web.Response | None:
         """None: come in."""
         shown = "" if request.transport is None else shown_name(request.transport)
-        header = request.headers.get("Authorization")
-        principal = (shown or ANONYMOUS) if header is None else self._principal(header)
-        if principal is not None and self.may_look(principal, request.remote or ""):
+        header, address = request.headers.get("Authorization"), request.remote or ""
+        principal: str | None = shown or ANONYMOUS
+        if header is not None:
+            slot, wait_ms = self.guesses.ask(address, self.monotonic_ms())
+            self.stats.authentication_delayed += slot is not Slot.FREE
+            if slot is Slot.NONE:
+                self._wrong(address, TOO_MANY)
+                return web.json_response({"error": TOO_MANY}, status=429)
+            if wait_ms:  # a free slot is used before anybody else asks for one
+                await asyncio.sleep(wait_ms / 1_000)
+            principal = self._principal(header)
+            self._noted(slot, address, is_right=principal is not None)
+        if principal is not None and self.may_look(principal, address):
             return None
         if principal is None:
+            self._wrong(address, "wrong user or password, or a token that does not count")
             await asyncio.sleep(self.failure_delay_ms / 1_000)
         status = 401 if principal in (None, ANONYMOUS) else 403
         return web.json_response(
@@ -49,6 +79,17 @@ class Door:
             status=status,
             headers={"WWW-Authenticate": REALM} if status == 401 else None,
         )
+
+    def _noted(self, slot: Slot, address: str, *, is_right: bool) -> None:
+        if is_right and slot is Slot.TAKEN:
+            self.guesses.give_back(address)
+        elif not is_right and slot is Slot.FREE:
+            self.guesses.wrong(address, self.monotonic_ms())
+
+    def _wrong(self, address: str, reason: str) -> None:
+        """Counted, and told once a minute: whoever guesses does so often."""
+        self.stats.admin_refused += 1
+        self.log_refused.tell(client=address, reason=reason)
 
     def _principal(self, header: str) -> str | None:
         """None: that is not the password, or no token that counts."""

@@ -236,14 +236,12 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def waiting(self) -> list[Waiting]:
         """Requests that were begun, and have no answer yet."""
-        return [
-            each for each in self._pending if isinstance(each, Waiting) and each.buffers is None
-        ]
+        return [one for one in self._pending if isinstance(one, Waiting) and one.buffers is None]
 
     @property
     def host(self) -> str:
-        """The client's machine: its address without the port."""
-        return self.peer.address.rpartition(":")[0]
+        """The client's machine."""
+        return self.peer.host
 
     @property
     def waits(self) -> bool:
@@ -308,9 +306,7 @@ class Connection(asyncio.BufferedProtocol):
         self._send()
         if not backlog:
             self._settle_memory()
-        must_pause = (
-            bool(backlog) or self._draining or self._waits_for_memory or self._muted is not None
-        )
+        must_pause = bool(backlog or self._draining or self._waits_for_memory or self._muted)
         if must_pause is not self._reading_paused:
             self._reading_paused = not self._reading_paused
             if self._reading_paused:
@@ -381,7 +377,12 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _serve_stranger(self, frame: memoryview, gate: Gate) -> Buffers | Waiting | None:
-        answer = gate.serve(frame)
+        now_ms = self._host.monotonic_ms()
+        if wait_ms := gate.wait_ms(frame, now_ms):
+            self._backlog.appendleft(frame)
+            self._mute(wait_ms)
+            return None
+        answer = gate.serve(frame, now_ms)
         assert self._timer is not None
         assert self._authentication is not None
         if isinstance(answer, LastBuffers):
@@ -411,8 +412,7 @@ class Connection(asyncio.BufferedProtocol):
         """Its token has expired: answer what was begun, then let it come again with another."""
         self.drain()
         if self._pending:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(DRAIN_LOOK_S, self._end_with_token)
+            self._timer = asyncio.get_running_loop().call_later(DRAIN_LOOK_S, self._end_with_token)
         else:
             self._close_because("its token has expired")
 

@@ -51,6 +51,11 @@ class Peer:
     address: str
     principal: str = ANONYMOUS
 
+    @property
+    def host(self) -> str:
+        """The client's machine: its address without the port."""
+        return self.address.rpartition(":")[0]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:

@@ -9,9 +9,10 @@ Decided in engine/security/sasl.py; here requests become its tokens and back.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
+from josefine_broker.engine.limits.guessing import Guesses, Slot
 from josefine_broker.engine.security.sasl import Judge, Sasl, SaslState, Users, no_judge
 from josefine_broker.host.metrics import ConnectionStats
 from josefine_broker.host.net.dispatch import (
@@ -48,16 +49,19 @@ class Authentication:
     """Of tokens, as they count now."""
     session_ms: int | None = None
     """For how long a proof counts; None: for as long as the connection, or the token."""
+    guesses: Guesses = field(default_factory=Guesses)
+    """Of all listeners."""
 
 
 HANDSHAKE = SASL_HANDSHAKE.to_bytes(2, "big")
+PROOF = SASL_AUTHENTICATE.to_bytes(2, "big")
 """As a request begins."""
 
 
 class Gate:
     """One connection's. It is passed when `peer` has a name."""
 
-    __slots__ = ("_authentication", "_dispatcher", "_is_over", "_sasl", "_stats", "peer")
+    __slots__ = ("_authentication", "_dispatcher", "_is_over", "_sasl", "_slot", "_stats", "peer")
 
     def __init__(
         self,
@@ -69,6 +73,8 @@ class Gate:
         self.peer = peer
         self._stats = stats
         self._is_over = False
+        self._slot: Slot | None = None
+        """Of the proof that is awaited; None: it has not asked for one."""
         self._dispatcher = dispatcher
         self._authentication = authentication
         self._sasl = Sasl(authentication.mechanisms, authentication.session_ms)
@@ -95,7 +101,26 @@ class Gate:
         """The session is over."""
         self._is_over = True
 
-    def serve(self, frame: memoryview) -> Buffers | Waiting | None:
+    def wait_ms(self, frame: memoryview, now_ms: int) -> int:
+        """For how long this request waits before it is served. Asked once more behind that: 0."""
+        if frame[:2] != PROOF or self._slot is not None or not self._sasl.awaits_guess:
+            return 0
+        self._slot, wait_ms = self._authentication.guesses.ask(self.peer.host, now_ms)
+        self._stats.authentication_delayed += self._slot is not Slot.FREE
+        return wait_ms
+
+    def _noted(self, now_ms: int) -> None:
+        """How a proof ended, for those that come behind it from there."""
+        guesses, slot = self._authentication.guesses, self._slot
+        if slot is None or not (self._sasl.was_wrong or self.is_passed):
+            return  # SCRAM goes on
+        self._slot = None
+        if self.is_passed and slot is Slot.TAKEN:
+            guesses.give_back(self.peer.host)
+        elif self._sasl.was_wrong and slot is Slot.FREE:
+            guesses.wrong(self.peer.host, now_ms)
+
+    def serve(self, frame: memoryview, now_ms: int) -> Buffers | Waiting | None:
         """`LastBuffers` for who is refused, or has no session any more. Raises DisconnectError."""
         if self.is_passed and frame[:2] != HANDSHAKE:
             self._stats.closed_session += 1
@@ -114,7 +139,7 @@ class Gate:
             raise DisconnectError(f"malformed request: {error}") from error
         if header.api_key == SASL_HANDSHAKE:
             return self._choose(header, body)
-        return self._authenticate(header, body)
+        return self._authenticate(header, body, now_ms)
 
     @property
     def _unheard(self) -> str:
@@ -129,15 +154,19 @@ class Gate:
         return self._encoded(header, answer, error, "a mechanism that is not served")
 
     def _authenticate(
-        self, header: RequestHeader, body: sasl_authenticate.SaslAuthenticateRequest
+        self, header: RequestHeader, body: sasl_authenticate.SaslAuthenticateRequest, now_ms: int
     ) -> Buffers:
         authentication, is_again = self._authentication, bool(self._sasl.user)
-        given = self._sasl.authenticate(
-            bytes(body.auth_bytes),
-            authentication.users(),
-            authentication.new_nonce(),
-            authentication.judge,
-        )
+        if self._slot is Slot.NONE:
+            given = self._sasl.refuse()
+        else:
+            given = self._sasl.authenticate(
+                bytes(body.auth_bytes),
+                authentication.users(),
+                authentication.new_nonce(),
+                authentication.judge,
+            )
+        self._noted(now_ms)
         if self.is_passed:
             self._stats.reauthentications += is_again
             self._is_over = False

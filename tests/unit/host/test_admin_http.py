@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import ssl
 from base64 import b64encode
@@ -14,6 +15,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from josefine_broker.engine.limits import guessing
+from josefine_broker.engine.limits.guessing import FREE
 from josefine_broker.engine.security.sasl import Users
 from josefine_broker.engine.security.tokens import Holder, TokenError
 from josefine_broker.host.metrics import Metrics
@@ -185,6 +188,41 @@ def test_private_page_is_for_whoever_may_look_where_names_are_asked_for() -> Non
         await admin.stop()
 
     on_uvloop(scenario)
+
+
+def test_a_guesser_of_passwords_waits_is_counted_and_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(guessing, "WAIT_MS_MAX", 0)
+    metrics = Metrics()
+    door = Door(
+        users=lambda: Users({"root": "r"}, b"s", 4096),
+        may_look=lambda principal, _: principal == "User:root",
+        failure_delay_ms=0,
+        stats=metrics.connections,
+    )
+
+    statuses: list[int] = []
+
+    async def scenario() -> None:
+        admin = AdminServer(metrics, {}, dict, {}, door, PRIVATE)
+        bound = bind("admin", "127.0.0.1", 0)
+        await admin.start(bound.socket)
+        url = f"http://127.0.0.1:{bound.port}/debug"
+        async with aiohttp.ClientSession() as session:
+            for login in ["root:r", *["root:guess"] * (FREE + 2), "root:r"]:
+                said = {"Authorization": f"Basic {b64encode(login.encode()).decode()}"}
+                async with session.get(url, headers=said) as response:
+                    statuses.append(response.status)
+        await admin.stop()
+
+    with caplog.at_level(logging.WARNING):
+        on_uvloop(scenario)
+    assert statuses == [200, *[401] * FREE, 429, 429, 429]
+    (line,) = [each for each in caplog.records if each.message == "admin login refused"]
+    assert "guess" not in str(line.__dict__)
+    counted = metrics.connections
+    assert (counted.admin_refused, counted.authentication_delayed) == (FREE + 3, 3)
 
 
 def served_over_tls(tmp_path: Path, **changes: Any) -> tuple[Tls, ssl.SSLContext, Authority]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -13,6 +14,10 @@ import pytest
 
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.base.oauth import client_first
+from josefine_broker.base.scram import client_final
+from josefine_broker.base.scram import client_first as scram_first
+from josefine_broker.engine.limits import guessing
+from josefine_broker.engine.limits.guessing import FREE, Guesses, Slot
 from josefine_broker.engine.security.sasl import MECHANISMS, Users
 from josefine_broker.engine.security.tokens import Holder, TokenError
 from josefine_broker.host.net.sasl_gate import FRAME_BYTES_MAX, Authentication
@@ -33,7 +38,7 @@ def judge(lasts_ms: int, token: str) -> Holder:
 
 @asynccontextmanager
 async def serving(
-    held: Held | None = None, **changes: int
+    held: Held | None = None, guesses: Guesses | None = None, **changes: int
 ) -> AsyncIterator[tuple[Serving, list[str]]]:
     """A broker whose one listener wants SASL, and who has asked it something, which waits where it
     is `held`."""
@@ -53,6 +58,7 @@ async def serving(
         failure_delay_ms=changes.get("failure_delay_ms", 5),
         judge=partial(judge, changes.get("lasts_ms", 60_000)),
         session_ms=changes.get("session_ms"),
+        guesses=guesses or Guesses(),
     )
     await served.server.start([bound], None, {"SASL": authentication})
     served.port = bound.port
@@ -137,6 +143,68 @@ def test_refused_one_is_told_late_and_hung_up_on_and_what_it_sent_behind_is_not_
             assert await asking.is_hung_up_on()
             assert seen == []
             assert served.metrics.connections.closed_authentication == 1
+
+    asyncio.run(scenario())
+
+
+def test_who_was_wrong_too_often_waits_for_a_look_and_a_right_one_comes_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(guessing, "EVERY_MS", 300)
+    monkeypatch.setattr(guessing, "WAIT_MS_MAX", 450)
+    guesses, now_ms = Guesses(), time.monotonic_ns() // 1_000_000
+    for _ in range(FREE):
+        guesses.wrong("127.0.0.1", now_ms)
+
+    async def scenario() -> None:
+        async with serving(guesses=guesses) as (served, seen):
+            right, unseen = Asking(await served.connect()), Asking(await served.connect())
+            await right.handshake()
+            await unseen.handshake()
+            waits = asyncio.create_task(right.token(b"\0alice\0secret"))
+            await until(lambda: served.metrics.connections.authentication_delayed == 1, "it waits")
+
+            refused = await unseen.token(b"\0alice\0secret")
+            assert refused.error_code is ErrorCode.sasl_authentication_failed
+            assert "come again later" in refused.error_message
+            assert (await waits).error_code is ErrorCode.none
+            assert time.monotonic_ns() // 1_000_000 - now_ms >= 300
+            assert served.metrics.connections.authentication_delayed == 2
+            assert guesses.ask("127.0.0.1", now_ms) == (Slot.TAKEN, 300)  # it was given back
+            right.client.ask(1)
+            await asyncio.wait_for(right.client.answer(), TIMEOUT_S)
+            assert seen == ["User:alice"]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"])
+def test_wrong_proofs_of_each_kind_are_noted_once_and_right_ones_are_not(mechanism: str) -> None:
+    first = scram_first("alice", "nonce")
+    wrong = {
+        "PLAIN": b"\0alice\0guess",
+        "SCRAM-SHA-256": first.encode(),
+        "OAUTHBEARER": client_first("alice.x"),
+    }[mechanism]
+    guesses = Guesses()
+
+    async def scenario() -> None:
+        async with serving(guesses=guesses) as (served, _):
+            right = Asking(await served.connect())
+            await right.handshake()
+            await right.token(b"\0alice\0secret")
+            assert guesses.houses == 0
+            asking = Asking(await served.connect())
+            await asking.handshake(mechanism)
+            answer = await asking.token(wrong)
+            if mechanism.startswith("SCRAM"):
+                assert guesses.houses == 0  # nothing was proved yet
+                final, _ = client_final(mechanism, "guess", first, answer.auth_bytes)
+                answer = await asking.token(final.encode())
+            elif mechanism == "OAUTHBEARER":
+                answer = await asking.token(b"\x01")
+            assert answer.error_code is ErrorCode.sasl_authentication_failed
+            assert guesses.houses == 1
 
     asyncio.run(scenario())
 
