@@ -30,7 +30,12 @@ def broker(
         ),
     ] = None,
 ) -> None:
-    """Run one broker in the foreground; SIGTERM or Ctrl-C stops it gracefully."""
+    """Run one broker in the foreground; SIGTERM or Ctrl-C stops it gracefully.
+
+    \b
+    josefine broker --data-dir data --listen 127.0.0.1:9092
+    josefine broker --config conf/broker.yaml
+    """
     from josefine_broker.config import load_config
     from josefine_broker.main import run
 

@@ -78,7 +78,12 @@ def up(
     ] = False,
 ) -> None:
     """Start brokers in the background and wait until all serve. More brokers than there were join
-    the running cluster."""
+    the running cluster.
+
+    \b
+    josefine cluster up
+    josefine cluster up --brokers 5 --port 19092
+    """
     fresh = not LocalCluster.exists(directory)
     cluster = LocalCluster(directory) if fresh else LocalCluster.load(directory)
     before = len(cluster.brokers)
@@ -128,7 +133,11 @@ def _note_default_copies(copies: dict[int, int]) -> None:
 
 @app.command()
 def down(directory: Directory = DEFAULT_DIRECTORY) -> None:
-    """Stop the brokers of a local cluster; their data stay."""
+    """Stop the brokers of a local cluster; their data stay.
+
+    \b
+    josefine cluster down
+    """
     cluster = LocalCluster.load(directory)
     running = cluster.running
     killed = cluster.stop(running)
@@ -142,7 +151,11 @@ def down(directory: Directory = DEFAULT_DIRECTORY) -> None:
 
 @app.command()
 def kill(broker: BrokerId, directory: Directory = DEFAULT_DIRECTORY) -> None:
-    """Kill a local broker with SIGKILL, as a crash would."""
+    """Kill a local broker with SIGKILL, as a crash would.
+
+    \b
+    josefine cluster kill 2
+    """
     cluster = LocalCluster.load(directory)
     found = cluster.broker(broker)
     if not cluster.is_running(found):
@@ -153,7 +166,11 @@ def kill(broker: BrokerId, directory: Directory = DEFAULT_DIRECTORY) -> None:
 
 @app.command()
 def restart(broker: BrokerId, directory: Directory = DEFAULT_DIRECTORY) -> None:
-    """Stop a local broker if it runs, start it, wait until it serves."""
+    """Stop a local broker if it runs, start it, wait until it serves.
+
+    \b
+    josefine cluster restart 2
+    """
     cluster = LocalCluster.load(directory)
     cluster.broker(broker)
     cluster.stop([broker])
@@ -166,7 +183,12 @@ def restart(broker: BrokerId, directory: Directory = DEFAULT_DIRECTORY) -> None:
 def status(
     directory: Directory = DEFAULT_DIRECTORY, admin: Admin = None, as_json: AsJson = False
 ) -> None:
-    """Ask every broker and say whether all is well; exit code 1 when it is not."""
+    """Ask every broker and say whether all is well; exit code 1 when it is not.
+
+    \b
+    josefine cluster status
+    josefine cluster status --admin broker-1:9292
+    """
     found = take_survey(admin_urls(admin, directory))
     wrong = problems(found)
     if as_json:
@@ -246,7 +268,12 @@ def _endpoints(broker: dict[str, Any]) -> str:
 def list_brokers(
     directory: Directory = DEFAULT_DIRECTORY, admin: Admin = None, as_json: AsJson = False
 ) -> None:
-    """List the brokers with their place, role and share of the partitions."""
+    """List the brokers with their place, role and share of the partitions.
+
+    \b
+    josefine cluster brokers
+    josefine cluster brokers --admin broker-1:9292 --json
+    """
     view = first_view(admin_urls(admin, directory))
     told = [_broker_told(view, broker) for broker in view["brokers"]]
     if as_json:
@@ -288,7 +315,12 @@ def list_partitions(
     admin: Admin = None,
     as_json: AsJson = False,
 ) -> None:
-    """List partitions with leader, replicas and what is in sync."""
+    """List partitions with leader, replicas and what is in sync.
+
+    \b
+    josefine cluster partitions --topic orders
+    josefine cluster partitions --under-replicated
+    """
     view = first_view(admin_urls(admin, directory))
     found = view["partitions"]
     if topic is not None:
@@ -344,7 +376,11 @@ def chain(
     admin: Admin = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw the chain of metadata blocks as one broker knows it, the newest on top."""
+    """Draw the chain of metadata blocks as one broker knows it, the newest on top.
+
+    \b
+    josefine cluster chain --last 5
+    """
     from josefine_cli.cluster_chain import ASCII, UNICODE, draw
 
     body = ask_first(admin_urls(admin, directory), f"/cluster/chain?last={last}")

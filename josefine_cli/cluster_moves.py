@@ -55,7 +55,12 @@ def reassign(
     bootstrap: Bootstrap = None,
     as_json: AsJson = False,
 ) -> None:
-    """Move partitions to other brokers while they are written and read."""
+    """Move partitions to other brokers while they are written and read.
+
+    \b
+    josefine cluster reassign orders:0 --to 1,2,4
+    josefine cluster reassign --list
+    """
     if sum((to is not None, cancel, list_all)) != 1:
         raise UsageError("say one of --to BROKER,..., --cancel and --list")
     if where is None and not list_all:
@@ -92,7 +97,12 @@ def elect(
     bootstrap: Bootstrap = None,
     as_json: AsJson = False,
 ) -> None:
-    """Elect leaders now, without waiting for the controller's own balance."""
+    """Elect leaders now, without waiting for the controller's own balance.
+
+    \b
+    josefine cluster elect orders:0
+    josefine cluster elect orders --preferred
+    """
     if preferred and unclean:
         raise UsageError("--preferred and --unclean exclude each other")
     with connect(bootstrap_of(bootstrap, directory)) as client:
@@ -120,7 +130,11 @@ def remove(
     bootstrap: Bootstrap = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take a broker out of the cluster for good; move its partitions away first (reassign)."""
+    """Take a broker out of the cluster for good; move its partitions away first (reassign).
+
+    \b
+    josefine cluster remove 3
+    """
     where = bootstrap_of(bootstrap, directory)
     if data_lost:
         _remove_vote(broker, where, directory if bootstrap is None else None, as_json)

@@ -203,6 +203,10 @@ def watch(
     """Show who is alive, who leads and what is in sync, as it changes; Ctrl-C ends it.
 
     Where no terminal shows it, and with --json, each change is a line.
+
+    \b
+    josefine cluster watch
+    josefine cluster watch --every 1 --json
     """
     looks = Looks(admin_urls(admin, directory))
     try:

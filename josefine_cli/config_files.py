@@ -38,7 +38,11 @@ def check(file: File, as_json: AsJson = False) -> None:
 
 @app.command()
 def show(file: File, as_json: AsJson = False) -> None:
-    """Print every key with its value in effect, defaults among them. Secrets are places."""
+    """Print every key with its value in effect, defaults among them. Secrets are places.
+
+    \b
+    josefine config show conf/broker.yaml
+    """
     from josefine_broker.config import load_config
 
     values = load_config(file, os.environ).model_dump(mode="json")

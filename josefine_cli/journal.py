@@ -132,7 +132,12 @@ def read(
     bootstrap: Bootstrap = None,
     as_json: Annotated[bool, typer.Option("--json", help="One object per event.")] = False,
 ) -> None:
-    """Print a journal's events, in order: all that were there when it was asked."""
+    """Print a journal's events, in order: all that were there when it was asked.
+
+    \b
+    josefine journal read accounts alice
+    josefine journal read accounts alice --from 100 --store data/store
+    """
     stops = is_stop("--duplicates", duplicates)
     if sys.stdout is None:  # closed by whoever started this: typeshed does not know
         raise UserError("stdout is closed: there is nowhere to print events to")
@@ -156,7 +161,11 @@ def pointer(
     bootstrap: Bootstrap = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print a journal's last sequence number, also where its events are deleted."""
+    """Print a journal's last sequence number, also where its events are deleted.
+
+    \b
+    josefine journal pointer accounts alice
+    """
     with _journal(bootstrap, store, topic, journal_id, "reading") as (journal, _):
         found = journal.pointer()
     if as_json:
@@ -182,7 +191,12 @@ def delete(
     bootstrap: Bootstrap = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete a journal's events up to one of them."""
+    """Delete a journal's events up to one of them.
+
+    \b
+    josefine journal delete accounts alice --to 100
+    josefine journal delete accounts alice --all --yes
+    """
     if (to is None) != everything:
         raise UsageError("say --to NUMBER or --all, one of the two")
     which = "all events" if to is None else f"the events up to {to}"
@@ -206,7 +220,11 @@ def purge(
     as_json: AsJson = False,
 ) -> None:
     """Make a journal one that was never written; it may begin anew from 1. With a store its
-    snapshots go, too."""
+    snapshots go, too.
+
+    \b
+    josefine journal purge accounts alice
+    """
     agree(f"Purge journal '{journal_id}', its number with it?", yes, "purging")
     with _journal(bootstrap, store, topic, journal_id, "purging") as (journal, _):
         at = journal.purge()

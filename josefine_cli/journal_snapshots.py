@@ -50,7 +50,8 @@ def save(
     and payload_base64.
 
     \b
-    echo '{"seq_nr": 2, "payload": {"balance": 70}}' | josefine journal snapshot save accounts alice
+    echo '{"seq_nr": 2, "payload": {"balance": 70}}' > state.json
+    josefine journal snapshot save accounts alice state.json --store data/store
     """
     check_store(store)
     try:
@@ -68,7 +69,11 @@ def save(
 def load(
     topic: Topic, journal_id: Id, store: TheStore, to: To = SEQ_NR_MAX, as_json: AsJson = False
 ) -> None:
-    """Print the state with the largest number. Its entity goes on with the events behind it."""
+    """Print the state with the largest number. Its entity goes on with the events behind it.
+
+    \b
+    josefine journal snapshot load accounts alice --store data/store
+    """
     from josefine_journal.entity_snapshots import Criteria
 
     check_store(store)
@@ -90,7 +95,11 @@ def list_all(
     to: To = SEQ_NR_MAX,
     as_json: Annotated[bool, typer.Option("--json", help="One object per state.")] = False,
 ) -> None:
-    """Print a journal's states, the largest number first."""
+    """Print a journal's states, the largest number first.
+
+    \b
+    josefine journal snapshot list accounts alice --store data/store
+    """
     from josefine_journal.entity_snapshots import Criteria
 
     check_store(store)
@@ -111,7 +120,11 @@ def delete(
     everything: Annotated[bool, typer.Option("--all", help="Whatever their numbers.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Delete a journal's states up to a number, or all."""
+    """Delete a journal's states up to a number, or all.
+
+    \b
+    josefine journal snapshot delete accounts alice --store data/store --to 100
+    """
     from josefine_journal.entity_snapshots import Criteria
 
     check_store(store)

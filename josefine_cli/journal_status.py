@@ -32,7 +32,11 @@ def status(
     bootstrap: Bootstrap = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Show how far a topic's journals are in their store, and what retention may take."""
+    """Show how far a topic's journals are in their store, and what retention may take.
+
+    \b
+    josefine journal status accounts --store data/store
+    """
     check_store(store)
     where = checked_addresses(bootstrap_of(bootstrap))
     rows = asyncio.run(_status(where, topic, store))
@@ -79,7 +83,11 @@ def ids(
     store: TheStore,
     as_json: Annotated[bool, typer.Option("--json", help="One object per journal.")] = False,
 ) -> None:
-    """Print the ids of a topic's journals, as far as they are replicated; asks no broker."""
+    """Print the ids of a topic's journals, as far as they are replicated; asks no broker.
+
+    \b
+    josefine journal ids accounts --store data/store
+    """
     check_store(store)
     from josefine_journal.queries import ids as ids_of
 
@@ -97,7 +105,11 @@ def tagged(
     store: TheStore,
     as_json: Annotated[bool, typer.Option("--json", help="One object per event.")] = False,
 ) -> None:
-    """Print the events that have a tag, as far as they are replicated; asks no broker."""
+    """Print the events that have a tag, as far as they are replicated; asks no broker.
+
+    \b
+    josefine journal tagged accounts large --store data/store
+    """
     check_store(store)
     from josefine_journal.queries import tagged as tagged_of
 

@@ -33,7 +33,12 @@ def verify(
     topic: Annotated[str | None, typer.Option(help="Only this topic's partitions.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Read every byte of the partition logs and hold it against its checksums; change nothing."""
+    """Read every byte of the partition logs and hold it against its checksums; change nothing.
+
+    \b
+    josefine log verify --data-dir data
+    josefine log verify --data-dir data --topic orders
+    """
     from josefine_broker.host.disk.data_dir import DataDirError, DataDirLock
 
     directories = _partition_directories(data_dir, topic)

@@ -101,7 +101,11 @@ pipeline_preview.add_to(app)
 
 @app.command()
 def plan(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: bool = JSON) -> None:
-    """Build every table's query without reading anything; print what would be written where."""
+    """Build every table's query without reading anything; print what would be written where.
+
+    \b
+    josefine pipeline plan orders.yaml
+    """
     pipeline = pipeline_file.read(file, environment, as_json)
     from pipelines.jvm import stop_session
     from pipelines.plan import plan as build
@@ -135,7 +139,11 @@ def plan(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: bool
 
 @app.command("test")
 def try_out(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: bool = JSON) -> None:
-    """Run the file's tests: given records through its SQL, against expected rows. No broker."""
+    """Run the file's tests: given records through its SQL, against expected rows. No broker.
+
+    \b
+    josefine pipeline test orders.yaml
+    """
     pipeline = pipeline_file.read(file, environment, as_json)
     from pipelines.jvm import stop_session
     from pipelines.starting import start_session
@@ -169,7 +177,12 @@ def run(
     on_data_loss: OnDataLoss | None = ON_DATA_LOSS,
     as_json: bool = JSON,
 ) -> None:
-    """Run a pipeline: until everything there now is read, or until Ctrl-C when it says `every`."""
+    """Run a pipeline: until everything there now is read, or until Ctrl-C when it says `every`.
+
+    \b
+    josefine pipeline run orders.yaml
+    josefine pipeline run orders.yaml --env prod --json
+    """
     pipeline = pipeline_file.read(file, environment, as_json)
     from pipelines.reconcile import Trust
     from pipelines.wishes import wishes

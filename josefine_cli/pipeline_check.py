@@ -23,7 +23,12 @@ def add_to(app: typer.Typer) -> None:
 
 
 def check(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: bool = JSON) -> None:
-    """Ask brokers, folders and tables whether a run would find what it needs; starts no Spark."""
+    """Ask brokers, folders and tables whether a run would find what it needs; starts no Spark.
+
+    \b
+    josefine pipeline check orders.yaml
+    josefine pipeline check orders.yaml --env prod
+    """
     pipeline = pipeline_file.read(file, environment, as_json)
     from pipelines.checkup import ERROR, findings
     from pipelines.inquiry import inquire

@@ -52,7 +52,11 @@ def show(
     ] = False,
     as_json: bool = JSON,
 ) -> None:
-    """Print how many dead letters wait, by source and reason, and the newest of them."""
+    """Print how many dead letters wait, by source and reason, and the newest of them.
+
+    \b
+    josefine pipeline dlq show orders.yaml -n 5
+    """
     pipeline = _read(file, environment, as_json)
     from pipelines.dead_letters import newest, waiting
 
@@ -94,6 +98,10 @@ def replay(
 
     Each once, whatever is killed: run it again and it finishes what it began. What the file still
     does not take stays a letter.
+
+    \b
+    josefine pipeline dlq replay orders.yaml
+    josefine pipeline dlq replay orders.yaml --execute
     """
     pipeline = _read(file, environment, as_json)
     for name in sink or ():

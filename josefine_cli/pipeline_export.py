@@ -32,6 +32,9 @@ def export(
     """Write a Spark declarative pipeline (spark-pipelines), and say what of the file is not in it.
 
     Spark 4.1 or later runs it.
+
+    \b
+    josefine pipeline export orders.yaml --sdp orders_sdp
     """
     from pipelines.sdp import export as exported
     from pipelines.validate import examine, read_text

@@ -36,7 +36,11 @@ def init(
     file: Path = typer.Argument(help="The file to write.", show_default=False),
     force: bool = typer.Option(False, "--force", help="Write over a file that is there."),
 ) -> None:
-    """Write a commented example to begin with: from a topic into two Delta tables."""
+    """Write a commented example to begin with: from a topic into two Delta tables.
+
+    \b
+    josefine pipeline init orders.yaml
+    """
     from pipelines.example import EXAMPLE
 
     try:
@@ -51,6 +55,10 @@ def lint(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: bool
     """Check a file offline: words, references, folders, columns, settings of Spark and Delta.
 
     Without --env, as it is in none and in each of its environments.
+
+    \b
+    josefine pipeline lint orders.yaml
+    josefine pipeline lint orders.yaml --env prod
     """
     try:
         with nothing_collected():
@@ -78,7 +86,11 @@ def show(
         False, "--resolved", help="With values where variables were; secrets stay references."
     ),
 ) -> None:
-    """Print a file as it is in one environment."""
+    """Print a file as it is in one environment.
+
+    \b
+    josefine pipeline show orders.yaml --env prod --resolved
+    """
     from pipelines.loader import load_all
     from pipelines.show import as_yaml
     from pipelines.validate import read_text
@@ -98,7 +110,12 @@ def graph(
     dot: bool = typer.Option(False, "--dot", help="For Graphviz."),
     svg: bool = typer.Option(False, "--svg", help="A picture."),
 ) -> None:
-    """Print the way from sources to sinks as a drawing."""
+    """Print the way from sources to sinks as a drawing.
+
+    \b
+    josefine pipeline graph orders.yaml
+    josefine pipeline graph orders.yaml --svg > orders.svg
+    """
     if mermaid + dot + svg > 1:
         raise UsageError("--mermaid, --dot and --svg are three ways to print the same: take one")
     from pipelines import graph as graphs
@@ -114,7 +131,11 @@ def graph(
 
 
 def schema() -> None:
-    """Print the JSON Schema of pipeline files, by which an editor knows the words."""
+    """Print the JSON Schema of pipeline files, by which an editor knows the words.
+
+    \b
+    josefine pipeline schema > pipeline.schema.json
+    """
     from pipelines.json_schema import json_schema
 
     print(json.dumps(json_schema(), indent=2))

@@ -48,7 +48,11 @@ def show(
     sink: Sinks = None,
     as_json: bool = JSON,
 ) -> None:
-    """Print what table, checkpoint and topics say of each sink, and whether a run would go on."""
+    """Print what table, checkpoint and topics say of each sink, and whether a run would go on.
+
+    \b
+    josefine pipeline offsets show orders.yaml
+    """
     pipeline = pipeline_file.read(file, environment, as_json)
     from josefine_cli.sink_offsets import show_sinks
 
@@ -70,6 +74,10 @@ def reconcile(
 
     With --trust and --execute the sink ends there from then on, and its checkpoint is set aside.
     A sink whose sides agree is left as it is.
+
+    \b
+    josefine pipeline offsets reconcile orders.yaml
+    josefine pipeline offsets reconcile orders.yaml --trust table --execute
     """
     if execute and trust is None:
         raise UsageError("--execute does what --trust says: give --trust table or checkpoint")

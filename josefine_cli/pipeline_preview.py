@@ -39,7 +39,11 @@ def preview(
     environment: str | None = ENVIRONMENT,
     as_json: bool = JSON,
 ) -> None:
-    """Print rows of a node, made of the newest records; writes nothing and asks no table."""
+    """Print rows of a node, made of the newest records; writes nothing and asks no table.
+
+    \b
+    josefine pipeline preview orders.yaml clean -n 10
+    """
     pipeline = pipeline_file.read(file, environment, as_json)
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException

@@ -25,7 +25,11 @@ def add_to(app: typer.Typer) -> None:
 
 
 def status(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: bool = JSON) -> None:
-    """Say how far each sink is and whether a run would stop; without Spark, writes nothing."""
+    """Say how far each sink is and whether a run would stop; without Spark, writes nothing.
+
+    \b
+    josefine pipeline status orders.yaml
+    """
     pipeline = pipeline_file.read(file, environment, as_json)
     from josefine_spark.topic_offsets import nested
     from pipelines.source_kinds import ANY_KIND

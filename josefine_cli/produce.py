@@ -132,6 +132,10 @@ def produce(
 
     Lines of a pipe reach the broker when it pauses, at the latest a second after they came.
     Ctrl-C and SIGTERM end the input: what was read is written and counted.
+
+    \b
+    josefine produce orders events.jsonl --format json
+    seq 100 | josefine produce orders
     """
     if key_separator is not None and (input_format is InputFormat.JSON or not key_separator):
         raise UsageError("--key-separator is a text for --format lines")

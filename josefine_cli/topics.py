@@ -61,7 +61,12 @@ def create(
     bootstrap: Bootstrap = None,
     as_json: AsJson = False,
 ) -> None:
-    """Create a topic."""
+    """Create a topic.
+
+    \b
+    josefine topics create orders --partitions 6
+    josefine topics create rates --config cleanup.policy=compact
+    """
     topic = NewTopic(
         name,
         BROKER_DEFAULT if partitions is None else partitions,
@@ -90,7 +95,11 @@ def list_topics(
     bootstrap: Bootstrap = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the topics."""
+    """List the topics.
+
+    \b
+    josefine topics list
+    """
     with connect(bootstrap_of(bootstrap)) as client:
         found = client.metadata().topics.values()
     topics = sorted((t for t in found if internal or not t.is_internal), key=lambda t: t.name)
@@ -112,7 +121,12 @@ def describe(
     bootstrap: Bootstrap = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show partitions, offsets and configuration of topics."""
+    """Show partitions, offsets and configuration of topics.
+
+    \b
+    josefine topics describe orders
+    josefine topics describe orders --all-configs --json
+    """
     with connect(bootstrap_of(bootstrap)) as client:
         described = [_description(client, name, all_configs) for name in names]
     if as_json:
@@ -141,7 +155,12 @@ def alter(
     bootstrap: Bootstrap = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add partitions, set or reset configurations."""
+    """Add partitions, set or reset configurations.
+
+    \b
+    josefine topics alter orders --config retention.ms=7d
+    josefine topics alter orders --partitions 12
+    """
     changes: dict[str, str | None] = {**parse_configs(config)}
     changes |= dict.fromkeys(reset_config or (), None)
     if partitions is None and not changes:
@@ -170,7 +189,11 @@ def delete(
     bootstrap: Bootstrap = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete topics and all their records."""
+    """Delete topics and all their records.
+
+    \b
+    josefine topics delete orders --yes
+    """
     agree(f"Delete {', '.join(names)} and all records?", yes, "deleting")
     deleted = []
     with connect(bootstrap_of(bootstrap)) as client:
