@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from josefine_cli.output import JSON_HELP, print_json
+from josefine_cli.errors import UserError
+from josefine_cli.output import JSON_HELP, note, print_json
 
 app = typer.Typer(
     help="Check and show a broker's configuration without a start.",
@@ -22,18 +24,40 @@ AsJson = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
 
 
 @app.command()
-def check(file: File, as_json: AsJson = False) -> None:
+def check(
+    file: File,
+    no_files: Annotated[
+        bool, typer.Option("--no-files", help="Do not read the certificates, keys and users.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Say whether a broker would take this file, the environment's JOSEFINE__* applied.
 
-    Example: josefine config check conf/broker.yaml
+    With the certificates, keys and users that it names. What is open to strangers is told on
+    stderr.
+
+    \b
+    josefine config check conf/broker.yaml
+    josefine config check broker-2.yaml --no-files
     """
     from josefine_broker.config import load_config
+    from josefine_cli.exposure import exposures
+    from josefine_cli.security_files import look_at_files
 
     loaded = load_config(file, os.environ)
+    warned = tuple(each.what for each in exposures(loaded))
+    if not no_files:
+        trouble, of_files = look_at_files(loaded, os.environ, time.time_ns() // 1_000_000)
+        if trouble:
+            raise UserError(f"{file}: {trouble}")
+        warned = (*of_files, *warned)
     if as_json:
-        print_json({"file": str(file), "ok": True, "broker_id": loaded.broker.id})
-    else:
-        print(f"{file}: ok, broker {loaded.broker.id}")
+        found = {"file": str(file), "ok": True, "broker_id": loaded.broker.id, "warnings": warned}
+        print_json(found)
+        return
+    for each in warned:
+        note(f"warning: {each}")
+    print(f"{file}: ok, broker {loaded.broker.id}")
 
 
 @app.command()

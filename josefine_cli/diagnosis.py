@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from josefine_broker.base.addresses import is_loopback
 from josefine_broker.config import BrokerConfig
 from josefine_broker.engine.limits.descriptors import divide
+from josefine_cli.exposure import exposures
+from josefine_cli.findings import Finding
 
 PYTHON_MIN = (3, 11)
 SLOW_SYNC_MS = 50.0
@@ -30,14 +31,10 @@ class Facts:
     """Of a small file there."""
     taken: tuple[str, ...]
     """Addresses of the configuration that cannot be listened on, each with the reason."""
-
-
-class Finding(NamedTuple):
-    """`level` is ok, warning or error; `mend` says what to do."""
-
-    level: str
-    what: str
-    mend: str = ""
+    files_trouble: str = ""
+    """Why the files of TLS, of users or of keys cannot be used; empty: they can."""
+    files_warnings: tuple[str, ...] = ()
+    """Of certificates that are over, or soon."""
 
 
 def diagnose(facts: Facts, config: BrokerConfig) -> list[Finding]:
@@ -48,7 +45,16 @@ def diagnose(facts: Facts, config: BrokerConfig) -> list[Finding]:
         *_disk(facts, config),
         *_addresses(facts, config),
         *_cluster(config),
+        *_files(facts),
+        *exposures(config),
     ]
+
+
+def _files(facts: Facts) -> list[Finding]:
+    found = [Finding("warning", each, "renew it") for each in facts.files_warnings]
+    if facts.files_trouble:
+        found.append(Finding("error", facts.files_trouble, "a broker does not start with it"))
+    return found
 
 
 def _python(facts: Facts) -> Finding:
@@ -111,8 +117,4 @@ def _cluster(config: BrokerConfig) -> list[Finding]:
     if not is_alone and config.topic_defaults.replication_factor == 1:
         mend = "set topic_defaults.replication_factor to 3 and min_insync_replicas to 2"
         found.append(Finding("warning", "new topics have one replica in a cluster", mend))
-    admin = config.admin.address
-    if admin is not None and not is_loopback(admin.host):
-        told = f"admin.address {admin} is open to whoever reaches it, without a password"
-        found.append(Finding("warning", told, "let a firewall keep it to Prometheus and people"))
     return found

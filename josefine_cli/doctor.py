@@ -46,18 +46,20 @@ def doctor(
         print_json([finding._asdict() for finding in findings])
     else:
         for each in findings:
-            print(f"{each.level}: {each.what}" + (f"\n    mend: {each.mend}" if each.mend else ""))
+            print(each)
     if any(each.level == "error" for each in findings):
         raise typer.Exit(EXIT_FAILURE)
 
 
 def _facts(config: BrokerConfig) -> Facts:
     from josefine_cli.diagnosis import Facts
+    from josefine_cli.security_files import look_at_files
 
     directory = config.broker.data_dir
     there = next(each for each in (directory, *directory.absolute().parents) if each.exists())
     trouble, sync_ms = _write(there)
     stat = os.statvfs(there)
+    files_trouble, files_warnings = look_at_files(config, os.environ, time.time_ns() // 1_000_000)
     return Facts(
         python=sys.version_info[:2],
         optimized=not __debug__,
@@ -67,6 +69,8 @@ def _facts(config: BrokerConfig) -> Facts:
         file_system=_file_system(there),
         sync_ms=sync_ms,
         taken=tuple(_taken(config)),
+        files_trouble=files_trouble,
+        files_warnings=files_warnings,
     )
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from josefine_broker.config import BrokerConfig
 from josefine_cli.diagnosis import Facts, diagnose
+from tests.support.certificates import Authority
 from tests.support.cli import josefine
 
 WELL = Facts(
@@ -57,6 +58,91 @@ def test_cluster_that_cannot_be_reached_or_loses_data_is_told() -> None:
     assert "reached from this machine alone" in found
     assert "one replica" in found
     assert "without a password" in " ".join(levels(WELL, admin={"address": "0.0.0.0:9644"}))
+
+
+OPEN = "0.0.0.0"
+CLIENTS = {"listeners": [f"PLAINTEXT://{OPEN}:9092"]}
+NAMED = {"certificate": "c", "ca": "a", "client_auth": "required"}
+
+
+@pytest.mark.parametrize(
+    ("sections", "said"),
+    [
+        ({"broker": CLIENTS}, ["records can be read", "9092 asks nobody"]),
+        ({"broker": CLIENTS, "acls": {"enabled": True, "super_users": ["User:a"]}},
+         ["records can be read"]),
+        ({"broker": {"listeners": [f"SASL_PLAINTEXT://{OPEN}:9092"]}, "sasl": {"users": "u"}},
+         ["records and passwords can be read"]),
+        ({"broker": {"listeners": [f"SASL_SSL://{OPEN}:9092"]}, "sasl": {"users": "u"},
+          "tls": {"certificate": "c"}}, []),
+        ({"broker": {"listeners": [f"SSL://{OPEN}:9092"]}, "tls": {"certificate": "c"}},
+         ["9092 asks nobody"]),
+        ({"broker": {"listeners": [f"SSL://{OPEN}:9092"]}, "tls": NAMED}, []),
+        ({"raft": {"listener": f"{OPEN}:9093"}}, ["pretend to be a broker"]),
+        ({"raft": {"listener": f"{OPEN}:9093"}, "raft_tls": {"certificate": "c", "ca": "a"}}, []),
+        ({"text": {"port": 9099, "host": OPEN}}, ["9099 is plaintext", "9099 asks nobody"]),
+        ({"text": {"port": 9099, "host": OPEN, "tls": True}, "tls": NAMED}, []),
+        ({"text": {"port": 9099, "host": OPEN, "tls": True}, "tls": {"certificate": "c"},
+          "acls": {"enabled": True, "super_users": ["User:a"]}}, []),
+        ({"admin": {"address": f"{OPEN}:9644"}}, ["9644 is open to whoever"]),
+        ({"admin": {"address": f"{OPEN}:9644"},
+          "acls": {"enabled": True, "super_users": ["User:a"]}}, ["passwords in plaintext"]),
+        ({"admin": {"address": f"{OPEN}:9644", "tls": True}, "tls": {"certificate": "c"},
+          "acls": {"enabled": True, "super_users": ["User:a"]}}, []),
+        ({"admin": {"address": f"{OPEN}:9644", "tls": True}, "tls": NAMED}, []),
+    ],
+)  # fmt: skip
+def test_what_is_open_to_strangers_is_told_and_nothing_else(
+    sections: dict[str, dict[str, object]], said: list[str]
+) -> None:
+    found = levels(WELL, **sections)
+
+    assert set(found.values()) <= {"warning"}
+    assert len(found) == len(said)
+    assert [what for what, word in zip(found, said, strict=True) if word not in what] == []
+
+
+def secured(directory: Path, days: int, key: str = "") -> Path:
+    """A configuration whose certificate is valid for so long."""
+    own = Authority(directory / "ca").issue("broker", days=days)
+    file = directory / "broker.yaml"
+    file.write_text(
+        f"broker: {{data_dir: {directory}/new, listeners: ['SSL://127.0.0.1:0']}}\n"
+        "raft: {listener: '127.0.0.1:0'}\nadmin: {address: '127.0.0.1:0'}\n"
+        f"tls: {{certificate: {own.certificate}, key: {key or own.key}}}\n"
+    )
+    return file
+
+
+@pytest.mark.parametrize(
+    ("days", "said"), [(30, ""), (7, "tls.certificate"), (-1, "expired on")], ids=str
+)
+def test_certificates_that_are_over_or_soon_are_told(tmp_path: Path, days: int, said: str) -> None:
+    file = secured(tmp_path, days)
+
+    checked = josefine("", "config", "check", str(file))
+    doctor = josefine("", "doctor", "--config", str(file), "--json")
+
+    assert (checked.code, doctor.code) == (0, 0)
+    assert ("warning: " in checked.err, said in checked.err) == (bool(said), True)
+    warned = [each["what"] for each in json.loads(doctor.out) if each["level"] == "warning"]
+    assert [said in each for each in warned] == [True] * bool(said)
+
+
+def test_files_with_which_no_broker_starts_are_told(tmp_path: Path) -> None:
+    other = Authority(tmp_path / "other").issue("other").key
+    file = secured(tmp_path, 30, str(other))
+
+    checked = josefine("", "config", "check", str(file))
+    doctor = josefine("", "doctor", "--config", str(file), "--json")
+
+    assert (checked.code, doctor.code) == (1, 1)
+    assert f"{file}: tls.key: {other} is not the key of the certificate" in checked.err
+    errors = [each["what"] for each in json.loads(doctor.out) if each["level"] == "error"]
+    assert [str(other) in each for each in errors] == [True]
+    assert josefine("", "config", "check", str(file), "--no-files").code == 0
+    other.unlink()
+    assert "no such file" in josefine("", "config", "check", str(file)).err
 
 
 def test_doctor_names_the_address_that_is_taken_and_fails(tmp_path: Path) -> None:
