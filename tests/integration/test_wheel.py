@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 import tarfile
 import zipfile
 from collections.abc import Iterator
@@ -16,7 +17,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.shipping import ROOT, bare_environment, build, install, linked_environment
+from tests.support.shipping import (
+    ROOT,
+    bare_environment,
+    build,
+    copy_sources,
+    install,
+    linked_environment,
+)
 from tests.support.waiting import wait_until
 
 PACKAGES = (
@@ -93,6 +101,29 @@ def test_wheel_and_sdist_carry_the_licence_the_types_and_the_shipped_files(shipp
     assert {"LICENSE", "README.md", "pyproject.toml"} <= in_sdist
     tops = {name.split("/")[0] for name in in_wheel}
     assert {top for top in tops if not top.endswith(".dist-info")} == set(PACKAGES)
+
+
+@pytest.mark.slow
+def test_image_has_the_same_wheel_by_the_commands_of_its_dockerfile(
+    shipped: Path, tmp_path: Path
+) -> None:
+    """Of what .dockerignore leaves; without a fetch, so setuptools is the tests' own."""
+    rules = (ROOT / ".dockerignore").read_text().splitlines()
+    taken = tuple(each[1:] for each in rules if each.startswith("!"))
+    copy_sources(tmp_path / "src", lambda name: name.split("/")[0] in taken)
+    (line,) = (
+        each
+        for each in (ROOT / "conf/deploy/Dockerfile").read_text().splitlines()
+        if each.startswith("RUN pip wheel ")
+    )
+    own = {"/src": str(tmp_path / "src"), "/wheels": str(tmp_path / "wheels")}
+    arguments = [own.get(each, each) for each in line.split()[2:]]
+    command = [sys.executable, "-m", "pip", *arguments, "--no-index", "--no-build-isolation"]
+    subprocess.run(command, env=bare_environment(), check=True, timeout=120)
+
+    (built,), (wheel,) = (tmp_path / "wheels").glob("*.whl"), shipped.glob("*.whl")
+    assert built.name == wheel.name
+    assert {*zipfile.ZipFile(built).namelist()} == {*zipfile.ZipFile(wheel).namelist()}
 
 
 def test_installed_broker_starts_in_an_empty_directory_and_answers(

@@ -10,21 +10,27 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = "from setuptools import build_meta as b; b.build_sdist('out'); b.build_wheel('out')"
 
 
-def build(tree: Path) -> Path:
-    """The folder of the wheel and the sdist; `tree` is an empty folder for the sources."""
+def copy_sources(tree: Path, wanted: Callable[[str], bool]) -> None:
+    """Of the files that git has, or will have, those that are `wanted` by their path."""
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for name in filter(None, names.split("\0")):
-        if name.startswith("tests/") or not (ROOT / name).exists():
+        if not wanted(name) or not (ROOT / name).exists():
             continue
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tree / name, follow_symlinks=False)
+
+
+def build(tree: Path) -> Path:
+    """The folder of the wheel and the sdist; `tree` is an empty folder for the sources."""
+    copy_sources(tree, lambda name: not name.startswith("tests/"))
     done = subprocess.run(
         [sys.executable, "-c", BUILD], cwd=tree, env=bare_environment(), capture_output=True,
         text=True,

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
+import ssl
 import subprocess
+import sys
+import threading
+import tomllib
 from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +20,22 @@ import yaml
 
 from josefine_broker.config import BrokerConfig, load_config
 from josefine_cli.verbs import VERBS
+from pipelines.validate import read_pipeline
+from tests.support.certificates import Authority
 
-DEPLOY = Path(__file__).resolve().parents[3] / "conf/deploy"
+ROOT = Path(__file__).resolve().parents[3]
+DEPLOY = ROOT / "conf/deploy"
 UNITS = sorted(DEPLOY.glob("*.service"))
 
 
-def compose() -> Mapping[str, Any]:
+def composed() -> Mapping[str, Any]:
     loaded: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
-    return loaded["services"]
+    return loaded
+
+
+def compose() -> Mapping[str, Any]:
+    services: dict[str, Any] = composed()["services"]
+    return services
 
 
 def stateful_set() -> Mapping[str, Any]:
@@ -51,7 +65,81 @@ def one_cluster(nodes: list[BrokerConfig]) -> None:
 
 
 def test_composed_brokers_form_one_cluster() -> None:
-    one_cluster([load_config(None, service["environment"]) for service in compose().values()])
+    brokers = {name: each for name, each in compose().items() if name.startswith("broker")}
+
+    one_cluster([load_config(None, service["environment"]) for service in brokers.values()])
+
+
+def test_composed_pipeline_is_one_that_there_is_and_reaches_the_brokers_among_themselves() -> None:
+    service = compose()["pipeline"]
+    mounts = dict(each.split(":")[:2] for each in service["volumes"])
+    (source, target) = next(each for each in mounts.items() if each[0].startswith(".."))
+    file = DEPLOY / source / Path(service["command"][-1]).relative_to(target)
+
+    assert service["command"][:2] == ["pipeline", "run"]
+    pipeline = read_pipeline(file, service["environment"])
+    (read,) = pipeline.sources.values()
+    inside = {
+        str(address).removeprefix("INSIDE://")
+        for name, each in compose().items()
+        if name.startswith("broker")
+        for address in load_config(None, each["environment"]).broker.advertised_listeners
+    }
+    assert {*read.bootstrap.split(",")} <= inside
+    kept = [target for source, target in mounts.items() if source in composed()["volumes"]]
+    assert {pipeline.sinks["flights"].path.startswith(each) for each in kept} == {True}
+
+
+def test_image_is_built_of_what_a_wheel_is_made_of_and_of_nothing_else() -> None:
+    """Docker's rules: the last line that fits decides."""
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    rules = [each for each in lines if each and not each.startswith("#")]
+    assert rules[0] == "*"
+    taken = {each[1:] for each in rules if each.startswith("!")}
+
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    wanted = {each.rstrip("*") for each in packages["packages"]["find"]["include"]}
+    assert taken == wanted | {"pyproject.toml", "README.md", "LICENSE", "conf"}
+    assert [each for each in sorted(taken) if not (ROOT / each).exists()] == []
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_check_of_the_image_follows_the_broker_in_its_health_and_its_tls(
+    scheme: str, tmp_path: Path
+) -> None:
+    """The line of the Dockerfile, at a server of ours."""
+    (line,) = re.findall(r"^HEALTHCHECK .* CMD (.*)$", (DEPLOY / "Dockerfile").read_text(), re.M)
+    python, *arguments = json.loads(line)
+    assert python == "python"
+    arguments[-1] = arguments[-1].replace("/var/lib/josefine", str(tmp_path))
+    statuses = [200, 503]
+
+    class Health(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            assert self.path == "/health/ready"
+            self.send_response(statuses.pop(0))
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Health) as server:
+        if scheme == "https":
+            own = Authority(tmp_path / "ca").issue("broker")
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(own.certificate, own.key)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        admin = f"{scheme}://127.0.0.1:{server.server_port}"
+        (tmp_path / "broker.addresses.json").write_text(json.dumps({"admin": admin}))
+        codes = [
+            subprocess.run([sys.executable, *arguments], timeout=60, capture_output=True).returncode
+            for _ in (200, 503)
+        ]
+        server.shutdown()
+        thread.join()
+
+    assert codes == [0, 1]
 
 
 def test_pods_form_one_cluster_by_their_names() -> None:
