@@ -21,6 +21,7 @@ from josefine_broker.engine.security.sasl import BEARER_BYTES_MAX, Judge, Users,
 from josefine_broker.engine.security.tokens import TokenError
 from josefine_broker.host.clock import RealClock
 from josefine_broker.host.metrics import ConnectionStats
+from josefine_broker.host.net.admin_log import seconds
 from josefine_broker.host.net.tls import shown_name
 from josefine_broker.host.rationed import Rationed
 
@@ -29,10 +30,6 @@ log = logging.getLogger(__name__)
 REALM = 'Basic realm="josefine"'
 TOO_MANY = "too many wrong passwords from this address, come again later"
 NOBODY = "wrong user or password, or a token that does not count:"
-
-
-def _seconds() -> float:
-    return RealClock().monotonic_ms() / 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +47,7 @@ class Door:
     """Of the listeners with SASL too."""
     monotonic_ms: Callable[[], int] = RealClock().monotonic_ms
     log_refused: Rationed = field(
-        default_factory=lambda: Rationed(log, "admin login refused", _seconds, logging.WARNING)
+        default_factory=lambda: Rationed(log, "admin login refused", seconds, logging.WARNING)
     )
 
     async def refusal(self, request: web.Request) -> web.Response | None:

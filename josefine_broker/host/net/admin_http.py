@@ -25,6 +25,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from josefine_broker.host.metrics import Metrics
 from josefine_broker.host.net.acceptor import Acceptor
 from josefine_broker.host.net.admin_door import Door
+from josefine_broker.host.net.admin_log import AdminLog
 from josefine_broker.host.net.tls import Tls
 
 CONNECTIONS_MAX = 64
@@ -92,7 +93,11 @@ class AdminServer:
         for path, page in self._private.items():
             app.router.add_get(path, partial(self._private_page, page))
         self._runner = web.AppRunner(
-            app, access_log=None, handle_signals=False, shutdown_timeout=STOP_SECONDS
+            app,
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=STOP_SECONDS,
+            logger=AdminLog(self._metrics.connections),
         )
         await self._runner.setup()
         assert self._runner.server is not None

@@ -190,6 +190,41 @@ def test_private_page_is_for_whoever_may_look_where_names_are_asked_for() -> Non
     on_uvloop(scenario)
 
 
+def test_what_is_no_http_is_one_line_without_what_was_sent_and_a_bug_has_its_trace(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    metrics = Metrics()
+
+    def broken(_query: object) -> str:
+        raise RuntimeError("ours")
+
+    async def scenario() -> None:
+        admin = AdminServer(metrics, {}, dict, {"/broken": broken})
+        bound = bind("admin", "127.0.0.1", 0)
+        await admin.start(bound.socket)
+        for sent in (
+            b"\x00secret",
+            b"GET / HTTP/1.1\r\nno header secret\r\n\r\n",
+            b"POST secret\r\n\r\n",
+        ):
+            reader, writer = await asyncio.open_connection("127.0.0.1", bound.port)
+            writer.write(sent)
+            assert b"400" in await asyncio.wait_for(reader.read(), 20)
+            writer.close()
+        url = f"http://127.0.0.1:{bound.port}/broken"
+        async with aiohttp.ClientSession() as session, session.get(url) as response:
+            assert response.status == 500
+        await admin.stop()
+
+    with caplog.at_level(logging.DEBUG):
+        on_uvloop(scenario)
+
+    assert "secret" not in caplog.text
+    assert caplog.text.count("malformed admin request") == 1
+    assert "RuntimeError: ours" in caplog.text
+    assert metrics.connections.closed_malformed == 3
+
+
 def test_a_guesser_of_passwords_waits_is_counted_and_told_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,0 +1,48 @@
+"""What aiohttp tells of the admin listener: what strangers send is counted, told once a minute, and
+never repeated; failures of ours have their trace.
+
+aiohttp itself writes a trace with what was sent for each request that is none.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from aiohttp.http_exceptions import HttpProcessingError
+
+from josefine_broker.host.clock import RealClock
+from josefine_broker.host.metrics import ConnectionStats
+from josefine_broker.host.rationed import Rationed
+
+log = logging.getLogger(__name__)
+
+
+def seconds() -> float:
+    """A clock that does not go back."""
+    return RealClock().monotonic_ms() / 1_000
+
+
+class AdminLog(logging.LoggerAdapter[logging.Logger]):
+    """In the place of aiohttp's logger."""
+
+    def __init__(self, stats: ConnectionStats) -> None:
+        super().__init__(log)
+        self._stats = stats
+        self._malformed = Rationed(log, "malformed admin request", seconds, logging.WARNING)
+
+    def debug(self, msg: object, *args: object, **more: Any) -> None:
+        if not self._is_strangers(args, more):
+            super().debug(msg, *args, **more)
+
+    def exception(self, msg: object, *args: object, **more: Any) -> None:
+        if not self._is_strangers(args, more):
+            super().exception(msg, *args, **more)
+
+    def _is_strangers(self, args: tuple[object, ...], more: dict[str, Any]) -> bool:
+        error = more.get("exc_info")
+        if not isinstance(error, HttpProcessingError):
+            return False
+        self._stats.closed_malformed += 1
+        self._malformed.tell(client=str(args[0]) if args else "", reason=type(error).__name__)
+        return True
