@@ -34,7 +34,7 @@ from pipelines.folders import refuse_unwritable
 from pipelines.model import Mode, Pipeline
 
 if TYPE_CHECKING:
-    from pipelines.run import RunResult
+    from pipelines.tally import RunResult
     from pipelines.wishes import Wishes
 
 app = typer.Typer(
@@ -185,6 +185,7 @@ def run(
     """
     pipeline = pipeline_file.read(file, environment, as_json)
     from pipelines.reconcile import Trust
+    from pipelines.sink_lives import together
     from pipelines.wishes import wishes
 
     side = Trust(trust.value) if trust else Trust.NEITHER
@@ -192,7 +193,13 @@ def run(
         said = wishes(pipeline, side, rename or (), new_chain or (), on_data_loss is not None)
         refuse_unwritable(pipeline, os.environ)
         result = _run(pipeline, said)
+        failure = together(result.failures.values())
+        if failure is not None and len(result.failures) == len(pipeline.sinks):
+            raise failure
     _summary(pipeline, result, as_json)
+    with hiding(pipeline):
+        if failure is not None:
+            raise failure
 
 
 def _run(pipeline: Pipeline, said: Wishes) -> RunResult:
@@ -201,7 +208,7 @@ def _run(pipeline: Pipeline, said: Wishes) -> RunResult:
     from pipelines.jvm import stop_session
     from pipelines.metrics import told
     from pipelines.progress import reporter_for, unheard
-    from pipelines.run import run_pipeline
+    from pipelines.run import run_sinks
     from pipelines.starting import arm_failpoints, start_session
 
     stop = threading.Event()
@@ -217,7 +224,7 @@ def _run(pipeline: Pipeline, said: Wishes) -> RunResult:
             arm_failpoints(spark)
             # After Spark, which takes SIGINT for itself when its context starts.
             _stop_on_signals(stop)
-            return run_pipeline(spark, pipeline, reporter, wishes=said, stop=stop)
+            return run_sinks(spark, pipeline, reporter, wishes=said, stop=stop)
         finally:
             stop_session(spark)
 
@@ -262,12 +269,15 @@ def _summary(pipeline: Pipeline, result: RunResult, as_json: bool) -> None:
                 "name": pipeline.name,
                 "seconds": seconds,
                 "interrupted": result.interrupted,
+                "failures": {name: str(each) for name, each in result.failures.items()},
                 "sinks": sinks,
             },
         )
         return
     tell = partial(say, pipeline)
     how = "stopped on request" if result.interrupted else "done"
+    if result.failures:
+        how += f", {len(result.failures)} of {counted(len(result.sinks), 'sink')} failed,"
     tell(f"{pipeline.name}: {how} after {result.seconds:.1f} s")
     for name, totals in result.sinks.items():
         rate = totals.records / totals.seconds if totals.seconds else 0.0
@@ -275,7 +285,7 @@ def _summary(pipeline: Pipeline, result: RunResult, as_json: bool) -> None:
         line = f"  {name}: {counted(totals.records, 'record')} read"
         line += f", {counted(totals.rows, 'row')} {wrote}"
         line += f" in {counted(totals.batches, 'batch', 'batches')}, {rate:,.0f} records/s"
-        tell(line)
+        tell(line + (", failed" if name in result.failures else ""))
         if totals.copies:
             tell(f"    {counted(totals.copies, 'row')} left out, whose keys were there")
         if totals.late:

@@ -44,6 +44,8 @@ class PipelineError(Exception):
     """A failure that a user can read: its text is the whole message."""
 
     exit_code = EXIT_FAILED
+    ends_run = False
+    """Whether it ends a run whole, and not the sink that met it alone."""
 
 
 class WrongUsageError(PipelineError):
@@ -73,6 +75,12 @@ class SetupError(PipelineError):
 
 class RunError(PipelineError):
     """The run could not go on."""
+
+
+class TooManyLettersError(RunError):
+    """Too many of a source's records are dead letters, whichever sink has counted them."""
+
+    ends_run = True
 
 
 class ChainError(RunError):

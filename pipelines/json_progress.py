@@ -57,7 +57,10 @@ class JsonReporter:
 
     def restarting(self, sink: str, retry: Retry) -> None:
         said = {"sink": sink, "reason": retry.says, "pause_s": retry.pause_s}
-        self._say(logging.WARNING, "run begins again", **said)
+        self._say(logging.WARNING, "sink begins again", **said)
+
+    def failed(self, sink: str, line: str, left: int) -> None:
+        self._say(logging.ERROR, "sink failed", sink=sink, reason=line, sinks_left=left)
 
     def upkeep_failed(self, sink: str, line: str) -> None:
         self._say(logging.WARNING, "upkeep failed", sink=sink, reason=line)

@@ -93,6 +93,12 @@ def watched(spark: SparkSession) -> Iterator[None]:
         ) from error
 
 
+def has_gone(spark: SparkSession) -> bool:
+    """Whether the JVM that this process started has ended."""
+    process = process_of(spark)
+    return process is not None and _has_ended(spark, process)
+
+
 def stop_session(spark: SparkSession) -> None:
     """Stop it; nothing is left to stop where the JVM has ended."""
     process = process_of(spark)

@@ -28,7 +28,7 @@ ROWS: list[Metric] = [
         ("copies", "Rows that `deduplicate` left out."),
         ("late", "What came behind a watermark, told with the next batch: left out."),
         ("commit_retries", "Commits that were tried again."),
-        ("restarts", "So often this sink failed, and the run was begun again."),
+        ("restarts", "So often this sink failed and was begun again."),
         ("upkeep_failures", "OPTIMIZE and VACUUM that failed, were ended or were put off."),
     ),
     *_counters(
@@ -44,6 +44,7 @@ ROWS: list[Metric] = [
     *_gauges(
         ("commit_version", "Version of the table that the run's last commit made."),
         ("commit_timestamp_seconds", "When that was, since 1970."),
+        ("failed", "1: this sink failed for good, and the run goes on without it; else 0."),
     ),
     *_gauges(
         ("committed_offset", "Where the table is: its last commit's end, or where the run began."),

@@ -85,7 +85,8 @@ class Metrics(Collector):
 
     def starting(self, what: str) -> None: ...
 
-    def begun(self, sink: str, records_to_do: int | None) -> None: ...
+    def begun(self, sink: str, records_to_do: int | None) -> None:
+        self._of("pipeline_failed", sink).set(0)
 
     def watched(
         self, sink: str, begins: ByPartition | None, latest: Callable[[], ByPartition]
@@ -117,6 +118,9 @@ class Metrics(Collector):
 
     def restarting(self, sink: str, retry: Retry) -> None:
         self._of("pipeline_restarts", sink).inc()
+
+    def failed(self, sink: str, line: str, left: int) -> None:
+        self._of("pipeline_failed", sink).set(1)
 
     def upkeep_failed(self, sink: str, line: str) -> None:
         self._of("pipeline_upkeep_failures", sink).inc()

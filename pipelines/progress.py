@@ -69,6 +69,10 @@ class LineReporter:
     def restarting(self, sink: str, retry: Retry) -> None:
         self._say(restarting_line(sink, retry))
 
+    def failed(self, sink: str, line: str, left: int) -> None:
+        if left:
+            self._say(failed_line(sink, line, left))
+
     def upkeep_failed(self, sink: str, line: str) -> None:
         self._say(f"sink {sink}: {line}")
 
@@ -111,12 +115,15 @@ class BarReporter:
         self._progress.update(self._preparing, description=text)
 
     def begun(self, sink: str, records_to_do: int | None) -> None:
-        if self._preparing is not None:
-            self._progress.remove_task(self._preparing)
-            self._preparing = None
+        self._end_preparing()
         if sink in self._tasks:
             self._progress.remove_task(self._tasks[sink])
         self._tasks[sink] = self._progress.add_task(sink, total=records_to_do, rate="")
+
+    def _end_preparing(self) -> None:
+        if self._preparing is not None:
+            self._progress.remove_task(self._preparing)
+            self._preparing = None
 
     def watched(self, sink: str, begins: Any, latest: Any) -> None:
         """As with lines."""
@@ -133,6 +140,13 @@ class BarReporter:
 
     def restarting(self, sink: str, retry: Retry) -> None:
         self._progress.console.print(restarting_line(sink, retry), highlight=False)
+
+    def failed(self, sink: str, line: str, left: int) -> None:
+        self._end_preparing()
+        if sink in self._tasks:
+            self._progress.stop_task(self._tasks[sink])
+        if left:
+            self._progress.console.print(failed_line(sink, line, left), highlight=False)
 
     def upkeep_failed(self, sink: str, line: str) -> None:
         self._progress.console.print(f"sink {sink}: {line}", highlight=False)
@@ -157,8 +171,14 @@ def retrying_line(sink: str, batch: int, retry: Retry) -> str:
 
 
 def restarting_line(sink: str, retry: Retry) -> str:
-    """Why all sinks are begun again, in one line."""
-    return f"sink {sink}: {retry.says}, the run begins again behind its last commits"
+    """Why a sink is begun again, in one line."""
+    return f"sink {sink}: {retry.says}, it begins again behind its last commit"
+
+
+def failed_line(sink: str, line: str, left: int) -> str:
+    """Why a sink is not begun again, in one line."""
+    goes_on = "the other one goes on" if left == 1 else f"the other {left} go on"
+    return f"sink {sink} failed: {line}; {goes_on}"
 
 
 class _Unheard(io.TextIOWrapper):

@@ -60,6 +60,10 @@ class Reporter(Protocol):
 
     def restarting(self, sink: str, retry: Retry) -> None: ...
 
+    def failed(self, sink: str, line: str, left: int) -> None:
+        """This run does not begin it again; `left` sinks go on. Where none does, the run's own
+        failure says why."""
+
     def upkeep_failed(self, sink: str, line: str) -> None: ...
 
     def group_failed(self, source: str, line: str) -> None: ...
@@ -99,6 +103,10 @@ class Both:
     def restarting(self, sink: str, retry: Retry) -> None:
         for each in self._both:
             each.restarting(sink, retry)
+
+    def failed(self, sink: str, line: str, left: int) -> None:
+        for each in self._both:
+            each.failed(sink, line, left)
 
     def upkeep_failed(self, sink: str, line: str) -> None:
         for each in self._both:

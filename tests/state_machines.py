@@ -28,6 +28,7 @@ from josefine_broker.engine.security import sasl
 from josefine_broker.engine.transactions import states as transaction_states
 from josefine_broker.text import session
 from josefine_spark import sink_state
+from pipelines import sink_lives
 from raft import Height, progress, roles
 
 _MEMBER = re.compile(r"^\s+([A-Z_]+) = [^#]*(?:#\s*(.+))?$")
@@ -260,6 +261,13 @@ MACHINES = (
         events=session.Input,
         transitions=session.TRANSITIONS,
         step=session.next_state,
+    ),
+    StateMachine(
+        title="A sink in a pipeline's run",
+        states=sink_lives.Life,
+        events=sink_lives.Turn,
+        transitions=sink_lives.TRANSITIONS,
+        step=sink_lives.next_life,
     ),
 )
 

@@ -30,7 +30,8 @@ from pipelines.metrics import told
 from pipelines.reconcile import Trust
 from pipelines.reporting import BatchDone
 from pipelines.retries import Retry
-from pipelines.run import RunResult, run_pipeline
+from pipelines.run import run_pipeline
+from pipelines.tally import RunResult
 from pipelines.validate import read_pipeline
 from pipelines.wishes import Wishes
 from tests.support.broker import BrokerProcess
@@ -127,6 +128,7 @@ class Quiet:
         self.batches: list[BatchDone] = []
         self.retries: list[tuple[str, int, str]] = []
         self.restarts: list[tuple[str, str]] = []
+        self.failures: list[tuple[str, str, int]] = []
         self.lines: list[tuple[str, str]] = []
         self.latest: dict[str, Any] = {}
 
@@ -145,6 +147,9 @@ class Quiet:
 
     def restarting(self, sink: str, retry: Retry) -> None:
         self.restarts.append((sink, retry.says))
+
+    def failed(self, sink: str, line: str, left: int) -> None:
+        self.failures.append((sink, line, left))
 
     def upkeep_failed(self, sink: str, line: str) -> None:
         self.lines.append((sink, line))

@@ -15,7 +15,8 @@ from josefine_broker.records.builder import Record, build_batch
 from pipelines import failpoints
 from pipelines.errors import ChainError, ConfigError, RunError
 from pipelines.plan import plan
-from pipelines.run import RunResult, run_pipeline
+from pipelines.run import run_pipeline
+from pipelines.tally import RunResult
 from pipelines.validate import read_pipeline
 from tests.spark.pipelines.conftest import DiedError, Quiet, failpoint
 

@@ -9,7 +9,8 @@ import pytest
 
 from pipelines import failpoints
 from pipelines.errors import ChainError, RunError
-from pipelines.run import RunResult, run_pipeline
+from pipelines.run import run_pipeline
+from pipelines.tally import RunResult
 from pipelines.validate import read_pipeline
 from tests.spark.pipelines.conftest import DiedError, Quiet, failpoint
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.delta_chain import DeltaChain
+from pipelines.errors import RunError
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -91,3 +93,45 @@ def test_a_jvm_that_ends_under_a_run_is_one_sentence_and_the_next_run_goes_on(la
     lab.write_file()
     lab.run()
     lab.check()
+
+
+def test_one_sinks_failure_does_not_stop_the_others_and_the_next_run_makes_it_good(
+    lab, monkeypatch
+):
+    """It is begun again alone, as the file says, then the rest goes on without it: rows, dead
+    letters of what it would have been the first to read, and the group that both are in."""
+    group = f"group-{lab.topic}"
+    lab.write_file(
+        **{
+            "start: earliest": f"start: earliest\n    commit_group: {group}",
+            "trigger:": "restart: { attempts: 1, backoff: 1ms }\ntrigger:",
+        }
+    )
+    lab.produce(40)
+    lab.produce_raw(0, b"not json")
+    lab.bad.append((0, 20))
+    merge = DeltaChain.merge
+    merges = []
+
+    def fails_later(self, *arguments, **more):
+        merges.append(self.link.sink)
+        if len(merges) > 1:
+            raise OSError("no room")
+        return merge(self, *arguments, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DeltaChain, "merge", fails_later)
+        with pytest.raises(RunError, match="^sink `sums`: no room$"):
+            lab.run(rows=25)
+
+    assert merges == ["sums"] * 3
+    assert lab.reporter.restarts == [("sums", "no room (start 1 of 1 after this)")]
+    ((sink, line, _),) = lab.reporter.failures
+    assert (sink, line) == ("sums", "no room")
+    assert lab.chain_ends("rows", "rows") == lab.topic_ends()
+    assert lab.arrow("dead").num_rows == 1
+    assert lab.committed(group) == lab.chain_ends("sums", "sums") != lab.topic_ends()
+
+    lab.run(rows=25)
+    lab.check()
+    assert lab.committed(group) == lab.topic_ends()

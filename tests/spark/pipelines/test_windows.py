@@ -16,7 +16,8 @@ from pipelines.errors import ChainError, ConfigError, RunError
 from pipelines.plan import plan
 from pipelines.reconcile import Trust
 from pipelines.replay import replays
-from pipelines.run import RunResult, run_pipeline
+from pipelines.run import run_pipeline
+from pipelines.tally import RunResult
 from pipelines.trial import run_cases
 from pipelines.validate import read_pipeline
 from pipelines.wishes import Wishes

@@ -60,6 +60,7 @@ def test_what_goes_wrong_meanwhile_is_a_warning():
         to.begun("lake", None)
         to.retrying("lake", 3, LOST)
         to.restarting("lake", LOST)
+        to.failed("lake", "disk full", 1)
         to.upkeep_failed("lake", "optimize failed: x")
         to.group_failed("orders", "x")
 
@@ -67,7 +68,8 @@ def test_what_goes_wrong_meanwhile_is_a_warning():
         ("INFO", "preparing", {"what": "Spark"}),
         ("INFO", "sink begins", {"sink": "lake", "records_to_do": None}),
         ("WARNING", "commit is tried again", {"sink": "lake", "batch": 3, "reason": LOST.says}),
-        ("WARNING", "run begins again", {"sink": "lake", "reason": LOST.says, "pause_s": 0.0}),
+        ("WARNING", "sink begins again", {"sink": "lake", "reason": LOST.says, "pause_s": 0.0}),
+        ("ERROR", "sink failed", {"sink": "lake", "reason": "disk full", "sinks_left": 1}),
         ("WARNING", "upkeep failed", {"sink": "lake", "reason": "optimize failed: x"}),
         ("WARNING", "group not told", {"source": "orders", "reason": "x"}),
     ]

@@ -94,6 +94,15 @@ def test_what_did_not_go_well_is_counted(metrics):
     assert [values[name,] for name in names] == [1, 1, 2]
 
 
+def test_a_sink_that_failed_is_seen_until_it_begins(metrics):
+    assert "failed" not in {name for name, *_ in read(metrics)}
+    metrics.begun("lake", None)
+    assert read(metrics)["failed",] == 0
+
+    metrics.failed("lake", "disk full", 1)
+    assert read(metrics)["failed",] == 1
+
+
 def test_lag_is_what_the_topics_have_beyond_the_table(metrics):
     topics = {P0: 100, P1: 60}
     metrics.watched("lake", {P0: 10, P1: 20}, lambda: topics)
@@ -198,6 +207,7 @@ def test_both_reporters_hear_everything():
         "batch": (done(),),
         "retrying": ("lake", 1, LOST),
         "restarting": ("lake", LOST),
+        "failed": ("lake", "x", 1),
         "upkeep_failed": ("lake", "x"),
         "group_failed": ("orders", "x"),
         "table_failed": ("x",),

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 
 from rich.console import Console
 
 from josefine_cli.pipeline import _summary
+from pipelines.errors import RunError
 from pipelines.progress import LineReporter, unheard
 from pipelines.reporting import BatchDone
 from pipelines.retries import retry_of
-from pipelines.run import RunResult, SinkTotals
+from pipelines.tally import RunResult, SinkTotals
 from pipelines.validate import read_pipeline
 
 
@@ -58,6 +60,20 @@ def test_a_commit_that_is_tried_again_is_told_with_its_reason():
     assert out.getvalue() == line
 
 
+def test_a_sink_that_failed_is_told_at_once_where_others_go_on():
+    out = io.StringIO()
+    reporter = LineReporter(Console(file=out))
+
+    reporter.failed("lake", "disk full", 2)
+    reporter.failed("sums", "disk full", 1)
+    reporter.failed("last", "disk full", 0)  # its reason is the run's
+
+    assert out.getvalue().splitlines() == [
+        "sink lake failed: disk full; the other 2 go on",
+        "sink sums failed: disk full; the other one goes on",
+    ]
+
+
 def test_a_skipped_batch_is_called_that():
     assert lines(1, done(1, 0, already_there=True)) == [
         "sink lake: 1 record",
@@ -81,6 +97,22 @@ def test_the_summary_counts_in_singular_and_plural(capsys):
         "delays: 2,000 records read, 3 rows merged in 2 batches, 2,000 records/s",
         "/d: nothing new",
     ]
+
+
+def test_the_summary_names_the_sinks_that_failed(capsys):
+    pipeline = read_pipeline("conf/pipelines/flights.yaml", {"DEMO_DIR": "/demo"})
+    sinks = {name: SinkTotals(path=f"/{name}") for name in ("flights", "delays")}
+    failures = {"delays": RunError("sink `delays`: disk full")}
+    result = RunResult(sinks=sinks, seconds=1.0, interrupted=False, failures=failures)
+
+    _summary(pipeline, result, as_json=False)
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == "flights: done, 1 of 2 sinks failed, after 1.0 s"
+    assert [line.endswith(", failed") for line in lines] == [False, False, False, True, False]
+
+    _summary(pipeline, result, as_json=True)
+    said = json.loads(capsys.readouterr().out)
+    assert said["failures"] == {"delays": "sink `delays`: disk full"}
 
 
 def test_a_reader_of_the_progress_that_is_gone_ends_no_run():

@@ -1,16 +1,21 @@
-"""What a run does around its batches, without Spark: judge dead letters, begin again."""
+"""What a run does around its batches, without Spark: judge dead letters, begin again, go on."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from threading import Lock
 from types import SimpleNamespace
 
 import pytest
 
-from pipelines.errors import RunError, SetupError
+from pipelines import run as running
+from pipelines.errors import ChainError, RunError, SetupError
 from pipelines.loader import load
+from pipelines.queries import FailedError
 from pipelines.reporting import BatchDone
-from pipelines.run import _FailedError, _Run
+from pipelines.retries import LOST
+from pipelines.run import _Run
+from pipelines.sink_lives import together
 from pipelines.source_kinds import ANY_KIND
 from pipelines.validate import validate
 from pipelines.wishes import NO_WISHES
@@ -24,44 +29,102 @@ TEXT = GOOD.replace("on_error: fail", "on_error: dead_letter").replace(
     "trigger:",
 )
 AWAY = SetupError("no broker there")
+DISK = OSError("disk")
+STOPPED = ChainError("sink `lake`: somebody else writes it\n  two ways out")
 
 
 class Listener:
     def __init__(self):
         self.restarts = []
         self.lines = []
+        self.failures = []
+        self.done = []
 
-    def batch(self, done): ...
+    def starting(self, what): ...
+
+    def batch(self, done):
+        self.done.append((done.sink, done.batch))
 
     def upkeep_failed(self, sink, line):
         self.lines.append(line)
 
     def restarting(self, sink, retry):
-        self.restarts.append(retry.says)
+        self.restarts.append(f"{sink}: {retry.says}")
+
+    def failed(self, sink, line, left):
+        self.failures.append((sink, line, left))
 
 
-class Starting(_Run):
-    """Each start does the next of `steps`: raises a failure, or has a batch and goes on."""
+class Query:
+    """Does the next of its sink's steps whenever it is asked whether it is there."""
 
-    steps = ()
+    def __init__(self, run, work):
+        self.run, self.work = run, work
+        self.is_there = True
 
-    def _go(self, wishes):
-        work = SimpleNamespace(
-            sink=self.pipeline.sinks["lake"], source=self.pipeline.sources["raw"]
-        )
-        while self.steps:
-            step, *self.steps = self.steps
-            if isinstance(step, Exception):
-                raise _FailedError(work, step)
-            self._batch_done(step)
+    @property
+    def isActive(self):  # noqa: N802 (Spark's name)
+        if self.is_there:
+            self.is_there = bool(self.work.steps) and self.step(self.work.steps.pop(0))
+        return self.is_there
+
+    def step(self, step):
+        if not isinstance(step, Exception):
+            try:
+                self.run._batch_done(step)
+                return True
+            except Exception as error:
+                step = error
+        self.work.error = step
+        return False
+
+    def stop(self):
+        self.is_there = False
+
+    def exception(self):
+        return self.work.error
+
+
+class Steps(_Run):
+    """Each sink does its `steps`, one at a look: raises a failure, or has a batch and goes on; each
+    start of one does first the next of `starts`: fails, or (None) goes on."""
+
+    def __init__(self, pipeline):
+        super().__init__(None, pipeline, Listener(), ANY_KIND, None)
+        self.steps = {name: [] for name in pipeline.sinks}
+        self.fails_to_start = {name: [] for name in pipeline.sinks}
+        self.begun = []
+
+    def _prepared(self, name):
+        sink = self.pipeline.sinks[name]
+        work = self.works[name] = SimpleNamespace(
+            sink=sink, source=self.pipeline.source_of(sink), steps=self.steps[name], error=None,
+            query=None, late_rows=lambda: 0, lock=Lock(), stopping=False,
+        )  # fmt: skip
+        self.lives.prepare(name, 0.0)
+        failing = self.fails_to_start[name]
+        failure = failing.pop(0) if failing else None
+        if failure is not None:
+            may_pass = isinstance(failure, SetupError) or not isinstance(failure, RunError)
+            raise FailedError(work, failure) if may_pass else failure
+        return work
 
 
 @pytest.fixture
-def run():
-    return Starting(None, validate(load(TEXT, "f.yaml", {})), Listener(), ANY_KIND, None)
+def run(monkeypatch):
+    made = Steps(validate(load(TEXT, "f.yaml", {})))
+
+    def start(work, stream, pipeline, reporter):
+        made.begun.append(work.sink.name)
+        work.query = Query(made, work)
+
+    monkeypatch.setattr(running, "start", start)
+    monkeypatch.setattr(running, "has_gone", lambda spark: False)
+    monkeypatch.setattr(running, "POLL_S", 0.0)
+    return made
 
 
-def done(records, dead_letters, sink="lake", **more):
+def done(records, dead_letters=0, sink="lake", **more):
     """Of a sink that wrote the letters of its batch."""
     counts = {"records": records, "judged": records, "dead_letters": dead_letters}
     return BatchDone(**({"sink": sink, "batch": 1, "rows": 0, "ends": {}} | counts | more))
@@ -76,7 +139,7 @@ def test_a_run_stops_behind_the_batch_with_which_there_are_too_many_dead_letters
         "source `raw`: 21 of 200 records of the last 2 batches are dead letters, more than 10.00% "
         "(threshold); see /dead"
     )
-    assert run.totals["lake"].dead_letters == 21
+    assert run.tally.totals["lake"].dead_letters == 21
 
 
 def test_letters_of_records_that_were_passed_before_are_not_judged(run):
@@ -93,50 +156,133 @@ def test_the_sinks_of_a_source_are_judged_together(run):
         run._batch_done(done(100, 21, sink="other"))
 
 
-def test_the_window_goes_on_when_the_run_is_begun_again(run):
-    run.steps = [done(10, 1), AWAY, done(10, 2)]
+def test_the_window_goes_on_when_the_run_is_begun_again_and_too_many_end_it_whole(run):
+    run.steps["lake"] += [done(10, 1), AWAY, done(10, 2)]
+    run.steps["other"] += [done(0, sink="other")] * 5_000
 
     with pytest.raises(RunError, match="3 of 20 records"):
         run.run(NO_WISHES)
 
+    assert run.steps["other"]
+    assert run.reporter.failures == []
+
 
 def test_a_run_is_begun_again_as_often_as_its_file_says_and_tells_its_last_failure(run):
-    run.steps = [OSError("disk"), AWAY, done(10, 0)]
+    run.fails_to_start["lake"] += [DISK, AWAY]
+    run.steps["other"] += [done(1, sink="other")]
 
     with pytest.raises(SetupError) as caught:
         run.run(NO_WISHES)
 
     assert caught.value is AWAY
-    assert run.reporter.restarts == ["disk (start 1 of 1 after this)"]
+    assert run.reporter.restarts == ["lake: disk (start 1 of 1 after this)"]
+    assert run.begun == []
 
 
 def test_a_new_batch_renews_the_starts_and_one_that_was_there_does_not(run):
-    run.steps = [AWAY, done(10, 0), AWAY]
+    run.steps["lake"] += [AWAY, done(10), AWAY]
     run.run(NO_WISHES)
-    assert run.reporter.restarts == ["no broker there (start 1 of 1 after this)"] * 2
+    assert run.reporter.restarts == ["lake: no broker there (start 1 of 1 after this)"] * 2
 
-    run.steps = [done(0, 0, already_there=True), OSError("disk")]
-    with pytest.raises(RunError, match="sink `lake`: disk") as caught:
-        run.run(NO_WISHES)
-    assert isinstance(caught.value.__cause__, OSError)
+
+def test_a_batch_that_was_there_renews_no_start(run):
+    run.steps["lake"] += [AWAY, done(0, already_there=True), DISK]
+    run.steps["other"] += [AWAY]
+
+    failures = run.run(NO_WISHES).failures
+
+    assert {name: str(each) for name, each in failures.items()} == {"lake": "sink `lake`: disk"}
+    assert isinstance(failures["lake"].__cause__, OSError)
+
+
+def test_one_sinks_failure_does_not_stop_the_others(run):
+    run.steps["lake"] += [STOPPED]
+    batches = [done(1, sink="other", batch=n) for n in range(50)]
+    run.steps["other"] += batches
+
+    result = run.run(NO_WISHES)
+
+    assert run.reporter.done == [("other", n) for n in range(50)]
+    assert run.reporter.failures == [("lake", "somebody else writes it", 1)]
+    assert result.failures == {"lake": STOPPED}
+    assert run.begun == ["lake", "other"]
+
+
+def test_a_sink_that_may_is_begun_again_alone(run):
+    run.steps["lake"] += [done(1), DISK, done(2, batch=2)]
+    run.steps["other"] += [done(1, sink="other")] * 50
+
+    assert not run.run(NO_WISHES).failures
+
+    assert run.begun == ["lake", "other", "lake"]
+    assert ("lake", 2) in run.reporter.done
+
+
+def test_a_sink_whose_next_start_is_refused_fails_alone(run):
+    run.fails_to_start["lake"] += [None, STOPPED]
+    run.steps["lake"] += [DISK]
+    run.steps["other"] += [done(1, sink="other")] * 50
+
+    assert run.run(NO_WISHES).failures == {"lake": STOPPED}
+    assert not run.steps["other"]
+
+
+def test_lost_records_begin_all_sinks_again_that_are_not_over(run):
+    """Their letters share a chain, which only a start moves behind what is lost."""
+    sources = {"raw": replace(run.pipeline.sources["raw"], skips_losses=True)}
+    run.pipeline = replace(run.pipeline, sources=sources)
+    run.steps["lake"] += [done(1), OSError(LOST.mark), done(1, batch=2)]
+    run.steps["other"] += [done(1, sink="other", batch=n) for n in range(50)]
+
+    assert not run.run(NO_WISHES).failures
+
+    assert run.begun == ["lake", "other", "lake", "other"]
+    assert len(run.reporter.done) == 52
+
+
+def test_the_failures_of_several_sinks_are_one_with_all_reasons(run):
+    run.steps["lake"] += [STOPPED]
+    run.steps["other"] += [RunError("sink `other`: no room")]
+
+    failures = run.run(NO_WISHES).failures
+
+    assert str(together(failures.values())) == f"{STOPPED}\nsink `other`: no room"
+    assert [left for _, _, left in run.reporter.failures] == [1, 0]
+    assert together([STOPPED]) is STOPPED
 
 
 def test_what_is_told_meanwhile_has_no_secret(run):
     run.pipeline = replace(run.pipeline, secrets=frozenset({"hunter2"}))
-    run.steps = [OSError("no such user: hunter2")]
+    run.steps["lake"] += [OSError("no such user: hunter2"), RunError("hunter2 was wrong")]
 
     run.run(NO_WISHES)
     run._upkeep_failed("lake", "optimize failed: hunter2")
 
-    assert run.reporter.restarts == ["no such user: *** (start 1 of 1 after this)"]
+    assert run.reporter.restarts == ["lake: no such user: *** (start 1 of 1 after this)"]
     assert run.reporter.lines == ["optimize failed: ***"]
+    assert run.reporter.failures == [("lake", "*** was wrong", 0)]
 
 
 def test_a_run_that_is_to_stop_is_not_begun_again(run):
-    run.steps = [AWAY, done(10, 0)]
+    run.fails_to_start["lake"] += [AWAY]
     run.stop.set()
 
     result = run.run(NO_WISHES)
 
     assert result.interrupted
-    assert run.totals["lake"].batches == 0
+    assert run.tally.totals["lake"].batches == 0
+
+
+def test_a_batch_that_fails_while_the_run_is_ended_has_failed(run):
+    def stopping(step):
+        run.stop.set()
+        run.works["other"].error = STOPPED
+        return True
+
+    run.steps["lake"] += [done(1)] * 50
+    run._batch_done = stopping
+
+    result = run.run(NO_WISHES)
+
+    assert result.interrupted
+    assert result.failures == {"other": STOPPED}
