@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from josefine_cli.extras import need
@@ -18,13 +18,10 @@ def session(conf: Mapping[str, str]) -> Iterator[SparkSession]:
     need("a replicator in Spark", "pyspark", "delta", "pyarrow")
     from pyspark.sql import SparkSession
 
-    from pipelines.jvm import stop_session
+    from pipelines.jvm import stopping
     from pipelines.starting import start_named
 
     is_there = SparkSession.getActiveSession() is not None
     spark = start_named("josefine journal", conf)
-    try:
+    with nullcontext() if is_there else stopping(spark):
         yield spark
-    finally:
-        if not is_there:
-            stop_session(spark)

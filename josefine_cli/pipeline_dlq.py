@@ -158,20 +158,17 @@ def _spark(pipeline: Pipeline, as_json: bool) -> Iterator[SparkSession]:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from pipelines.jvm import stop_session
     from pipelines.messages import clear_reason
-    from pipelines.starting import start_session
+    from pipelines.starting import session_of
 
     with hiding(pipeline):
-        spark = start_session(pipeline)
         try:
-            yield spark
+            with session_of(pipeline) as spark:
+                yield spark
         except ConfigError as error:
             pipeline_file.refuse(error, as_json)
         except (Py4JError, PySparkException) as error:
             raise RunError(clear_reason(error)) from error
-        finally:
-            stop_session(spark)
 
 
 def _cell(name: str, letter: dict[str, Any]) -> str:

@@ -49,25 +49,22 @@ def preview(
     from pyspark.errors import PySparkException
 
     from josefine_broker.base.errors import KafkaError
-    from pipelines.jvm import stop_session
     from pipelines.messages import clear_reason
     from pipelines.preview import input_of
     from pipelines.preview import preview as look
-    from pipelines.starting import start_session
+    from pipelines.starting import session_of
 
     with hiding(pipeline):
         input_of(pipeline, node)
-        spark = start_session(pipeline)
         try:
-            found = look(spark, pipeline, node, rows=rows, records=records)
+            with session_of(pipeline) as spark:
+                found = look(spark, pipeline, node, rows=rows, records=records)
         except ConfigError as error:
             pipeline_file.refuse(error, as_json)
         except PipelineError:
             raise
         except (KafkaError, OSError, Py4JError, PySparkException) as error:
             raise RunError(f"`{node}`: {clear_reason(error)}") from error
-        finally:
-            stop_session(spark)
     if as_json:
         print_hidden_json(pipeline, found.to_json())
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -183,21 +183,17 @@ def _do(
 @contextmanager
 def _session(pipeline: Pipeline) -> Iterator[Any]:
     """One Spark for all who ask; none where nobody does."""
-    from pipelines.jvm import stop_session
-    from pipelines.starting import start_session
+    from pipelines.starting import session_of
 
     started: list[Any] = []
+    with ExitStack() as stack:
 
-    def session() -> Any:
-        if not started:
-            started.append(start_session(pipeline))
-        return started[0]
+        def session() -> Any:
+            if not started:
+                started.append(stack.enter_context(session_of(pipeline)))
+            return started[0]
 
-    try:
         yield session
-    finally:
-        for spark in started:
-            stop_session(spark)
 
 
 def _tell(pipeline: Pipeline, name: str, done: Done, *, could: bool) -> None:

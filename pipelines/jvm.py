@@ -79,24 +79,34 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 @contextmanager
-def watched(spark: SparkSession) -> Iterator[None]:
-    """Whatever is raised within because the JVM has ended becomes SparkGoneError."""
+def watched(spark: SparkSession, then: str) -> Iterator[None]:
+    """Whatever is raised within because the JVM has ended becomes SparkGoneError; `then` says what
+    that means."""
     process = process_of(spark)
     try:
         yield
+    except SparkGoneError:
+        raise
     except Exception as error:
         if process is None or not _has_ended(spark, process):
             raise
-        raise SparkGoneError(
-            f"Spark's JVM {_how(process.returncode)} during the run; what was committed stays, and"
-            " the next run goes on behind it"
-        ) from error
+        raise SparkGoneError(f"Spark's JVM {_how(process.returncode)} {then}") from error
 
 
 def has_gone(spark: SparkSession) -> bool:
     """Whether the JVM that this process started has ended."""
     process = process_of(spark)
     return process is not None and _has_ended(spark, process)
+
+
+@contextmanager
+def stopping(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session that was started for what is within: stopped behind it, its JVM watched."""
+    try:
+        with watched(spark, "meanwhile: the command may be given again"):
+            yield spark
+    finally:
+        stop_session(spark)
 
 
 def stop_session(spark: SparkSession) -> None:

@@ -50,7 +50,8 @@ def run_sinks(
 ) -> RunResult:
     """Run to the end of the input (available_now) or until `stop` is set, also where some sinks
     fail. Raises PipelineError when the run cannot begin or ends whole."""
-    with watched(spark):
+    then = "during the run; what was committed stays, and the next run goes on behind it"
+    with watched(spark, then):
         return _Run(spark, pipeline, reporter, kind or ANY_KIND, stop).run(wishes)
 
 

@@ -54,6 +54,8 @@ def sink_of(name: str, reader: Reader) -> Sink:
     if mode is Mode.MERGE and evolution is Evolution.ADD:
         message = "an aggregate that comes later would miss what was folded before"
         reader.wrong_at("schema_evolution", f"{message}: expected none or widen with mode merge")
+    if reader.choice("delivery") == "at_least_once":
+        reader.wrong_at("delivery", "a table has each row once: expected exactly_once, or no word")
     path = reader.text("path")
     return Sink(
         name=name,

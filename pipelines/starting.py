@@ -7,12 +7,12 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 from pipelines import failpoints
 from pipelines.errors import SetupError
-from pipelines.jvm import process_of, quieten_py4j, spared_signals
+from pipelines.jvm import process_of, quieten_py4j, spared_signals, stopping
 from pipelines.messages import clear_reason
 from pipelines.model import Pipeline
 
@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 def start_session(pipeline: Pipeline) -> SparkSession:
     """The Spark session that the file asks for. Raises SetupError."""
     return start_named(f"josefine {pipeline.name}", dict(pipeline.conf), pipeline.master)
+
+
+def session_of(pipeline: Pipeline) -> AbstractContextManager[SparkSession]:
+    """The same, stopped behind what is within. Raises also SparkGoneError there."""
+    return stopping(start_session(pipeline))
 
 
 def start_named(name: str, conf: Mapping[str, str], master: str | None = None) -> SparkSession:

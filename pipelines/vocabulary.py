@@ -327,13 +327,13 @@ MODES: Mapping[str, ModeWords] = {
 """Mode of a sink → its own words; those of other modes are refused."""
 
 _OF_ANY_SINK = ("type", "inputs", "mode")
-_OF_TOPICS = ("topic", "bootstrap", "security", "key", "delivery")
+_OF_TOPICS = ("topic", "bootstrap", "security", "key")
 SINK_TYPES: Mapping[str, ModeWords] = {
     "delta": ModeWords(
         required=("mode",),
         allowed=tuple(w for w in WORDS["sink"] if w not in (*_OF_ANY_SINK, *_OF_TOPICS)),
     ),
-    "josefine": ModeWords(required=("topic",), allowed=("mode", *_OF_TOPICS[1:])),
+    "josefine": ModeWords(required=("topic",), allowed=("delivery", "mode", *_OF_TOPICS[1:])),
 }
 """Type of a sink → its own words; those of other types are refused."""
 

@@ -121,7 +121,7 @@ def test_one_sinks_failure_does_not_stop_the_others_and_the_next_run_makes_it_go
 
     with monkeypatch.context() as patch:
         patch.setattr(DeltaChain, "merge", fails_later)
-        with pytest.raises(RunError, match="^sink `sums`: no room$"):
+        with pytest.raises(RunError, match=r"^sink `sums`: no room$"):
             lab.run(rows=25)
 
     assert merges == ["sums"] * 3

@@ -6,16 +6,18 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer
 
-from josefine_cli import pipeline as command
+from josefine_cli import pipeline_run
 from josefine_cli import pipeline_secrets as secrets
 from josefine_cli.main import run
 from pipelines.errors import ConfigError, RunError
 from pipelines.json_schema import json_schema
 from pipelines.reconcile import Trust
+from pipelines.tally import RunResult
 from pipelines.validate import examine
 from pipelines.variables import Variables
 from tests.unit.pipelines.test_secrets import SECRET, WITH_SECRET
@@ -106,7 +108,29 @@ def test_the_help_offers_two_sides_to_trust_and_no_completion(capsys):
 
 
 def test_the_sides_to_trust_are_those_that_a_run_knows():
-    assert {side.value for side in command.Side} == {each.value for each in Trust} - {"neither"}
+    assert {side.value for side in pipeline_run.Side} == {each.value for each in Trust} - {
+        "neither"
+    }
+
+
+def test_a_run_of_what_is_there_now_ends_whatever_the_file_says(tmp_path, monkeypatch, capsys):
+    """Streaming by day, catching up by cron: the same file, and the same checkpoint."""
+    file = tmp_path / "ticks.yaml"
+    text = Path("conf/pipelines/ticks.yaml").read_text()
+    file.write_text(re.sub("(?m)^trigger:.*", "trigger: { every: 5s }", text))
+    ran = []
+
+    def ended(pipeline, said):
+        ran.append(pipeline)
+        return RunResult(sinks={}, seconds=0.0, interrupted=False)
+
+    monkeypatch.setattr(pipeline_run, "_run", ended)
+    monkeypatch.setenv("LAKE", str(tmp_path))
+    assert run(["pipeline", "run", str(file)]) == 0
+    assert run(["pipeline", "run", "--available-now", str(file)]) == 0
+
+    assert [pipeline.every_ms for pipeline in ran] == [5000, None]
+    assert ran[0].checkpoint == ran[1].checkpoint
 
 
 def test_init_writes_an_example_that_lints_clean_and_writes_over_nothing(tmp_path, capsys):

@@ -8,7 +8,7 @@ import os
 
 from rich.console import Console
 
-from josefine_cli.pipeline import _summary
+from josefine_cli.pipeline_run import _summary
 from pipelines.errors import RunError
 from pipelines.progress import LineReporter, unheard
 from pipelines.reporting import BatchDone

@@ -123,13 +123,22 @@ def test_the_schema_takes_a_topic_sink():
 
 
 def test_a_topics_words_are_refused_for_a_table():
-    text = GOOD.replace("mode: append", "mode: append, topic: x, delivery: exactly_once")
+    text = GOOD.replace("mode: append", "mode: append, topic: x, key: id")
     examined = examine(text, "f.yaml", Variables(env={}))
 
     assert [each.message for each in examined.problems] == [
         "`topic` is for type josefine; this sink's type is delta",
-        "`delivery` is for type josefine; this sink's type is delta",
+        "`key` is for type josefine; this sink's type is delta",
     ]
+
+
+def test_a_table_may_say_that_it_has_each_row_once_and_nothing_else():
+    read(GOOD.replace("mode: append", "mode: append, delivery: exactly_once"))
+
+    text = GOOD.replace("mode: append", "mode: append, delivery: at_least_once")
+    (problem,) = examine(text, "f.yaml", Variables(env={})).problems
+    assert problem.message == "a table has each row once: expected exactly_once, or no word"
+    assert problem.path == "sinks.lake.delivery"
 
 
 def test_a_source_without_brokers_names_none_for_its_sink():
