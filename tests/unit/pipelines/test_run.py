@@ -274,13 +274,9 @@ def test_a_run_that_is_to_stop_is_not_begun_again(run):
 
 
 def test_a_batch_that_fails_while_the_run_is_ended_has_failed(run):
-    def stopping(step):
-        run.stop.set()
-        run.works["other"].error = STOPPED
-        return True
-
     run.steps["lake"] += [done(1)] * 50
-    run._batch_done = stopping
+    run.steps["other"] += [done(1, sink="other"), STOPPED]
+    run._batch_done = lambda done: run.stop.set()
 
     result = run.run(NO_WISHES)
 
