@@ -4,9 +4,12 @@ json), for whoever collects the lines of many."""
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Callable
 from typing import IO, Any
 
 from josefine_broker.host.events import JsonFormatter
+from pipelines.pace import Pacing
 from pipelines.reporting import BatchDone
 from pipelines.retries import Retry
 
@@ -14,8 +17,12 @@ from pipelines.retries import Retry
 class JsonReporter:
     """A constant message for each kind of event, and fields."""
 
-    def __init__(self, stream: IO[str], pipeline: str) -> None:
+    def __init__(
+        self, stream: IO[str], pipeline: str, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
         self._pipeline = pipeline
+        self._now_s = now_s
+        self._pacing = Pacing()
         handler = logging.StreamHandler(stream)
         handler.setFormatter(JsonFormatter())
         # Nobody else's: what the process logs elsewhere stays there.
@@ -26,16 +33,18 @@ class JsonReporter:
         self._say(logging.INFO, "preparing", what=what)
 
     def begun(self, sink: str, records_to_do: int | None) -> None:
+        self._pacing.begun(sink, records_to_do)
         self._say(logging.INFO, "sink begins", sink=sink, records_to_do=records_to_do)
 
     def watched(self, sink: str, begins: Any, latest: Any) -> None:
-        """Lines tell of batches."""
+        self._pacing.watched(sink, latest)
 
     def batch(self, done: BatchDone) -> None:
         where = {"sink": done.sink, "batch": done.batch}
         if done.already_there:
             self._say(logging.INFO, "batch was there", **where, dead_letters=done.dead_letters)
             return
+        pace = self._pacing.batch(done, self._now_s())
         failed = {f"failed_{name}": each.failed for name, each in done.checked.items()}
         self._say(
             logging.INFO,
@@ -47,6 +56,9 @@ class JsonReporter:
             copies=done.copies,
             late=done.late,
             seconds=round(done.seconds, 3),
+            records_per_s=None if pace.rate is None else round(pace.rate, 1),
+            lag=pace.lag,
+            left_s=None if pace.left_s is None else round(pace.left_s, 1),
             version=done.version,
             **failed,
         )

@@ -6,6 +6,8 @@ from __future__ import annotations
 import contextlib
 import io
 import threading
+import time
+from collections.abc import Callable
 from typing import Any
 
 from rich.console import Console
@@ -21,6 +23,7 @@ from rich.progress import (
 from pipelines.counting import counted
 from pipelines.json_progress import JsonReporter
 from pipelines.model import Pipeline
+from pipelines.pace import Pacing
 from pipelines.reporting import BatchDone
 from pipelines.retries import Retry
 
@@ -28,8 +31,10 @@ from pipelines.retries import Retry
 class LineReporter:
     """One line per event, for logs and pipes."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, now_s: Callable[[], float] = time.monotonic) -> None:
         self._console = console
+        self._now_s = now_s
+        self._pacing = Pacing()
         self._lock = threading.Lock()
         self._done: dict[str, int] = {}
         self._to_do: dict[str, int | None] = {}
@@ -39,6 +44,7 @@ class LineReporter:
 
     def begun(self, sink: str, records_to_do: int | None) -> None:
         self._to_do[sink] = records_to_do
+        self._pacing.begun(sink, records_to_do)
         self._done.pop(sink, None)
         so_many = (
             "waiting for records" if records_to_do is None else counted(records_to_do, "record")
@@ -46,7 +52,7 @@ class LineReporter:
         self._say(f"sink {sink}: {so_many}")
 
     def watched(self, sink: str, begins: Any, latest: Any) -> None:
-        """Bars and lines count batches."""
+        self._pacing.watched(sink, latest)
 
     def batch(self, done: BatchDone) -> None:
         with self._lock:
@@ -61,6 +67,8 @@ class LineReporter:
             line += f", {counted(done.dead_letters, 'dead letter')}"
         for name, each in done.checked.items():
             line += f", {each.failed:,} failed check {name}" if each.failed else ""
+        if not done.already_there:
+            line += f"; {self._pacing.batch(done, self._now_s()).told()}"
         self._say(line)
 
     def retrying(self, sink: str, batch: int, retry: Retry) -> None:
@@ -95,13 +103,15 @@ class LineReporter:
 class BarReporter:
     """One bar per sink, in records."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._pacing = Pacing()
         self._progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
+            TextColumn("{task.fields[pace]}"),
             TimeElapsedColumn(),
             console=console,
         )
@@ -111,14 +121,15 @@ class BarReporter:
     def starting(self, what: str) -> None:
         text = f"preparing {what}"
         if self._preparing is None:
-            self._preparing = self._progress.add_task(text, total=None, rate="")
+            self._preparing = self._progress.add_task(text, total=None, pace="")
         self._progress.update(self._preparing, description=text)
 
     def begun(self, sink: str, records_to_do: int | None) -> None:
         self._end_preparing()
+        self._pacing.begun(sink, records_to_do)
         if sink in self._tasks:
             self._progress.remove_task(self._tasks[sink])
-        self._tasks[sink] = self._progress.add_task(sink, total=records_to_do, rate="")
+        self._tasks[sink] = self._progress.add_task(sink, total=records_to_do, pace="")
 
     def _end_preparing(self) -> None:
         if self._preparing is not None:
@@ -126,14 +137,14 @@ class BarReporter:
             self._preparing = None
 
     def watched(self, sink: str, begins: Any, latest: Any) -> None:
-        """As with lines."""
+        self._pacing.watched(sink, latest)
 
     def batch(self, done: BatchDone) -> None:
         task_id = self._tasks[done.sink]
         self._progress.advance(task_id, done.records)
-        task = next(task for task in self._progress.tasks if task.id == task_id)
-        rate = f"{task.completed / task.elapsed:,.0f}/s" if task.elapsed else ""
-        self._progress.update(task_id, rate=rate)
+        if not done.already_there:
+            pace = self._pacing.batch(done, self._now_s())
+            self._progress.update(task_id, pace=pace.told())
 
     def retrying(self, sink: str, batch: int, retry: Retry) -> None:
         self._progress.console.print(retrying_line(sink, batch, retry), highlight=False)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import json
 import os
+from dataclasses import replace
 
 from rich.console import Console
 
 from josefine_cli.pipeline_run import _summary
 from pipelines.errors import RunError
-from pipelines.progress import LineReporter, unheard
+from pipelines.progress import BarReporter, LineReporter, unheard
 from pipelines.reporting import BatchDone
 from pipelines.retries import retry_of
 from pipelines.tally import RunResult, SinkTotals
@@ -31,7 +32,7 @@ def done(batch, records, dead_letters=0, **more):
 
 def lines(to_do, *batches):
     out = io.StringIO()
-    reporter = LineReporter(Console(file=out))
+    reporter = LineReporter(Console(file=out), lambda: 0.0)
     reporter.begun("lake", to_do)
     for batch in batches:
         reporter.batch(batch)
@@ -41,13 +42,39 @@ def lines(to_do, *batches):
 def test_a_batch_says_how_far_the_run_is():
     assert lines(1200, done(0, 1, dead_letters=1)) == [
         "sink lake: 1,200 records",
-        "sink lake: batch 0, 1 of 1,200 records, 1 dead letter",
+        "sink lake: batch 0, 1 of 1,200 records, 1 dead letter; 0.0 s",
     ]
     assert lines(None, done(0, 1), done(1, 2, dead_letters=2)) == [
         "sink lake: waiting for records",
-        "sink lake: batch 0, 1 record",
-        "sink lake: batch 1, 3 records, 2 dead letters",
+        "sink lake: batch 0, 1 record; 0.0 s",
+        "sink lake: batch 1, 3 records, 2 dead letters; 0.0 s",
     ]
+
+
+def test_a_batch_says_how_fast_the_run_goes_and_how_long_it_has_yet():
+    out = io.StringIO()
+    now_s = iter([2.0, 4.0])
+    reporter = LineReporter(Console(file=out), lambda: next(now_s))
+    reporter.begun("lake", 10_000)
+    reporter.watched("lake", None, lambda: {("orders", 0): 9_000})
+    reporter.batch(done(0, 1_000, seconds=2.0))
+    reporter.batch(replace(done(1, 3_000, seconds=1.5), ends={("orders", 0): 4_000}))
+
+    assert out.getvalue().splitlines()[1:] == [
+        "sink lake: batch 0, 1,000 of 10,000 records; 500/s, 9,000 behind, 2.0 s, 18 s left",
+        "sink lake: batch 1, 4,000 of 10,000 records; 1,000/s, 5,000 behind, 1.5 s, 6 s left",
+    ]
+
+
+def test_a_bar_says_the_same():
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=160)
+    with BarReporter(console, lambda: 2.0) as reporter:
+        reporter.begun("lake", 10_000)
+        reporter.watched("lake", None, lambda: {("orders", 0): 9_000})
+        reporter.batch(done(0, 1_000, seconds=2.0))
+
+    assert "500/s, 9,000 behind, 2.0 s, 18 s left" in out.getvalue()
 
 
 def test_a_commit_that_is_tried_again_is_told_with_its_reason():
