@@ -147,8 +147,8 @@ class SinkLives:
 
 
 def together(failures: Iterable[PipelineError]) -> PipelineError | None:
-    """The failures of a run as one; the only one as it is."""
-    found = list(failures)
+    """The failures of a run as one; the only one as it is, also where several sinks met it."""
+    found = list({str(each): each for each in failures}.values())
     if len(found) < 2:
         return found[0] if found else None
     return RunError("\n".join(str(each) for each in found))

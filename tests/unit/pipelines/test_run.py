@@ -251,6 +251,15 @@ def test_the_failures_of_several_sinks_are_one_with_all_reasons(run):
     assert together([STOPPED]) is STOPPED
 
 
+def test_what_all_sinks_of_a_source_met_is_one_failure():
+    one, same = RunError("source `raw`: not JSON"), RunError("source `raw`: not JSON")
+
+    told = together([one, same])
+
+    assert isinstance(told, RunError)
+    assert str(told) == "source `raw`: not JSON"
+
+
 def test_what_is_told_meanwhile_has_no_secret(run):
     run.pipeline = replace(run.pipeline, secrets=frozenset({"hunter2"}))
     run.steps["lake"] += [OSError("no such user: hunter2"), RunError("hunter2 was wrong")]
