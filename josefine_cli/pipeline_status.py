@@ -1,7 +1,7 @@
 """`josefine pipeline status FILE`: how far each sink is, and whether a run would stop.
 
 Asks the brokers and reads logs and checkpoints on this machine; starts no Spark. Exit codes: 0
-every sink would go on, 1 one would stop or could not be looked at, 78 the file is wrong.
+every sink would go on, 1 one would stop, failed or could not be looked at, 78 the file is wrong.
 """
 
 from __future__ import annotations
@@ -51,10 +51,13 @@ def status(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: bo
             if each.version is not None:
                 when = "" if each.committed_ms is None else f", {iso_time(each.committed_ms)}"
                 lines.append(f"    last commit: version {each.version}{when}")
+            if each.failed:
+                when = "" if each.failed_ms is None else f" ({iso_time(each.failed_ms)})"
+                lines.append(f"    it failed{when}: {each.failed}")
             if each.stops:
                 lines.append(f"    a run would stop: {each.stops}")
             if each.unknown:
                 lines.append(f"    not known: {each.unknown}")
         print(hidden("\n".join(lines), pipeline.secrets))
-    if any(each.stops or each.unknown for each in found):
+    if any(each.stops or each.unknown or each.failed for each in found):
         raise typer.Exit(EXIT_FAILED)

@@ -17,6 +17,7 @@ from uuid import uuid4
 
 from pipelines.advice import Advice
 from pipelines.errors import PipelineError, SetupError
+from pipelines.failure_notes import forget, note
 from pipelines.jvm import has_gone, watched
 from pipelines.lettering import Lettering
 from pipelines.messages import clear_reason
@@ -169,6 +170,7 @@ class _Run:
 
     def _begin(self, name: str, stream: Any) -> None:
         self.lives.begin(name, time.monotonic())
+        forget(self.pipeline, name)
         work = self.works[name]
         try:
             start(work, stream, self.pipeline, self.reporter)
@@ -275,6 +277,7 @@ class _Run:
         self.lives.fail(name, told)
         first, *_ = str(told).splitlines() or [""]
         line = hidden(first.removeprefix(f"sink `{name}`: "), self.pipeline.secrets)
+        note(self.pipeline, name, line, time.time_ns() // 1_000_000)
         self.reporter.failed(name, line, len(self.lives.left()))
 
     # -- what is told meanwhile ----------------------------------------------------------------

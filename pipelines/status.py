@@ -8,6 +8,7 @@ from typing import Any
 
 from josefine_spark.topic_offsets import ByPartition, nested
 from pipelines.chain import Tip
+from pipelines.failure_notes import FailureNote, noted
 from pipelines.model import Pipeline, Source
 from pipelines.reconcile import Unreadable
 from pipelines.sides import Sides, all_sides
@@ -18,7 +19,9 @@ from pipelines.sources import Topics
 class SinkStatus:
     """One sink. `behind`: offsets that its topics have beyond the table, None where nobody knows;
     `stops`: why a run would stop, "" when it would go on; `unknown`: what nobody could look at;
-    `version`, `committed_ms`: of its newest commit in a Delta table, None where there is none."""
+    `version`, `committed_ms`: of its newest commit in a Delta table, None where there is none.
+    `failed`: why the last run went on or ended without it, "" where it did not, and `failed_ms`
+    when."""
 
     sink: str
     table: str
@@ -28,6 +31,8 @@ class SinkStatus:
     unknown: str = ""
     version: int | None = None
     committed_ms: int | None = None
+    failed: str = ""
+    failed_ms: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -39,15 +44,19 @@ class SinkStatus:
             "unknown": self.unknown,
             "version": self.version,
             "committed_ms": self.committed_ms,
+            "failed": self.failed,
+            "failed_ms": self.failed_ms,
         }
 
 
 def status(pipeline: Pipeline, look: Callable[[Source], Topics]) -> list[SinkStatus]:
     """Every sink, in file order. `look` raises PipelineError where the topics cannot be asked."""
-    return [_sink_status(sides) for sides in all_sides(pipeline, look)]
+    return [
+        _sink_status(sides, noted(pipeline, sides.sink.name)) for sides in all_sides(pipeline, look)
+    ]
 
 
-def _sink_status(sides: Sides) -> SinkStatus:
+def _sink_status(sides: Sides, failure: FailureNote | None) -> SinkStatus:
     topics, tip, stop = sides.topics, sides.tip, sides.stop
     ends = tip.reached.ends if isinstance(tip, Tip) else {}
     detail = f"; {stop.detail}" if stop and stop.detail else ""
@@ -60,6 +69,8 @@ def _sink_status(sides: Sides) -> SinkStatus:
         unknown=sides.unknown,
         version=None if sides.newest is None else sides.newest.version,
         committed_ms=None if sides.newest is None else sides.newest.at_ms,
+        failed=failure.reason if failure else "",
+        failed_ms=failure.at_ms if failure else None,
     )
 
 

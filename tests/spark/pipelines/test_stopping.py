@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -128,6 +129,8 @@ def test_one_sinks_failure_does_not_stop_the_others_and_the_next_run_makes_it_go
     assert lab.reporter.restarts == [("sums", "no room (start 1 of 1 after this)")]
     ((sink, line, _),) = lab.reporter.failures
     assert (sink, line) == ("sums", "no room")
+    failed = lab.checkpoint("sums").with_suffix(".sums.failed")
+    assert json.loads(failed.read_text())["reason"] == "no room"
     assert lab.chain_ends("rows", "rows") == lab.topic_ends()
     assert lab.arrow("dead").num_rows == 1
     assert lab.committed(group) == lab.chain_ends("sums", "sums") != lab.topic_ends()
@@ -135,3 +138,4 @@ def test_one_sinks_failure_does_not_stop_the_others_and_the_next_run_makes_it_go
     lab.run(rows=25)
     lab.check()
     assert lab.committed(group) == lab.topic_ends()
+    assert not failed.exists()

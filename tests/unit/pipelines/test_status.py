@@ -12,6 +12,7 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_cli.main import run
 from josefine_spark.topic_offsets import TopicOffsets
 from pipelines.errors import SetupError
+from pipelines.failure_notes import forget, note
 from pipelines.sources import Topics
 from pipelines.status import status
 from pipelines.validate import read_pipeline
@@ -73,6 +74,30 @@ def test_a_sink_that_was_never_run_has_everything_before_it(lake):
     found = lake.status()
 
     assert (found.ends, found.behind, found.stops, found.unknown) == ({}, 18, "", "")
+
+
+def test_why_a_sink_failed_is_told_until_it_begins_again(lake, capsys):
+    pipeline = read_pipeline(lake.file, {})
+    note(pipeline, "lake", "nobody made the folder", 1)
+    assert lake.status().failed == ""
+
+    lake.commit(20)
+    lake.checkpoint(20)
+    note(pipeline, "lake", "disk full", 1_767_225_600_000)
+
+    assert (lake.status().failed, lake.status().failed_ms) == ("disk full", 1_767_225_600_000)
+    assert run(["pipeline", "status", str(lake.file)]) == 1
+    assert "    it failed (2026-01-01T00:00:00.000Z): disk full\n" in capsys.readouterr().out
+
+    forget(pipeline, "lake")
+    assert lake.status().failed == ""
+
+
+def test_a_note_that_nobody_can_read_is_none(lake):
+    lake.checkpoint(20)
+    for text in ("", "[]", '{"reason": "x"}'):
+        lake.write("ck/orders.lake.failed", text)
+        assert lake.status().failed == ""
 
 
 @pytest.mark.parametrize("place", ["orders.lake", "lake"])
