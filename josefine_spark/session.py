@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from josefine_spark.cache import cache_dir
-from josefine_spark.class_archive import with_archive
+from josefine_spark.class_archive import OPTIONS, with_archive
 from josefine_spark.environment import settle_environment
 from josefine_spark.registration import make_active, needs_registration, register
 from josefine_spark.worker_start import choose_python
@@ -71,7 +71,7 @@ LOCAL_DEFAULTS: Mapping[str, str] = {
     # A laptop's host name often resolves to an address that nothing listens on.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
+    OPTIONS: f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
 }
 
 
@@ -115,7 +115,7 @@ def session(
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             settings["spark.sql.shuffle.partitions"] = str(os.cpu_count() or 2)
         check_java()
-    settings.update(conf or {})
+    settings.update(joined(settings, conf or {}))
     if not submitted:
         settings.update(delta_conf(settings))
         settings.update(with_archive(settings))
@@ -127,6 +127,16 @@ def session(
         _keep_resolved(spark)
     _make_known(spark)
     return spark
+
+
+def joined(defaults: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """What is given, with options of the JVM behind those of the defaults: of two that say the
+    same, Java takes the last."""
+    settings = dict(given)
+    options = [each[OPTIONS] for each in (defaults, given) if each.get(OPTIONS)]
+    if options:
+        settings[OPTIONS] = " ".join(options)
+    return settings
 
 
 def _running() -> "SparkSession | None":

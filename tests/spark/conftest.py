@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from josefine_spark import session
-from josefine_spark.session import LOCAL_DEFAULTS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,8 +31,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
             # Python and its JVM give each other 15 s by themselves, which load 30 exceeds.
             "spark.python.authenticate.socketTimeout": "240s",
             # In minutes on two cores the optimizing compiler takes more than it gives.
-            "spark.driver.extraJavaOptions": LOCAL_DEFAULTS["spark.driver.extraJavaOptions"]
-            + " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         },
         master="local[2]",
     )

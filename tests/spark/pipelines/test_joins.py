@@ -12,13 +12,12 @@ import pytest
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from josefine_broker.records.builder import Record, build_batch
-from pipelines import failpoints
 from pipelines.errors import ChainError, ConfigError, RunError
 from pipelines.plan import plan
 from pipelines.run import run_pipeline
-from pipelines.tally import RunResult
 from pipelines.validate import read_pipeline
-from tests.spark.pipelines.conftest import DiedError, Quiet, failpoint
+from tests.spark.pipelines.conftest import Quiet
+from tests.spark.pipelines.files_lab import FilesLab
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -53,64 +52,39 @@ trigger: { available_now: true }
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-class Lab:
+class Lab(FilesLab):
     """Orders and payments, and which order is paid."""
 
     def __init__(self, spark, folder: Path) -> None:
-        self.spark, self.folder = spark, folder
+        super().__init__(spark, folder, PIPELINE, ("ordered", "paid"))
         self.orders = 0
-        self.bytes = 4000
-        for name in ("ordered", "paid"):
-            (folder / name).mkdir()
-        self.write(PIPELINE)
 
-    def write(self, text: str) -> None:
-        (self.folder / "joining.yaml").write_text(text)
-
-    def add(self, source: str, *events: tuple[int, int]) -> None:
+    def happen(self, source: str, *events: tuple[int, int]) -> None:
         """(id, seconds after the beginning)."""
-        with (self.folder / source / f"{source}.jsonl").open("a") as file:
-            for number, second in events:
-                at = (BEGIN + timedelta(seconds=second)).isoformat()
-                file.write(json.dumps({"id": number, "at": at}) + "\n")
+        for number, second in events:
+            at = (BEGIN + timedelta(seconds=second)).isoformat()
+            self.add(source, json.dumps({"id": number, "at": at}))
 
     def live(self, life: int) -> None:
         """Four orders: two are paid now, one in the next life, one never."""
         first, now = life * 4, life * 20
-        self.add("ordered", *((first + n, now + 4 * n) for n in range(4)))
-        self.add("paid", (first, now + 5), (first + 2, now + 13))
+        self.happen("ordered", *((first + n, now + 4 * n) for n in range(4)))
+        self.happen("paid", (first, now + 5), (first + 2, now + 13))
         if life:
-            self.add("paid", (first - 3, now - 16 + 10))
+            self.happen("paid", (first - 3, now - 16 + 10))
         self.orders += 4
 
     def end(self) -> None:
         """An order and its payment so much later that all others are settled."""
-        self.add("ordered", (self.orders, 900))
-        self.add("paid", (self.orders, 900), (self.orders - 3, self.orders * 5 - 16 + 10))
+        self.happen("ordered", (self.orders, 900))
+        self.happen("paid", (self.orders, 900), (self.orders - 3, self.orders * 5 - 16 + 10))
         self.orders += 1
 
     def expected(self) -> list[tuple[int, bool]]:
         return [(n, n % 4 != 3) for n in range(self.orders)]
 
-    def read(self):
-        environment = {"LAB": str(self.folder), "BYTES": str(self.bytes)}
-        return read_pipeline(self.folder / "joining.yaml", environment)
-
-    def run(self) -> RunResult:
-        return run_pipeline(self.spark, self.read(), Quiet())
-
-    def die(self, fail: str) -> None:
-        def died() -> None:
-            raise DiedError(fail)
-
-        with pytest.MonkeyPatch.context() as patch, failpoint(fail):
-            patch.setattr(failpoints, "die", died)
-            with pytest.raises(RunError, match="it died at"):
-                self.run()
-
     def rows(self) -> list[tuple[int, bool]]:
-        frame = self.spark.read.format("delta").load(f"{self.folder}/lake")
-        return sorted((row.id, row.is_paid) for row in frame.collect())
+        return sorted((row.id, row.is_paid) for row in self.collected())
 
 
 @pytest.fixture
@@ -140,8 +114,7 @@ def test_pairs_and_rows_without_one_are_there_once_whatever_dies(lab, fails, byt
     lab.run()
 
     assert lab.rows() == lab.expected()
-    with (lab.folder / "paid/paid.jsonl").open("a") as file:
-        file.write("no payment\n")
+    lab.add("paid", "no payment")
     with pytest.raises(RunError, match=r"source `paid`: paid.jsonl-0 offset \d+: not JSON"):
         lab.run()
     shutil.rmtree(lab.folder / "ck")
@@ -154,7 +127,7 @@ def test_a_row_that_is_late_for_a_join_is_left_out_and_counted(lab):
     lab.live(0)
     lab.end()
     lab.run()
-    lab.add("ordered", (77, 1), (78, 901))
+    lab.happen("ordered", (77, 1), (78, 901))
 
     assert lab.run().sinks["lake"].late == 1
     assert lab.rows() == lab.expected()
@@ -172,6 +145,7 @@ def test_plan_asks_spark_whether_the_join_would_run(lab):
         plan(lab.spark, lab.read())
 
 
+@pytest.mark.slow
 def test_the_shipped_join_runs_over_two_topics(spark, pipe_broker, tmp_path):
     """Without a bad record, which would be told with its place."""
     environment = {"LAKE": str(tmp_path), "BOOTSTRAP": pipe_broker.bootstrap}

@@ -11,6 +11,7 @@ import pytest
 from josefine_spark import class_archive
 from josefine_spark import session as package_session
 from josefine_spark.cache import cache_dir
+from josefine_spark.class_archive import OPTIONS
 from josefine_spark.registration import needs_registration
 from josefine_spark.session import (
     DELTA_VERSION,
@@ -18,6 +19,7 @@ from josefine_spark.session import (
     SessionError,
     check_java,
     delta_conf,
+    joined,
     prepare_environment,
     spark_version,
 )
@@ -210,3 +212,12 @@ def test_a_session_uses_the_archive_of_this_java_and_leaves_a_callers_own_alone(
 )
 def test_workers_elsewhere_need_what_was_sent_to_them(master: str, elsewhere: bool) -> None:
     assert needs_registration(master) is elsewhere
+
+
+def test_options_of_the_jvm_stand_behind_ours_and_take_nothing_away() -> None:
+    """So a file that makes the JVM smaller still has the session's log settings."""
+    ours = {OPTIONS: "-Dlog=ours", "spark.ui.enabled": "false"}
+
+    assert joined(ours, {OPTIONS: "-Xss4m", "a": "b"}) == {OPTIONS: "-Dlog=ours -Xss4m", "a": "b"}
+    assert joined(ours, {}) == {OPTIONS: "-Dlog=ours"}
+    assert joined({}, {"a": "b"}) == {"a": "b"}
