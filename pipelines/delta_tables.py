@@ -55,6 +55,21 @@ def cluster(spark: SparkSession, path: str, columns: tuple[str, ...]) -> None:
         spark.sql(f"ALTER TABLE delta.`{path}` CLUSTER BY ({names})")
 
 
+def settings_of(spark: SparkSession, path: str) -> dict[str, str]:
+    """The table's own settings, `delta.*` and others."""
+    from delta.tables import DeltaTable
+
+    detail = DeltaTable.forPath(spark, path).detail().select("properties").first()
+    assert detail is not None
+    return dict(detail[0] or {})
+
+
+def constrain(spark: SparkSession, path: str, name: str, condition: str) -> None:
+    """Let the table hold its rows to a condition. Raises what Spark does where a row is against
+    it."""
+    spark.sql(f"ALTER TABLE delta.`{path}` ADD CONSTRAINT `{name}` CHECK ({condition})")
+
+
 def letters_folder(spark: SparkSession, pipeline: Pipeline) -> str | None:
     """Where the dead letters are; None where the catalog has no such table."""
     name = pipeline.dead_letter_table

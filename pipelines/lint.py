@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from pipelines.checking import why_no_letters, why_not_steady
 from pipelines.composing import compose, environments
@@ -120,10 +121,23 @@ def _sink_problems(sink: Sink, columns: Columns) -> Iterator[Problem]:
         message = f"`{sink.input}` has a column `{own[0]}`, which is the sink's own"
         yield _problem(sink.place, path, f"{message}: leave it out there")
     yield from _cluster_problems(sink, columns)
+    table = _columns_of_table(sink, columns)
+    for condition in sink.constraints.values():
+        yield from _condition_problems(condition, sink.name, table)
     for each in sink.aggregates:
         if each.argument:
             where = f"{path}.aggregate.{each.column}"
             yield from _missing(each.argument, columns, sink, each.place, where)
+
+
+def _columns_of_table(sink: Sink, columns: Columns) -> Columns:
+    """What the sink's table has of an input with these columns."""
+    if sink.merges:
+        names = (*sink.keys, *(each.column for each in sink.aggregates))
+        return Columns({name.lower(): SCALAR for name in names})
+    marks = (MARK,) if sink.latest and sink.latest.marks else ()
+    own = (*marks, *(OWN if sink.mode is Mode.SCD2 else ()))
+    return replace(columns, names={**columns.names, **dict.fromkeys(own, SCALAR)})
 
 
 def _cluster_problems(sink: Sink, columns: Columns) -> Iterator[Problem]:
@@ -131,8 +145,7 @@ def _cluster_problems(sink: Sink, columns: Columns) -> Iterator[Problem]:
         return
     has = [*sink.keys, *(each.column for each in sink.aggregates)]
     if not sink.merges:
-        marks = (MARK,) if sink.latest and sink.latest.marks else ()
-        has = [*columns.names, *marks, *(OWN if sink.mode is Mode.SCD2 else ())]
+        has = [*_columns_of_table(sink, columns).names]
     for name, place in zip(sink.cluster_by, sink.cluster_places, strict=False):
         if name.lower() not in map(str.lower, has):
             message = f"no column `{name}` in the sink's table; it has: {', '.join(has)}"

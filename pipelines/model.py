@@ -320,6 +320,8 @@ class Sink:
     cluster_by: tuple[str, ...] = ()
     cluster_places: tuple[Place, ...] = ()
     upkeep: tuple[Upkeep, ...] = ()
+    constraints: Mapping[str, Placed] = field(default_factory=dict)
+    """Name → the condition that the table holds each of its rows to."""
 
     @property
     def merges(self) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pipelines import frames
 from pipelines.errors import ConfigError, Problem
 from pipelines.model import Pipeline
-from pipelines.refusals import refuse_no_cluster
+from pipelines.refusals import refuse_no_cluster, refuse_no_constraint
 from pipelines.stateful import good_of, refuse_beyond
 
 if TYPE_CHECKING:
@@ -60,13 +60,15 @@ def plan(spark: SparkSession, pipeline: Pipeline) -> list[PlannedSink]:
             good = good_of(pipeline, sink.input, partial(frames.empty_source, session))
             refuse_beyond(pipeline, sink, good)
             rows = frames.sink_rows(pipeline, sink, good)
-            refuse_no_cluster(sink, frames.stored(rows).columns)
+            stored = frames.stored(rows)
+            refuse_no_cluster(sink, stored.columns)
+            refuse_no_constraint(sink, stored)
             frames.refuse_checks(pipeline, sink, good)
         except ConfigError as error:
             problems.extend(problem for problem in error.problems if problem not in problems)
             continue
         writes_dead = pipeline.writes_dead_letters(sink)
-        fields = frames.stored(rows).schema.fields
+        fields = stored.schema.fields
         planned.append(
             PlannedSink(
                 name=sink.name,

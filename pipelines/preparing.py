@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from josefine_spark.topic_offsets import ByPartition
 from pipelines import frames, writing
 from pipelines.checkpoint import CheckpointFiles
+from pipelines.constraining import constrain, constraints_due
+from pipelines.constraints import Due
 from pipelines.decode import Reading
 from pipelines.delta_chain import DeltaChain, Link
 from pipelines.delta_tables import change_columns, cluster, ensure_table
@@ -23,7 +25,7 @@ from pipelines.judgement import JUDGED_BY, judgement
 from pipelines.lettering import Lettering
 from pipelines.model import Pipeline, Sink, Source
 from pipelines.readings import reading_of
-from pipelines.refusals import refuse_no_cluster
+from pipelines.refusals import refuse_no_cluster, refuse_no_constraint
 from pipelines.retries import Retry
 from pipelines.settling import Settling
 from pipelines.sources import SourceKind, Topics, topics_together
@@ -83,6 +85,7 @@ def prepare(
     refuse_beyond(dry, sink, good)
     stored = frames.stored(frames.sink_rows(dry, sink, good))
     refuse_no_cluster(sink, stored.columns)
+    refuse_no_constraint(sink, stored)
     frames.refuse_checks(dry, sink, good)
     frames.rows_of(pipeline, sink.input, good)
     looked = {one.name: kind.look(one) for one in pipeline.sources_of(sink)}
@@ -110,10 +113,9 @@ def prepare(
         _refuse_other_state(pipeline, sink, said, state)
         steps = writing.steps(spark, sink, chain.path, wants, said)
 
+    constraints = constraints_due(spark, sink, chain.path)
     start = settling.settle(fits)
-    change_columns(spark, chain.path, steps)
-    if sink.cluster_by:
-        cluster(spark, chain.path, sink.cluster_by)
+    _change_table(spark, sink, chain.path, steps, constraints)
     ways = ways_of(pipeline, sink, kind, looked, start, now_ms)
     return Ready(
         reading=reading,
@@ -125,6 +127,16 @@ def prepare(
         ends_at={p: end for way in ways for p, end in way.ends_at.items()},
         stream=_stream(spark, pipeline, sink, kind, ways),
     )
+
+
+def _change_table(
+    spark: SparkSession, sink: Sink, path: str, steps: Steps, constraints: Due
+) -> None:
+    """Columns first: a constraint may be over a new one. What a crash leaves out is due again."""
+    change_columns(spark, path, steps)
+    constrain(spark, sink, path, constraints)
+    if sink.cluster_by:
+        cluster(spark, path, sink.cluster_by)
 
 
 def _refuse_other_state(

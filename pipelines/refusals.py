@@ -66,6 +66,12 @@ def refuse_no_cluster(sink: Sink, columns: list[str]) -> None:
             raise refusal(place, f"sinks.{sink.name}.cluster_by", message)
 
 
+def refuse_no_constraint(sink: Sink, stored: DataFrame) -> None:
+    """Raise ConfigError when one of `constraints` is no condition over a row of the table."""
+    for condition in sink.constraints.values():
+        refuse_no_condition(condition, stored)
+
+
 def refuse_flag(sink: Sink, rows: DataFrame) -> None:
     """Raise ConfigError when `delete_when` is no condition over single rows."""
     latest = sink.latest

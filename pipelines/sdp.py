@@ -144,6 +144,8 @@ def _unused(sink: Sink) -> Iterator[str]:
         yield "schema_evolution"
     if sink.cluster_by and sink.path:
         yield "cluster_by"
+    if sink.constraints:
+        yield "constraints"
     yield from (each.chore.value for each in sink.upkeep)
 
 

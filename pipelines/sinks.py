@@ -9,9 +9,9 @@ import re
 
 from pipelines.evolution import Evolution
 from pipelines.loader import Scalar
-from pipelines.model import Aggregate, Deduplicate, Latest, Mode, Sink
+from pipelines.model import Aggregate, Deduplicate, Latest, Mode, Placed, Sink
 from pipelines.paths import folder
-from pipelines.reader import Reader, nearest_word, shown
+from pipelines.reader import NAME, Reader, nearest_word, shown
 from pipelines.topic_words import target_of
 from pipelines.units import batches
 from pipelines.upkeep import BUDGET_MS, KEEP_MS_MIN, Chore, Upkeep
@@ -72,6 +72,7 @@ def sink_of(name: str, reader: Reader) -> Sink:
         deduplicate=_deduplicate(reader) if mode is Mode.APPEND else None,
         cluster_by=_clustering(reader),
         cluster_places=reader.item_places("cluster_by"),
+        constraints=_constraints(reader),
         upkeep=tuple(filter(None, (_upkeep(reader, chore) for chore in Chore))),
     )
 
@@ -82,6 +83,26 @@ def _clustering(reader: Reader) -> tuple[str, ...]:
         message = f"Delta lays rows together by {CLUSTERING_MAX} columns at most"
         reader.wrong_at("cluster_by", f"{message}; here are {len(columns)}")
     return columns
+
+
+def _constraints(reader: Reader) -> dict[str, Placed]:
+    table = reader.table_of("constraints")
+    found: dict[str, Placed] = {}
+    for name, node in (table.nodes if table else {}).items():
+        assert table is not None
+        if not NAME.fullmatch(name):
+            message = f"`{name}` is not a name: expected lower-case letters, digits and _"
+            reader.problem(table.key_places[name], node.path, message)
+        if isinstance(node, Scalar) and node.is_unknown:
+            continue
+        if not isinstance(node, Scalar) or not isinstance(node.value, str) or not node.text.strip():
+            message = f"expected a condition such as amount > 0; found {shown(node)}"
+            reader.problem(node.place, node.path, message)
+            continue
+        found[name] = Placed(
+            text=node.text.strip(), place=node.place, path=node.path, written=node.written
+        )
+    return found
 
 
 def _upkeep(sink: Reader, chore: Chore) -> Upkeep | None:

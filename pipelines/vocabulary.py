@@ -199,6 +199,10 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
         "schema_evolution": Word(
             expected="none, add or widen", kind=Kind.CHOICE, choices=("none", "add", "widen")
         ),
+        "constraints": Word(
+            expected="a table of name: condition over the table's columns, true of each row",
+            kind=Kind.SETTINGS,
+        ),
         "cluster_by": Word(
             expected="a column, or a list of four at most, by which the table's rows lie together",
             kind=Kind.COLUMNS,

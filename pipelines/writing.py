@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from josefine_spark.topic_offsets import ByPartition
 from pipelines import frames
 from pipelines.chain import Commit
+from pipelines.constraining import told_when_broken
 from pipelines.deduplicating import Span, new_rows
 from pipelines.delta_chain import DeltaChain
 from pipelines.errors import RunError
@@ -68,12 +69,14 @@ def write(
     more: Mapping[str, Any] | None,
     span: Span | None,
 ) -> LogEntry:
-    """Commit a sink's rows. `span`: of the rows before copies were left out, where some are."""
+    """Commit a sink's rows. `span`: of the rows before copies were left out, where some are.
+    Raises RunError where the table refuses one."""
     how = _how(sink, rows.schema, span)
-    if how is None:
-        return chain.append(rows, commit, batch_id, more)
-    assert isinstance(chain, DeltaChain), "a topic only grows"
-    return chain.merge(rows, how, commit, batch_id, more)
+    with told_when_broken(sink, chain.path, commit, batch_id):
+        if how is None:
+            return chain.append(rows, commit, batch_id, more)
+        assert isinstance(chain, DeltaChain), "a topic only grows"
+        return chain.merge(rows, how, commit, batch_id, more)
 
 
 def missing_letters(

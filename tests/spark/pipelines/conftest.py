@@ -314,6 +314,12 @@ class Lab:
 
         return DeltaTable(self.table(name)).to_pyarrow_table()
 
+    def settings(self, name: str) -> dict[str, str]:
+        """The table's own settings, by a reader that is not Spark."""
+        from deltalake import DeltaTable
+
+        return dict(DeltaTable(self.table(name)).metadata().configuration)
+
     def chain_ends(self, name: str, app: str) -> dict[tuple[str, int], int]:
         """The offsets in the Delta log, read without Spark."""
         reader = DeltaLogReader(LocalFiles(), self.table(name), f"josefine:lab:{app}")

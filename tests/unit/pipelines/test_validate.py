@@ -59,7 +59,7 @@ TOP_WORDS = (
 SINK_WORDS = (
     "type, inputs, path, table, topic, bootstrap, security, key, delivery, "
     "mode, keys, aggregate, order_by, delete_when, on_delete, "
-    "deduplicate, schema_evolution, cluster_by, optimize, vacuum"
+    "deduplicate, schema_evolution, constraints, cluster_by, optimize, vacuum"
 )
 
 CASES = {

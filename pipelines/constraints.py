@@ -1,0 +1,56 @@
+"""The conditions that a sink's table itself holds its rows to, and what Delta says of broken ones.
+Pure.
+
+Source: Delta's protocol, "CHECK Constraints": a table's setting `delta.constraints.NAME` is the
+condition as it was written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+PREFIX = "delta.constraints."
+
+Due = tuple[tuple[str, str], ...]
+"""(name, condition) of those that a table has not yet."""
+
+_CHECK = re.compile(r"CHECK constraint (\S+) (.+?) violated by row with values", re.DOTALL)
+_NOT_NULL = re.compile(r"NOT NULL constraint violated for column: ([^\n]+?)\.?\s*(?:\n|$)")
+_TOO_LONG = re.compile(r"exceeds char/varchar type length limitation")
+_ROWS = re.compile(r"(\d+) rows? in .+? violate the new CHECK constraint", re.DOTALL)
+
+
+def due(have: Mapping[str, str], wants: Mapping[str, str]) -> Due | str:
+    """What to add to a table with these settings, or why it cannot be."""
+    there = {
+        name[len(PREFIX) :].lower(): text for name, text in have.items() if name.startswith(PREFIX)
+    }
+    for name, text in wants.items():
+        if name in there and _plain(there[name]) != _plain(text):
+            return (
+                f"has a constraint `{name}` already, and it is another one: {_plain(there[name])}, "
+                f"the file has {_plain(text)}. Give it another name, or drop the table's (ALTER "
+                f"TABLE ... DROP CONSTRAINT {name})"
+            )
+    return tuple((name, text) for name, text in wants.items() if name not in there)
+
+
+def broken(text: str) -> str | None:
+    """Which constraint a failed write's text says was broken, in words; None: it is another
+    failure. No value of a row is told."""
+    if found := _CHECK.search(text):
+        return f"constraint `{found[1]}` {_plain(found[2])}"
+    if found := _NOT_NULL.search(text):
+        return f"NOT NULL of column `{found[1]}`"
+    return "the length of a CHAR or VARCHAR column" if _TOO_LONG.search(text) else None
+
+
+def rows_against(text: str) -> int | None:
+    """How many of a table's rows a new constraint's failure says are against it."""
+    found = _ROWS.search(text)
+    return int(found[1]) if found else None
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
