@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -28,6 +30,10 @@ def test_the_tables_are_read_by_spark_and_by_a_reader_that_is_not_spark(lab):
     spark = lab.spark.read.format("delta")
     assert spark.load(lab.table("rows")).count() == 60
     assert spark.option("versionAsOf", versions[-1]).load(lab.table("rows")).count() == 30
+    assert offsets_by_version(lab) == [
+        (versions[-1], {lab.topic: {"0": 0, "1": 0}}, {lab.topic: {"0": 15, "1": 15}}),
+        (versions[-2], {lab.topic: {"0": 15, "1": 15}}, {lab.topic: {"0": 30, "1": 30}}),
+    ]
 
     lab.spark.sql(f"ALTER TABLE delta.`{lab.table('rows')}` ADD COLUMN note STRING")
     lab.spark.sql(f"ALTER TABLE delta.`{lab.table('sums')}` ADD COLUMN note STRING")
@@ -43,6 +49,15 @@ def test_the_tables_are_read_by_spark_and_by_a_reader_that_is_not_spark(lab):
     assert DeltaTable(lab.table("rows")).to_pyarrow_table().column("note").null_count == 100
     assert lab.arrow("sums").to_pylist()[0].keys() >= {"k", "records", "note"}
     assert sum(lab.arrow("sums")["records"].to_pylist()) == 100
+
+
+def offsets_by_version(lab) -> list[tuple[int, Any, Any]]:
+    """(version, start, end), as docs/pipelines.md, "Versions of the past", asks for them."""
+    history = lab.spark.sql(f"DESCRIBE HISTORY delta.`{lab.table('rows')}`")
+    own = history.where("get_json_object(userMetadata, '$.sink') = 'rows'")
+    parts = (f"get_json_object(userMetadata, '$.{name}')" for name in ("start", "end"))
+    rows = own.selectExpr("version", *parts).orderBy("version").collect()
+    return [(row[0], json.loads(row[1]), json.loads(row[2])) for row in rows]
 
 
 def _files_stored(table: str) -> set[str]:
