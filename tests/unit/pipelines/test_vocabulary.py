@@ -41,6 +41,7 @@ ROWS: dict[str, tuple[str, ...]] = {
         "mode: merge",
         "mode: upsert",
         "mode: scd2",
+        "sinks.NAME.constraints",
         "type: josefine",
     ),
     "deduplicate": ("mode: append",),
