@@ -218,7 +218,7 @@ case $verb in
   lint) run_lint ;;
   test) run_test "$@" ;;
   demo) setup demo; exec "$PY" -m josefine_cli.main demo "$@" ;;
-  bench) case "$*" in groups|journal|raft|pipelines|text|transactions) setup_light ;; *) setup dev ;; esac  # these need no Java
+  bench) case "$*" in groups|journal|raft|text|transactions) setup_light ;; *) setup dev ;; esac  # these need no Java
          exec "$PY" -m tests.bench "$@" ;;
   docs) setup_light; "$PY" -m tests.generate_docs; "$PY" -m conf.generate ;;
   ''|-h|--help|help) usage ;;

@@ -1,7 +1,9 @@
-"""Pipelines: what `josefine pipeline lint` costs on a file of 500 lines, without a JVM.
+"""Pipelines: the shipped flights beside a job written by hand, what a batch and a record wait for,
+and what `josefine pipeline lint` costs on a file of 500 lines, without a JVM.
 
-CPU seconds of the whole process, start of Python included: other load on the machine changes them
-less than wall time. The best of the rounds, for what is more is the machine's.
+BENCH_PIPELINES (`lint,flights,idle,batches,backfill`) chooses. Of lint CPU seconds of the whole
+process are told, start of Python included: other load on the machine changes them less than wall
+time. The best of the rounds, for what is more is the machine's.
 """
 
 from __future__ import annotations
@@ -14,8 +16,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+CASES = ("lint", "flights", "idle", "batches", "backfill")
 LINES = 500
-ROUNDS = 5
+LINT_ROUNDS = 5
+ROUNDS = 3
+SCALE = 0.1
+"""Of the backfill's 10,000,000 events, where BENCH_SCALE is silent."""
 
 _HEAD = """\
 version: 1
@@ -67,8 +73,32 @@ def pipeline_file(lines: int) -> str:
 
 
 def main() -> None:
-    """Print the measure."""
+    """Print the measures that BENCH_PIPELINES names."""
     rounds = int(os.environ.get("BENCH_ROUNDS", ROUNDS))
+    asked = os.environ.get("BENCH_PIPELINES", ",".join(CASES)).split(",")
+    unknown = [name for name in asked if name not in CASES]
+    if unknown:
+        raise SystemExit(f"BENCH_PIPELINES knows {', '.join(CASES)}, not {unknown[0]!r}")
+    if "lint" in asked:
+        lint(int(os.environ.get("BENCH_ROUNDS", LINT_ROUNDS)))
+    if asked == ["lint"]:
+        return
+    from tests.bench import pipelines_batches, pipelines_flights, pipelines_idle, pipelines_lab
+
+    with pipelines_lab.lab() as lab:
+        if "flights" in asked:
+            pipelines_flights.measure(lab, rounds)
+        if "idle" in asked:
+            pipelines_idle.measure(lab)
+        if "batches" in asked:
+            pipelines_batches.small(lab, rounds)
+            pipelines_batches.large(lab, rounds)
+        if "backfill" in asked:
+            pipelines_batches.backfill(lab, float(os.environ.get("BENCH_SCALE", SCALE)))
+
+
+def lint(rounds: int) -> None:
+    """Print what the command costs."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "bench.yaml"
         file.write_text(pipeline_file(LINES))
@@ -83,7 +113,8 @@ def main() -> None:
                 "empty_python": round(min(_cpu([sys.executable, "-c", ""]) for _ in range(3)), 3),
                 "two_million_squares": round(spin, 3),
             }
-        )
+        ),
+        flush=True,
     )
 
 

@@ -63,24 +63,26 @@ class Meter:
             time.sleep(LOOK_S)
 
     def _look(self) -> None:
-        for pid, fields in _descendants(self._jvm):
-            self._seen[pid, fields[STARTED]] = _used(fields)
+        for pid, fields in descendants(self._jvm):
+            self._seen[pid, fields[STARTED]] = used(fields)
 
 
 def used_by(pid: int) -> float:
     """Seconds of one process; 0 once it has ended."""
-    fields = _stat(pid)
-    return _used(fields) if fields else 0.0
+    fields = stat(pid)
+    return used(fields) if fields else 0.0
 
 
-def _used(fields: list[str]) -> float:
+def used(fields: list[str]) -> float:
+    """User and system seconds, of these fields."""
     return (int(fields[USER]) + int(fields[SYSTEM])) / CLOCK_TICKS
 
 
-def _descendants(pid: int) -> Iterator[tuple[int, list[str]]]:
+def descendants(pid: int) -> Iterator[tuple[int, list[str]]]:
+    """Each process below it, with the fields of its /proc/PID/stat."""
     children: dict[int, list[tuple[int, list[str]]]] = {}
     for name in os.listdir("/proc"):
-        if name.isdigit() and (fields := _stat(int(name))):
+        if name.isdigit() and (fields := stat(int(name))):
             children.setdefault(int(fields[PARENT]), []).append((int(name), fields))
     waiting = children.get(pid, [])
     while waiting:
@@ -89,7 +91,7 @@ def _descendants(pid: int) -> Iterator[tuple[int, list[str]]]:
         waiting.extend(children.get(one, ()))
 
 
-def _stat(pid: int) -> list[str]:
+def stat(pid: int) -> list[str]:
     """The fields of /proc/PID/stat from the state on; none once the process has ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()

@@ -1,0 +1,105 @@
+"""A command as a user runs it: its time on the wall, and the processor time and memory of it and of
+every process below it, until the last of them has ended.
+"""
+
+import os
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.bench.processes import STARTED, descendants, stat, used
+
+LOOK_S = 0.1
+END_S = 60.0
+"""How long what it started may outlive it: a JVM ends a moment after its Python."""
+PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 1e6
+RESIDENT = 21
+"""Field of /proc/PID/stat, counted from the state on, in pages (proc(5))."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ran:
+    """`begun_s`: since 1970, as files' times are. `peak_mb`: resident pages of all its processes at
+    once, shared ones counted in each."""
+
+    begun_s: float
+    wall_s: float
+    cpu_s: float
+    peak_mb: float
+    stdout: str
+
+
+@dataclass
+class Tree:
+    """A process and all below it, as looked at again and again. Mutable."""
+
+    root: int
+    seconds: dict[tuple[int, str], float] = field(default_factory=dict)
+    peak_mb: float = 0.0
+
+    def look(self) -> None:
+        resident = 0.0
+        found = [(self.root, stat(self.root)), *descendants(self.root)]
+        # Who has lost its parent is below nobody any more.
+        pids = {pid for pid, _ in found}
+        found += [(pid, stat(pid)) for pid, _ in self.seconds if pid not in pids]
+        for pid, fields in found:
+            if not fields:
+                continue
+            self.seconds[pid, fields[STARTED]] = used(fields)
+            resident += int(fields[RESIDENT]) * PAGE_MB
+        self.peak_mb = max(self.peak_mb, resident)
+
+    def has_ended(self) -> bool:
+        return not any(
+            fields and fields[STARTED] == started and fields[0] != "Z"
+            for pid, started in self.seconds
+            for fields in [stat(pid)]
+        )
+
+
+def run(
+    command: Sequence[str], folder: Path, environment: Mapping[str, str], timeout_s: float = 1800
+) -> Ran:
+    """Run it in `folder`; what it says on stderr goes to `stderr` there. RuntimeError quotes that
+    when it fails."""
+    with (folder / "stderr").open("ab") as err, (folder / "stdout").open("wb") as out:
+        begun_s, begun = time.time(), time.monotonic()
+        process = subprocess.Popen(
+            command, cwd=folder, env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
+            stdout=out, stderr=err,
+        )  # fmt: skip
+    tree = Tree(process.pid)
+    try:
+        while (ended := _ended_within(process, LOOK_S)) is None:
+            tree.look()
+            if time.monotonic() - begun > timeout_s:
+                raise RuntimeError(f"{command[:3]} takes more than {timeout_s:.0f} s")
+        wall_s = time.monotonic() - begun
+        deadline = time.monotonic() + END_S
+        while not tree.has_ended() and time.monotonic() < deadline:
+            tree.look()
+            time.sleep(LOOK_S)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    if ended:
+        said = (folder / "stderr").read_text(errors="replace")[-3000:]
+        raise RuntimeError(f"{' '.join(command[:4])} ended with {ended}:\n{said}")
+    return Ran(
+        begun_s=begun_s,
+        wall_s=wall_s,
+        cpu_s=sum(tree.seconds.values()),
+        peak_mb=tree.peak_mb,
+        stdout=(folder / "stdout").read_text(),
+    )
+
+
+def _ended_within(process: subprocess.Popen[bytes], seconds: float) -> int | None:
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return None
