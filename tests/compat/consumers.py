@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as LibrdkafkaPartition
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPythonPartition
+from kafka.errors import KafkaConnectionError
 
 T = TypeVar("T")
 
@@ -161,7 +162,10 @@ class KafkaPython:
         )
 
     def poll(self) -> list[Read]:
-        polled = self._consumer.poll(timeout_ms=int(POLL_SECONDS * 1_000))
+        try:
+            polled = self._consumer.poll(timeout_ms=int(POLL_SECONDS * 1_000))
+        except KafkaConnectionError:
+            return []  # it asked a broker that is gone who coordinates, and asks another one next
         return [
             Read(each.partition, each.offset, each.value)
             for records in polled.values()
