@@ -46,9 +46,11 @@ class JsonValues:
         from pyspark.sql import functions as F  # noqa: N812
 
         text = data.cast("string")
-        # The parser stops at the object's end. When the first closing brace is the last character,
-        # that end is the text's end; else (nested objects, rubbish behind) ask the slower way.
-        ends_there = (F.instr(text, "}") == F.length(text)) | (_json_values(text) == 1)
+        # The parser stops at the object's end. When the first closing brace is the last byte, that
+        # end is the text's end; else (nested objects, rubbish behind) ask the slower way. By bytes,
+        # for Spark counts characters one by one.
+        but_last = F.substring(data, F.lit(1), F.octet_length(data) - 1).cast("string")
+        ends_there = (text.endswith("}") & ~but_last.contains("}")) | (_json_values(text) == 1)
         good = (
             parsed.isNotNull()
             & parsed.getField(BAD_TEXT).isNull()
