@@ -31,8 +31,16 @@ from pipelines.retries import Retry
 class LineReporter:
     """One line per event, for logs and pipes."""
 
-    def __init__(self, console: Console, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        console: Console,
+        now_s: Callable[[], float] = time.monotonic,
+        *,
+        begins: str = "",
+    ) -> None:
+        """`begins`: what every line does."""
         self._console = console
+        self._begins = begins
         self._now_s = now_s
         self._pacing = Pacing()
         self._lock = threading.Lock()
@@ -97,7 +105,7 @@ class LineReporter:
         return None
 
     def _say(self, line: str) -> None:
-        self._console.print(line, highlight=False, soft_wrap=True)
+        self._console.print(self._begins + line, highlight=False, soft_wrap=True)
 
 
 class BarReporter:
@@ -216,8 +224,13 @@ def unheard(descriptor: int) -> io.TextIOWrapper:
     )
 
 
-def reporter_for(console: Console, pipeline: Pipeline) -> LineReporter | BarReporter | JsonReporter:
-    """Bars where someone is watching, objects where the file wants them."""
+def reporter_for(
+    console: Console, pipeline: Pipeline, *, is_one_of_many: bool = False
+) -> LineReporter | BarReporter | JsonReporter:
+    """Bars where someone is watching, objects where the file wants them; of pipelines that run
+    beside others lines, each with the pipeline's name."""
     if pipeline.json_log:
         return JsonReporter(console.file, pipeline.name)
+    if is_one_of_many:
+        return LineReporter(console, begins=f"{pipeline.name}: ")
     return BarReporter(console) if console.is_terminal else LineReporter(console)

@@ -6,11 +6,12 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 from pipelines import failpoints
+from pipelines.company import conf_of
 from pipelines.errors import SetupError
 from pipelines.jvm import process_of, quieten_py4j, spared_signals, stopping
 from pipelines.messages import clear_reason
@@ -28,6 +29,13 @@ def start_session(pipeline: Pipeline) -> SparkSession:
 def session_of(pipeline: Pipeline) -> AbstractContextManager[SparkSession]:
     """The same, stopped behind what is within. Raises also SparkGoneError there."""
     return stopping(start_session(pipeline))
+
+
+def session_of_all(pipelines: Sequence[Pipeline]) -> AbstractContextManager[SparkSession]:
+    """One for several files that agree. Raises as `session_of` does."""
+    conf, master = conf_of(pipelines)
+    names = ", ".join(each.name for each in pipelines)
+    return stopping(start_named(f"josefine {names}", conf, master))
 
 
 def start_named(name: str, conf: Mapping[str, str], master: str | None = None) -> SparkSession:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from josefine_cli.pipeline_run import _summary
+from josefine_cli.pipeline_ending import summary
 from pipelines.errors import RunError
 from pipelines.progress import BarReporter, LineReporter, unheard
 from pipelines.reporting import BatchDone
@@ -114,7 +114,7 @@ def test_the_summary_counts_in_singular_and_plural(capsys):
     more = SinkTotals(records=2000, rows=3, dead_letters=0, batches=2, seconds=1.0, path="/d")
     sinks = {"flights": one, "delays": more}
 
-    _summary(pipeline, RunResult(sinks=sinks, seconds=1.0, interrupted=False), as_json=False)
+    summary(pipeline, RunResult(sinks=sinks, seconds=1.0, interrupted=False), as_json=False)
 
     assert [line.strip() for line in capsys.readouterr().out.splitlines()] == [
         "flights: done after 1.0 s",
@@ -132,12 +132,12 @@ def test_the_summary_names_the_sinks_that_failed(capsys):
     failures = {"delays": RunError("sink `delays`: disk full")}
     result = RunResult(sinks=sinks, seconds=1.0, interrupted=False, failures=failures)
 
-    _summary(pipeline, result, as_json=False)
+    summary(pipeline, result, as_json=False)
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == "flights: done, 1 of 2 sinks failed, after 1.0 s"
     assert [line.endswith(", failed") for line in lines] == [False, False, False, True, False]
 
-    _summary(pipeline, result, as_json=True)
+    summary(pipeline, result, as_json=True)
     said = json.loads(capsys.readouterr().out)
     assert said["failures"] == {"delays": "sink `delays`: disk full"}
 
