@@ -174,6 +174,8 @@ def test_who_was_wrong_too_often_waits_for_a_look_and_a_right_one_comes_in(
             right.client.ask(1)
             await asyncio.wait_for(right.client.answer(), TIMEOUT_S)
             assert seen == ["User:alice"]
+            right.client.writer.close()
+            unseen.client.writer.close()
 
     asyncio.run(scenario())
 
@@ -205,6 +207,8 @@ def test_wrong_proofs_of_each_kind_are_noted_once_and_right_ones_are_not(mechani
                 answer = await asking.token(b"\x01")
             assert answer.error_code is ErrorCode.sasl_authentication_failed
             assert guesses.houses == 1
+            right.client.writer.close()
+            asking.client.writer.close()
 
     asyncio.run(scenario())
 
