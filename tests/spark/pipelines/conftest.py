@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -119,6 +120,28 @@ def failpoint(text: str) -> Iterator[None]:
         yield
     finally:
         failpoints.arm(None, None)
+
+
+@contextlib.contextmanager
+def dying(fail: str) -> Iterator[None]:
+    """Within, a run of this process leaves on disk what a driver killed there leaves: whatever
+    comes to a place behind that moment, of this sink or of another, ends there too."""
+    dead = threading.Event()
+    hit = failpoints.hit
+
+    def die() -> None:
+        dead.set()
+        raise DiedError(fail)
+
+    def come(name: str, index: int | None = None) -> None:
+        if dead.is_set():
+            raise DiedError(fail)
+        hit(name, index)
+
+    with pytest.MonkeyPatch.context() as patch, failpoint(fail):
+        patch.setattr(failpoints, "die", die)
+        patch.setattr(failpoints, "hit", come)
+        yield
 
 
 class Quiet:
@@ -248,16 +271,9 @@ class Lab:
             return run_pipeline(self.spark, pipeline, reporter, **options)
 
     def die(self, fail: str, rows: int) -> None:
-        """Run in this process to a failpoint, and leave on disk what a driver killed there leaves:
-        its sink does nothing behind it. Another one may."""
-
-        def died() -> None:
-            raise DiedError(fail)
-
-        with pytest.MonkeyPatch.context() as patch, failpoint(fail):
-            patch.setattr(failpoints, "die", died)
-            with pytest.raises(RunError, match="it died at"):
-                self.run(rows)
+        """Run in this process to a failpoint."""
+        with dying(fail), pytest.raises(RunError, match="it died at"):
+            self.run(rows)
 
     def command(self, *arguments: str, rows: int = 40, fail: str = "") -> subprocess.Popen[str]:
         """`josefine pipeline run` as its own process group."""

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pipelines import failpoints
 from pipelines.errors import RunError
 from pipelines.model import Pipeline
 from pipelines.reconcile import Trust
@@ -17,7 +16,7 @@ from pipelines.run import run_pipeline
 from pipelines.tally import RunResult
 from pipelines.validate import read_pipeline
 from pipelines.wishes import Wishes
-from tests.spark.pipelines.conftest import DiedError, Quiet, failpoint
+from tests.spark.pipelines.conftest import Quiet, dying
 
 
 class FilesLab:
@@ -46,14 +45,8 @@ class FilesLab:
 
     def die(self, fail: str) -> None:
         """As `conftest.Lab.die`."""
-
-        def died() -> None:
-            raise DiedError(fail)
-
-        with pytest.MonkeyPatch.context() as patch, failpoint(fail):
-            patch.setattr(failpoints, "die", died)
-            with pytest.raises(RunError, match="it died at"):
-                self.run()
+        with dying(fail), pytest.raises(RunError, match="it died at"):
+            self.run()
 
     def table(self, name: str = "lake") -> DataFrame:
         return self.spark.read.format("delta").load(f"{self.folder}/{name}")

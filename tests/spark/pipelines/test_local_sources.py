@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import failpoints
 from pipelines.errors import ChainError, RunError
 from pipelines.run import run_pipeline
 from pipelines.tally import RunResult
 from pipelines.validate import read_pipeline
-from tests.spark.pipelines.conftest import DiedError, Quiet, failpoint
+from tests.spark.pipelines.conftest import Quiet, dying
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -44,13 +43,8 @@ def run(spark, lab: Path, words: str) -> RunResult:
 
 
 def die(spark, lab: Path, words: str, fail: str) -> None:
-    def died() -> None:
-        raise DiedError(fail)
-
-    with pytest.MonkeyPatch.context() as patch, failpoint(fail):
-        patch.setattr(failpoints, "die", died)
-        with pytest.raises(RunError, match="it died at"):
-            run(spark, lab, words)
+    with dying(fail), pytest.raises(RunError, match="it died at"):
+        run(spark, lab, words)
 
 
 def numbers(spark, lab: Path) -> list[int]:

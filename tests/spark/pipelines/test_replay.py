@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import failpoints
 from pipelines.dead_letters import newest, waiting
 from pipelines.errors import ChainError, RunError
 from pipelines.replay import Replay, replays
 from pipelines.run import run_pipeline
 from pipelines.validate import read_pipeline
-from tests.spark.pipelines.conftest import DiedError, Quiet, failpoint
+from tests.spark.pipelines.conftest import DiedError, Quiet, dying
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -80,13 +79,8 @@ def tables(spark, lab: Path) -> dict[str, object]:
 
 
 def die(spark, pipeline, fail: str) -> None:
-    def died() -> None:
-        raise DiedError(fail)
-
-    with pytest.MonkeyPatch.context() as patch, failpoint(fail):
-        patch.setattr(failpoints, "die", died)
-        with pytest.raises(DiedError):
-            replays(spark, pipeline, (), Replay.run)
+    with dying(fail), pytest.raises(DiedError):
+        replays(spark, pipeline, (), Replay.run)
 
 
 @pytest.mark.parametrize(
