@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pipelines import frames
-from pipelines.model import Source, Transform
+from pipelines.chain import Batch
+from pipelines.model import Sink, Source, Transform
 from pipelines.readings import reading_of
+from pipelines.shared_rows import SharedRows, in_session
 from pipelines.stateful import held
 
 if TYPE_CHECKING:
@@ -18,16 +21,20 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsIn:
     """`parsed`: each source's rows by its name, where their bad records are looked at; `good`:
-    those that are, or the rows of `node`; `kept`: in memory until `free`."""
+    those that are, or the rows of `node`; `kept`: in memory until `free`, which also calls
+    `give_back`."""
 
     parsed: Mapping[str, DataFrame]
     good: DataFrame
     node: str | None = None
-    kept: tuple[DataFrame, ...]
+    kept: tuple[DataFrame, ...] = ()
+    give_back: Callable[[], None] | None = None
 
     def free(self) -> None:
         for each in self.kept:
             each.unpersist()
+        if self.give_back is not None:
+            self.give_back()
 
 
 def rows_of_source(frame: DataFrame, source: Source, *, keeps: bool) -> RowsIn:
@@ -39,6 +46,24 @@ def rows_of_source(frame: DataFrame, source: Source, *, keeps: bool) -> RowsIn:
         parsed = parsed.persist()
     good = frames.good_rows(parsed, reading)
     return RowsIn(parsed={source.name: parsed}, good=good, kept=(parsed,))
+
+
+def rows_shared(
+    frame: DataFrame, sink: Sink, source: Source, batch: Batch, shared: SharedRows
+) -> RowsIn | None:
+    """The same, decoded once for all sinks that come to this batch; None: read for yourself."""
+    reading = reading_of(source)
+    rows = shared.take(sink.name, batch, lambda: held(frames.parse(frame, reading)))
+    if rows is None:
+        return None
+    give_back = partial(shared.give_back, sink.name)
+    try:
+        parsed = in_session(rows, frame.sparkSession)
+        good = frames.good_rows(parsed, reading)
+    except BaseException:
+        give_back()
+        raise
+    return RowsIn(parsed={source.name: parsed}, good=good, give_back=give_back)
 
 
 def rows_of_state(

@@ -26,6 +26,7 @@ from pipelines.queries import FailedError, start, stop_all, why_ended
 from pipelines.reconcile import Trust
 from pipelines.reporting import BatchDone, Reporter
 from pipelines.retries import Retry
+from pipelines.shared_rows import SharedRows
 from pipelines.sink_lives import After, SinkLives, after, together
 from pipelines.source_kinds import ANY_KIND
 from pipelines.sources import SourceKind
@@ -91,6 +92,7 @@ class _Run:
         self.wishes = NO_WISHES
         self.works: dict[str, SinkWork] = {}
         self.letterings: dict[str, Lettering] = {}
+        self.shared = {source: SharedRows() for source in pipeline.sources}
         self.advice = Advice(pipeline, kind.advise, self._group_failed)
 
     def run(self, wishes: Wishes) -> RunResult:
@@ -152,6 +154,7 @@ class _Run:
             self.reporter.retrying,
             self._upkeep_failed,
             self.letterings,
+            self.shared,
             self.advice,
         )
         self.lives.prepare(name, time.monotonic())
@@ -208,6 +211,7 @@ class _Run:
 
     def _ended(self, work: SinkWork) -> Exception | None:
         failure = why_ended(work)
+        work.rests()
         self.tally.totals[work.sink.name].late += work.late_rows()
         return failure
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from josefine_spark.topic_offsets import ByPartition
 from pipelines import checking, failpoints, frames, messages, writing
 from pipelines.advice import Advice
-from pipelines.batch_rows import RowsIn, rows_of_source, rows_of_state
+from pipelines.batch_rows import RowsIn, rows_of_source, rows_of_state, rows_shared
 from pipelines.chain import Batch, Commit, Stop, decide, together
 from pipelines.checking import Checked
 from pipelines.deduplicating import Span, span_of
@@ -34,6 +34,7 @@ from pipelines.preparing import prepare
 from pipelines.readings import reading_of
 from pipelines.reporting import BatchDone
 from pipelines.retries import Retry
+from pipelines.shared_rows import SharedRows
 from pipelines.sources import SourceKind
 from pipelines.state_chain import decide_in_turn
 from pipelines.stateful import LateRows, held
@@ -62,9 +63,10 @@ class SinkWork:
         on_retry: Callable[[str, int, Retry], None],
         on_upkeep: Callable[[str, str], None],
         letterings: dict[str, Lettering],
+        shared: Mapping[str, SharedRows],
         advice: Advice,
     ) -> None:
-        """`letterings`: of all sources, which the works of one run share."""
+        """`letterings`, `shared`: of all sources, which the works of one run share."""
         self.sink = sink
         self.source = pipeline.source_of(sink)
         sources = pipeline.sources_of(sink)
@@ -83,6 +85,7 @@ class SinkWork:
         self._on_retry = on_retry
         self._on_upkeep = on_upkeep
         self._letterings = letterings
+        self._shared = shared[self.source.name]
         self._advice = advice
 
     # -- start ---------------------------------------------------------------------------------
@@ -109,6 +112,10 @@ class SinkWork:
         self._advice.stands(self.sink, tip.reached.ends if tip else {}, self._topics.latest.ends)
         self._ends_at = ready.ends_at
         self._keeper = keeper_of(self._spark, self.chain.path, self.sink, lambda: self.stopping)
+        # Which records are lost is told by who reads them.
+        self._shares = not (self._stateful or self.source.skips_losses or wishes.skip_losses)
+        if self._shares:
+            self._shared.stands(self.sink.name, self.begins())
         return ready.stream
 
     def records_to_do(self) -> int | None:
@@ -138,6 +145,10 @@ class SinkWork:
     def late_rows(self) -> int:
         """What came behind the watermark in batches that ended since the last call."""
         return self._late.of(self.query) if self._stateful and self.query else 0
+
+    def rests(self) -> None:
+        """Its query is not there any more: the other sinks await nothing of it."""
+        self._shared.leaves(self.sink.name)
 
     @property
     def checkpoint_folder(self) -> str:
@@ -252,6 +263,10 @@ class SinkWork:
             looks = [self.source] if has_letters else self._failing
             read = partial(self._read_again, frame, batch)
             return rows_of_state(frame, self._stateful, looks, read)
+        if self._shares:
+            shared = rows_shared(frame, self.sink, self.source, batch, self._shared)
+            if shared is not None:
+                return shared
         again = self.sink.deduplicate is not None or self.sink.mode is Mode.SCD2
         several = has_letters or again or bool(self._failing or self._pipeline.checks_of(self.sink))
         return rows_of_source(frame, self.source, keeps=several)
