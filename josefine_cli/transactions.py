@@ -188,13 +188,15 @@ def commit(
     as_json: AsJson = False,
 ) -> None:
     """Commit what a participant of a two-phase commit has prepared, where all others have and it
-    does not come back to do it itself. It is fenced.
+    does not come back to do it itself. It is fenced. Of another producer nobody knows whether it
+    wrote all that it wanted to: its transactions are not committed here.
 
     \b
     josefine transactions commit payments-1
     """
     with connect(bootstrap_of(bootstrap)) as client:
         told = _open(client, transactional_id)
+        _check_participant(client, told)
         agree(
             f"Commit {_what(told)}, as it was written so far? Only who decided the two-phase "
             "commit knows that it was prepared and is to count.",
@@ -237,6 +239,17 @@ def _open(client: BlockingClient, transactional_id: str) -> TransactionDescripti
             "its markers are written"
         )
     raise UserError(f"transactional id '{transactional_id}': {told.state}, nothing is open")
+
+
+def _check_participant(client: BlockingClient, told: TransactionDescription) -> None:
+    """Raises UserError for a transaction that was never to be prepared."""
+    if not client.run(lambda s, t, d: transaction_admin.is_of_participant(s, told, t, d)):
+        raise UserError(
+            f"{_what(told)} is none of a two-phase commit (its timeout of {told.timeout_ms} ms is "
+            "one that any producer may ask for): only its producer knows whether all of it is "
+            f"written. It is aborted in time, or now: josefine transactions abort "
+            f"{told.transactional_id}"
+        )
 
 
 def _what(told: TransactionDescription) -> str:
