@@ -12,7 +12,6 @@ from typing import Any
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.cluster import ClusterMetadata
-from josefine_broker.client.config_admin import RESOURCE_BROKER, describe_resource
 from josefine_broker.client.effects import ANY_BROKER, Call, Operation
 from josefine_broker.client.operations import (
     Answer,
@@ -33,8 +32,6 @@ from josefine_broker.wire import entities as e
 TRANSACTION = 1
 """The kind of coordinator."""
 NOT_OPEN = -1
-TIMEOUT_MAX = "transaction.max.timeout.ms"
-"""Of a broker: the longest that a producer may ask for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,18 +109,6 @@ def _list_error(response: e.list_transactions.ListTransactionsResponse) -> Kafka
         return KafkaError(ErrorCode.invalid_request, f"no transaction is ever '{unknown}'")
     code = response.error_code
     return None if code is ErrorCode.none else KafkaError(code, code.name.replace("_", " "))
-
-
-def is_of_participant(
-    session: Session, told: TransactionDescription, now_ms: int, deadline_ms: int
-) -> Operation[bool]:
-    """Whether its producer takes part in a two-phase commit (KIP-939): only that has a transaction
-    that may be open for longer than the coordinator lets any other ask for."""
-    configs = yield from describe_resource(
-        session, RESOURCE_BROKER, str(told.coordinator), now_ms, deadline_ms
-    )
-    longest = next(each.value for each in configs if each.name == TIMEOUT_MAX)
-    return told.timeout_ms > int(longest or 0)
 
 
 def describe_transaction(
