@@ -15,7 +15,7 @@ import typer
 from josefine_broker.base.durations import duration_ms
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
-from josefine_broker.client import transaction_admin
+from josefine_broker.client import config_admin, transaction_admin
 from josefine_broker.client.groups import ProducerIdentity
 from josefine_broker.client.io_blocking import BlockingClient
 from josefine_broker.client.operations import Outcome
@@ -41,6 +41,8 @@ TransactionalId = Annotated[str, typer.Argument(help="The transactional id.")]
 
 NEXT_TIMEOUT_MS = 60_000
 """Of transactions of an id that was taken only to abort; its next producer says its own."""
+TIMEOUT_MAX = "transaction.max.timeout.ms"
+"""Of a broker's configs; one of before does not tell it, and then the question alone guards."""
 OPEN = "Ongoing"
 DECIDED = ("PrepareCommit", "PrepareAbort")
 _COLUMNS = ("transactional id", "state", "producer", "coordinator")
@@ -188,13 +190,15 @@ def commit(
     as_json: AsJson = False,
 ) -> None:
     """Commit what a participant of a two-phase commit has prepared, where all others have and it
-    does not come back to do it itself. It is fenced.
+    does not come back to do it itself. It is fenced. Of another producer nobody knows whether it
+    wrote all that it wanted to: its transactions are not committed here.
 
     \b
     josefine transactions commit payments-1
     """
     with connect(bootstrap_of(bootstrap)) as client:
         told = _open(client, transactional_id)
+        _check_participant(client, told)
         agree(
             f"Commit {_what(told)}, as it was written so far? Only who decided the two-phase "
             "commit knows that it was prepared and is to count.",
@@ -237,6 +241,21 @@ def _open(client: BlockingClient, transactional_id: str) -> TransactionDescripti
             "its markers are written"
         )
     raise UserError(f"transactional id '{transactional_id}': {told.state}, nothing is open")
+
+
+def _check_participant(client: BlockingClient, told: TransactionDescription) -> None:
+    """Raises UserError for a transaction that was never to be prepared: a participant's alone may
+    be open for longer than its coordinator lets any other producer ask for (KIP-939)."""
+    kind, name = config_admin.RESOURCE_BROKER, str(told.coordinator)
+    configs = client.run(lambda s, t, d: config_admin.describe_resource(s, kind, name, t, d))
+    longest = next((each.value for each in configs if each.name == TIMEOUT_MAX), None)
+    if told.timeout_ms <= int(longest or 0):
+        raise UserError(
+            f"{_what(told)} is none of a two-phase commit (its timeout of {told.timeout_ms} ms is "
+            "one that any producer may ask for): only its producer knows whether all of it is "
+            f"written. It is aborted in time, or now: josefine transactions abort "
+            f"{told.transactional_id}"
+        )
 
 
 def _what(told: TransactionDescription) -> str:

@@ -31,6 +31,11 @@ _BROKER_VALUES: tuple[tuple[str, ConfigType, Callable[[BrokerSettings], str]], .
     ("log.dirs", ConfigType.STRING, lambda s: s.data_directory),
     ("num.partitions", ConfigType.INT, lambda s: str(s.default_partitions)),
     ("offsets.topic.num.partitions", ConfigType.INT, lambda s: str(s.offsets.partitions)),
+    (
+        "transaction.max.timeout.ms",
+        ConfigType.INT,
+        lambda s: str(s.offsets.transactions.timeout_max_ms),
+    ),
 )
 _BROKER_DEFAULTS = {key: read(BrokerSettings()) for key, _, read in _BROKER_VALUES} | {
     key.broker_name: KAFKA_DEFAULTS[key.name] for key in TOPIC_CONFIGS

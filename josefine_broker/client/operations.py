@@ -106,14 +106,33 @@ def ask_each_broker(
     request: Any,
     check: Callable[[Any], KafkaError | None],
 ) -> Operation[list[tuple[int, Any]]]:
-    """(broker, its response) of every broker there is now, as `ask_until` has it."""
-    cluster, _ = yield from refresh(session, attempts, ())
-    found = []
-    for node in sorted(cluster.brokers):
-        call = Call(node=node, api_key=api_key, request=request)
-        response, _ = yield from ask_until(attempts, call, check)
-        found.append((node, response))
-    return found
+    """(broker, its response) of every broker there is, of one round in which all answered well.
+
+    Who does not may have died: what it had is another's then, who perhaps was asked before that. So
+    all are asked again, of those that are there by now.
+    """
+    while True:
+        cluster, _ = yield from refresh(session, attempts, ())
+        found = []
+        for node in sorted(cluster.brokers):
+            call = Call(node=node, api_key=api_key, request=request)
+            response, error, now_ms = yield from ask_once(attempts, call, check)
+            if error is not None:
+                yield attempts.after(error, now_ms)
+                break
+            found.append((node, response))
+        else:
+            return found
+
+
+def ask_once(
+    attempts: Attempts, call: Call, check: Callable[[Any], KafkaError | None]
+) -> Operation[tuple[Any, KafkaError | None, int]]:
+    """(response, why it does not count, now_ms): for whoever looks first whom to ask again."""
+    resumed = yield Exchange(calls=(call,), deadline_ms=attempts.deadline_ms)
+    (reply,) = resumed.replies
+    error = reply.error if isinstance(reply, Unanswered) else check(reply)
+    return reply, error, resumed.now_ms
 
 
 def refresh(

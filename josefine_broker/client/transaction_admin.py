@@ -16,8 +16,8 @@ from josefine_broker.client.effects import ANY_BROKER, Call, Operation
 from josefine_broker.client.operations import (
     Answer,
     Spread,
-    ask,
     ask_each_broker,
+    ask_once,
     ask_until,
     by_topic,
     partition_error,
@@ -137,11 +137,13 @@ def _described(
         if node not in session.cluster.brokers:
             yield from refresh(session, attempts, ())
         call = Call(node=node, api_key=apis.DESCRIBE_TRANSACTIONS, request=request)
-        response, now_ms = yield from ask(attempts, call)
-        (told,) = response.transaction_states
-        error = _error_of(transactional_id, told.error_code)
+        response, error, now_ms = yield from ask_once(
+            attempts,
+            call,
+            lambda r: _error_of(transactional_id, r.transaction_states[0].error_code),
+        )
         if error is None:
-            return _description(told, node)
+            return _description(response.transaction_states[0], node)
         yield attempts.after(error, now_ms)
 
 

@@ -1,4 +1,5 @@
-"""Kafka Streams' word count, killed in its middle: each count is told, and by exactly once once."""
+"""Kafka Streams' word count, killed in its middle, or its brokers: each count is told, and by
+exactly once once."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from josefine_broker.base import ids
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from josefine_broker.records.builder import Record, build_batch
 from tests.compat.foreign import java_command
+from tests.support.cluster import REPLICATED, Cluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 TIMEOUT_S = 120.0
@@ -89,3 +91,27 @@ def test_words_are_counted_though_the_application_is_killed(
         assert counts == {word: list(range(1, total[word] + 1)) for word in WORDS}
     else:
         assert all(max(counts[word]) >= total[word] for word in WORDS)
+
+
+def test_words_are_counted_once_though_brokers_die_under_the_application(tmp_path: Path) -> None:
+    """Each of three brokers in its turn: it led some of the topics, and some of the
+    transactions."""
+    source, target = "lines", "counts"
+    with (
+        Cluster(tmp_path / "brokers", **REPLICATED) as cluster,
+        BlockingClient(cluster.bootstrap) as client,
+    ):
+        client.create_topics([NewTopic(source, 2, 3), NewTopic(target, 2, 3)])
+        with counting(cluster.bootstrap, source, target, "exactly_once_v2", tmp_path / "state"):
+            for number, broker in enumerate(cluster.voters, start=1):
+                feed(client, source)
+                told(cluster.bootstrap, target, number * 2 * LINES - LINES)  # about half of them
+                cluster.kill(broker)
+                told(cluster.bootstrap, target, number * 2 * LINES)
+                cluster.restart(broker)
+                cluster.wait_settled()
+            rounds = len(cluster.voters)
+            counts = told(cluster.bootstrap, target, rounds * 2 * LINES)
+
+    total = {word: rounds * 2 * LINES * (2 if word == "block" else 1) for word in WORDS}
+    assert counts == {word: list(range(1, total[word] + 1)) for word in WORDS}

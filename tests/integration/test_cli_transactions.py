@@ -9,6 +9,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 
+from josefine_broker.base import ids
+from josefine_broker.base.errors import KafkaError
+from josefine_broker.client.groups import ProducerIdentity
+from josefine_broker.client.io_blocking import BlockingClient
+from josefine_broker.client.transactions import end_transactions, take_ids
+from josefine_broker.records.builder import Record, build_batch
 from josefine_cli import transactions
 from josefine_cli.errors import UserError
 from tests.support.broker import BrokerProcess
@@ -61,13 +67,44 @@ def opened(bootstrap: str, transactional_id: str, topic: str) -> Producer:
     return producer
 
 
-@pytest.mark.parametrize(("verb", "visible"), [("abort", 0), ("commit", 1)])
+class Participant:
+    """A producer that takes part in a two-phase commit, which librdkafka's does not."""
+
+    def __init__(self, bootstrap: str, transactional_id: str, topic: str) -> None:
+        self.client = BlockingClient(bootstrap)
+        self.id = transactional_id
+        self.producer: ProducerIdentity = self.client.run(
+            lambda s, t, d: take_ids(s, (self.id,), 60_000, t, d, two_phase=True)
+        )[self.id].result
+        batch = build_batch(
+            [Record(value=b"v")],
+            producer_id=self.producer.producer_id,
+            producer_epoch=self.producer.producer_epoch,
+            base_sequence=0,
+            transactional=True,
+        )
+        tp = ids.TopicPartition(topic, 0)
+        outcomes = self.client.produce_outcomes({tp: batch}, transactional_id=self.id)
+        assert outcomes[tp].error is None
+
+    def commit_transaction(self, timeout_s: float) -> None:
+        """Raises KafkaError."""
+        ends = {self.id: self.producer}
+        outcome = self.client.run(lambda s, t, d: end_transactions(s, ends, True, t, d))[self.id]
+        if outcome.error is not None:
+            raise outcome.error
+
+
+@pytest.mark.parametrize(
+    ("verb", "visible", "opened_by"), [("abort", 0, "anybody"), ("commit", 1, "a participant")]
+)
 def test_open_transaction_is_ended_by_its_id_and_its_producer_fenced(
-    bootstrap: str, verb: str, visible: int
+    bootstrap: str, verb: str, visible: int, opened_by: str
 ) -> None:
     topic = f"for-{verb}"
     assert josefine(bootstrap, "topics", "create", topic).code == 0
-    producer = opened(bootstrap, verb, topic)
+    start = opened if opened_by == "anybody" else Participant
+    producer = start(bootstrap, verb, topic)
 
     unasked = josefine(bootstrap, "transactions", verb, verb)
     ended = josefine(bootstrap, "transactions", verb, verb, "--yes")
@@ -80,9 +117,24 @@ def test_open_transaction_is_ended_by_its_id_and_its_producer_fenced(
     assert f"transactional id '{verb}': " in again.err
     assert "nothing is open" in again.err
     assert committed(bootstrap, topic) == visible
-    with pytest.raises(KafkaException):
+    with pytest.raises((KafkaException, KafkaError)):
         producer.commit_transaction(WAIT_S)
     assert committed(bootstrap, topic) == visible
+
+
+def test_a_transaction_that_is_none_of_a_two_phase_commit_is_not_committed_by_others(
+    bootstrap: str,
+) -> None:
+    assert josefine(bootstrap, "topics", "create", "ordinary").code == 0
+    producer = opened(bootstrap, "ordinary", "ordinary")
+
+    refused = josefine(bootstrap, "transactions", "commit", "ordinary", "--yes")
+
+    assert refused.code == 1
+    assert "is none of a two-phase commit (its timeout of 60000 ms is one that any" in refused.err
+    assert "josefine transactions abort ordinary" in refused.err
+    producer.commit_transaction(WAIT_S)  # it is as it was
+    assert committed(bootstrap, "ordinary") == 1
 
 
 def test_only_the_transaction_that_was_shown_is_committed(
@@ -90,11 +142,11 @@ def test_only_the_transaction_that_was_shown_is_committed(
 ) -> None:
     """While the question waits for its answer its producer may come back, and begin another one."""
     assert josefine(bootstrap, "topics", "create", "meanwhile").code == 0
-    producers = [opened(bootstrap, "meanwhile", "meanwhile")]
+    producers = [Participant(bootstrap, "meanwhile", "meanwhile")]
     monkeypatch.setattr(
         transactions,
         "agree",
-        lambda *asked: producers.append(opened(bootstrap, "meanwhile", "meanwhile")),
+        lambda *asked: producers.append(Participant(bootstrap, "meanwhile", "meanwhile")),
     )
 
     with pytest.raises(UserError, match="is over, another one is open: nothing was committed"):

@@ -36,6 +36,7 @@ from josefine_spark.sink_steps import (
 from josefine_spark.sink_store import SinkStore
 from josefine_spark.writing import TaskWriter
 from tests.support.broker import BrokerProcess
+from tests.support.cluster import Cluster
 from tests.support.committed import committed_records
 
 TIMEOUT_MS = 60_000
@@ -80,7 +81,9 @@ class Driver:
     timeout_ms = TIMEOUT_MS
     two_phase: bool | None = None
 
-    def __init__(self, broker: BrokerProcess, sink_id: str, topic: str, halves: int = 10**6):
+    def __init__(
+        self, broker: BrokerProcess | Cluster, sink_id: str, topic: str, halves: int = 10**6
+    ) -> None:
         self.client = BlockingClient(broker.bootstrap)
         clients.append(self.client)
         self.store = Mortal(

@@ -1,5 +1,6 @@
 """A real Apache Kafka (KRaft, one node) with the surface of `BrokerProcess`, as the oracle of
-compatibility tests: what other people's clients see of it, they should see of ours.
+compatibility tests: what other people's clients see of it, they should see of ours. For benches
+also as a cluster of three.
 
 Its jars come from Maven by tests/compat/pom.xml, once. `python -m tests.support.apache_kafka
 COMMAND ...` runs a command while one serves, which JOSEFINE_APACHE_KAFKA names.
@@ -11,7 +12,10 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -54,6 +58,16 @@ DEFAULTS = {
     "group.consumer.min.heartbeat.interval.ms": "100",
     "auto.create.topics.enable": "true",
 }
+IN_THREE = {
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "share.coordinator.state.topic.replication.factor": "3",
+    "share.coordinator.state.topic.min.isr": "2",
+}
+"""As Kafka ships them, and as our cluster of three is run."""
 SOON = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 AS_SHIPPED = (
     "-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
@@ -61,23 +75,50 @@ AS_SHIPPED = (
 )  # fmt: skip
 
 
+class Place(NamedTuple):
+    """One broker's place in a cluster."""
+
+    number: int
+    ports: Mapping[int, tuple[int, int]]
+    """Of each broker: its clients' port and its controller's."""
+
+
+def _two_ports() -> tuple[int, int]:
+    one, other = free_ports(2)
+    return one, other
+
+
 class ApacheKafka(ServerProcess):
     """One process. Raises NoJarsError where it cannot be had."""
 
     def __init__(
-        self, directory: Path, *, start: bool = True, begins_soon: bool = True, **overrides: object
+        self,
+        directory: Path,
+        *,
+        start: bool = True,
+        begins_soon: bool = True,
+        heap: str = "",
+        place: Place | None = None,
+        **overrides: object,
     ) -> None:
-        """`begins_soon`: with a JVM that starts fast; else with the options of Kafka's scripts."""
+        """`begins_soon`: with a JVM that starts fast; else with the options of Kafka's scripts,
+        but for `heap` ("512m"). `place`: in a cluster; None: it is one of its own."""
         self._options = SOON if begins_soon else AS_SHIPPED
+        if heap:
+            self._options = (*self._options, f"-Xmx{heap}", f"-Xms{heap}")
         super().__init__(directory, "kafka.log")
         self.config_file = self.directory / "server.properties"
-        port, controller = free_ports(2)
+        place = place or Place(1, {1: _two_ports()})
+        port, controller = place.ports[place.number]
         self.bootstrap = f"127.0.0.1:{port}"
         self._classpath = os.pathsep.join(jars_of(POM, NAME))
+        voters = ((number, ports[1]) for number, ports in place.ports.items())
         settings = {
             **DEFAULTS,
+            **(IN_THREE if len(place.ports) > 1 else {}),
+            "node.id": str(place.number),
             "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller}",
-            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "controller.quorum.voters": ",".join(f"{n}@127.0.0.1:{port}" for n, port in voters),
             "log.dirs": str(self.directory / "data"),
         }
         for name, value in overrides.items():
@@ -95,6 +136,11 @@ class ApacheKafka(ServerProcess):
 
     def start(self) -> None:
         """Start and wait until it serves."""
+        self.spawn()
+        self.wait_serving()
+
+    def spawn(self) -> None:
+        """Start without waiting: the first of a cluster serves when there are two."""
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(
                 self._command("kafka.Kafka", str(self.config_file)),
@@ -103,6 +149,9 @@ class ApacheKafka(ServerProcess):
                 stderr=log,
                 cwd=self.directory,
             )
+
+    def wait_serving(self) -> None:
+        """Until it serves, or has ended, which is told."""
         wait_until(self._is_serving, START_TIMEOUT_S, "Apache Kafka to serve")
         assert self.alive, self.output[-3000:]
 
@@ -127,6 +176,28 @@ class ApacheKafka(ServerProcess):
             self._command(main, *arguments), capture_output=True, text=True, timeout=120
         )
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+@contextmanager
+def cluster_of_three(directory: Path, heap: str = "512m") -> Iterator[list[ApacheKafka]]:
+    """Three brokers, each a voter too (combined mode), with the options of Kafka's scripts but for
+    their heap; topics have three copies, two of them in sync."""
+    ports = {number: _two_ports() for number in (1, 2, 3)}
+    with ExitStack() as stack:
+        brokers = [
+            stack.enter_context(
+                ApacheKafka(
+                    directory / f"kafka-{number}", start=False, begins_soon=False, heap=heap,
+                    place=Place(number, ports),
+                )
+            )
+            for number in ports
+        ]  # fmt: skip
+        for broker in brokers:
+            broker.spawn()
+        for broker in brokers:
+            broker.wait_serving()
+        yield brokers
 
 
 def main(command: list[str]) -> int:

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
-from josefine_broker.client import admin, groups, offsets, operations, produce
+from josefine_broker.client import (
+    admin,
+    groups,
+    offsets,
+    operations,
+    produce,
+    transaction_admin,
+)
 from josefine_broker.client.effects import ANY_BROKER, CONTROLLER, Call, Exchange, Pause, Resumed
 from josefine_broker.client.offsets import LATEST
 from josefine_broker.client.retry import ACTIONS
@@ -349,3 +356,59 @@ def test_a_name_that_no_topic_can_have_is_said_once() -> None:
     assert error.message == (
         "'a b' cannot name a topic: 1 to 249 of a-z A-Z 0-9 . _ -, and neither '.' nor '..'"
     )
+
+
+@pytest.mark.parametrize("gone", [True, False], ids=["it is gone", "it is back"])
+def test_every_broker_is_asked_again_when_one_of_them_has_died(gone: bool) -> None:
+    """What a dead broker had is another's by then, also of one that had answered before it died."""
+    lists: list[int] = []
+
+    def answer(call: Call) -> Any:
+        if is_metadata(call):
+            return metadata({}, brokers=(1,) if lists and gone else (1, 2))
+        lists.append(call.node)
+        if call.node == 2 and lists == [1, 2]:
+            return unreachable("host2:2")
+        has = (f"of-{call.node}", *(["of-2"] if gone and len(lists) > 2 else []))
+        states = tuple(
+            e.list_transactions.TransactionState(
+                transactional_id=each, producer_id=1, transaction_state="Ongoing"
+            )
+            for each in has
+        )
+        return e.list_transactions.ListTransactionsResponse(transaction_states=states)
+
+    driver = Driver(answer)
+    found = driver.run(
+        lambda t, d: transaction_admin.list_transactions(driver.session, (), -1, t, d)
+    )
+
+    assert [each.transactional_id for each in found] == ["of-1", "of-2"]
+    assert lists == ([1, 2, 1] if gone else [1, 2, 1, 2])
+    assert driver.paused_ms < 1_000
+
+
+def test_a_coordinator_that_died_before_it_told_is_looked_for_again() -> None:
+    coordinators = [2, 1]
+
+    def answer(call: Call) -> Any:
+        if is_metadata(call):
+            return metadata({}, brokers=(1, 2))
+        if call.api_key == apis.FIND_COORDINATOR:
+            found = e.find_coordinator.Coordinator(
+                key="x", node_id=coordinators.pop(0), host="h", port=1
+            )
+            return e.find_coordinator.FindCoordinatorResponse(coordinators=(found,))
+        if call.node == 2:
+            return unreachable("host2:2")
+        state = e.describe_transactions.TransactionState(
+            transactional_id="x", transaction_state="Ongoing", producer_id=7
+        )
+        return e.describe_transactions.DescribeTransactionsResponse(transaction_states=(state,))
+
+    driver = Driver(answer)
+    found = driver.run(
+        lambda t, d: transaction_admin.describe_transaction(driver.session, "x", t, d)
+    )
+
+    assert (found.coordinator, found.producer_id) == (1, 7)
