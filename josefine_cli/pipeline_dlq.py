@@ -15,7 +15,6 @@ import typer
 
 from josefine_cli import pipeline_file
 from josefine_cli.errors import UsageError
-from josefine_cli.output import print_table
 from josefine_cli.pipeline_file import ENVIRONMENT, FILE, JSON
 from josefine_cli.pipeline_secrets import hiding, print_hidden_json, say
 from pipelines.counting import counted
@@ -58,6 +57,7 @@ def show(
     josefine pipeline dlq show orders.yaml -n 5
     """
     pipeline = _read(file, environment, as_json)
+    from josefine_cli.output import print_table
     from pipelines.dead_letters import newest, waiting
 
     with _spark(pipeline, as_json) as spark:

@@ -11,7 +11,6 @@ from pathlib import Path
 import typer
 
 from josefine_cli import pipeline_file
-from josefine_cli.output import iso_time
 from josefine_cli.pipeline_file import ENVIRONMENT, FILE, JSON, print_json
 from pipelines.counting import counted
 from pipelines.errors import EXIT_FAILED
@@ -31,6 +30,7 @@ def status(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: bo
     josefine pipeline status orders.yaml
     """
     pipeline = pipeline_file.read(file, environment, as_json)
+    from josefine_cli.output import iso_time
     from josefine_spark.topic_offsets import nested
     from pipelines.source_kinds import ANY_KIND
     from pipelines.sources import Topics

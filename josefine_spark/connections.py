@@ -26,7 +26,8 @@ def client_for(connection: Connection, *, writing: bool = False) -> BlockingClie
             policy=Policy(request_timeout_ms=connection.request_timeout_ms),
             security=connection.security,
         )
-        _clients[key] = client
+        # Another thread may have made one meanwhile; this one has opened nothing.
+        client = _clients.setdefault(key, client)
     return client
 
 

@@ -226,11 +226,12 @@ def test_what_is_printed_has_no_secret():
 
 
 @pytest.mark.parametrize("verb", ["lint", "show", "graph"])
-def test_a_verb_for_files_loads_neither_spark_nor_the_connector(verb):
+def test_a_verb_for_files_loads_neither_spark_nor_the_connector_nor_the_broker_s_client(verb):
     code = (
         "import sys; from josefine_cli.main import run;"
         f"assert run(['pipeline', '{verb}', 'conf/pipelines/flights.yaml']) == 0;"
-        "heavy = {'pyspark', 'josefine_spark', 'pyarrow', 'numpy', 'pandas', 'numba', 'deltalake'};"
+        "heavy = {'pyspark', 'josefine_spark', 'pyarrow', 'numpy', 'pandas', 'numba', 'deltalake',"
+        "    'josefine_broker.client.cluster', 'josefine_broker.wire'};"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
