@@ -43,11 +43,13 @@ def handle(ctx: Context, info: RequestInfo, request: e.OffsetCommitRequest) -> o
         name = ctx.topic_name(topic.name, topic.topic_id)
         entry = None if name is None else ctx.image.topics.get(name)
         partition_count = 0 if entry is None else len(entry.partitions)
+        unknown = (
+            ErrorCode.unknown_topic_id if name is None else ErrorCode.unknown_topic_or_partition
+        )
         for nth, part in enumerate(topic.partitions):
             metadata = part.committed_metadata or ""
             if not 0 <= part.partition_index < partition_count:
-                known = ErrorCode.unknown_topic_or_partition
-                codes[at, nth] = ErrorCode.unknown_topic_id if name is None else known
+                codes[at, nth] = unknown
             elif metadata and len(metadata) > metadata_max:
                 codes[at, nth] = ErrorCode.offset_metadata_too_large
             else:

@@ -126,8 +126,9 @@ def store_offsets(
 ) -> object:
     """Write offsets as one batch, and take them in when it is committed.
 
-    `place` is the group's, where the caller has just asked for it. `build` makes the answer, now or, through the parked token that is returned, later. Raises
-    KafkaError when nothing was written.
+    `place` is the group's, where the caller has just asked for it. `build` makes the answer, now
+    or, through the parked token that is returned, later. Raises KafkaError when nothing was
+    written.
     """
     entries: list[Entry] = [(encode_key(group_id, tp), encode_value(each)) for tp, each in offsets]
     outcome: list[KafkaError | None] = []
