@@ -163,7 +163,7 @@ def build_entries(
 ) -> bytearray:
     """A batch of records of one time, without headers: as `build_batch` makes it, in half the
     time. For coordinators, which write one per request."""
-    records = []
+    records: list[bytes] = []
     for offset_delta, (key, value) in enumerate(entries):
         keyed = _NULL if key is None else varint(len(key)) + key
         valued = _NULL if value is None else varint(len(value)) + value

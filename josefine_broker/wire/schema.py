@@ -181,7 +181,7 @@ def _reader(
     make = object.__new__
 
     def read(buf: Buffer, pos: int) -> tuple[Any, int]:
-        entity = make(shape)
+        entity: Any = make(shape)
         for set_field, read_field in plain:
             value, pos = read_field(buf, pos)
             set_field(entity, value)
