@@ -9,6 +9,8 @@ to 4 may say how long the offsets are kept, which counts from the level of josef
 which every broker reads such records.
 """
 
+from functools import lru_cache
+
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.context import Context, RequestInfo
@@ -18,6 +20,9 @@ from josefine_broker.engine.offsets_topic import coordinator_of, store_offsets
 from josefine_broker.wire.entities import offset_commit as e
 
 GROUP_NOT_FOUND_SINCE = 9
+ANSWERS_MAX = 4_096
+"""Answers of one partition that are kept: making one costs more than all else about it."""
+_new = tuple.__new__
 
 _Codes = dict[tuple[int, int], ErrorCode]
 """Error by place in the request: (topic, partition)."""
@@ -25,24 +30,32 @@ _Codes = dict[tuple[int, int], ErrorCode]
 
 def handle(ctx: Context, info: RequestInfo, request: e.OffsetCommitRequest) -> object:
     """Store the offsets that can be stored; errors are per partition."""
-    coordinator_of(ctx, request.group_id)
+    place = coordinator_of(ctx, request.group_id)
     _check_member(ctx, info, request)
     now_ms = ctx.clock.now_ms()
     kept_ms = request.retention_time_ms
     has_expiry = kept_ms >= 0 and ctx.image.offsets_may_expire
     expire_ms = now_ms + kept_ms if has_expiry else NO_EXPIRY_MS
+    metadata_max = ctx.settings.offsets.metadata_bytes_max
     codes: _Codes = {}
     offsets = []
     for at, topic in enumerate(request.topics):
         name = ctx.topic_name(topic.name, topic.topic_id)
+        entry = None if name is None else ctx.image.topics.get(name)
+        partition_count = 0 if entry is None else len(entry.partitions)
+        unknown = (
+            ErrorCode.unknown_topic_id if name is None else ErrorCode.unknown_topic_or_partition
+        )
         for nth, part in enumerate(topic.partitions):
-            code = _check(ctx, name, part)
-            if code is ErrorCode.none:
-                assert name is not None
-                tp = TopicPartition(name, part.partition_index)
-                offsets.append((tp, _value(part, now_ms, expire_ms)))
+            metadata = part.committed_metadata or ""
+            if not 0 <= part.partition_index < partition_count:
+                codes[at, nth] = unknown
+            elif metadata and len(metadata) > metadata_max:
+                codes[at, nth] = ErrorCode.offset_metadata_too_large
             else:
-                codes[at, nth] = code
+                values = part.committed_offset, part.committed_leader_epoch, metadata
+                committed = _new(CommittedOffset, (*values, now_ms, expire_ms))
+                offsets.append((_new(TopicPartition, (name, part.partition_index)), committed))
     if not offsets:
         return _answer(request, codes, ErrorCode.none)
     return store_offsets(
@@ -50,6 +63,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.OffsetCommitRequest) -> o
         request.group_id,
         offsets,
         lambda error: _answer(request, codes, ErrorCode.none if error is None else error.code),
+        place,
     )
 
 
@@ -77,42 +91,23 @@ def _check_member(ctx: Context, info: RequestInfo, request: e.OffsetCommitReques
         raise KafkaError(code)
 
 
-def _check(ctx: Context, name: str | None, part: e.OffsetCommitRequestPartition) -> ErrorCode:
-    if name is None:
-        return ErrorCode.unknown_topic_id
-    if ctx.image.partition(name, part.partition_index) is None:
-        return ErrorCode.unknown_topic_or_partition
-    if len(part.committed_metadata or "") > ctx.settings.offsets.metadata_bytes_max:
-        return ErrorCode.offset_metadata_too_large
-    return ErrorCode.none
-
-
-def _value(part: e.OffsetCommitRequestPartition, now_ms: int, expire_ms: int) -> CommittedOffset:
-    return CommittedOffset(
-        offset=part.committed_offset,
-        leader_epoch=part.committed_leader_epoch,
-        metadata=part.committed_metadata or "",
-        commit_time_ms=now_ms,
-        expire_ms=expire_ms,
-    )
+@lru_cache(maxsize=ANSWERS_MAX)
+def _said(partition: int, code: ErrorCode) -> e.OffsetCommitResponsePartition:
+    return e.OffsetCommitResponsePartition(partition_index=partition, error_code=code)
 
 
 def _answer(
     request: e.OffsetCommitRequest, codes: _Codes, otherwise: ErrorCode
 ) -> e.OffsetCommitResponse:
-    return e.OffsetCommitResponse(
-        topics=tuple(
+    topics = []
+    for at, topic in enumerate(request.topics):
+        parts = [
+            _said(part.partition_index, codes.get((at, nth), otherwise) if codes else otherwise)
+            for nth, part in enumerate(topic.partitions)
+        ]
+        topics.append(
             e.OffsetCommitResponseTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=tuple(
-                    e.OffsetCommitResponsePartition(
-                        partition_index=part.partition_index,
-                        error_code=codes.get((at, nth), otherwise),
-                    )
-                    for nth, part in enumerate(topic.partitions)
-                ),
+                name=topic.name, topic_id=topic.topic_id, partitions=tuple(parts)
             )
-            for at, topic in enumerate(request.topics)
         )
-    )
+    return e.OffsetCommitResponse(topics=tuple(topics))

@@ -16,7 +16,7 @@ from josefine_broker.engine.partition.partition import ACKS_ALL
 from josefine_broker.engine.replicas.batches import append_batch
 from josefine_broker.engine.replicas.committing import Appended
 from josefine_broker.records.batch import last_offset_delta
-from josefine_broker.records.builder import RecordBatchBuilder
+from josefine_broker.records.builder import build_entries
 
 Entry = tuple[bytes, bytes | None]
 """Key and value of a record; None deletes."""
@@ -68,10 +68,7 @@ def append_entries(
 ) -> Appended:
     """Append them as one batch. Raises KafkaError when nothing was written; `settle` is not told
     then."""
-    builder = RecordBatchBuilder()
-    for key, value in entries:
-        builder.append(key, value, (), now_ms)
-    return append_built(ctx, tp, hosted, builder.build(), now_ms, settle)
+    return append_built(ctx, tp, hosted, build_entries(entries, now_ms), now_ms, settle)
 
 
 def append_built(

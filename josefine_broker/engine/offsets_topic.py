@@ -32,7 +32,11 @@ DELETIONS_PER_BATCH = 5_000
 """Of the largest group a batch stays well below `max.message.bytes`."""
 
 
-def coordinator_of(ctx: Context, group_id: str) -> tuple[TopicPartition, HostedPartition]:
+Place = tuple[TopicPartition, HostedPartition]
+"""The partition of a group, led here."""
+
+
+def coordinator_of(ctx: Context, group_id: str) -> Place:
     """The partition, led here, that keeps a group. Raises KafkaError(not_coordinator |
     coordinator_load_in_progress)."""
     return led_partition(ctx, OFFSETS_TOPIC, group_id, ctx.clients.groups.loading)
@@ -49,8 +53,14 @@ def append_records(
 ) -> Appended:
     """Append them to the group's partition as one batch. Raises KafkaError when nothing was
     written; `settle` is not told then."""
+    return _append_at(ctx, coordinator_of(ctx, group_id), entries, now_ms, settle)
+
+
+def _append_at(
+    ctx: Context, place: Place, entries: Sequence[Entry], now_ms: int, settle: Settle
+) -> Appended:
     try:
-        return append_entries(ctx, *coordinator_of(ctx, group_id), entries, now_ms, settle)
+        return append_entries(ctx, *place, entries, now_ms, settle)
     except KafkaError as error:
         raise _of_groups(error) from error
 
@@ -112,11 +122,13 @@ def store_offsets(
     group_id: str,
     offsets: Sequence[tuple[TopicPartition, CommittedOffset]],
     build: Callable[[KafkaError | None], object] = lambda error: None,
+    place: Place | None = None,
 ) -> object:
     """Write offsets as one batch, and take them in when it is committed.
 
-    `build` makes the answer, now or, through the parked token that is returned, later. Raises
-    KafkaError when nothing was written.
+    `place` is the group's, where the caller has just asked for it. `build` makes the answer, now
+    or, through the parked token that is returned, later. Raises KafkaError when nothing was
+    written.
     """
     entries: list[Entry] = [(encode_key(group_id, tp), encode_value(each)) for tp, each in offsets]
     outcome: list[KafkaError | None] = []
@@ -127,7 +139,8 @@ def store_offsets(
         for tp, committed in offsets:
             coordinator.offsets.store(group_id, tp, committed)
 
-    appended = append_records(ctx, group_id, entries, ctx.clock.now_ms(), outcome.append)
+    place = place or coordinator_of(ctx, group_id)
+    appended = _append_at(ctx, place, entries, ctx.clock.now_ms(), outcome.append)
     if appended.is_committed_at_once:
         take_in()
         return build(None)

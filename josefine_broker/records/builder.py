@@ -158,6 +158,28 @@ class RecordBatchBuilder:
         return batch
 
 
+def build_entries(
+    entries: Sequence[tuple[bytes | None, bytes | None]], timestamp_ms: int
+) -> bytearray:
+    """A batch of records of one time, without headers: as `build_batch` makes it, in half the
+    time. For coordinators, which write one per request."""
+    records: list[bytes] = []
+    for offset_delta, (key, value) in enumerate(entries):
+        keyed = _NULL if key is None else varint(len(key)) + key
+        valued = _NULL if value is None else varint(len(value)) + value
+        body = b"\0\0%b%b%b\0" % (varint(offset_delta), keyed, valued)
+        records += (varint(len(body)), body)
+    batch = bytearray(HEADER_BYTES)
+    batch += b"".join(records)
+    count, length = len(entries), len(batch) - LENGTH_OVERHEAD_BYTES
+    HEADER.pack_into(
+        batch, 0, 0, length, NO_LEADER_EPOCH, MAGIC, 0, 0, count - 1, timestamp_ms, timestamp_ms,
+        NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, count,
+    )  # fmt: skip
+    stamp_crc(batch)
+    return batch
+
+
 def build_batch(
     records: Iterable[Record],
     *,

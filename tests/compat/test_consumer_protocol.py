@@ -16,10 +16,12 @@ from josefine_broker.client import group_admin
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from josefine_broker.engine.groups.offsets import coordinator_partition
 from tests.compat.brokers import Broker, one
-from tests.compat.consumers import Librdkafka, LibrdkafkaByHeartbeats
+from tests.compat.consumers import Librdkafka, LibrdkafkaByHeartbeats, Subscribe
+from tests.compat.foreign import FOREIGN
 from tests.compat.test_groups import (
     OFFSETS_TOPIC,
     PARTITIONS,
+    commits,
     make_topic,
     poll_until,
     produce,
@@ -270,6 +272,60 @@ def test_members_and_commits_outlive_the_coordinator(cluster: Cluster, stack: Ex
         read = poll_until(lambda read: values(read) >= after, "the new records", first, second)
         assert not values(read) & before
         assert (first.assigned(), len(first.revoked)) == (owned, taken)
+    finally:
+        cluster.restart(killed)
+        cluster.wait_settled()
+
+
+UPGRADE: dict[str, tuple[Subscribe, Subscribe]] = {
+    "librdkafka": (Librdkafka, LibrdkafkaByHeartbeats),
+    "java": (FOREIGN["java"], FOREIGN["java-heartbeats"]),
+}
+"""The members that leave, and those that come; for a downgrade the other way round."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_upgrade", [True, False])
+@pytest.mark.parametrize("client", UPGRADE)
+def test_a_group_that_changes_its_protocol_outlives_its_coordinator(
+    cluster: Cluster, stack: ExitStack, client: str, is_upgrade: bool
+) -> None:
+    """It is killed when members of both protocols are in the group, which goes on, and is moved to
+    its end, without that broker."""
+    old, new = UPGRADE[client] if is_upgrade else reversed(UPGRADE[client])
+    topic, bootstrap = make_topic(cluster.bootstrap, replicas=3), cluster.bootstrap
+    leave = [stack.enter_context(closing(old(bootstrap, topic, topic))) for _ in range(2)]
+    poll_until(lambda _: share(*leave), "two members of before", *leave)
+    come = [stack.enter_context(closing(new(bootstrap, topic, topic)))]
+    poll_until(lambda _: share(*leave, *come), "one of three is another's", *leave, *come)
+    before = produce(bootstrap, topic, 2)
+    poll_until(lambda read: values(read) >= before, "all records", *leave, *come)
+    for each in (*leave, *come):
+        each.commit()
+    index = coordinator_partition(topic, 8)
+    killed = cluster.leader_of(OFFSETS_TOPIC, index)
+
+    cluster.kill(killed)
+    try:
+        cluster.leader_of(OFFSETS_TOPIC, index, but=killed)
+        left = ",".join(cluster.broker(id_).bootstrap for id_ in cluster.alive)
+        after = produce(left, topic, 2, "later")
+        read = poll_until(lambda read: values(read) >= after, "the new records", *leave, *come)
+        assert not values(read) & before
+        for each in (*leave, *come):
+            poll_until(lambda _, each=each: commits(each), "a commit", *leave, *come)
+        leave[0].close()
+        come.append(stack.enter_context(closing(new(left, topic, topic))))
+        poll_until(lambda _: share(leave[1], *come), "two of three are others", leave[1], *come)
+        leave[1].close()
+        poll_until(lambda _: share(*come), "all are others", *come)
+        last = produce(left, topic, 2, "last")
+        read = poll_until(lambda read: values(read) >= last, "the last records", *come)
+        assert not values(read) & before
+        with BlockingClient(left) as admin:
+            ours = admin.run(lambda s, t, d: group_admin.describe_group(s, topic, t, d))
+        assert (ours.state, len(ours.members)) == ("Stable", 2)
+        assert (ours.epoch is not None) is is_upgrade
     finally:
         cluster.restart(killed)
         cluster.wait_settled()

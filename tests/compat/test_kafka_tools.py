@@ -173,6 +173,18 @@ def test_partitions_are_reassigned_and_verified(
     tool(REASSIGN, "--list")
 
 
+@pytest.mark.slow
+def test_a_throttle_is_refused_with_what_to_do_instead_and_nothing_moves(
+    tool: Callable[..., str], make_topic: Topics, tmp_path: Path
+) -> None:
+    topic, plan = make_topic(), tmp_path / "plan.json"
+    to = {"topic": topic, "partition": 0, "replicas": [1]}
+    plan.write_text(json.dumps({"version": 1, "partitions": [to]}))
+    with pytest.raises(AssertionError, match="leave the throttle out"):
+        tool(REASSIGN, "--execute", "--reassignment-json-file", str(plan), "--throttle", "1000000")
+    assert "No partition reassignments found." in tool(REASSIGN, "--list")
+
+
 def test_performance_and_verifiable_tools(tool: Callable[..., str], make_topic: Topics) -> None:
     topic = make_topic()
     written = tool(

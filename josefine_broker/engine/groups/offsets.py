@@ -30,6 +30,8 @@ _SHORT = Struct(">h")
 _INT = Struct(">i")
 _SHORT_LONG = Struct(">hq")
 _LONG = Struct(">q")
+_PLAIN_VALUE = Struct(">hqihq")
+"""Version 3 of one without metadata."""
 
 
 class CommittedOffset(NamedTuple):
@@ -185,17 +187,25 @@ def coordinator_partition(group_id: str, partition_count: int) -> int:
 
 def encode_key(group_id: str, tp: TopicPartition) -> bytes:
     """OffsetCommitKey v1."""
-    return _SHORT.pack(KEY_VERSION) + _text(group_id) + _text(tp.topic) + _INT.pack(tp.partition)
+    topic, partition = tp
+    return _key_begin(group_id, topic) + _INT.pack(partition)
+
+
+@lru_cache(maxsize=COORDINATED_MAX)
+def _key_begin(group_id: str, topic: str) -> bytes:
+    return _SHORT.pack(KEY_VERSION) + _text(group_id) + _text(topic)
 
 
 def encode_value(committed: CommittedOffset) -> bytes:
     """OffsetCommitValue v3, or v1."""
-    rest = _text(committed.metadata) + _LONG.pack(committed.commit_time_ms)
-    if committed.expire_ms != NO_EXPIRY_MS:
-        head = _SHORT_LONG.pack(EXPIRING_VALUE_VERSION, committed.offset)
-        return head + rest + _LONG.pack(committed.expire_ms)
-    head = _SHORT_LONG.pack(VALUE_VERSION, committed.offset)
-    return head + _INT.pack(committed.leader_epoch) + rest
+    offset, leader_epoch, metadata, commit_time_ms, expire_ms = committed
+    if expire_ms != NO_EXPIRY_MS:
+        head = _SHORT_LONG.pack(EXPIRING_VALUE_VERSION, offset)
+        return head + _text(metadata) + _LONG.pack(commit_time_ms) + _LONG.pack(expire_ms)
+    if not metadata:
+        return _PLAIN_VALUE.pack(VALUE_VERSION, offset, leader_epoch, 0, commit_time_ms)
+    head = _SHORT_LONG.pack(VALUE_VERSION, offset) + _INT.pack(leader_epoch)
+    return head + _text(metadata) + _LONG.pack(commit_time_ms)
 
 
 def decode_key(key: bytes) -> tuple[str, TopicPartition]:

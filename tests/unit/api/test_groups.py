@@ -169,10 +169,12 @@ def test_topics_by_id_are_found(world: World) -> None:
 
 
 def test_unknown_partition_is_refused_alone(world: World) -> None:
-    codes = commit(world, {("orders", 0): 5, ("orders", 9): 5, ("nope", 0): 5})
+    asked = {("orders", 0): 5, ("orders", 9): 5, ("orders", -1): 5, ("nope", 0): 5}
+
+    codes = commit(world, asked)
 
     unknown = ErrorCode.unknown_topic_or_partition
-    assert codes == [ErrorCode.none, unknown, unknown]
+    assert codes == [ErrorCode.none, unknown, unknown, unknown]
 
 
 def test_long_metadata_is_refused(world: World) -> None:

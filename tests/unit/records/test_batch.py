@@ -15,7 +15,7 @@ from josefine_broker.records.batch import (
     stamp_log_append_time,
     verify,
 )
-from josefine_broker.records.builder import Record, build_batch
+from josefine_broker.records.builder import Record, build_batch, build_entries
 from josefine_broker.records.reader import read_records
 
 
@@ -35,6 +35,22 @@ def test_header_is_61_bytes_and_says_what_was_built() -> None:
     assert not header.is_control
     assert not header.is_transactional
     assert header.last_sequence == 42
+
+
+@given(
+    st.lists(
+        st.tuples(st.none() | st.binary(max_size=200), st.none() | st.binary(max_size=200)),
+        min_size=1,
+        max_size=130,
+    ),
+    st.integers(0, 2**60),
+)
+def test_entries_of_one_time_are_the_batch_of_their_records(
+    entries: list[tuple[bytes | None, bytes | None]], timestamp_ms: int
+) -> None:
+    records = [Record(key, value, (), timestamp_ms) for key, value in entries]
+
+    assert build_entries(entries, timestamp_ms) == build_batch(records)
 
 
 def test_sequences_wrap_to_zero() -> None:

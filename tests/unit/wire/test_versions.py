@@ -121,6 +121,41 @@ def test_unknown_tagged_fields_are_ignored(tag: int, value: bytes) -> None:
     assert end == len(body)
 
 
+def test_fields_that_a_version_lacks_have_our_default_and_what_only_it_has_is_dropped() -> None:
+    """Where nothing is tagged, entities are made without their constructor."""
+    committed = e.offset_commit.OffsetCommitRequestPartition(
+        partition_index=3, committed_offset=7, committed_leader_epoch=9, committed_metadata="m"
+    )
+    topic = e.offset_commit.OffsetCommitRequestTopic(name="t", partitions=(committed,))
+    request = e.offset_commit.OffsetCommitRequest(
+        group_id="g", member_id="", group_instance_id="i", topics=(topic,)
+    )
+    body = bytearray()
+    request_plan(apis.OFFSET_COMMIT, 5).write(body, request)
+
+    read, _ = request_plan(apis.OFFSET_COMMIT, 5).read(bytes(body), 0)
+
+    without_epoch = dataclasses.replace(committed, committed_leader_epoch=-1)
+    assert read == dataclasses.replace(
+        request,
+        group_instance_id=None,
+        topics=(dataclasses.replace(topic, partitions=(without_epoch,)),),
+    )
+
+
+def test_unknown_tags_are_in_order() -> None:
+    body = bytearray()
+    request = e.heartbeat.HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+    request_plan(apis.HEARTBEAT, 4).write(body, request)
+    assert body.pop() == 0
+
+    in_order, not_so = b"\x02\x05\x00\x06\x00", b"\x02\x06\x00\x05\x00"
+
+    assert request_plan(apis.HEARTBEAT, 4).read(bytes(body + in_order), 0)[0] == request
+    with pytest.raises(CorruptData, match="out of order"):
+        request_plan(apis.HEARTBEAT, 4).read(bytes(body + not_so), 0)
+
+
 def test_metadata_version_0_says_all_topics_by_naming_none() -> None:
     plan = request_plan(apis.METADATA, 0)
 
