@@ -55,6 +55,8 @@ class TlsSettings:
     handshakes_max: int = 256
     section: str = "tls"
     """Of the configuration: what the sentences call it."""
+    ca_section: str | None = None
+    """That of `ca`, where it is another."""
     is_own_peer: bool = False
     """Whether those at the other end have certificates of the same authority, on both sides of a
     connection: then the own one is asked as theirs are."""
@@ -63,6 +65,10 @@ class TlsSettings:
     def own_names(self) -> OwnNames:
         section = self.section
         return OwnNames(f"{section}.certificate", f"{section}.key", f"{section}.key_password")
+
+    @property
+    def ca_name(self) -> str:
+        return f"{self.ca_section or self.section}.ca"
 
 
 class Contexts(NamedTuple):
@@ -100,7 +106,9 @@ class Tls:
             self.reload_failures += 1
             log.warning("TLS files changed and cannot be used", extra={"reason": str(error)})
             return
-        log.info("TLS files read again", extra={"certificate": str(self.settings.certificate)})
+        settings = self.settings
+        told = {"section": settings.section, "certificate": str(settings.certificate)}
+        log.info("TLS files read again", extra=told)
 
     def expired(self, now_ms: int) -> str:
         """A sentence when the certificate's validity is over; empty: it is not."""
@@ -132,7 +140,7 @@ def load(settings: TlsSettings, env: Mapping[str, str]) -> Contexts:
         context.minimum_version = VERSIONS[settings.version_min]
         expires_s = load_own(context, settings.certificate, settings.key, password, names)
         if settings.ca is not None:
-            load_ca(context, settings.ca, f"{settings.section}.ca")
+            load_ca(context, settings.ca, settings.ca_name)
     if settings.ca is None:
         dialling.load_default_certs()
     serving.verify_mode = CLIENT_AUTH[settings.client_auth]
@@ -168,7 +176,7 @@ def _check_own_peer(
                     return
                 raise TlsError(
                     f"{settings.section}.certificate: {settings.certificate} is refused by"
-                    f" {settings.section}.ca {settings.ca}, and so by the other brokers:"
+                    f" {settings.ca_name} {settings.ca}, and so by the other brokers:"
                     f" {error.verify_message.rstrip('.')}"
                 ) from None
 
