@@ -65,14 +65,23 @@ class ApacheKafka(ServerProcess):
     """One process. Raises NoJarsError where it cannot be had."""
 
     def __init__(
-        self, directory: Path, *, start: bool = True, begins_soon: bool = True, **overrides: object
+        self,
+        directory: Path,
+        *,
+        start: bool = True,
+        begins_soon: bool = True,
+        pem: Path | None = None,
+        **overrides: object,
     ) -> None:
-        """`begins_soon`: with a JVM that starts fast; else with the options of Kafka's scripts."""
+        """`begins_soon`: with a JVM that starts fast; else with the options of Kafka's scripts.
+        `pem`: of a listener for TLS besides, its key (PKCS #8) and its certificate in one file."""
         self._options = SOON if begins_soon else AS_SHIPPED
         super().__init__(directory, "kafka.log")
         self.config_file = self.directory / "server.properties"
-        port, controller = free_ports(2)
+        port, controller, tls = free_ports(3)
         self.bootstrap = f"127.0.0.1:{port}"
+        self.tls_bootstrap = f"127.0.0.1:{tls}"
+        """Where there is `pem`."""
         self._classpath = os.pathsep.join(jars_of(POM, NAME))
         settings = {
             **DEFAULTS,
@@ -80,6 +89,15 @@ class ApacheKafka(ServerProcess):
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
             "log.dirs": str(self.directory / "data"),
         }
+        if pem is not None:
+            settings["listeners"] += f",SSL://{self.tls_bootstrap}"
+            settings |= {
+                "listener.security.protocol.map": (
+                    "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL"
+                ),
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.location": str(pem),
+            }
         for name, value in overrides.items():
             if name not in OVERRIDES:
                 pytest.skip(f"{name} is nothing of Apache Kafka's")
