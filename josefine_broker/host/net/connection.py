@@ -417,11 +417,9 @@ class Connection(asyncio.BufferedProtocol):
             self._close_because("its token has expired")
 
     def _refuse_stranger(self, answer: LastBuffers) -> None:
-        if self._closed:
+        if self._closed or self._gate is None:
             return
-        self._host.stats.closed_authentication += 1
-        if not answer:
-            answer.reason = "not authenticated in time"
+        self._gate.refused(answer)
         (self._pending.append if self._pending else self._put)(answer)
 
     def _put(self, buffers: Buffers) -> None:
@@ -496,5 +494,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._closed:
             return
         self._send()
-        self._host.log_closed.tell(client=self.peer.address, listener=self._listener, reason=reason)
+        if reason:
+            where = {"client": self.peer.address, "listener": self._listener}
+            self._host.log_closed.tell(**where, reason=reason)
         self.close()
