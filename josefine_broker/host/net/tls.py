@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -31,6 +31,13 @@ HANDSHAKE_TURNS = 4
 """Of each side; TLS 1.2 and 1.3 need two."""
 EXPIRED = 10
 """X509_V_ERR_CERT_HAS_EXPIRED."""
+
+JOIN_BYTES_MAX = 16 * 1024
+"""Of smaller answers one TLS record is made, not one per buffer: that is what a record holds."""
+PIECE_BYTES = 256 * 1024
+"""Of larger ones so much is encrypted and sent at a time: the client decrypts it while the next one
+is encrypted, in memory that is warm. Measured with answers of 8 MiB: 179 to 214 MB/s read, 0.95 to
+0.80 s of CPU a GB; the same with 128 KiB, a little less with 1 MiB."""
 
 VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 CLIENT_AUTH = {
@@ -193,3 +200,19 @@ def shown_name(transport: asyncio.BaseTransport) -> str:
     tls = transport.get_extra_info("ssl_object")
     der = None if tls is None else tls.getpeercert(binary_form=True)
     return f"User:{subject_name(der)}" if der else ""
+
+
+def write_tls(
+    transport: asyncio.WriteTransport, buffers: Sequence[bytes | bytearray | memoryview], size: int
+) -> None:
+    """Send `size` bytes. uvloop encrypts the whole of what it is given before it sends any."""
+    if size <= JOIN_BYTES_MAX:
+        transport.write(b"".join(buffers))
+        return
+    if size <= PIECE_BYTES:
+        transport.writelines(buffers)
+        return
+    for buffer in buffers:
+        view = memoryview(buffer)
+        for start in range(0, len(view), PIECE_BYTES):
+            transport.write(view[start : start + PIECE_BYTES])
