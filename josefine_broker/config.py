@@ -8,9 +8,10 @@ its unit in it (`_ms`, `bytes`); `null` means "no limit" or "derived", as the me
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +37,12 @@ from josefine_broker.config_sections import (
     TransactionsSection,
 )
 from josefine_broker.config_security import (
+    OWN_KEYS,
     AclsSection,
     RaftTlsSection,
     SaslSection,
     TlsSection,
+    name_among,
     protocol_of,
 )
 from josefine_broker.config_source import ConfigError, KeyPath, Source, read_source
@@ -115,12 +118,13 @@ class BrokerConfig(Section):
                 )
         for listener in self.broker.listeners:
             protocol = protocol_of(listener, self.broker.listener_security_protocol_map)
-            if protocol.is_tls and self.tls.certificate is None:
+            if protocol.is_tls and self.tls.of(listener.name).certificate is None:
                 raise ValueError(
                     f"broker.listeners {listener} speaks {protocol.value}, which needs"
                     " tls.certificate"
                 )
-            if protocol.is_sasl and self.sasl.users is None and self._has_passwords:
+            takes_passwords = set(self.sasl.of(listener.name)) != {OAUTHBEARER}
+            if protocol.is_sasl and self.sasl.users is None and takes_passwords:
                 raise ValueError(
                     f"broker.listeners {listener} speaks {protocol.value}, which needs sasl.users"
                 )
@@ -135,13 +139,29 @@ class BrokerConfig(Section):
             )
         return self
 
-    @property
-    def _has_passwords(self) -> bool:
-        return set(self.sasl.mechanisms) != {OAUTHBEARER}
+    @model_validator(mode="after")
+    def _listeners_own_security_is_theirs(self) -> BrokerConfig:
+        """Whose name is misspelt would be served with less than was asked for."""
+        speaking = {each.name: self.protocol_of(each.name) for each in self.broker.listeners}
+        with_tls = [name for name, protocol in speaking.items() if protocol.is_tls]
+        with_sasl = [name for name, protocol in speaking.items() if protocol.is_sasl]
+        tls, sasl = self.tls.by_listener, self.sasl.mechanisms_by_listener
+        for key, kind, named, fitting in (
+            ("tls.by_listener", "TLS", tls, with_tls),
+            ("sasl.mechanisms_by_listener", "SASL", sasl, with_sasl),
+        ):
+            for name in named:
+                why = _why_no_listener(name, kind, speaking, fitting)
+                if why:
+                    raise ValueError(f"{key}.{name} {why}")
+                if name_among(name, [each for each in named if each != name]) != name:
+                    raise ValueError(f"{key}.{name} is there twice, in other letters")
+        return self
 
     @model_validator(mode="after")
     def _tokens_are_judged_where_they_are_taken(self) -> BrokerConfig:
-        takes = OAUTHBEARER in self.sasl.mechanisms
+        by_listener = self.sasl.mechanisms_by_listener.values()
+        takes = any(OAUTHBEARER in each for each in (self.sasl.mechanisms, *by_listener))
         if takes and self.oauthbearer.jwks is None:
             raise ValueError(
                 "sasl.mechanisms has OAUTHBEARER, which needs oauthbearer.jwks: the keys by which"
@@ -156,12 +176,15 @@ class BrokerConfig(Section):
     @model_validator(mode="after")
     def _clients_are_no_brokers(self) -> BrokerConfig:
         own = self.raft_tls
-        shares = own.ca is not None and own.ca == self.tls.ca and self.tls.client_auth != "none"
-        if shares and not own.allowed_names:
-            raise ValueError(
-                f"raft_tls.ca {own.ca} is tls.ca too, whose clients could vote: name the brokers in"
-                " raft_tls.allowed_names, or give them an authority of their own"
-            )
+        sections = {"tls": self.tls}
+        sections |= {f"tls.by_listener.{name}": self.tls.of(name) for name in self.tls.by_listener}
+        for name, section in sections.items():
+            shares = own.ca is not None and own.ca == section.ca and section.client_auth != "none"
+            if shares and not own.allowed_names:
+                raise ValueError(
+                    f"raft_tls.ca {own.ca} is {name}.ca too, whose clients could vote: name the"
+                    " brokers in raft_tls.allowed_names, or give them an authority of their own"
+                )
         return self
 
     @model_validator(mode="after")
@@ -175,7 +198,8 @@ class BrokerConfig(Section):
             )
         known = self.acls.super_principals
         protocol = self.protocol_of(self.inter_broker_listener)
-        has_names = protocol.is_tls and self.tls.client_auth == "required"
+        asks = self.tls.of(self.inter_broker_listener).client_auth
+        has_names = protocol.is_tls and asks == "required"
         is_told = has_names or self.acls.inter_broker_principal is not None
         if among_others and known is not None and not is_told and ANONYMOUS not in known:
             raise ValueError(
@@ -235,6 +259,20 @@ class BrokerConfig(Section):
         return protocol_of(named, self.broker.listener_security_protocol_map)
 
 
+def _why_no_listener(
+    name: str, kind: str, speaking: Mapping[str, SecurityProtocol], fitting: Sequence[str]
+) -> str:
+    """Why settings of `kind` (TLS, SASL) cannot be those of the listener of that name; empty: they
+    can."""
+    meant = name_among(name, speaking)
+    if meant not in speaking:
+        nearest = difflib.get_close_matches(name, speaking, n=1, cutoff=0.0)[0]
+        return f"is not in broker.listeners; the nearest listener is {nearest}"
+    if meant not in fitting:
+        return f"has no effect: that listener speaks {speaking[meant].value}, not {kind}"
+    return ""
+
+
 def key_paths() -> list[str]:
     """Every key there is, dotted: what an unknown key is compared with."""
     return [
@@ -262,6 +300,7 @@ def load_config(
     for key, value in (overrides or {}).items():
         source.set(tuple(key.split(".")), value, "command line")
     source.refuse_unknown(key_paths())
+    source.refuse_unknown_below(("tls", "by_listener"), OWN_KEYS)
     try:
         return BrokerConfig.model_validate(source.values)
     except ValidationError as error:
@@ -272,19 +311,17 @@ def _blamed(message: str, path: KeyPath, source: Source) -> KeyPath:
     """A rule over several keys has the path of their section, or none: of the keys that it names,
     the first that was set."""
     found = []
-    for dotted in key_paths():
-        key = tuple(dotted.split("."))
+    for key in source.places:
         name = ".".join(key[len(path) :])
         named = re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", message) if name else None
-        if named and key[: len(path)] == path and key in source.places:
-            found.append((named.start(), key))
-    return min(found)[1] if found else path
+        if named and key[: len(path)] == path and len(key) > 1:
+            found.append((named.start(), -len(key), key))
+    return min(found)[2] if found else path
 
 
 def _first_problem(error: ValidationError, source: Source) -> str:
     problem = error.errors(include_url=False)[0]
-    # A union adds its own steps to the path (`retention_ms.constrained-int`): keys end at depth 2.
-    path = tuple(str(step) for step in problem["loc"][:2])
+    path = source.known_part(tuple(str(step) for step in problem["loc"]))
     message = problem["msg"].removeprefix("Value error, ")
     message = message[0].lower() + message[1:]
     where = source.place(_blamed(message, path, source))

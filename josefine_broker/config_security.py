@@ -8,7 +8,7 @@ asked for encryption must not be served without it.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
@@ -76,6 +76,13 @@ def protocol_of(listener: Listener, named: Sequence[NamedProtocol]) -> SecurityP
     return SecurityProtocol.PLAINTEXT
 
 
+def name_among(listener: str, names: Iterable[str]) -> str:
+    """How these call the listener, or its name where they do not: the environment's keys have no
+    capitals, so the case of a name does not matter where it is not there as it is."""
+    alike = [each for each in names if each.upper() == listener.upper()]
+    return listener if listener in alike or not alike else alike[0]
+
+
 ProtocolMap = Annotated[
     tuple[NamedProtocol, ...],
     BeforeValidator(_parse_map),
@@ -125,6 +132,36 @@ Principals = Annotated[
 ]
 
 
+class ListenerTls(Section):
+    """What one listener has for itself, in `tls.by_listener`; None: as `tls` has it."""
+
+    certificate: Path | None = Field(
+        default=None, description="What it shows; its key and key_password are then its own too."
+    )
+    key: Path | None = Field(default=None, description="Needs certificate; null: in that file.")
+    key_password: Secret | None = Field(default=None, description="Needs certificate.")
+    ca: Path | None = Field(default=None, description="Whose clients are believed there.")
+    client_auth: ClientAuth | None = Field(default=None, description="As tls.client_auth.")
+    version_min: TlsVersion | None = Field(default=None, description="As tls.version_min.")
+
+    @model_validator(mode="after")
+    def _key_is_of_its_certificate(self) -> ListenerTls:
+        for name in ("key", "key_password"):
+            if self.certificate is None and getattr(self, name) is not None:
+                raise ValueError(f"{name} needs certificate: that of tls has its own")
+        return self
+
+    def over(self, section: TlsSection) -> TlsSection:
+        """What this listener has in all."""
+        own = {key: found for key in OWN_KEYS if (found := getattr(self, key)) is not None}
+        if self.certificate is not None:
+            own |= {"key": self.key, "key_password": self.key_password}
+        return section.model_copy(update=own)
+
+
+OWN_KEYS = tuple(ListenerTls.model_fields)
+
+
 class TlsSection(Section):
     """TLS of the listeners that speak SSL; files are PEM, and are read again when they change."""
 
@@ -162,12 +199,33 @@ class TlsSection(Section):
     reload_check_ms: TimeoutMs = Field(
         default=10_000, description="Time between two looks whether the files have changed."
     )
+    by_listener: dict[str, ListenerTls] = Field(
+        default={},
+        description="What single listeners have for themselves, by their names in broker.listeners:"
+        " {OUTSIDE: {certificate: outside.pem, key: outside.key}, INSIDE: {ca: inside-ca.pem,"
+        f" client_auth: required}}. Of {', '.join(OWN_KEYS)}; what one does not say is as above,"
+        " but a certificate comes with its own key.",
+    )
 
     @model_validator(mode="after")
     def _client_certificates_can_be_judged(self) -> TlsSection:
         if self.client_auth != "none" and self.ca is None:
             raise ValueError(f"client_auth needs ca, got {self.client_auth} without it")
+        for name in self.by_listener:
+            if (auth := self.of(name).client_auth) != "none" and self.of(name).ca is None:
+                raise ValueError(
+                    f"by_listener.{name}.client_auth needs ca, there or above, got {auth} without"
+                )
         return self
+
+    def own(self, listener: str) -> ListenerTls | None:
+        """What that listener has for itself."""
+        return self.by_listener.get(name_among(listener, self.by_listener))
+
+    def of(self, listener: str) -> TlsSection:
+        """What it has in all."""
+        own = self.own(listener)
+        return self if own is None else own.over(self)
 
 
 class RaftTlsSection(Section):
@@ -220,6 +278,13 @@ class SaslSection(Section):
         description="How clients may prove who they are: SCRAM-SHA-256, SCRAM-SHA-512, PLAIN, which"
         " sends the password itself, and OAUTHBEARER, which sends a token (oauthbearer).",
     )
+    mechanisms_by_listener: dict[str, Annotated[tuple[Mechanism, ...], Field(min_length=1)]] = (
+        Field(
+            default={},
+            description="The same of single listeners, by their names in broker.listeners, as"
+            " {OUTSIDE: [OAUTHBEARER]}; one that is not here has those above.",
+        )
+    )
     iterations: Annotated[Count, Field(ge=4_096, le=16_384)] = Field(
         default=4_096, description="Of SCRAM: what a guess costs whoever has seen a proof."
     )
@@ -235,6 +300,11 @@ class SaslSection(Section):
         " proves again who it is, or is hung up on at its next request; null: for as long as the"
         " connection, or its token.",
     )
+
+    def of(self, listener: str) -> tuple[Mechanism, ...]:
+        """How clients of that listener may prove it."""
+        named = self.mechanisms_by_listener
+        return named.get(name_among(listener, named), self.mechanisms)
 
 
 class AclsSection(Section):

@@ -39,6 +39,7 @@ class Source:
         return next(below, self.name)
 
     def set(self, path: KeyPath, value: object, place: str) -> None:
+        path = self._as_written(path)
         node = self.values
         for step in path[:-1]:
             child = node.setdefault(step, {})
@@ -47,6 +48,19 @@ class Source:
             node = child
         node[path[-1]] = value
         self.places[path] = place
+
+    def _as_written(self, path: KeyPath) -> KeyPath:
+        """In the letters that are here already: a listener's name has capitals in a file, and none
+        in the environment."""
+        node: object = self.values
+        written: list[str] = []
+        for step in path:
+            names = node if isinstance(node, dict) else {}
+            written.append(
+                next((each for each in names if str(each).lower() == step.lower()), step)
+            )
+            node = names.get(written[-1])
+        return tuple(written)
 
     def apply_environment(self, env: Mapping[str, str], prefix: str) -> None:
         """`PREFIX` + SECTION__KEY; a value is read as a YAML scalar, so 3, true and null work."""
@@ -77,6 +91,37 @@ class Source:
             for key in content:
                 if f"{section}.{key}" not in known:
                     raise ConfigError(self._unknown((section, str(key)), known, known))
+
+    def refuse_unknown_below(self, path: KeyPath, known: Sequence[str]) -> None:
+        """The same of a key whose value has sections of the keys `known`, by any names."""
+        sections: object = self.values
+        for step in path:
+            sections = sections.get(step) if isinstance(sections, dict) else None
+        if not isinstance(sections, dict):
+            return
+        for name, content in sections.items():
+            here = (*path, str(name))
+            if content is None:
+                content = sections[name] = {}
+            if not isinstance(content, dict):
+                raise ConfigError(
+                    f"{self.place(here)}: {'.'.join(here)}: must be a section with keys,"
+                    f" got {content!r}"
+                )
+            candidates = [".".join((*here, key)) for key in known]
+            for key in content:
+                if key not in known:
+                    raise ConfigError(self._unknown((*here, str(key)), candidates, candidates))
+
+    def known_part(self, path: KeyPath) -> KeyPath:
+        """Of a problem's path, the keys that are here, at least those of depth two: a union of
+        kinds adds steps of its own (`retention_ms.constrained-int`)."""
+        node: object = self.values
+        for depth, step in enumerate(path):
+            if not isinstance(node, dict) or step not in node:
+                return path[: max(2, depth)]
+            node = node[step]
+        return path
 
     def _unknown(self, path: KeyPath, candidates: Sequence[str], known: Sequence[str]) -> str:
         dotted = ".".join(path)

@@ -17,6 +17,7 @@ from josefine_broker.base.tls_files import TlsError, load_ca
 from josefine_broker.client.io_tls import UNSECURED, Secured
 from josefine_broker.config import BrokerConfig
 from josefine_broker.config_oauthbearer import OauthbearerSection, is_address
+from josefine_broker.config_security import TlsSection
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.limits.guessing import Guesses
 from josefine_broker.engine.security.authorizer import Authorizer
@@ -43,18 +44,24 @@ class Securing:
         self._ctx: Context | None = None
         settings = tls_settings(config)
         self._tls = None if settings is None else Tls(settings, env)
+        self._own_tls = _own_tls(config, env)
+        """Of the listeners that have some for themselves."""
         raft = raft_tls_settings(config)
         self.raft = None
         """Of the raft listener; None: plaintext."""
         if raft is not None:
             self.raft = RaftTls(Tls(raft, env), config.raft_tls.allowed_names)
-        self._files = [each for each in (self._tls, self.raft and self.raft.tls) if each]
+        every = (self._tls, *self._own_tls.values(), self.raft and self.raft.tls)
+        self._files = [each for each in every if each]
         self.by_listener: dict[str, Tls] = {}
         """The listeners with TLS."""
         for listener in config.broker.listeners:
             if config.protocol_of(listener.name).is_tls:
-                assert self._tls is not None, "the configuration was checked"
-                self.by_listener[listener.name] = self._tls
+                tls = self._own_tls.get(listener.name, self._tls)
+                assert tls is not None, "the configuration was checked"
+                self.by_listener[listener.name] = tls
+        self._peers = self.by_listener.get(config.inter_broker_listener)
+        """Of the listener through which brokers come; None: plaintext."""
         self.admin = self._tls if config.admin.tls else None
         """Of the admin listener; None: plaintext."""
         self.text = self._tls if config.text.tls else None
@@ -64,7 +71,7 @@ class Securing:
             each.name for each in config.broker.listeners if config.protocol_of(each.name).is_sasl
         ]
         self._oauthbearer = None
-        if has_sasl and OAUTHBEARER in sasl.mechanisms:
+        if any(OAUTHBEARER in sasl.of(name) for name in has_sasl):
             self._oauthbearer = config.oauthbearer
         self._keys = None if self._oauthbearer is None else _file_keys(self._oauthbearer)
         self._fetching = None if self._oauthbearer is None else _fetching(self._oauthbearer)
@@ -79,7 +86,7 @@ class Securing:
         self._guesses = Guesses()
         self.authentication = {
             name: Authentication(
-                mechanisms=sasl.mechanisms,
+                mechanisms=sasl.of(name),
                 users=self._known_users,
                 new_nonce=partial(secrets.token_urlsafe, NONCE_BYTES),
                 timeout_ms=sasl.timeout_ms,
@@ -96,17 +103,16 @@ class Securing:
         """What clients without a name are called, on listeners where that is not ANONYMOUS."""
         self._failure_delay_ms = sasl.failure_delay_ms
         self._check_own_name(config)
-        self._peers_speak_tls = config.protocol_of(config.inter_broker_listener).is_tls
 
     def _check_own_name(self, config: BrokerConfig) -> None:
         """Raises TlsError where the other brokers would refuse this one."""
         among_others = len(config.raft.voters) > 1 or bool(config.raft.seeds)
         known = config.acls.super_principals
-        is_named = config.tls.client_auth == "required" and self._tls is not None
-        speaks_tls = config.protocol_of(config.inter_broker_listener).is_tls
-        if known is None or self._tls is None or not (among_others and is_named and speaks_tls):
+        peers = self._peers
+        is_named = peers is not None and peers.settings.client_auth == "required"
+        if known is None or peers is None or not (among_others and is_named):
             return
-        own = f"User:{self._tls.contexts.subject}"
+        own = f"User:{peers.contexts.subject}"
         if own not in known:
             raise TlsError(
                 f"acls.super_users has no {own}: that is what this broker's certificate calls it,"
@@ -161,9 +167,7 @@ class Securing:
 
     def to_peers(self) -> Secured:
         """How the listener of brokers is dialled."""
-        if self._tls is None or not self._peers_speak_tls:
-            return UNSECURED
-        return Secured(self._tls.contexts.dialling)
+        return UNSECURED if self._peers is None else Secured(self._peers.contexts.dialling)
 
     def to_text(self) -> ssl.SSLContext | None:
         """How other brokers' text listeners are dialled; None: in plaintext."""
@@ -171,7 +175,8 @@ class Securing:
 
     def warnings(self, now_ms: int) -> list[str]:
         """Sentences for whoever starts the broker; `now_ms` is Unix time."""
-        return [said for each in self._files if (said := each.expired(now_ms))]
+        said = [each.expired(now_ms) for each in self._files]
+        return [each for each in dict.fromkeys(said) if each]
 
     def reload_changed(self) -> None:
         """A duty of the ticker."""
@@ -185,6 +190,8 @@ class Securing:
             metrics.one("authorization_denied", lambda: authorizer.denied)
         if self._tls is not None:
             _register_tls(metrics, "tls", self._tls)
+        if self._own_tls:
+            _register_own_tls(metrics, self._own_tls)
         if self.raft is not None:
             _register_tls(metrics, "raft_tls", self.raft.tls)
         if self._oauthbearer is not None:
@@ -204,6 +211,25 @@ class Securing:
 def _register_tls(metrics: Metrics, name: str, tls: Tls) -> None:
     metrics.one(f"{name}_certificate_expires_seconds", lambda: tls.contexts.expires_s)
     metrics.one(f"{name}_reload_failures", lambda: tls.reload_failures)
+
+
+def _own_tls(config: BrokerConfig, env: Mapping[str, str]) -> dict[str, Tls]:
+    """By the listeners' names. Raises TlsError."""
+    settings = {
+        each.name: listener_tls_settings(config, each.name) for each in config.broker.listeners
+    }
+    return {name: Tls(own, env) for name, own in settings.items() if own is not None}
+
+
+def _register_own_tls(metrics: Metrics, own: Mapping[str, Tls]) -> None:
+    metrics.read(
+        "listener_certificate_expires_seconds",
+        lambda: [({"listener": name}, tls.contexts.expires_s) for name, tls in own.items()],
+    )
+    metrics.read(
+        "listener_tls_reload_failures",
+        lambda: [({"listener": name}, tls.reload_failures) for name, tls in own.items()],
+    )
 
 
 async def _nothing() -> None:
@@ -247,10 +273,27 @@ def _may_describe(ctx: Context, principal: str, address: str) -> bool:
 
 def tls_settings(config: BrokerConfig) -> TlsSettings | None:
     """None where no certificate is configured."""
-    section = config.tls
-    if section.certificate is None:
+    return None if config.tls.certificate is None else _settings_of(config.tls, "tls", "tls")
+
+
+def listener_tls_settings(config: BrokerConfig, listener: str) -> TlsSettings | None:
+    """None where the listener has nothing for itself."""
+    own = config.tls.own(listener)
+    if own is None:
         return None
+    named = f"tls.by_listener.{listener}"
+    return _settings_of(
+        config.tls.of(listener),
+        "tls" if own.certificate is None else named,
+        "tls" if own.ca is None else named,
+    )
+
+
+def _settings_of(section: TlsSection, own_section: str, ca_section: str) -> TlsSettings:
+    assert section.certificate is not None, "the configuration was checked"
     return TlsSettings(
+        section=own_section,
+        ca_section=ca_section,
         certificate=section.certificate,
         key=section.key,
         key_password=section.key_password,

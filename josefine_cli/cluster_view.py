@@ -87,13 +87,25 @@ def newest(views: Iterable[View | None]) -> View | None:
 
 
 def ask(url: str, path: str) -> dict[str, Any]:
-    """The JSON at an admin address; https by the settings `ssl.*` of the client's configuration,
+    """The JSON at an admin address. As ask_text; UserError where it is none, too."""
+    text = ask_text(url, path)
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise UserError(f"no broker answers at {url}: {str(error).lower()}") from error
+    if not isinstance(found, dict):
+        raise UserError(f"{url}{path} is not what a broker answers")
+    return found
+
+
+def ask_text(url: str, path: str) -> str:
+    """The page at an admin address; https by the settings `ssl.*` of the client's configuration,
     and as the user of its `sasl.*`. Raises UserError, TlsError."""
     where = urllib.request.Request(url.rstrip("/") + path, headers=http_headers(url, os.environ))
     tls = tls_context(os.environ) if url.startswith("https:") else None
     try:
         with urllib.request.urlopen(where, timeout=ASK_TIMEOUT_S, context=tls) as answer:
-            found = json.load(answer)
+            text: str = answer.read().decode()
     except urllib.error.HTTPError as error:
         hint = ""
         if error.code == http.HTTPStatus.UNAUTHORIZED and not where.has_header("Authorization"):
@@ -101,9 +113,7 @@ def ask(url: str, path: str) -> dict[str, Any]:
         raise UserError(f"{url}{path} answers {error.code}: {_said(error)}{hint}") from error
     except (OSError, ValueError, http.client.HTTPException) as error:
         raise UserError(f"no broker answers at {url}: {_why(error, tls is not None)}") from error
-    if not isinstance(found, dict):
-        raise UserError(f"{url}{path} is not what a broker answers")
-    return found
+    return text
 
 
 def _why(error: Exception, is_tls: bool) -> str:

@@ -20,7 +20,6 @@ def exposures(config: BrokerConfig) -> list[Finding]:
 
 
 def _clients(config: BrokerConfig) -> Iterator[Finding]:
-    asks_certificates = config.tls.client_auth == "required"
     for listener in config.broker.listeners:
         if is_loopback(listener.host):
             continue
@@ -30,7 +29,10 @@ def _clients(config: BrokerConfig) -> Iterator[Finding]:
             what = "records and passwords" if protocol.is_sasl else "records"
             told = f"{where} speaks {protocol.value}: {what} can be read on the way"
             yield Finding("warning", told, "let it speak TLS: docs/security.md")
-        is_named = protocol.is_sasl or (protocol.is_tls and asks_certificates)
+        asks_certificates = (
+            protocol.is_tls and config.tls.of(listener.name).client_auth == "required"
+        )
+        is_named = protocol.is_sasl or asks_certificates
         if not is_named and not config.acls.enabled:
             told = f"{where} asks nobody who they are: whoever reaches it may do everything"
             yield Finding("warning", told, "let it speak SASL_SSL, or set acls.enabled")

@@ -30,8 +30,13 @@ def look_at_files(
 def _soon(config: BrokerConfig, now_ms: int) -> list[str]:
     """Of certificates that will be over in SOON_DAYS."""
     told = []
+    of_listeners = {
+        f"tls.by_listener.{name}.certificate": own.certificate
+        for name, own in config.tls.by_listener.items()
+    }
     for name, certificate in (
         ("tls.certificate", config.tls.certificate),
+        *of_listeners.items(),
         ("raft_tls.certificate", config.raft_tls.certificate),
     ):
         if certificate is None:

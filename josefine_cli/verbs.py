@@ -54,6 +54,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "completion": ("josefine_cli.completion", "Let a shell complete this command."),
     "doctor": ("josefine_cli.doctor", "Check this machine for a broker, and say what to mend."),
     "bench": ("josefine_cli.bench", "Measure how fast records are taken and given."),
+    "perf": ("josefine_cli.perf", "Look where a running broker's time goes."),
     "text": ("josefine_cli.text", "Say lines of the text protocol to a broker."),
     "log": ("josefine_cli.log", "Verify a stopped broker's files against their checksums."),
     "demo": ("josefine_cli.demo", "Run the main job on real data and check what landed."),

@@ -279,6 +279,17 @@ SECTIONS: dict[str, list[Metric]] = {
             ("tls_reload_failures", "Times that changed TLS files could not be used."),
             ("raft_tls_reload_failures", "The same for the files of brokers' Raft."),
         ),
+        *_gauges(
+            (
+                "listener_certificate_expires_seconds",
+                "When that of a listener in tls.by_listener ends, Unix time.",
+            ),
+            labels=("listener",),
+        ),
+        *_counters(
+            ("listener_tls_reload_failures", "Times that its changed files could not be used."),
+            labels=("listener",),
+        ),
     ],
     "Tokens, where OAUTHBEARER is served": [
         *_gauges(("jwks_keys", "Keys by which tokens are checked; 0: none comes in.")),

@@ -1,6 +1,6 @@
 """`python -m tests.bench [broker] [cleaner] [cluster] [groups] [journal] [pipelines] [raft] [scale]
-[spark] [spark_cpu] [spark_sink] [text] [transactions]`: one JSON line per measure, progress on
-stderr.
+[spark] [spark_cpu] [spark_sink] [text] [tls] [transactions]`: one JSON line per measure, progress
+on stderr.
 
 BENCH_ROUNDS (default 3) and BENCH_SCALE (default 1, of the record counts) make it shorter.
 """
@@ -21,6 +21,7 @@ NAMES = {
     "spark_cpu": "tests.bench.spark_cpu_bench",
     "spark_sink": "tests.bench.spark_sink_bench",
     "text": "tests.bench.text_bench",
+    "tls": "tests.bench.tls_bench",
     "transactions": "tests.bench.transactions_bench",
 }
 

@@ -1,8 +1,10 @@
-"""`josefine bench` against a real broker: it writes and reads what it says."""
+"""`josefine bench` against a real broker: it writes and reads what it says; `josefine perf` sees
+the broker at work."""
 
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,14 +12,20 @@ from typing import Any
 import pytest
 
 from tests.support.broker import BrokerProcess
-from tests.support.cli import josefine
+from tests.support.cli import josefine, josefine_process
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     with BrokerProcess(Path(tmp_path_factory.mktemp("cli-bench"))) as process:
         josefine(process.bootstrap, "topics", "create", "load", "-p", "2")
-        yield process.bootstrap
+        yield process
+
+
+@pytest.fixture(scope="module")
+def bootstrap(broker: BrokerProcess) -> str:
+    return broker.bootstrap
 
 
 def measured(bootstrap: str, *arguments: str) -> dict[str, Any]:
@@ -50,3 +58,38 @@ def test_topic_that_is_not_there_is_one_sentence(bootstrap: str) -> None:
         done = josefine(bootstrap, "bench", verb, "absent")
         assert (done.code, done.out) == (1, "")
         assert done.err == "error: topic 'absent' does not exist\n"
+
+
+def test_time_of_a_broker_at_work_is_told_by_api(broker: BrokerProcess) -> None:
+    ended = threading.Event()
+
+    def load() -> None:
+        while not ended.is_set():
+            josefine_process(broker.bootstrap, "topics", "list").communicate(timeout=60)
+
+    loading = threading.Thread(target=load)
+    loading.start()
+    try:
+        wait_until(
+            lambda: any(each["api"] == "Metadata" for each in perf(broker)["apis"]), 60, "it"
+        )
+    finally:
+        ended.set()
+        loading.join()
+    shown = josefine("", "perf", "--admin", broker.admin_url, "--seconds", "0.2")
+    assert (shown.code, "requests/s" in shown.out) == (0, True), shown.err
+
+
+def perf(broker: BrokerProcess) -> dict[str, Any]:
+    done = josefine("", "perf", "--admin", broker.admin_url, "--seconds", "1", "--json")
+    assert done.code == 0, done.err
+    found: dict[str, Any] = json.loads(done.out)
+    assert all(each["requests_per_s"] > 0 for each in found["apis"])
+    return found
+
+
+def test_perf_of_a_broker_that_is_not_there_is_one_sentence() -> None:
+    done = josefine("", "perf", "--admin", "127.0.0.1:1", "--seconds", "0.1")
+
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("error: no broker answers at http://127.0.0.1:1: ")

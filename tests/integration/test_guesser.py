@@ -104,3 +104,5 @@ def test_a_guesser_has_a_guess_a_second_and_others_are_let_in_and_served(served:
     assert set(statuses) == {401, 429}
     assert counted(served, NAMES[1]) - refused == GUESSES
     assert served.broker.output.count("admin login refused") == 1
+    assert served.broker.output.count("authentication refused") == 1
+    assert served.broker.output.count("authentication failed") == 1  # its reason: nowhere else

@@ -99,10 +99,12 @@ class ApacheKafka(ServerProcess):
         begins_soon: bool = True,
         heap: str = "",
         place: Place | None = None,
+        pem: Path | None = None,
         **overrides: object,
     ) -> None:
         """`begins_soon`: with a JVM that starts fast; else with the options of Kafka's scripts,
-        but for `heap` ("512m"). `place`: in a cluster; None: it is one of its own."""
+        but for `heap` ("512m"). `place`: in a cluster; None: it is one of its own. `pem`: of a
+        listener for TLS besides, its key (PKCS #8) and its certificate in one file."""
         self._options = SOON if begins_soon else AS_SHIPPED
         if heap:
             self._options = (*self._options, f"-Xmx{heap}", f"-Xms{heap}")
@@ -110,7 +112,10 @@ class ApacheKafka(ServerProcess):
         self.config_file = self.directory / "server.properties"
         place = place or Place(1, {1: _two_ports()})
         port, controller = place.ports[place.number]
+        (tls,) = free_ports(1)
         self.bootstrap = f"127.0.0.1:{port}"
+        self.tls_bootstrap = f"127.0.0.1:{tls}"
+        """Where there is `pem`."""
         self._classpath = os.pathsep.join(jars_of(POM, NAME))
         voters = ((number, ports[1]) for number, ports in place.ports.items())
         settings = {
@@ -121,6 +126,15 @@ class ApacheKafka(ServerProcess):
             "controller.quorum.voters": ",".join(f"{n}@127.0.0.1:{port}" for n, port in voters),
             "log.dirs": str(self.directory / "data"),
         }
+        if pem is not None:
+            settings["listeners"] += f",SSL://{self.tls_bootstrap}"
+            settings |= {
+                "listener.security.protocol.map": (
+                    "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL"
+                ),
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.location": str(pem),
+            }
         for name, value in overrides.items():
             if name not in OVERRIDES:
                 pytest.skip(f"{name} is nothing of Apache Kafka's")

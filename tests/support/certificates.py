@@ -37,6 +37,13 @@ class Identity:
     certificate: Path
     key: Path
 
+    def pem_of_java(self) -> Path:
+        """Both in one file, the key as PKCS #8, which is what Java reads."""
+        path = self.certificate.with_suffix(".both.pem")
+        _openssl("pkcs8", "-topk8", "-nocrypt", "-in", self.key, "-out", path)
+        path.write_text(path.read_text() + self.certificate.read_text())
+        return path
+
 
 class Authority:
     """A CA in a directory of its own."""

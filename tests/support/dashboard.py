@@ -14,6 +14,13 @@ from tests.support.cli import COMMAND, environment
 @contextmanager
 def dashboard(broker: BrokerProcess, *options: str) -> Iterator[str]:
     """Where it is, as it says itself."""
+    with dashboard_process(broker, *options) as (url, _):
+        yield url
+
+
+@contextmanager
+def dashboard_process(broker: BrokerProcess, *options: str) -> Iterator[tuple[str, int]]:
+    """The same and its process's id."""
     process = subprocess.Popen(
         [*COMMAND, "dashboard", "--listen", "127.0.0.1:0", "--admin", broker.admin_url, *options],
         stdout=subprocess.PIPE, text=True, env=environment(broker.bootstrap),
@@ -22,7 +29,7 @@ def dashboard(broker: BrokerProcess, *options: str) -> Iterator[str]:
     try:
         line = process.stdout.readline()
         assert line.startswith("dashboard on "), line
-        yield line.removeprefix("dashboard on ").strip()
+        yield line.removeprefix("dashboard on ").strip(), process.pid
     finally:
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0

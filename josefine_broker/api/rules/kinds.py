@@ -40,6 +40,8 @@ def each(
     def step(asker: Asker, request: Any, refuse: Refuse) -> tuple[Any, After | None]:
         wanted = getattr(request, items)
         flags = [asker.may(operation, kind, name_of(item)) for item in wanted]
+        if all(flags):
+            return request, None
         return split(asker, request, refuse, flags, items, answers, operation, kind)
 
     return step
@@ -50,6 +52,8 @@ def each_topic(operation: Operation, items: str, answers: str) -> Step:
 
     def step(asker: Asker, request: Any, refuse: Refuse) -> tuple[Any, After | None]:
         flags = [asker.may_topic(operation, item) for item in getattr(request, items)]
+        if all(flags):
+            return request, None
         kind = ResourceType.TOPIC
         return split(asker, request, refuse, flags, items, answers, operation, kind)
 

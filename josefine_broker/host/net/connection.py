@@ -33,7 +33,7 @@ from josefine_broker.host.net.dispatch import (
 )
 from josefine_broker.host.net.sasl_gate import FRAME_BYTES_MAX, Authentication, Gate
 from josefine_broker.host.net.throttling import Throttled
-from josefine_broker.host.net.tls import shown_name
+from josefine_broker.host.net.tls import shown_name, write_tls
 from josefine_broker.host.rationed import Rationed
 from josefine_broker.wire.frames import ChunkPool, FrameBuffer
 
@@ -46,8 +46,6 @@ SEND_BUFFERS_MAX = 64
 fetch answers must reach the transport, whose bound then stops the serving."""
 DRAIN_LOOK_S = 0.05
 """How often a connection that is to end is asked whether all that was begun is answered."""
-TLS_JOIN_BYTES_MAX = 16 * 1024
-"""Of smaller answers one TLS record is made, not one per buffer: that is what a record holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +108,7 @@ class Connection(asyncio.BufferedProtocol):
         "_has_received",
         "_holds_memory",
         "_host",
-        "_joins",
+        "_is_tls",
         "_listener",
         "_muted",
         "_nameless",
@@ -179,7 +177,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._authentication is not None:
             self._begin_authentication(self._authentication)
-        self._joins = transport.get_extra_info("sslcontext") is not None
+        self._is_tls = transport.get_extra_info("sslcontext") is not None
         self._transport.set_write_buffer_limits(high=self._host.limits.write_buffer_bytes)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -417,11 +415,9 @@ class Connection(asyncio.BufferedProtocol):
             self._close_because("its token has expired")
 
     def _refuse_stranger(self, answer: LastBuffers) -> None:
-        if self._closed:
+        if self._closed or self._gate is None:
             return
-        self._host.stats.closed_authentication += 1
-        if not answer:
-            answer.reason = "not authenticated in time"
+        self._gate.refused(answer)
         (self._pending.append if self._pending else self._put)(answer)
 
     def _put(self, buffers: Buffers) -> None:
@@ -487,14 +483,17 @@ class Connection(asyncio.BufferedProtocol):
         self._out = []
         size = sum(map(len, out))
         self._host.stats.bytes_out += size
-        if self._joins and size <= TLS_JOIN_BYTES_MAX:
-            out = [b"".join(out)]
-        self._transport.writelines(out)
+        if self._is_tls:
+            write_tls(self._transport, out, size)
+        else:
+            self._transport.writelines(out)
 
     def _close_because(self, reason: str) -> None:
         """Answers made so far still go out; nothing more is read."""
         if self._closed:
             return
         self._send()
-        self._host.log_closed.tell(client=self.peer.address, listener=self._listener, reason=reason)
+        if reason:
+            where = {"client": self.peer.address, "listener": self._listener}
+            self._host.log_closed.tell(**where, reason=reason)
         self.close()

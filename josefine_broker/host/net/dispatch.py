@@ -37,6 +37,7 @@ class LastBuffers(tuple[Buffer, ...]):
     """An answer, perhaps empty, behind which the connection is to be closed."""
 
     reason: str
+    """Empty: it was told."""
 
 
 class DisconnectError(Exception):

@@ -8,6 +8,8 @@ Decided in engine/security/sasl.py; here requests become its tokens and back.
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -23,6 +25,7 @@ from josefine_broker.host.net.dispatch import (
     Peer,
     Waiting,
 )
+from josefine_broker.host.rationed import Rationed
 from josefine_broker.wire.apis import API_VERSIONS, APIS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from josefine_broker.wire.codec import (
     RequestHeader,
@@ -31,6 +34,8 @@ from josefine_broker.wire.codec import (
     parse_request_header,
 )
 from josefine_broker.wire.entities import sasl_authenticate, sasl_handshake
+
+log = logging.getLogger(__name__)
 
 FRAME_BYTES_MAX = 16 * 1024
 """Of a client that is not known yet."""
@@ -51,6 +56,12 @@ class Authentication:
     """For how long a proof counts; None: for as long as the connection, or the token."""
     guesses: Guesses = field(default_factory=Guesses)
     """Of all listeners."""
+    log_refused: Rationed = field(
+        default_factory=lambda: Rationed(
+            log, "authentication refused", time.monotonic, logging.WARNING
+        )
+    )
+    """Whoever guesses does so often."""
 
 
 HANDSHAKE = SASL_HANDSHAKE.to_bytes(2, "big")
@@ -100,6 +111,13 @@ class Gate:
     def end(self) -> None:
         """The session is over."""
         self._is_over = True
+
+    def refused(self, answer: LastBuffers) -> None:
+        """It ends with this answer: counted, and told once a minute."""
+        self._stats.closed_authentication += 1
+        reason = answer.reason if answer else "not authenticated in time"
+        self._authentication.log_refused.tell(client=self.peer.address, reason=reason)
+        answer.reason = ""
 
     def wait_ms(self, frame: memoryview, now_ms: int) -> int:
         """For how long this request waits before it is served. Asked once more behind that: 0."""

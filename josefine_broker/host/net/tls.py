@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -31,6 +31,13 @@ HANDSHAKE_TURNS = 4
 """Of each side; TLS 1.2 and 1.3 need two."""
 EXPIRED = 10
 """X509_V_ERR_CERT_HAS_EXPIRED."""
+
+JOIN_BYTES_MAX = 16 * 1024
+"""Of smaller answers one TLS record is made, not one per buffer: that is what a record holds."""
+PIECE_BYTES = 256 * 1024
+"""Of larger ones so much is encrypted and sent at a time: the client decrypts it while the next one
+is encrypted, in memory that is warm. Measured with answers of 8 MiB: 179 to 214 MB/s read, 0.95 to
+0.80 s of CPU a GB; the same with 128 KiB, a little less with 1 MiB."""
 
 VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 CLIENT_AUTH = {
@@ -55,6 +62,8 @@ class TlsSettings:
     handshakes_max: int = 256
     section: str = "tls"
     """Of the configuration: what the sentences call it."""
+    ca_section: str | None = None
+    """That of `ca`, where it is another."""
     is_own_peer: bool = False
     """Whether those at the other end have certificates of the same authority, on both sides of a
     connection: then the own one is asked as theirs are."""
@@ -63,6 +72,10 @@ class TlsSettings:
     def own_names(self) -> OwnNames:
         section = self.section
         return OwnNames(f"{section}.certificate", f"{section}.key", f"{section}.key_password")
+
+    @property
+    def ca_name(self) -> str:
+        return f"{self.ca_section or self.section}.ca"
 
 
 class Contexts(NamedTuple):
@@ -100,7 +113,9 @@ class Tls:
             self.reload_failures += 1
             log.warning("TLS files changed and cannot be used", extra={"reason": str(error)})
             return
-        log.info("TLS files read again", extra={"certificate": str(self.settings.certificate)})
+        settings = self.settings
+        told = {"section": settings.section, "certificate": str(settings.certificate)}
+        log.info("TLS files read again", extra=told)
 
     def expired(self, now_ms: int) -> str:
         """A sentence when the certificate's validity is over; empty: it is not."""
@@ -132,7 +147,7 @@ def load(settings: TlsSettings, env: Mapping[str, str]) -> Contexts:
         context.minimum_version = VERSIONS[settings.version_min]
         expires_s = load_own(context, settings.certificate, settings.key, password, names)
         if settings.ca is not None:
-            load_ca(context, settings.ca, f"{settings.section}.ca")
+            load_ca(context, settings.ca, settings.ca_name)
     if settings.ca is None:
         dialling.load_default_certs()
     serving.verify_mode = CLIENT_AUTH[settings.client_auth]
@@ -168,7 +183,7 @@ def _check_own_peer(
                     return
                 raise TlsError(
                     f"{settings.section}.certificate: {settings.certificate} is refused by"
-                    f" {settings.section}.ca {settings.ca}, and so by the other brokers:"
+                    f" {settings.ca_name} {settings.ca}, and so by the other brokers:"
                     f" {error.verify_message.rstrip('.')}"
                 ) from None
 
@@ -185,3 +200,19 @@ def shown_name(transport: asyncio.BaseTransport) -> str:
     tls = transport.get_extra_info("ssl_object")
     der = None if tls is None else tls.getpeercert(binary_form=True)
     return f"User:{subject_name(der)}" if der else ""
+
+
+def write_tls(
+    transport: asyncio.WriteTransport, buffers: Sequence[bytes | bytearray | memoryview], size: int
+) -> None:
+    """Send `size` bytes. uvloop encrypts the whole of what it is given before it sends any."""
+    if size <= JOIN_BYTES_MAX:
+        transport.write(b"".join(buffers))
+        return
+    if size <= PIECE_BYTES:
+        transport.writelines(buffers)
+        return
+    for buffer in buffers:
+        view = memoryview(buffer)
+        for start in range(0, len(view), PIECE_BYTES):
+            transport.write(view[start : start + PIECE_BYTES])

@@ -1,4 +1,5 @@
 import java.io.BufferedReader;
+import java.io.FileReader;
 import java.io.InputStreamReader;
 import java.time.Duration;
 import java.util.Base64;
@@ -16,7 +17,7 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
  */
 public class GroupMember {
     public static void main(String[] arguments) throws Exception {
-        Properties config = new Properties();
+        Properties config = secured();
         config.put("group.protocol", arguments[0]);
         config.put("bootstrap.servers", arguments[1]);
         config.put("group.id", arguments[2]);
@@ -63,5 +64,17 @@ public class GroupMember {
         } catch (Exception error) {
             return "{\"error\":\"" + error.toString().replaceAll("[\"\\\\\n]", " ") + "\"}";
         }
+    }
+
+    /** TLS and SCRAM, by the file that JOSEFINE_SECURED names, if it names one. */
+    private static Properties secured() throws Exception {
+        Properties config = new Properties();
+        String file = System.getenv("JOSEFINE_SECURED");
+        if (file != null) {
+            try (FileReader text = new FileReader(file)) {
+                config.load(text);
+            }
+        }
+        return config;
     }
 }

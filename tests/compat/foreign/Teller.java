@@ -1,4 +1,5 @@
 import java.io.BufferedReader;
+import java.io.FileReader;
 import java.io.InputStreamReader;
 import java.time.Duration;
 import java.util.HashMap;
@@ -23,10 +24,10 @@ public class Teller {
     private final String topic;
     private final KafkaProducer<String, String> producer;
 
-    Teller(String[] arguments) {
+    Teller(String[] arguments) throws Exception {
         bootstrap = arguments[0];
         topic = arguments[2];
-        Properties config = new Properties();
+        Properties config = secured();
         config.put("bootstrap.servers", bootstrap);
         config.put("transactional.id", arguments[1]);
         config.put("transaction.timeout.ms", arguments[3]);
@@ -65,7 +66,7 @@ public class Teller {
     }
 
     private void transform(String group, String source, int count, String end) throws Exception {
-        Properties config = new Properties();
+        Properties config = secured();
         config.put("bootstrap.servers", bootstrap);
         config.put("group.id", group);
         config.put("auto.offset.reset", "earliest");
@@ -91,5 +92,17 @@ public class Teller {
                 producer.abortTransaction();
             }
         }
+    }
+
+    /** TLS and SCRAM, by the file that JOSEFINE_SECURED names, if it names one. */
+    private static Properties secured() throws Exception {
+        Properties config = new Properties();
+        String file = System.getenv("JOSEFINE_SECURED");
+        if (file != null) {
+            try (FileReader text = new FileReader(file)) {
+                config.load(text);
+            }
+        }
+        return config;
     }
 }

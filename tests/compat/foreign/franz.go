@@ -25,7 +25,7 @@ func beginFranz(seeds []string, group, topic, instance string) (member, error) {
 			}
 		}
 	}
-	options := []kgo.Opt{
+	options := secured(
 		kgo.SeedBrokers(seeds...),
 		kgo.ConsumerGroup(group),
 		kgo.ConsumeTopics(topic),
@@ -34,12 +34,12 @@ func beginFranz(seeds []string, group, topic, instance string) (member, error) {
 		kgo.SessionTimeout(session),
 		kgo.HeartbeatInterval(heartbeat),
 		kgo.Balancers(kgo.RangeBalancer()),
-		kgo.MetadataMinAge(100 * time.Millisecond),
+		kgo.MetadataMinAge(100*time.Millisecond),
 		kgo.MetadataMaxAge(time.Second),
 		kgo.OnPartitionsAssigned(set(true)),
 		kgo.OnPartitionsRevoked(set(false)),
 		kgo.OnPartitionsLost(set(false)),
-	}
+	)
 	if instance != "" {
 		options = append(options, kgo.InstanceID(instance))
 	}

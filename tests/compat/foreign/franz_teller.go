@@ -15,13 +15,13 @@ type franzTeller struct {
 }
 
 func beginFranzTeller(seeds []string, id, topic string, timeout time.Duration) (teller, error) {
-	options := []kgo.Opt{
+	options := secured(
 		kgo.SeedBrokers(seeds...),
 		kgo.TransactionalID(id),
 		kgo.TransactionTimeout(timeout),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.MetadataMinAge(100 * time.Millisecond),
-	}
+		kgo.MetadataMinAge(100*time.Millisecond),
+	)
 	client, err := kgo.NewClient(options...)
 	if err != nil {
 		return nil, err

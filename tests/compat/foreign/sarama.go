@@ -20,7 +20,7 @@ type shopify struct {
 }
 
 func beginSarama(seeds []string, group, topic, instance string) (member, error) {
-	config := sarama.NewConfig()
+	config := saramaConfig()
 	config.Version = sarama.V2_8_0_0
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
 	config.Consumer.Offsets.AutoCommit.Enable = false

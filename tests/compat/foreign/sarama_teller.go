@@ -14,7 +14,7 @@ type shopifyTeller struct {
 }
 
 func beginSaramaTeller(seeds []string, id, topic string, timeout time.Duration) (teller, error) {
-	config := sarama.NewConfig()
+	config := saramaConfig()
 	config.Version = sarama.V2_8_0_0
 	config.Net.MaxOpenRequests = 1
 	config.Producer.Idempotent = true

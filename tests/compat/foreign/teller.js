@@ -3,9 +3,10 @@
 "use strict";
 const readline = require("node:readline");
 const { Kafka, logLevel } = require("kafkajs");
+const secured = require("./secured.js");
 
 const [bootstrap, id, topic, timeout] = process.argv.slice(2);
-const kafka = new Kafka({ brokers: bootstrap.split(","), logLevel: logLevel.NOTHING });
+const kafka = new Kafka({ brokers: bootstrap.split(","), logLevel: logLevel.NOTHING, ...secured });
 const producer = kafka.producer({
   transactionalId: id,
   transactionTimeout: Number(timeout),

@@ -78,6 +78,10 @@ NAMED = {"certificate": "c", "ca": "a", "client_auth": "required"}
         ({"broker": {"listeners": [f"SSL://{OPEN}:9092"]}, "tls": {"certificate": "c"}},
          ["9092 asks nobody"]),
         ({"broker": {"listeners": [f"SSL://{OPEN}:9092"]}, "tls": NAMED}, []),
+        ({"broker": {"listeners": [f"SSL://{OPEN}:9092"]},
+          "tls": {"by_listener": {"SSL": NAMED}}}, []),
+        ({"broker": {"listeners": [f"SSL://{OPEN}:9092"]},
+          "tls": {**NAMED, "by_listener": {"SSL": {"client_auth": "none"}}}}, ["9092 asks nobody"]),
         ({"raft": {"listener": f"{OPEN}:9093"}}, ["pretend to be a broker"]),
         ({"raft": {"listener": f"{OPEN}:9093"}, "raft_tls": {"certificate": "c", "ca": "a"}}, []),
         ({"text": {"port": 9099, "host": OPEN}}, ["9099 is plaintext", "9099 asks nobody"]),
@@ -102,14 +106,14 @@ def test_what_is_open_to_strangers_is_told_and_nothing_else(
     assert [what for what, word in zip(found, said, strict=True) if word not in what] == []
 
 
-def secured(directory: Path, days: int, key: str = "") -> Path:
-    """A configuration whose certificate is valid for so long."""
+def secured(directory: Path, days: int, key: str = "", more: str = "") -> Path:
+    """A configuration whose certificate is valid for so long; `more` is about its TLS."""
     own = Authority(directory / "ca").issue("broker", days=days)
     file = directory / "broker.yaml"
     file.write_text(
         f"broker: {{data_dir: {directory}/new, listeners: ['SSL://127.0.0.1:0']}}\n"
         "raft: {listener: '127.0.0.1:0'}\nadmin: {address: '127.0.0.1:0'}\n"
-        f"tls: {{certificate: {own.certificate}, key: {key or own.key}}}\n"
+        f"tls: {{certificate: {own.certificate}, key: {key or own.key}{more}}}\n"
     )
     return file
 
@@ -143,6 +147,20 @@ def test_files_with_which_no_broker_starts_are_told(tmp_path: Path) -> None:
     assert josefine("", "config", "check", str(file), "--no-files").code == 0
     other.unlink()
     assert "no such file" in josefine("", "config", "check", str(file)).err
+
+
+def test_own_files_of_a_listener_are_read_too(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "listener")
+    soon, other = authority.issue("soon", days=7), authority.issue("other")
+
+    def check(key: Path) -> str:
+        own = f"{{SSL: {{certificate: {soon.certificate}, key: {key}}}}}"
+        file = secured(tmp_path, 30, more=f", by_listener: {own}")
+        return josefine("", "config", "check", str(file)).err
+
+    told = f"warning: tls.by_listener.SSL.certificate {soon.certificate} expires on"
+    assert told in check(soon.key)
+    assert f"tls.by_listener.SSL.key: {other.key} is not the key of the" in check(other.key)
 
 
 def test_doctor_names_the_address_that_is_taken_and_fails(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -18,12 +18,14 @@ from josefine_broker.base.scram import client_final
 from josefine_broker.base.scram import client_first as scram_first
 from josefine_broker.engine.limits import guessing
 from josefine_broker.engine.limits.guessing import FREE, Guesses, Slot
+from josefine_broker.engine.parked import Hangup
 from josefine_broker.engine.security.sasl import MECHANISMS, Users
 from josefine_broker.engine.security.tokens import Holder, TokenError
 from josefine_broker.host.net.sasl_gate import FRAME_BYTES_MAX, Authentication
 from josefine_broker.host.net.server import bind
 from josefine_broker.wire import apis, codec
 from josefine_broker.wire import entities as e
+from tests.unit.api.test_table import empty_request
 from tests.unit.host.serving import GROUPS, Client, Held, Serving, groups_answer, until
 
 TIMEOUT_S = 20.0
@@ -38,7 +40,10 @@ def judge(lasts_ms: int, token: str) -> Holder:
 
 @asynccontextmanager
 async def serving(
-    held: Held | None = None, guesses: Guesses | None = None, **changes: int
+    held: Held | None = None,
+    guesses: Guesses | None = None,
+    keys: Sequence[int] = (GROUPS,),
+    **changes: int,
 ) -> AsyncIterator[tuple[Serving, list[str]]]:
     """A broker whose one listener wants SASL, and who has asked it something, which waits where it
     is `held`."""
@@ -46,9 +51,9 @@ async def serving(
 
     def handle(_header: object, peer: Any, _body: object) -> object:
         seen.append(peer.principal)
-        return held or groups_answer("served")
+        return held or (groups_answer("served") if GROUPS in keys else Hangup("it was asked"))
 
-    served = Serving({GROUPS: handle})
+    served = Serving(dict.fromkeys(keys, handle))
     bound = bind("SASL", "127.0.0.1", 0)
     authentication = Authentication(
         mechanisms=MECHANISMS,
@@ -143,6 +148,35 @@ def test_refused_one_is_told_late_and_hung_up_on_and_what_it_sent_behind_is_not_
             assert await asking.is_hung_up_on()
             assert seen == []
             assert served.metrics.connections.closed_authentication == 1
+
+    asyncio.run(scenario())
+
+
+def test_no_api_key_is_served_behind_a_wrong_proof_and_each_is_behind_a_right_one() -> None:
+    """Those of SASL are the gate's own, whoever asks."""
+
+    async def served_behind(key: int, password: bytes) -> bool:
+        spec = apis.APIS[key]
+        async with serving(keys=(key,)) as (served, seen):
+            asking = Asking(await served.connect())
+            await asking.handshake()
+            token = e.sasl_authenticate.SaslAuthenticateRequest(auth_bytes=b"\0alice\0" + password)
+            behind = empty_request(key, min(spec.max_version, 12))
+            asking.client.writer.writelines(
+                (
+                    *codec.encode_request(apis.SASL_AUTHENTICATE, 2, 7, "c", token),
+                    *codec.encode_request(key, min(spec.max_version, 12), 8, "c", behind),
+                )
+            )
+            async with asyncio.timeout(TIMEOUT_S):
+                await asking.client.reader.read()  # to its end: both are hung up on
+            asking.client.writer.close()
+            return bool(seen)
+
+    async def scenario() -> None:
+        for key in apis.APIS.keys() - {apis.SASL_HANDSHAKE, apis.SASL_AUTHENTICATE, GROUPS}:
+            assert not await served_behind(key, b"guess"), key
+            assert await served_behind(key, b"secret"), key
 
     asyncio.run(scenario())
 

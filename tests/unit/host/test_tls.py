@@ -7,7 +7,7 @@ import asyncio
 import os
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +17,13 @@ import uvloop
 from josefine_broker.base.security import SecretPlace
 from josefine_broker.base.tls_files import TlsError, reason_of
 from josefine_broker.host.net.acceptor import Acceptor
-from josefine_broker.host.net.tls import Tls, TlsSettings
+from josefine_broker.host.net.tls import (
+    JOIN_BYTES_MAX,
+    PIECE_BYTES,
+    Tls,
+    TlsSettings,
+    write_tls,
+)
 from tests.support.certificates import Authority, Identity
 from tests.support.waiting import wait_until_async
 
@@ -250,3 +256,39 @@ def test_client_certificate_is_demanded_where_it_is_required(
             assert served.failures == ["the client showed no certificate"]
 
     uvloop.run(asyncio.wait_for(scenario(), TIMEOUT_S))
+
+
+class Sent(asyncio.WriteTransport):
+    """What is given to a transport, as it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[bytes] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.writes.append(bytes(data))
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        self.writes.append(b"".join(list_of_data))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "writes"),
+    [
+        ([4, 100, 7], 1),
+        ([4, JOIN_BYTES_MAX, 7], 1),
+        ([4, PIECE_BYTES - 4], 1),
+        ([4, 3 * PIECE_BYTES + 5, 7], 6),
+    ],
+)
+def test_large_answer_is_encrypted_in_pieces_and_a_small_one_as_a_whole(
+    sizes: list[int], writes: int
+) -> None:
+    buffers = [os.urandom(size) for size in sizes]
+    transport = Sent()
+
+    write_tls(transport, [memoryview(each) for each in buffers], sum(sizes))
+
+    assert b"".join(transport.writes) == b"".join(buffers)
+    assert len(transport.writes) == writes
+    assert max(map(len, transport.writes)) <= PIECE_BYTES
