@@ -64,6 +64,9 @@ DEFAULTS: Mapping[str, str] = {
     # A Python process and the JVM give each other 15 s to say who they are, too few on a machine
     # with thirty other things to do; what goes wrong is not said sooner by it.
     "spark.python.authenticate.socketTimeout": "120s",
+    # Spark's 10,000 rows at a time are 10 MB where rows are large, and nothing of that is in a
+    # cache when it is read again: three tenths of a task's time of writing into a topic.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "1m",
 }
 
 LOCAL_DEFAULTS: Mapping[str, str] = {

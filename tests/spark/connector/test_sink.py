@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +100,20 @@ def test_what_is_read_can_be_written(topics: Topics, read: Read) -> None:
     write(read(source).drop("partition"), topics, topic=target)
 
     assert sorted(int(r.value) for r in read(target).collect()) == list(range(10))
+
+
+def test_large_rows_come_to_python_a_mebibyte_at_a_time(spark: SparkSession) -> None:
+    def sizes(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        yield pa.record_batch([pa.array([each.nbytes for each in batches])], names=["size"])
+
+    rows = spark.range(4_000, numPartitions=1).selectExpr("rpad(CAST(id AS STRING), 1000) value")
+
+    found = [row.size for row in rows.mapInArrow(sizes, "size LONG").collect()]
+
+    assert len(found) > 1
+    assert max(found) < 2 * 1024 * 1024
 
 
 def copy(stream: Stream, source: str, target: str, **options: Any) -> None:
