@@ -1,6 +1,6 @@
 """`python -m tests.bench [broker] [cleaner] [cluster] [groups] [journal] [pipelines] [raft] [scale]
-[spark] [spark_cpu] [spark_sink] [text] [tls] [transactions]`: one JSON line per measure, progress
-on stderr.
+[spark] [spark_cold] [spark_cpu] [spark_sink] [text] [tls] [transactions]`: one JSON line per
+measure, progress on stderr.
 
 BENCH_ROUNDS (default 3) and BENCH_SCALE (default 1, of the record counts) make it shorter.
 """
@@ -18,6 +18,7 @@ NAMES = {
     "raft": "tests.bench.raft_bench",
     "scale": "tests.bench.scale_bench",
     "spark": "tests.bench.spark_bench",
+    "spark_cold": "tests.bench.spark_cold_bench",
     "spark_cpu": "tests.bench.spark_cpu_bench",
     "spark_sink": "tests.bench.spark_sink_bench",
     "text": "tests.bench.text_bench",
