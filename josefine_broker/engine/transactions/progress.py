@@ -90,7 +90,7 @@ class Progress:
             self._forget(transactional_id)
             return
         if pending.record.producer != pending.before:
-            found.last = pending.before
+            found.last = NOBODY if pending.is_takeover else pending.before
         if found.record.state is not TransactionState.ONGOING:
             found.due_ms = now.monotonic_ms + pending.record.timeout_ms
         found.record = pending.record
@@ -222,11 +222,13 @@ class Progress:
         record: TransactionRecord | None,
         tickets: Iterable[Ticket],
         answer: TransactionAnswer,
+        *,
+        is_takeover: bool = False,
     ) -> None:
         assert found.pending is None, "a change is on its way"
         write_id = next(self._ids)
         before = NOBODY if is_first(record, found) else found.record.producer
-        found.pending = Pending(write_id, record, before, tuple(tickets), answer)
+        found.pending = Pending(write_id, record, before, tuple(tickets), answer, is_takeover)
         self._effects.append(Store(found.transactional_id, write_id, record))
 
     def _refuse(self, ticket: Ticket, code: ErrorCode) -> None:

@@ -37,6 +37,7 @@ from josefine_broker.engine.transactions.transaction import (
 from josefine_broker.engine.transactions.values import (
     EPOCH_LAST,
     NO_PRODUCER_ID,
+    NOBODY,
     VERSION_1,
     Answer,
     Init,
@@ -110,17 +111,20 @@ class Requests(Progress):
                 return
             current_id = found.record.producer.producer_id
             keeps_id = producer.producer_id == current_id
+            is_takeover = request.claimed == NOBODY
+            # By the id before its producer could ask again for what another was given.
+            rotated_id = NO_PRODUCER_ID if is_takeover else current_id
             record = found.record.moved(
                 TransactionEvent.INIT,
                 producer=producer,
-                previous_id=found.record.previous_id if keeps_id else current_id,
+                previous_id=found.record.previous_id if keeps_id else rotated_id,
                 timeout_ms=timeout_ms,
                 partitions=frozenset(),
                 updated_ms=now.wall_ms,
                 started_ms=-1,
             )
             answer = TransactionAnswer(producer=producer)
-            self._store(found, record, (ticket,), answer)
+            self._store(found, record, (ticket,), answer, is_takeover=is_takeover)
 
     def _keep(self, found: Transaction, taking: Taking, now: Now) -> None:
         """What is open stays, and who asks is to end it: its timeout goes on counting."""

@@ -36,6 +36,8 @@ class Pending(NamedTuple):
     tickets: tuple[Ticket, ...]
     """Who waits for it."""
     answer: TransactionAnswer
+    is_takeover: bool = False
+    """By one that claims to be nobody of before: who was cannot ask for its answer again."""
 
 
 class Joining(NamedTuple):
@@ -71,7 +73,7 @@ class Transaction:
         self.due_ms = due_ms
         """Until then it may be open, by the monotonic clock."""
         self.last = NOBODY
-        """Who had the id before, as far as this coordinator saw it."""
+        """Who had the id before, as far as this coordinator saw it, and may have it again."""
         self.pending: Pending | None = None
         self.unmarked: frozenset[TopicPartition] = (
             record.partitions if record.state in PREPARED else frozenset()

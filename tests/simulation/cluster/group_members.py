@@ -99,6 +99,9 @@ class GroupMember(GroupClient):
             if code is ErrorCode.unknown_member_id:
                 self.member_id = ""
             self._join_again()
+        elif code is ErrorCode.group_id_not_found and self.watch.may_be_lost(self.group):
+            self.member_id = ""  # a commit, once the group went with the records of it
+            self._join_again()
         elif code is ErrorCode.fenced_instance_id:
             self.life += 1
             self._rest()

@@ -86,6 +86,10 @@ class GroupWatch:
     def of(self, group: str) -> list[GroupMember | ConsumerMember]:
         return [each for each in self.members if each.group == group and each.is_live]
 
+    def may_be_lost(self, group: str) -> bool:
+        """Whether the log may not know any more that the group is there."""
+        return self.world.view.groups.is_excused(group)
+
     def settle(self) -> None:
         """Members stay, and commit no more."""
         self.is_calm = True

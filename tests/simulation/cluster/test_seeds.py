@@ -100,6 +100,10 @@ REGRESSIONS_OF_BOTH = (217750,)
 """A classic group whose record was left by one of the consumer protocol, with partitions that
 nobody had, became one again by a member that the record named: nobody was given them."""
 
+REGRESSIONS_WITH_GROUPS = (400078, 400324)
+"""A member whose group went with its records told so of a commit; a producer that went on under an
+epoch that its next process had been given meanwhile."""
+
 HAPPENS_MIN = 10
 """How often each fault must have hit in all these lives together."""
 
@@ -209,6 +213,11 @@ def test_what_was_found_since_stays_mended(seed: int) -> None:
 @pytest.mark.parametrize("seed", REGRESSIONS_OF_BOTH)
 def test_what_was_found_with_both_protocols_stays_mended(seed: int) -> None:
     simulate(seed, forced=("groups", "consumer_groups", "migrating"))
+
+
+@pytest.mark.parametrize("seed", REGRESSIONS_WITH_GROUPS)
+def test_what_was_found_with_groups_stays_mended(seed: int) -> None:
+    simulate(seed, forced=("groups",))
 
 
 @pytest.mark.parametrize("seed", REGRESSIONS_AS_DRAWN)

@@ -97,6 +97,36 @@ def test_who_takes_the_id_takes_it_from_who_waits_to_join(
     assert desk.state() is TransactionState.EMPTY
 
 
+def test_who_had_the_id_is_not_taken_for_one_that_asks_again_once_another_has_taken_it(
+    desk: Desk, old: Producer
+) -> None:
+    """KIP-360. Else both had one epoch, and what either wrote was in the other's transaction."""
+    taking = taken(desk)
+    desk.init(claimed=old)
+    asking_again = desk.tickets
+
+    mark(desk)
+
+    assert desk.answers[taking].producer == old._replace(epoch=old.epoch + 1)
+    assert desk.answers[asking_again].error is FENCED
+    assert desk.init(claimed=old).error is FENCED
+
+
+@pytest.mark.parametrize("fails_over", [False, True])
+def test_nor_where_the_other_was_given_a_new_id(desk: Desk, fails_over: bool) -> None:
+    last = Producer(ProducerId(7), ProducerEpoch(EPOCH_LAST))
+    record = TransactionRecord(
+        producer=last, timeout_ms=TIMEOUT_MS, state=TransactionState.EMPTY, updated_ms=0
+    )
+    desk.coordinator.load({"t": record}, desk.now)
+    assert desk.init().producer == Producer(ProducerId(101), ProducerEpoch(0))
+
+    if fails_over:
+        desk.fail_over()
+
+    assert desk.init(claimed=last).error is FENCED
+
+
 def test_who_joins_behind_one_who_takes_the_id_does_not_go_ahead(desk: Desk, old: Producer) -> None:
     desk.holds_stores = True
     desk.marked(desk.marks[-1])
