@@ -75,7 +75,7 @@ def test_cluster_and_metrics_tell_of_the_loss_of_a_broker(tmp_path: Path) -> Non
         assert 'josefine_replica_lag_records{partition="' in "".join(texts)
 
 
-OPTIONAL = ("tls_", "raft_tls_", "authorization_", "jwks_", "traces_")
+OPTIONAL = ("tls_", "listener_", "raft_tls_", "authorization_", "jwks_", "traces_")
 """What a broker without them does not count."""
 
 

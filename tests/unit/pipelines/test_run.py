@@ -94,12 +94,14 @@ class Steps(_Run):
         self.steps = {name: [] for name in pipeline.sinks}
         self.fails_to_start = {name: [] for name in pipeline.sinks}
         self.begun = []
+        self.rested = []
 
     def _prepared(self, name):
         sink = self.pipeline.sinks[name]
         work = self.works[name] = SimpleNamespace(
             sink=sink, source=self.pipeline.source_of(sink), steps=self.steps[name], error=None,
             query=None, late_rows=lambda: 0, lock=Lock(), stopping=False,
+            rests=lambda: self.rested.append(name),
         )  # fmt: skip
         self.lives.prepare(name, 0.0)
         failing = self.fails_to_start[name]
@@ -206,6 +208,7 @@ def test_one_sinks_failure_does_not_stop_the_others(run):
     assert run.reporter.failures == [("lake", "somebody else writes it", 1)]
     assert result.failures == {"lake": STOPPED}
     assert run.begun == ["lake", "other"]
+    assert run.rested == ["lake", "other"], "rows are kept for a sink that reads no more"
 
 
 def test_a_sink_that_may_is_begun_again_alone(run):
