@@ -74,5 +74,13 @@ def rows_of_state(
 ) -> RowsIn:
     """`sources`: those whose bad records are looked at; `read`: a batch's records once more."""
     good = held(frame)
-    parsed = {one.name: frames.parse(read(one), reading_of(one)).persist() for one in sources}
+    parsed: dict[str, DataFrame] = {}
+    try:
+        for one in sources:
+            parsed[one.name] = frames.parse(read(one), reading_of(one)).persist()
+    except BaseException:
+        good.unpersist()
+        for each in parsed.values():
+            each.unpersist()
+        raise
     return RowsIn(parsed=parsed, good=good, node=stateful.name, kept=(good, *parsed.values()))

@@ -53,9 +53,14 @@ def stream_of(
 
 
 def held(frame: DataFrame) -> DataFrame:
-    """Make a batch, with its state, once and all of it; kept until it is unpersisted."""
+    """Make a batch, with its state, once and all of it; kept until it is unpersisted. Nothing is
+    kept where that fails."""
     kept = frame.persist()
-    kept.count()
+    try:
+        kept.count()
+    except BaseException:
+        kept.unpersist()
+        raise
     return kept
 
 

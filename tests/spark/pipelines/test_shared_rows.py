@@ -6,6 +6,9 @@ import re
 
 import pytest
 
+from pipelines.batch_rows import rows_of_state
+from pipelines.stateful import held
+from pipelines.validate import read_pipeline
 from tests.spark.pipelines.conftest import Lab
 from tests.support.broker import BrokerProcess
 
@@ -42,3 +45,29 @@ def test_sinks_that_have_come_apart_each_read_for_themselves(lab, pipe_broker):
     lab.run(rows=30)
 
     lab.check()
+
+
+def _keeps_nothing(lab: Lab) -> bool:
+    return lab.spark._jsparkSession.sharedState().cacheManager().isEmpty()
+
+
+def test_of_a_batch_that_fails_while_it_is_made_nothing_is_kept(lab):
+    bad = lab.spark.sql("select assert_true(id < 2) from range(3)")
+
+    with pytest.raises(Exception, match="id"):
+        held(bad)
+
+    assert _keeps_nothing(lab)
+
+
+def test_of_a_state_s_batch_whose_records_cannot_be_read_again_nothing_is_kept(lab):
+    pipeline = read_pipeline(lab.file, lab.environment(10))
+    source, transform = pipeline.sources["events"], pipeline.transforms["rows"]
+
+    def away(_):
+        raise OSError("away")
+
+    with pytest.raises(OSError, match="away"):
+        rows_of_state(lab.spark.range(3), transform, [source], away)
+
+    assert _keeps_nothing(lab)
