@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsIn:
     """`parsed`: each source's rows by its name, where their bad records are looked at; `good`:
-    those that are, or the rows of `node`; `kept`: in memory until `free`, which also calls
-    `give_back`."""
+    those that are, or the rows of `node`; `bad`: how many a reading does not take, None where
+    nobody has counted; `kept`: in memory until `free`, which also calls `give_back`."""
 
     parsed: Mapping[str, DataFrame]
     good: DataFrame
     node: str | None = None
+    bad: int | None = None
     kept: tuple[DataFrame, ...] = ()
     give_back: Callable[[], None] | None = None
 
@@ -37,10 +38,37 @@ class RowsIn:
             self.give_back()
 
 
-def rows_of_source(frame: DataFrame, source: Source, *, keeps: bool) -> RowsIn:
-    """`keeps`: the batch is looked at several times (bad rows, good rows, counts): decode it
-    once."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoded:
+    """A batch's rows, parsed and in memory; `bad` as in `RowsIn`."""
+
+    rows: DataFrame
+    bad: int | None
+
+    def unpersist(self) -> None:
+        self.rows.unpersist()
+
+
+def decoded(frame: DataFrame, source: Source) -> Decoded:
+    """Read and parse a batch, all of it. Nothing is kept where that fails."""
     reading = reading_of(source)
+    rows = frames.parse(frame, reading).persist()
+    try:
+        bad = (rows if reading is None else rows.where("not _good")).count()
+    except BaseException:
+        rows.unpersist()
+        raise
+    return Decoded(rows=rows, bad=None if reading is None else bad)
+
+
+def rows_of_source(frame: DataFrame, source: Source, *, keeps: bool, counts: bool) -> RowsIn:
+    """`keeps`: the batch is looked at several times (good rows, counts): decode it once; `counts`:
+    at once, for how many are bad decides."""
+    reading = reading_of(source)
+    if counts:
+        made = decoded(frame, source)
+        good = frames.good_rows(made.rows, reading)
+        return RowsIn(parsed={source.name: made.rows}, good=good, bad=made.bad, kept=(made.rows,))
     parsed = frames.parse(frame, reading)
     if keeps:
         parsed = parsed.persist()
@@ -49,21 +77,21 @@ def rows_of_source(frame: DataFrame, source: Source, *, keeps: bool) -> RowsIn:
 
 
 def rows_shared(
-    frame: DataFrame, sink: Sink, source: Source, batch: Batch, shared: SharedRows
+    frame: DataFrame, sink: Sink, source: Source, batch: Batch, shared: SharedRows[Decoded]
 ) -> RowsIn | None:
     """The same, decoded once for all sinks that come to this batch; None: read for yourself."""
     reading = reading_of(source)
-    rows = shared.take(sink.name, batch, lambda: held(frames.parse(frame, reading)))
-    if rows is None:
+    made = shared.take(sink.name, batch, lambda: decoded(frame, source))
+    if made is None:
         return None
     give_back = partial(shared.give_back, sink.name)
     try:
-        parsed = in_session(rows, frame.sparkSession)
+        parsed = in_session(made.rows, frame.sparkSession)
         good = frames.good_rows(parsed, reading)
     except BaseException:
         give_back()
         raise
-    return RowsIn(parsed={source.name: parsed}, good=good, give_back=give_back)
+    return RowsIn(parsed={source.name: parsed}, good=good, bad=made.bad, give_back=give_back)
 
 
 def rows_of_state(

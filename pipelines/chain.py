@@ -38,8 +38,8 @@ class Verdict(Enum):
         "records and will give their offsets to others"
     )
     DEAD_LETTERS_GONE = (
-        "the dead letters' table has none of this source's commits, though the sink's batches "
-        "wrote to it: it was deleted or restored to a version before them"
+        "the dead letters' table lacks commits that this source's batches made there: it was "
+        "deleted or restored to a version before them"
     )
     CHECKPOINT_UNNAMED = (
         "a checkpoint lies where they were kept before, and nothing says whether it is of this "

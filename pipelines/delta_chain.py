@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _PREFIX = "spark.databricks.delta.write."
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _RESET = _PREFIX + "txnVersion.autoReset.enabled"
-FACTS = {"columns", "dead_letters", "judged_by", "keys", "mode", "state"}
+FACTS = {"columns", "dead_letters", "judged_by", "keys", "letters", "mode", "state"}
 """What `Link.facts` may have."""
 NO_BATCH = -1
 """The batch of a commit that a start makes, before any query runs."""

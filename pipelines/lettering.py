@@ -4,22 +4,25 @@ A record may be missing from a sink's table only when its letter is there alread
 sink's batch goes beyond the letters' chain moves it on, and a sink that reads what was passed
 before this run looks whether its letters are all there: the file may have been another one then.
 
-`due` decides and is pure; a sink holds `lock` from there to its commit of letters.
+A batch that leaves no record out moves the chain in memory only: the commit of its sink, which
+comes after, says that the letters were seen to, and up to where their table had commits then. So
+the next start takes the chain's place from both (`stands_behind`), and finds out whether letters
+have gone since (`reconcile.dead_letters_gone`).
+
+`letters_due` decides and is pure; a sink holds `lock` from there to its commit of letters.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Protocol, TypeVar
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_spark.topic_offsets import ByPartition
+from josefine_spark.topic_offsets import ByPartition, TopicOffsets, nested
 from pipelines.chain import Batch, Commit, Skip, Stop, Tip, Verdict, decide_by_offset
-
-if TYPE_CHECKING:
-    from pipelines.delta_chain import DeltaChain
+from pipelines.reconcile import LETTERS
 
 Passed = Mapping[TopicPartition, int]
 """From which offset on the chain was moved by this run, up to where it is: by today's file."""
@@ -72,13 +75,56 @@ def _all_passed(batch: Batch, tip: Tip | None, passed: Passed) -> bool:
     return True
 
 
-class Lettering:
+class Chain(Protocol):
+    """What moves: `DeltaChain`, or a model of it."""
+
+    tip: Tip | None
+
+    def follow(self, tip: Tip | None) -> None: ...
+
+
+AnyChain = TypeVar("AnyChain", bound=Chain)
+
+
+def raised(chain: Tip, sink: Tip, where: str | None) -> Tip:
+    """Where a chain stands whose table, at `where`, says `chain`, given a sink's last commit."""
+    if LETTERS not in sink.said or sink.said.get("dead_letters") != where:
+        return chain
+    mine, theirs = chain.reached, sink.reached
+    other = mine.recreated(theirs.topic_ids)
+    ends = dict(mine.ends)
+    for partition, end in theirs.ends.items():
+        if partition[0] not in other:
+            ends[partition] = max(end, ends.get(partition, 0))
+    ids = {**theirs.topic_ids, **mine.topic_ids}
+    return replace(chain, reached=TopicOffsets(ends=ends, topic_ids=ids))
+
+
+class Lettering(Generic[AnyChain]):
     """The chain, and what this run made of it. Mutable; its sinks' threads share it."""
 
-    def __init__(self, chain: DeltaChain) -> None:
+    def __init__(self, chain: AnyChain, where: str | None) -> None:
+        """`where`: as the file says it."""
         self.chain = chain
+        self._where = where
         self.lock = threading.Lock()
         self._passed: dict[TopicPartition, int] = {}
+        self._in_table: ByPartition = {}
+
+    def begins(self, written: Tip | None, follows: Tip | None) -> None:
+        """Before any batch: what the table says, and what the chain goes on from."""
+        self._in_table = written.reached.ends if written else {}
+        self.chain.follow(follows)
+
+    def stands_behind(self, sink: Tip | None) -> None:
+        """A sink's last commit, or one that it makes at its start, says so."""
+        with self.lock:
+            if sink is not None and self.chain.tip is not None:
+                self.chain.follow(raised(self.chain.tip, sink, self._where))
+
+    def said(self) -> dict[str, Any]:
+        """What a sink's commit says of the letters."""
+        return {LETTERS: nested(self._in_table)}
 
     def due(self, batch: Batch, *, writes_rows: bool, leads: bool) -> LettersDue | Stop:
         """See `letters_due`. Without the lock, nothing due is for sure and the rest a guess."""
@@ -86,8 +132,21 @@ class Lettering:
             batch, self.chain.tip, self._passed, writes_rows=writes_rows, leads=leads
         )
 
-    def passed(self, commit: Commit) -> None:
-        """The chain has moved by it. Under the lock."""
+    def may_pass(self) -> bool:
+        """Whether a batch without letters needs no commit. The first one does: a new table could
+        not be told from one that was deleted."""
+        return bool(self._in_table)
+
+    def passes(self, commit: Commit) -> None:
+        """No record of it was left out: nothing is written. Under the lock."""
+        tip = self.chain.tip
+        assert tip is not None, "see may_pass"
+        self.chain.follow(replace(tip, reached=commit.end))
+        note_passed(self._passed, commit)
+
+    def wrote(self, commit: Commit) -> None:
+        """The chain has made it. Under the lock."""
+        self._in_table = commit.end.ends
         note_passed(self._passed, commit)
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from josefine_spark.topic_offsets import ByPartition, nested
 from pipelines import messages
 from pipelines.chain import Stop, Tip, Verdict
 from pipelines.delta_chain import DeltaChain, Link, StoppedError, facts_of
@@ -18,7 +19,7 @@ from pipelines.delta_tables import letters_folder
 from pipelines.errors import ChainError, RunError
 from pipelines.model import Pipeline
 from pipelines.offset_moves import Move, commit_of, of_dead_letters
-from pipelines.reconcile import Unreadable
+from pipelines.reconcile import LETTERS, Unreadable
 from pipelines.sides import Sides
 from pipelines.topic_chain import AnyChain, TopicChain
 from pipelines.topic_ledger import RowWriter, TopicLedger, topic_id_of
@@ -49,26 +50,30 @@ def put(
         chain.link = replace(chain.link, facts=facts_of(found))
     aside = _aside(sides)
     if pipeline.writes_dead_letters(sides.sink):
-        _put_dead_letters(session(), pipeline, sides, move)
+        letters = _put_dead_letters(session(), pipeline, sides, move)
+        chain.link = replace(chain.link, facts={**chain.link.facts, LETTERS: nested(letters)})
     _do(pipeline, chain, lambda: chain.move(commit, set_from=version))
     return aside
 
 
-def _put_dead_letters(spark: SparkSession, pipeline: Pipeline, sides: Sides, move: Move) -> None:
-    """First, as in a batch: a letter may be behind its sink's end never."""
+def _put_dead_letters(
+    spark: SparkSession, pipeline: Pipeline, sides: Sides, move: Move
+) -> ByPartition:
+    """First, as in a batch: a letter may be behind its sink's end never. Returns where it is."""
     name = f"dead_letter.{pipeline.source_of(sides.sink).name}"
     path = letters_folder(spark, pipeline)
     if path is None:
-        return
+        return {}
     dead = _chain(spark, pipeline, path, name)
     found = dead.load() if dead.is_there() else None
     if isinstance(found, Unreadable):
         raise _stopped(pipeline, dead, Verdict.TABLE_UNREADABLE, found.hint)
     if not isinstance(found, Tip):
-        return
+        return {}
     commit = commit_of(of_dead_letters(move, found.reached), found.txn_version)
     if commit is not None:
         _do(pipeline, dead, lambda: dead.move(commit, set_from=found.txn_version))
+    return dead.tip.reached.ends if dead.tip else {}
 
 
 def _aside(sides: Sides) -> str | None:

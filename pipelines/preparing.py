@@ -49,7 +49,7 @@ class Ready:
 
     reading: Reading | None
     chain: AnyChain
-    lettering: Lettering | None
+    lettering: Lettering[DeltaChain] | None
     files: CheckpointFiles
     topics: Topics
     begun_at: ByPartition
@@ -65,7 +65,7 @@ def prepare(
     run_id: str,
     on_retry: Callable[[int, Retry], None],
     wishes: Wishes,
-    lettering: Lettering | None,
+    lettering: Lettering[DeltaChain] | None,
     now_ms: int,
 ) -> Ready:
     """`lettering`: of its source, where a sink before this one has prepared it. Raises ConfigError
@@ -94,17 +94,27 @@ def prepare(
     facts = writing.facts(pipeline, sink, wants)
     link = link_of(sink.name, {**facts, STATE: state} if state else facts)
     chain = _chain_of(spark, sink, stored, link, topics, on_retry)
-    dead_chain: DeltaChain | None = None
-    if lettering is None and pipeline.has_dead_letters(source):
+    leads = lettering is None and pipeline.has_dead_letters(source)
+    if leads:
         parsed = frames.parse(empty(source), reading)
         letters = _letters(dry, sink, parsed, good, reading)
         # A dot is in no sink's name, so this chain collides with none.
         dead_link = link_of(f"dead_letter.{source.name}", {})
         dead_path = _dead_table(spark, pipeline, letters)
         dead_chain = DeltaChain(spark, dead_path, dead_link, on_retry)
+        lettering = Lettering(dead_chain, pipeline.dead_letters)
     files, old = pipeline.checkpoint_of(sink.name), pipeline.old_checkpoint_of(sink.name)
     settling = Settling(
-        spark, pipeline, sink, chain, dead_chain, files_of(files), files_of(old), topics, wishes
+        spark,
+        pipeline,
+        sink,
+        chain,
+        lettering,
+        leads,
+        files_of(files),
+        files_of(old),
+        topics,
+        wishes,
     )
     steps = Steps()
 
@@ -120,7 +130,7 @@ def prepare(
     return Ready(
         reading=reading,
         chain=chain,
-        lettering=Lettering(dead_chain) if dead_chain else lettering,
+        lettering=lettering,
         files=settling.files,
         topics=topics,
         begun_at=begun_at(ways),

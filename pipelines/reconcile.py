@@ -13,8 +13,11 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_spark.topic_offsets import ByPartition, TopicOffsets
+from josefine_spark.topic_offsets import ByPartition, TopicOffsets, flat
 from pipelines.chain import Stop, Tip, Verdict
+
+LETTERS = "letters"
+"""In a sink's commit: the ends that the dead letters' table had by its last commit before."""
 
 
 class Trust(Enum):
@@ -95,14 +98,19 @@ def reconcile(
 
 
 def dead_letters_gone(tip: Tip | None, dead: Tip | None, where: str | None) -> bool:
-    """Whether a sink's batches wrote dead letters to `where`, which has no commit of theirs now.
+    """Whether a sink's batches wrote dead letters to `where`, which lacks commits of theirs now.
 
-    Each batch commits there, also without a bad record. A path or name that is new in the file is
-    no loss: the letters are where they were.
+    Each commit says what was there; before it did, each batch committed there, also without a bad
+    record. A path or name that is new in the file is no loss: the letters are where they were.
     """
     if tip is None or tip.said.get("dead_letters") != where:
         return False
-    return dead is None or not dead.reached.ends
+    there = dead.reached if dead else TopicOffsets()
+    if LETTERS not in tip.said:
+        return not there.ends
+    other = there.recreated(tip.reached.topic_ids)
+    known = flat(tip.said[LETTERS])
+    return any(there.ends.get(p, 0) < end for p, end in known.items() if p[0] not in other)
 
 
 def _starting(checkpoint: Checkpoint | None, tip: Tip | None) -> ByPartition | None:

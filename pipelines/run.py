@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from pipelines.advice import Advice
+from pipelines.batch_rows import Decoded
+from pipelines.delta_chain import DeltaChain
 from pipelines.errors import PipelineError, SetupError
 from pipelines.failure_notes import forget, note
 from pipelines.jvm import has_gone, watched
@@ -91,8 +93,10 @@ class _Run:
         self.lives = SinkLives(pipeline.sinks, pipeline.restart)
         self.wishes = NO_WISHES
         self.works: dict[str, SinkWork] = {}
-        self.letterings: dict[str, Lettering] = {}
-        self.shared = {source: SharedRows() for source in pipeline.sources}
+        self.letterings: dict[str, Lettering[DeltaChain]] = {}
+        self.shared: dict[str, SharedRows[Decoded]] = {
+            source: SharedRows() for source in pipeline.sources
+        }
         self.advice = Advice(pipeline, kind.advise, self._group_failed)
 
     def run(self, wishes: Wishes) -> RunResult:

@@ -17,6 +17,7 @@ from pipelines.chain import Commit, HandedOn, Stop, Tip, Verdict
 from pipelines.checkpoint import CheckpointFiles
 from pipelines.delta_chain import DeltaChain, StoppedError
 from pipelines.errors import ChainError
+from pipelines.lettering import Lettering
 from pipelines.loss_table import place, record
 from pipelines.losses import LostRange, losses, passing, standing
 from pipelines.model import Pipeline, Sink
@@ -41,7 +42,8 @@ if TYPE_CHECKING:
 
 
 class Settling:
-    """One sink's start. `dead`: the chain of the dead letters that it writes, if it does.
+    """One sink's start. `lettering`: of its source, whose bad records become dead letters; `leads`:
+    their chain is settled with this sink.
 
     `files` is the checkpoint to go on with; `old_files` is where it may have been before.
     """
@@ -52,7 +54,8 @@ class Settling:
         pipeline: Pipeline,
         sink: Sink,
         chain: AnyChain,
-        dead: DeltaChain | None,
+        lettering: Lettering[DeltaChain] | None,
+        leads: bool,
         files: CheckpointFiles,
         old_files: CheckpointFiles,
         topics: Topics,
@@ -64,7 +67,8 @@ class Settling:
         self._sink = sink
         self._source = pipeline.source_of(sink)
         self._chain = chain
-        self._dead = dead
+        self._lettering = lettering
+        self._leads = leads
         self.files = files
         self._new_files = files
         self._old_files = old_files
@@ -106,6 +110,7 @@ class Settling:
         if isinstance(lost, Stop):
             raise self._stopped(lost, checkpoint, found)
         self._chain.follow(outcome.tip)
+        self._settle_lettering(outcome)
         if lost:
             self._record(lost)
             tip = outcome.tip
@@ -120,8 +125,6 @@ class Settling:
             failpoints.hit("after_set_aside")
         if checkpoint is None:
             self.files.sweep()
-        if self._dead is not None:
-            self._settle_dead_letters(self._dead, outcome)
         return self._pass(at, lost) if lost else outcome
 
     def _of_state(
@@ -174,11 +177,14 @@ class Settling:
 
         After the checkpoint is set aside: it does not know of this commit.
         """
-        dead = self._dead
-        if dead is not None and dead.tip is not None:
-            moved = passing(dead.tip, dead.tip.reached, lost)
+        lettering = self._lettering if self._leads else None
+        if lettering is not None and (tip := lettering.chain.tip) is not None:
+            dead = lettering.chain
+            moved = passing(tip, tip.reached, lost)
             if moved is not None:
                 self._do(dead, lambda: dead.move(moved))
+                lettering.begins(dead.tip, dead.tip)
+                self._vouch(lettering)
         commit = passing(self._chain.tip, at, lost)
         assert commit is not None
         said = [[*each.partition, each.start, each.end] for each in lost]
@@ -259,7 +265,22 @@ class Settling:
         kept = replace(tip, reached=tip.reached.without(gone))
         return Start(at=kept.reached.ends or None, tip=kept, set_checkpoint_aside=True)
 
-    def _settle_dead_letters(self, dead: DeltaChain, start: Start) -> None:
+    def _settle_lettering(self, start: Start) -> None:
+        lettering = self._lettering
+        if lettering is None:
+            return
+        if self._leads:
+            self._settle_dead_letters(lettering, start)
+        lettering.stands_behind(start.tip)
+        self._vouch(lettering)
+
+    def _vouch(self, lettering: Lettering[DeltaChain]) -> None:
+        """Let what the start commits say of the letters what a batch's commit does."""
+        link = self._chain.link
+        self._chain.link = replace(link, facts={**link.facts, **lettering.said()})
+
+    def _settle_dead_letters(self, lettering: Lettering[DeltaChain], start: Start) -> None:
+        dead = lettering.chain
         trust = self._wishes.trust
         found = self._loaded(dead, [f"dead_letter.{name}" for name in self._pipeline.sources])
         if isinstance(found, Unreadable):
@@ -284,6 +305,7 @@ class Settling:
             raise ChainError(
                 messages.dead_letters_gone(self._file, self._sink.name, dead.path, stop)
             )
+        written = found
         if found is not None and trust is not Trust.NEITHER and start.tip is not None:
             settled, reached = start.tip.reached, found.reached
             gone = reached.recreated(settled.topic_ids)
@@ -292,4 +314,4 @@ class Settling:
             # What the user settled for the sink holds for its dead letters: never behind it.
             ends = {p: max(e, settled.ends.get(p, 0)) for p, e in reached.ends.items()}
             found = replace(found, reached=replace(reached, ends=ends))
-        dead.follow(found)
+        lettering.begins(written, found)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.topic_offsets import ByPartition
@@ -21,6 +21,15 @@ from pipelines.chain import Batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+class Persisted(Protocol):
+    """What is kept in memory until then."""
+
+    def unpersist(self) -> Any: ...
+
+
+Rows = TypeVar("Rows", bound=Persisted)
 
 KEPT_MAX = 2
 """Batches of a source that nobody uses and others may still come to. Spark keeps them in memory, or
@@ -32,25 +41,25 @@ id."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Share:
+class Share(Generic[Rows]):
     """One batch. Mutable, under the lock of whoever has it."""
 
     batch: Batch
     users: set[str]
     awaited: set[str]
     """Sinks that may still come to it."""
-    rows: DataFrame | None = None
+    rows: Rows | None = None
     is_made: bool = False
     """Whether nobody has to wait for it any more; without rows, making them has failed."""
 
 
 @dataclass(slots=True)
-class Shares:
+class Shares(Generic[Rows]):
     """Who stands where and what is there. Mutable; decides, and knows neither Spark nor threads."""
 
     stands_at: dict[str, ByPartition | None] = field(default_factory=dict)
     """Where the next batch of each sink begins; None: its source finds out."""
-    there: dict[Place, Share] = field(default_factory=dict)
+    there: dict[Place, Share[Rows]] = field(default_factory=dict)
 
     def stands(self, sink: str, at: ByPartition | None) -> None:
         """A sink is about to read, from there on."""
@@ -63,7 +72,7 @@ class Shares:
         self.gives_back(sink)
         self._awaits_not(sink)
 
-    def comes_to(self, sink: str, batch: Batch) -> tuple[Share | None, bool]:
+    def comes_to(self, sink: str, batch: Batch) -> tuple[Share[Rows] | None, bool]:
         """What it shares of this batch, and whether it is to make it; None: it reads for itself."""
         place = place_of(batch)
         companions = {one for one in self.stands_at if one != sink and self._may_come(one, batch)}
@@ -83,7 +92,7 @@ class Shares:
         for share in self.there.values():
             share.users.discard(sink)
 
-    def unwanted(self) -> list[Share]:
+    def unwanted(self) -> list[Share[Rows]]:
         """What nobody uses and nobody may come to; it is not there any more. Who is further behind
         than what may be kept is awaited no more: it would come to what is gone, time and again."""
         idle = [share for share in self.there.values() if not share.users]
@@ -133,11 +142,11 @@ def _begins_at(batch: Batch, ends: ByPartition) -> bool:
     return all(ends.get(partition, start) == start for partition, start in starts.items())
 
 
-class SharedRows:
+class SharedRows(Generic[Rows]):
     """Of one source in one run; the threads of its sinks share it."""
 
     def __init__(self) -> None:
-        self._shares = Shares()
+        self._shares: Shares[Rows] = Shares()
         self._changed = threading.Condition()
 
     def stands(self, sink: str, at: ByPartition | None) -> None:
@@ -151,7 +160,7 @@ class SharedRows:
             self._shares.leaves(sink)
             self._let_go()
 
-    def take(self, sink: str, batch: Batch, make: Callable[[], DataFrame]) -> DataFrame | None:
+    def take(self, sink: str, batch: Batch, make: Callable[[], Rows]) -> Rows | None:
         """The rows, until they are given back; None: read for yourself. `make`: persisted ones.
         Raises what `make` does, to whom it makes them for."""
         with self._changed:
@@ -178,7 +187,7 @@ class SharedRows:
             self._shares.gives_back(sink)
             self._let_go()
 
-    def _forget(self, failed: Share) -> None:
+    def _forget(self, failed: Share[Rows]) -> None:
         there = self._shares.there
         self._shares.there = {p: share for p, share in there.items() if share is not failed}
 

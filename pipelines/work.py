@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 from josefine_spark.topic_offsets import ByPartition
 from pipelines import checking, failpoints, frames, messages, writing
 from pipelines.advice import Advice
-from pipelines.batch_rows import RowsIn, rows_of_source, rows_of_state, rows_shared
+from pipelines.batch_rows import Decoded, RowsIn, rows_of_source, rows_of_state, rows_shared
 from pipelines.chain import Batch, Commit, Stop, decide, together
 from pipelines.checking import Checked
 from pipelines.deduplicating import Span, span_of
-from pipelines.delta_chain import StoppedError
+from pipelines.delta_chain import DeltaChain, StoppedError
 from pipelines.delta_log import LogEntry
 from pipelines.errors import ChainError, RunError
 from pipelines.keeping import keeper_of
@@ -62,8 +62,8 @@ class SinkWork:
         on_batch: Callable[[BatchDone], None],
         on_retry: Callable[[str, int, Retry], None],
         on_upkeep: Callable[[str, str], None],
-        letterings: dict[str, Lettering],
-        shared: Mapping[str, SharedRows],
+        letterings: dict[str, Lettering[DeltaChain]],
+        shared: Mapping[str, SharedRows[Decoded]],
         advice: Advice,
     ) -> None:
         """`letterings`, `shared`: of all sources, which the works of one run share."""
@@ -228,9 +228,8 @@ class SinkWork:
                         checked = checking.count(nodes.made, checks)
                     checking.judge(self.sink.name, checks, checked)
             if has_letters:
-                parsed = rows_in.parsed[self.source.name]
                 with laps.of("letters"):
-                    letters = self._write_letters(batch_id, batch, parsed, nodes.made, own)
+                    letters = self._write_letters(batch_id, batch, rows_in, nodes.made, own)
                 dead_letters, judged = letters
             if own is not None:
                 made = nodes.rows[self.sink.input]
@@ -268,8 +267,8 @@ class SinkWork:
             if shared is not None:
                 return shared
         again = self.sink.deduplicate is not None or self.sink.mode is Mode.SCD2
-        several = has_letters or again or bool(self._failing or self._pipeline.checks_of(self.sink))
-        return rows_of_source(frame, self.source, keeps=several)
+        several = again or bool(self._failing or self._pipeline.checks_of(self.sink))
+        return rows_of_source(frame, self.source, keeps=several, counts=has_letters)
 
     def _read_again(self, frame: DataFrame, batch: Batch, source: Source) -> DataFrame:
         if len(self._pipeline.sources_of(self.sink)) > 1:
@@ -290,32 +289,57 @@ class SinkWork:
         self,
         batch_id: int,
         batch: Batch,
-        parsed: DataFrame,
+        rows_in: RowsIn,
         made: Mapping[str, DataFrame],
         own: Commit | None,
     ) -> tuple[int, int]:
         """How many, and how many records the letters' chain passed: those of the batch, or of what
         it has passed those that its table lacks, for the file may have changed in between."""
-        assert self._lettering is not None
+        lettering = self._lettering
+        assert lettering is not None
+        parsed = rows_in.parsed[self.source.name]
         letters = partial(
             frames.dead_letters, self._pipeline, self.sink, parsed, self._reading, made
         )
-        with self._lettering.lock:
-            chain = self._lettering.chain
+        none_bad = rows_in.bad == 0 and not self._pipeline.checks_sending(self.source)
+        with lettering.lock:
             due = self._letters_due(batch_id, batch, own)
-            commit = due.commit
-            if due.look_below is not None:
-                bad, commit = writing.missing_letters(self._spark, chain, self.source, letters, due)
-            elif commit is not None:
-                bad = letters(commit.skip_below)
+            bad, commit, count = None, due.commit, 0
+            if due.look_below is not None and not none_bad:
+                bad, commit = writing.missing_letters(
+                    self._spark, lettering.chain, self.source, letters, due
+                )
             if commit is None:
                 return 0, 0
-            entry = self._guard(
-                chain, batch_id, batch, partial(chain.append, bad, commit, batch_id)
-            )
-            self._lettering.passed(commit)
+            if none_bad and lettering.may_pass():
+                lettering.passes(commit)
+            else:
+                bad = letters(commit.skip_below) if bad is None else bad
+                count = self._commit_letters(lettering, bad, commit, batch_id, batch)
         failpoints.hit("mid_commit", 1)
-        return entry.metrics.get("numOutputRows", 0), due.records
+        return count, due.records
+
+    def _commit_letters(
+        self,
+        lettering: Lettering[DeltaChain],
+        bad: DataFrame,
+        commit: Commit,
+        batch_id: int,
+        batch: Batch,
+    ) -> int:
+        """How many there are. Without any there is no commit, but the chain's first."""
+        chain, bad = lettering.chain, bad.persist()
+        try:
+            count = bad.count()
+            if count == 0 and lettering.may_pass():
+                lettering.passes(commit)
+                return 0
+            write = partial(chain.append, bad, commit, batch_id)
+            self._guard(chain, batch_id, batch, write)
+            lettering.wrote(commit)
+        finally:
+            bad.unpersist()
+        return count
 
     def _done(self, batch_id: int) -> BatchDone:
         """A batch that was there already."""
@@ -342,11 +366,12 @@ class SinkWork:
             self.chain.half_write(out)
             failpoints.die()
 
-        said = {"checks": {name: each.to_json() for name, each in checked.items()}}
-        more = said if checked else None
+        said = self._lettering.said() if self._lettering else {}
+        if checked:
+            said["checks"] = {name: each.to_json() for name, each in checked.items()}
 
         def commit() -> LogEntry:
-            return writing.write(self.chain, self.sink, out, own, batch_id, more, span)
+            return writing.write(self.chain, self.sink, out, own, batch_id, said, span)
 
         return self._guard(self.chain, batch_id, batch, commit)
 

@@ -24,9 +24,11 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import LATEST, BlockingClient, NewTopic
 from josefine_broker.records.builder import Record, build_batch
 from pipelines import failpoints
+from pipelines.chain import Tip
 from pipelines.delta_log import DeltaLogReader
 from pipelines.errors import RunError
 from pipelines.hadoop import HadoopFiles
+from pipelines.lettering import raised
 from pipelines.metrics import told
 from pipelines.reconcile import Trust
 from pipelines.reporting import BatchDone
@@ -337,10 +339,18 @@ class Lab:
         return dict(DeltaTable(self.table(name)).metadata().configuration)
 
     def chain_ends(self, name: str, app: str) -> dict[tuple[str, int], int]:
-        """The offsets in the Delta log, read without Spark."""
-        reader = DeltaLogReader(LocalFiles(), self.table(name), f"josefine:lab:{app}")
-        tip, _ = reader.last_tip()
+        """The offsets in the Delta log, read without Spark; of dead letters' where the chain stands
+        by what the sinks' commits say of them, too."""
+        tip = self._tip(name, app)
+        if name == "dead":
+            for sink in Path(self.table("dead")).parent.iterdir():
+                said = self._tip(sink.name, sink.name)
+                tip = raised(tip, said, self.table("dead")) if isinstance(said, Tip) else tip
         return dict(tip.reached.ends)
+
+    def _tip(self, name: str, app: str) -> Any:
+        reader = DeltaLogReader(LocalFiles(), self.table(name), f"josefine:lab:{app}")
+        return reader.last_tip()[0]
 
     def history(self, name: str) -> list[Any]:
         """Newest first: (txn version, metadata) of the sink's own commits."""

@@ -113,3 +113,23 @@ def test_a_deleted_table_of_dead_letters_stops_and_the_user_says_to_go_on_withou
 
     assert lab.arrow("dead")["value"].to_pylist() == [b"not json either"]
     assert lab.chain_ends("dead", "dead_letter.events") == lab.topic_ends()
+
+
+def test_the_letters_table_has_a_commit_for_batches_with_letters_and_one_that_goes_back_stops(lab):
+    """The sinks' commits say the rest: up to where letters were seen to, and what there was."""
+    lab.produce(8)
+    lab.run(rows=2)
+    first = len(lab.history("dead"))
+    lab.produce_raw(0, b"not json")
+    lab.bad = [(0, 4)]
+    lab.run()
+    lab.produce(12)
+    lab.lose_checkpoint()
+    lab.run(rows=3)
+
+    lab.check()
+    assert (first, len(lab.history("dead"))) == (1, 2)
+    assert lab.arrow("dead")["value"].to_pylist() == [b"not json"]
+    lab.spark.sql(f"RESTORE TABLE delta.`{lab.table('dead')}` TO VERSION AS OF 1")
+    with pytest.raises(ChainError, match="it was deleted or restored"):
+        lab.run()

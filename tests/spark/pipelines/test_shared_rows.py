@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import pytest
 
-from pipelines.batch_rows import rows_of_state
+from pipelines.batch_rows import decoded, rows_of_state
 from pipelines.stateful import held
 from pipelines.validate import read_pipeline
 from tests.spark.pipelines.conftest import Lab
@@ -52,12 +53,13 @@ def _keeps_nothing(lab: Lab) -> bool:
 
 
 def test_of_a_batch_that_fails_while_it_is_made_nothing_is_kept(lab):
-    bad = lab.spark.sql("select assert_true(id < 2) from range(3)")
+    source = read_pipeline(lab.file, lab.environment(10)).sources["events"]
+    bad = lab.spark.sql("select assert_true(id < 2), X'' value from range(3)")
 
-    with pytest.raises(Exception, match="id"):
-        held(bad)
-
-    assert _keeps_nothing(lab)
+    for make in (held, partial(decoded, source=source)):
+        with pytest.raises(Exception, match="id"):
+            make(bad)
+        assert _keeps_nothing(lab)
 
 
 def test_of_a_state_s_batch_whose_records_cannot_be_read_again_nothing_is_kept(lab):

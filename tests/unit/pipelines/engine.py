@@ -16,9 +16,9 @@ from josefine_spark.topic_offsets import TopicOffsets, nested
 from pipelines.chain import Commit, Skip, Stop, Tip, Verdict, decide
 from pipelines.checkpoint import CheckpointFiles
 from pipelines.delta_log import DeltaLogReader
-from pipelines.lettering import letters_due
+from pipelines.lettering import Lettering
 from pipelines.losses import LostRange, losses, passing, standing, unrecorded
-from pipelines.reconcile import Start, Trust, reconcile
+from pipelines.reconcile import Start, Trust, dead_letters_gone, reconcile
 from tests.unit.pipelines.memory import MemoryFiles, offset_text, parse_offset_text, wal_text
 
 CRASH_POINTS = (
@@ -61,13 +61,13 @@ class FakeTable:
     txn: dict = field(default_factory=dict)
     version: int = -1
 
-    def commit(self, app_id: str, commit: Commit, rows: list) -> None:
+    def commit(self, app_id: str, commit: Commit, rows: list, **more: object) -> None:
         if self.txn.get(app_id, 0) >= commit.txn_version:
             return  # DeltaCommand: `current >= version` skips the write without an error
         self.txn[app_id] = commit.txn_version
         self.rows.extend(rows)
         end, ids = nested(commit.end.ends), dict(commit.end.topic_ids)
-        meta = {"josefine": 1, "start": nested(commit.start), "end": end, "topic_ids": ids}
+        meta = {"josefine": 1, "start": nested(commit.start), "end": end, "topic_ids": ids, **more}
         info = {"operation": "WRITE", "userMetadata": json.dumps(meta)}
         txn = {"appId": app_id, "version": commit.txn_version}
         self._log({"commitInfo": info}, {"txn": txn})
@@ -79,6 +79,21 @@ class FakeTable:
         self.version += 1
         text = "\n".join(json.dumps(action) for action in actions)
         self.files.texts[f"{self.path}/_delta_log/{self.version:020d}.json"] = text
+
+
+class Letters:
+    """The dead letters' chain as one run sees it."""
+
+    def __init__(self, table: FakeTable) -> None:
+        self.table = table
+        self.tip: Tip | None = None
+
+    def follow(self, tip: Tip | None) -> None:
+        self.tip = tip
+
+    def load(self) -> Tip | None:
+        self.tip, _ = DeltaLogReader(self.table.files, self.table.path, "dead").last_tip()
+        return self.tip
 
 
 class World:
@@ -130,6 +145,8 @@ class Run:
         self.crash_chance = crash_chance
         self.checkpoint = CheckpointFiles(world.files, CHECKPOINT, parse_offset_text)
         self.trust = trust
+        self.letters = Letters(world.dead)
+        self.lettering = Lettering(self.letters, DEAD)
 
     def go(self) -> None:
         world = self.world
@@ -141,28 +158,41 @@ class Run:
         at = standing(outcome, self.checkpoint.read())
         lost = losses(at, world.visible_ids(), world.bounds(), skip=True)
         assert not isinstance(lost, Stop)
+        self.settle_letters(outcome.tip)
         if lost:
             outcome = replace(outcome, tip=self.record(outcome.tip, at, lost))
         if (outcome.set_checkpoint_aside or lost) and self.checkpoint.read() is not None:
             self.checkpoint.set_aside()
             self.maybe_crash("after_set_aside")
         self.tip = outcome.tip
-        self.dead_tip, _ = DeltaLogReader(world.files, DEAD, "dead").last_tip()
         if lost:
             self.pass_over(at, lost)
         starts = self.tip.reached.ends if lost else outcome.at or {}
         self.at = {p: starts.get(p, world.begins.get(p, 0)) for p in world.visible()}
         self.batches()
 
+    def settle_letters(self, tip: Tip | None) -> None:
+        found = self.letters.load()
+        if dead_letters_gone(tip, found, DEAD):
+            raise StoppedError(Stop(verdict=Verdict.DEAD_LETTERS_GONE))
+        self.lettering.begins(found, found)
+        self.lettering.stands_behind(tip)
+
+    def said(self) -> dict:
+        """What each of the sink's commits says of the letters."""
+        return {"dead_letters": DEAD, **self.lettering.said()}
+
     def pass_over(self, at: TopicOffsets, lost: tuple[LostRange, ...]) -> None:
         """The dead letters' chain first, then the sink's, when the checkpoint is aside."""
         world = self.world
-        moved = self.dead_tip and passing(self.dead_tip, self.dead_tip.reached, lost)
+        dead = self.letters.tip
+        moved = dead and passing(dead, dead.reached, lost)
         if moved:
             world.dead.commit("dead", moved, [])
-            self.dead_tip, _ = DeltaLogReader(world.files, DEAD, "dead").last_tip()
+            found = self.letters.load()
+            self.lettering.begins(found, found)
         self.maybe_crash("after_dead_letters_moved")
-        world.table.commit("own", passing(self.tip, at, lost), [])
+        world.table.commit("own", passing(self.tip, at, lost), [], **self.said())
         self.tip, _ = DeltaLogReader(world.files, TABLE, "own").last_tip()
 
     def record(self, tip: Tip | None, at: TopicOffsets, lost: tuple[LostRange, ...]) -> Tip | None:
@@ -173,7 +203,8 @@ class Run:
         if tip is not None and tip.reached.ends:
             return tip
         version = (tip.txn_version if tip else 0) + 1
-        world.table.commit("own", Commit(start=at.ends, end=at, txn_version=version), [])
+        anchor = Commit(start=at.ends, end=at, txn_version=version)
+        world.table.commit("own", anchor, [], **self.said())
         self.maybe_crash("after_anchor")
         found, _ = DeltaLogReader(world.files, TABLE, "own").last_tip()
         return found
@@ -219,7 +250,7 @@ class Run:
         if isinstance(decision, Stop):
             raise StoppedError(decision)
         writes_rows = isinstance(decision, Commit)
-        due = letters_due(batch, self.dead_tip, {}, writes_rows=writes_rows, leads=True)
+        due = self.lettering.due(batch, writes_rows=writes_rows, leads=True)
         if isinstance(due, Stop):
             raise StoppedError(due)
         dead = due.commit
@@ -231,12 +262,16 @@ class Run:
         records = world.records({p: start.get(p, batch.end.first[p]) for p in end}, end)
         if isinstance(dead, Commit):
             bad = [r for r in records if world.is_bad(r) and r[2] >= dead.skip_below.get(r[:2], 0)]
-            world.dead.commit("dead", dead, bad)
-            self.dead_tip, _ = DeltaLogReader(world.files, DEAD, "dead").last_tip()
+            if not bad and self.lettering.may_pass():
+                self.lettering.passes(dead)
+            else:
+                world.dead.commit("dead", dead, bad)
+                self.letters.load()
+                self.lettering.wrote(dead)
             self.maybe_crash("after_dead_letters")
         if isinstance(decision, Commit):
             good = [r for r in records if not world.is_bad(r)]
-            world.table.commit("own", decision, good)
+            world.table.commit("own", decision, good, **self.said())
             self.tip, _ = DeltaLogReader(world.files, TABLE, "own").last_tip()
         else:
             assert isinstance(decision, Skip)

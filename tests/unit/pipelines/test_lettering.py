@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.topic_offsets import ByPartition, TopicOffsets
 from pipelines.chain import Batch, Commit, Stop, Tip, Verdict
-from pipelines.lettering import NOTHING_DUE, LettersDue, letters_due, note_passed
+from pipelines.lettering import (
+    NOTHING_DUE,
+    Lettering,
+    LettersDue,
+    letters_due,
+    note_passed,
+    raised,
+)
+from pipelines.reconcile import dead_letters_gone
 
 P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
 SINKS = 3
@@ -26,6 +34,16 @@ def tip(ends: ByPartition, version: int = 1) -> Tip:
     return Tip(reached=TopicOffsets(ends=dict(ends)), txn_version=version)
 
 
+class Chain:
+    """The letters' chain of one run, over a table that outlives it."""
+
+    def __init__(self, tip: Tip | None) -> None:
+        self.tip = tip
+
+    def follow(self, tip: Tip | None) -> None:
+        self.tip = tip
+
+
 class Topic:
     """One source with its sinks and their dead letters. Mutable."""
 
@@ -33,20 +51,26 @@ class Topic:
         self.bad = bad
         """By file: the offsets that it leaves out, in either partition."""
         self.file = 0
-        self.chain: Tip | None = None
-        self.passed: dict[TopicPartition, int] = {}
+        self.table: Tip | None = None
+        self.said: list[Tip | None] = [None] * SINKS
+        """Each sink's last commit."""
         self.letters: Counter[tuple[TopicPartition, int]] = Counter()
         self.ends: list[dict[TopicPartition, int]] = [{P: 0, Q: 0} for _ in range(SINKS)]
         if ahead:  # as a run of before left them, whose first sink alone moved the chain
-            self.chain = tip({P: 0, Q: 0})
+            self.table = tip({P: 0, Q: 0})
             self.ends[1] = {P: ahead, Q: 0}
+        self.start(0)
         self.left_out: set[tuple[TopicPartition, int]] = set()
         """What a table lacks by the file that it was read with."""
 
     def start(self, file: int) -> None:
         """A run, perhaps of another file."""
         self.file = file
-        self.passed = {}
+        self.lettering = Lettering(Chain(self.table), "/dead")
+        self.lettering.begins(self.table, self.table)
+        for sink in self.said:
+            assert not dead_letters_gone(sink, self.table, "/dead")
+            self.lettering.stands_behind(sink)
 
     def read(self, sink: int, end: ByPartition, dies: str) -> bool:
         """One batch of a sink; whether the run lives on."""
@@ -60,12 +84,16 @@ class Topic:
         if not is_left:
             self.left_out |= self._left_out(planned)
         self.ends[sink] = dict(end)
+        said = {"dead_letters": "/dead", **self.lettering.said()}
+        reached = TopicOffsets(ends=dict(end))
+        self.said[sink] = Tip(reached=reached, txn_version=1, said=said)
         if dies == "behind":  # Spark plans it again, and its rows are there
             self._write_letters(planned, sink, writes_rows=False)
         return True
 
     def _is_left_to_the_first(self, planned: Batch) -> bool:
-        ends = self.chain.reached.ends if self.chain else {}
+        chain = self.lettering.chain.tip
+        ends = chain.reached.ends if chain else {}
         return any(start > ends.get(p, start) for p, start in planned.start.items())
 
     def _left_out(self, planned: Batch) -> set[tuple[TopicPartition, int]]:
@@ -77,12 +105,11 @@ class Topic:
         }
 
     def _write_letters(self, planned: Batch, sink: int, *, writes_rows: bool) -> None:
-        due = letters_due(
-            planned, self.chain, self.passed, writes_rows=writes_rows, leads=sink == 0
-        )
+        due = self.lettering.due(planned, writes_rows=writes_rows, leads=sink == 0)
         assert not isinstance(due, Stop)
         if due == NOTHING_DUE:
             return
+        count = 0
         for place in self._left_out(planned):
             partition, offset = place
             if due.look_below is not None:
@@ -91,9 +118,16 @@ class Topic:
                 assert due.commit is not None
                 known = offset < due.commit.skip_below.get(partition, 0)
             self.letters[place] += not known
-        if due.commit is not None:
-            self.chain = Tip(reached=due.commit.end, txn_version=due.commit.txn_version)
-            note_passed(self.passed, due.commit)
+            count += not known
+        commit = due.commit
+        if commit is None:
+            return
+        if not count and self.lettering.may_pass():
+            self.lettering.passes(commit)
+            return
+        self.table = Tip(reached=commit.end, txn_version=commit.txn_version)
+        self.lettering.chain.follow(self.table)
+        self.lettering.wrote(commit)
 
 
 STEPS = st.tuples(
@@ -176,3 +210,54 @@ def test_a_sink_ahead_of_the_chain_of_an_earlier_version_leaves_letters_to_the_f
     assert due == NOTHING_DUE
     assert isinstance(stop, Stop)
     assert stop.verdict is Verdict.GAP
+
+
+def test_a_batch_without_letters_moves_the_chain_and_its_table_stays() -> None:
+    lettering = Lettering(Chain(tip({P: 9}, version=3)), "/dead")
+    lettering.begins(tip({P: 9}, version=3), tip({P: 9}, version=3))
+    due = lettering.due(batch({P: 9}, {P: 12}), writes_rows=True, leads=True)
+    assert isinstance(due, LettersDue)
+    assert due.commit is not None
+
+    lettering.passes(due.commit)
+
+    assert lettering.chain.tip == tip({P: 12}, version=3)
+    assert lettering.said() == {"letters": {"t": {"0": 9}}}
+    second = lettering.due(batch({P: 9}, {P: 12}), writes_rows=True, leads=False)
+    assert second == NOTHING_DUE
+
+
+def test_the_first_batch_commits_though_it_has_no_letters() -> None:
+    """Else a table that was deleted could not be told from a new one."""
+    lettering = Lettering(Chain(None), "/dead")
+    lettering.begins(None, None)
+    assert not lettering.may_pass()
+
+    lettering.wrote(Commit(start={P: 0}, end=TopicOffsets(ends={P: 4}), txn_version=1))
+
+    assert lettering.may_pass()
+
+
+def sink(ends: ByPartition, ids: dict[str, str] | None = None, **said: object) -> Tip:
+    said = {"letters": {}, "dead_letters": "/dead"} | said
+    return Tip(reached=TopicOffsets(ends=dict(ends), topic_ids=ids or {}), txn_version=1, said=said)
+
+
+def test_the_chain_stands_where_the_sinks_say_that_letters_were_seen_to() -> None:
+    chain = tip({P: 9, Q: 4})
+
+    assert raised(chain, sink({P: 12, Q: 2}), "/dead") == tip({P: 12, Q: 4})
+
+
+def test_a_commit_of_before_or_with_letters_elsewhere_says_nothing_of_the_chain() -> None:
+    of_before = Tip(reached=TopicOffsets(ends={P: 12}), txn_version=1, said={})
+
+    assert raised(tip({P: 9}), of_before, None) == tip({P: 9})
+    assert raised(tip({P: 9}), sink({P: 12}, dead_letters="/elsewhere"), "/dead") == tip({P: 9})
+
+
+def test_a_topic_that_was_created_again_says_nothing_of_the_old_ones_letters() -> None:
+    reached = TopicOffsets(ends={P: 9}, topic_ids={"t": "old"})
+    chain = Tip(reached=reached, txn_version=1)
+
+    assert raised(chain, sink({P: 12}, {"t": "new"}), "/dead") == chain

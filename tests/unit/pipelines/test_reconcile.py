@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from josefine_spark.topic_offsets import TopicOffsets
+from josefine_spark.topic_offsets import TopicOffsets, nested
 from pipelines.chain import Stop, Tip, Verdict
 from pipelines.reconcile import (
     Checkpoint,
@@ -126,8 +126,9 @@ def test_a_side_that_says_nothing_cannot_be_trusted(state, table, trust):
     assert isinstance(reconcile(state, table, trust), Stop)
 
 
-def wrote(path):
-    return replace(tip({A: 9}), said={"dead_letters": path})
+def wrote(path, letters=None):
+    said = {"dead_letters": path} | ({} if letters is None else {"letters": nested(letters)})
+    return replace(tip({A: 9}), said=said)
 
 
 @pytest.mark.parametrize(
@@ -140,6 +141,16 @@ def wrote(path):
         (wrote("/elsewhere"), None, False),
         (tip({A: 9}), None, False),
         (None, None, False),
+        # Batches without letters left the table where it was.
+        (wrote("/dead", {A: 4}), tip({A: 4}), False),
+        (wrote("/dead", {A: 4}), tip({A: 7}), False),
+        (wrote("/dead", {A: 4}), tip({A: 3}), True),
+        (wrote("/dead", {A: 4}), tip({B: 4}), True),
+        (wrote("/dead", {A: 4}), None, True),
+        # A start's commit, before the first batch.
+        (wrote("/dead", {}), None, False),
+        # The letters were another topic's.
+        (wrote("/dead", {A: 4}), tip({A: 1}, {"t": "another"}), False),
     ],
 )
 def test_dead_letters_that_batches_wrote_must_be_there(table, dead, gone):
