@@ -26,7 +26,7 @@ def beyond_rows(frame: Any, tables: Collection[str]) -> str | None:
     if not tables:
         return words[0] if words else None
     plan = frame._jdf.queryExecution().analyzed()
-    nodes = list(_nodes(plan))
+    nodes = list(nodes_in(plan))
     joins = [node for node in nodes if node.nodeName() == JOIN]
     unions = [node for node in nodes if node.nodeName() == "Union"]
     fine = (
@@ -57,10 +57,11 @@ def _streams(plan: Any, tables: Collection[str]) -> bool:
     return any(_streams(each, tables) for each in children) if children else True
 
 
-def _nodes(plan: Any) -> Iterator[Any]:
+def nodes_in(plan: Any) -> Iterator[Any]:
+    """Those of Spark's plan, the upper ones first."""
     yield plan
     for child in _children(plan):
-        yield from _nodes(child)
+        yield from nodes_in(child)
 
 
 def _children(plan: Any) -> Iterator[Any]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 STATEFUL = re.compile(
-    r"^[\s:+|-]*(?:'|\*\(\d+\) )?"
+    r"^[\s:+|-]*~?(?:'|\*\(\d+\) )?"
     r"(Aggregate|Window|WindowGroupLimit|Distinct|Deduplicate|GlobalLimit|LocalLimit|Tail|Offset"
     r"|Sort|Join|LateralJoin|AsOfJoin|Intersect|Except|Sample|Pivot|EventTimeWatermark|MapGroups"
     r"|(?:FlatMap|CoGroup|TransformWithState)\w*)\b",

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pipelines import frames
+from pipelines.join_bounds import why_without_end
 from pipelines.model import Pipeline, Sink, Source, Transform
 from pipelines.readings import reading_of
 from pipelines.refusals import STATEFUL, analyzed_plan
@@ -139,6 +140,10 @@ def _refuse_no_state(pipeline: Pipeline, stateful: Transform, good: Good) -> Non
             "windows of time in GROUP BY"
         )
         raise refusal(said.place, said.path, message)
+    if "Join" in kinds:
+        unbounded = why_without_end(made, [w.column for w in stateful.watermarks])
+        if unbounded:
+            raise refusal(said.place, said.path, unbounded)
     jvm: Any = session._jvm
     append = jvm.org.apache.spark.sql.streaming.OutputMode.Append()
     checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker

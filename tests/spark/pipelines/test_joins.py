@@ -138,11 +138,48 @@ def test_plan_asks_spark_whether_the_join_would_run(lab):
 
     assert planned.source == "ordered, paid"
     assert [name for name, _ in planned.columns] == ["id", "is_paid"]
-    bound = " and p.at >= o.at and p.at <= o.at + interval 15 seconds"
-    assert bound in PIPELINE
-    lab.write(PIPELINE.replace(bound, ""))
-    with pytest.raises(ConfigError, match=r"(?i)watermark"):
+
+
+BOUNDS = " and p.at >= o.at and p.at <= o.at + interval 15 seconds"
+
+
+@pytest.mark.parametrize(
+    ("kind", "bound"),
+    [
+        ("join", ""),
+        ("join", " and p.at >= o.at"),
+        ("join", " and abs(unix_timestamp(p.at) - unix_timestamp(o.at)) < 15"),
+        ("left join", " and p.at <= o.at + interval 15 seconds"),
+    ],
+)
+def test_a_join_whose_rows_would_wait_for_ever_is_refused_by_plan_and_run(lab, kind, bound):
+    """Spark itself takes them: of an outer one it looks at the side that it keeps alone."""
+    assert BOUNDS in PIPELINE
+    lab.write(PIPELINE.replace(BOUNDS, bound).replace("left join", kind))
+
+    for does in (lambda: plan(lab.spark, lab.read()), lab.run):
+        with pytest.raises(ConfigError, match=r"all would wait for ever: expected both bounds"):
+            does()
+
+
+def test_a_join_and_windows_in_one_transform_are_refused(lab):
+    """Spark would keep both states: one commit names one."""
+    group = " group by window(o.at, '1 minute')"
+    sql = "select window.start as minute, count(*) as n from orders o join payments p"
+    lab.write(
+        PIPELINE.replace(
+            "select o.id, p.id is not null as is_paid from orders o left join payments p", sql
+        ).replace(BOUNDS, BOUNDS + group)
+    )
+
+    with pytest.raises(ConfigError, match="Aggregate beside Join has no state that is kept for it"):
         plan(lab.spark, lab.read())
+
+
+def test_an_inner_join_with_both_bounds_is_taken(lab):
+    lab.write(PIPELINE.replace("left join", "join"))
+
+    assert plan(lab.spark, lab.read())
 
 
 @pytest.mark.slow
