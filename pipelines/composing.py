@@ -49,7 +49,7 @@ def compose(text: str, file: str) -> yaml.MappingNode:
 def _composed(text: str, file: str) -> yaml.Node | None:
     try:
         return yaml.compose(text, Loader=_FAST)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, RecursionError):
         pass
     try:
         return yaml.compose(text, Loader=yaml.SafeLoader)
@@ -64,6 +64,8 @@ def _composed(text: str, file: str) -> yaml.Node | None:
             message += '; inside { } write "${NAME}" with quotes'
     except yaml.YAMLError as error:
         line, column, message = 1, 1, f"not YAML: {str(error).splitlines()[0]}"
+    except RecursionError:
+        line, column, message = 1, 1, "nested too deeply: this is not a pipeline file"
     place = Place(file=file, line=line, column=column)
     raise ConfigError([Problem(place=place, path="", message=message)])
 

@@ -66,6 +66,8 @@ class Table:
 Node = Scalar | Items | Table
 
 _TYPED = ("int", "float", "bool", "null")
+_YAML = "tag:yaml.org,2002:"
+_TAGS = {f"{_YAML}{kind}" for kind in (*_TYPED, "str", "timestamp", "merge", "value", "seq", "map")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +126,9 @@ class _Builder:
         self._count += 1
         place = self._place(node.start_mark)
         path = self._moved.get(id(node), path)
+        if node.tag not in _TAGS:
+            tag = node.tag.replace(_YAML, "!!", 1)
+            self._problem(place, path, f"the tag {tag} means nothing here: leave it out")
         if self._count > NODES_MAX or depth > DEPTH_MAX:
             what = "nested too deeply" if depth > DEPTH_MAX else "too many values"
             problem = Problem(place=place, path=path, message=f"{what} (aliases of aliases?)")

@@ -52,7 +52,7 @@ def lookup_problems(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:
         if sink.input in lookups:
             message = f"`{sink.input}` is a table, no stream: expected a transform that joins them"
             yield Problem(place=place, path=path, message=message)
-        elif sink.input in pipeline.transforms and not pipeline.lineage(sink.input)[0]:
+        elif _of_tables_alone(pipeline, sink.input):
             message = f"`{sink.input}` is made of tables alone: expected a stream among its inputs"
             yield Problem(place=place, path=path, message=message)
     for check in pipeline.checks.values():
@@ -64,3 +64,10 @@ def lookup_problems(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:
             )
             place, path = place_in(tree, "checks", check.name, "action")
             yield Problem(place=place, path=path, message=message)
+
+
+def _of_tables_alone(pipeline: Pipeline, node: str) -> bool:
+    """Whether a transform has tables below it and no stream, nor a name that nobody knows."""
+    sources, transforms = pipeline.lineage(node)
+    below = {name for each in transforms for name in pipeline.transforms[each].inputs}
+    return bool(below) and not sources and below <= {*pipeline.lookups, *transforms} - {node}

@@ -28,6 +28,9 @@ class _Table:
     path: str
 
 
+NO_HOME = "`~` is no folder here: expected a path, such as ${HOME}/lake"
+
+
 def folder(path: str) -> str:
     """An absolute path, as Spark's JVM must not guess; a URI (s3a://...) stays as it is."""
     return path.rstrip("/") if "://" in path or path.startswith("file:") else os.path.abspath(path)
@@ -42,6 +45,8 @@ def path_problems(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:
     """What is wrong with the folders of a pipeline, each at the later of two."""
     before: list[_Table] = []
     for table in _tables(pipeline, tree):
+        if table.is_folder and "/~/" in f"{table.where}/":
+            yield Problem(place=table.place, path=table.path, message=NO_HOME)
         for other in before:
             problem = _between(table, other)
             if problem:
@@ -97,6 +102,8 @@ def _checkpoint_problems(
         return
     place, path = place_in(tree, "spark", "checkpoint")
     checkpoint = _comparable(pipeline.checkpoint)
+    if "/~/" in f"{checkpoint}/":
+        yield Problem(place=place, path=path, message=NO_HOME)
     own = {_comparable(pipeline.checkpoint_of(name)): name for name in pipeline.sinks}
     own |= {_comparable(pipeline.old_checkpoint_of(name)): name for name in pipeline.sinks}
     for table in tables:

@@ -5,6 +5,7 @@ As all readers it notes what is wrong and goes on with harmless values.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from pipelines.case_model import Record
@@ -18,7 +19,7 @@ from pipelines.record_words import record_of
 from pipelines.security_words import settings_of
 from pipelines.source_vocabulary import SOURCES, TYPES
 from pipelines.start_words import Reads, end_of, partitions_of, start_of
-from pipelines.topic_words import address_of
+from pipelines.topic_words import NO_TOPIC, TOPIC, address_of
 from pipelines.units import size_bytes
 
 
@@ -31,7 +32,15 @@ def source_of(name: str, reader: Reader) -> Source:
         return _local(name, kind, reader)
     bootstrap = address_of(reader, required=True)
     topics = reader.texts("topics")
+    for topic in topics:
+        if not TOPIC.fullmatch(topic):
+            reader.wrong_at("topics", f"`{topic}` {NO_TOPIC}")
     pattern = reader.text("pattern")
+    if pattern:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            reader.wrong_at("pattern", f"`{pattern}` is no regular expression: {error}")
     assigned = partitions_of(reader)
     reader.exactly_one()
     topics = topics or tuple(dict.fromkeys(each.topic for each in assigned))

@@ -18,8 +18,11 @@ from pipelines.security_words import settings_of
 from pipelines.topic_model import SINK_ID_MAX, TopicTarget, sink_id
 from pipelines.vocabulary import WORDS
 
-ADDRESS = re.compile(r"[^\s:,]+:\d{1,5}(,[^\s:,]+:\d{1,5})*")
-_TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
+_PORT = r"0*([1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5])"
+_ONE = rf"([^\s:,\[\]]+|\[[^\s,\[\]]+\]):{_PORT}"
+ADDRESS = re.compile(rf"{_ONE}(,{_ONE})*")
+TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
+NO_TOPIC = "is no topic's name: expected 1 to 249 of a-z A-Z 0-9 . _ -"
 
 
 def target_of(reader: Reader, mode: str | None) -> TopicTarget:
@@ -27,9 +30,8 @@ def target_of(reader: Reader, mode: str | None) -> TopicTarget:
     if mode not in (None, "append"):
         reader.wrong_at("mode", f"a topic only grows: expected append; found `{mode}`")
     topic = reader.text("topic", required=True)
-    if topic and not _TOPIC.fullmatch(topic):
-        message = f"`{topic}` is no topic's name: expected 1 to 249 of a-z A-Z 0-9 . _ -"
-        reader.wrong_at("topic", message)
+    if topic and not TOPIC.fullmatch(topic):
+        reader.wrong_at("topic", f"`{topic}` {NO_TOPIC}")
     elif topic and topic.startswith("__"):
         reader.wrong_at("topic", f"`{topic}` is the brokers' own: expected another topic")
     return TopicTarget(

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)\}")
+REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 _SECRET = re.compile(r"secret:(?:env:([A-Za-z_][A-Za-z0-9_]*)|file:([^#]+)(?:#(.+))?)")
 _SECRET_FORMS = "${secret:env:NAME}, ${secret:file:/path} or ${secret:file:/path#key}"
@@ -72,7 +72,11 @@ class Variables:
             if match[1] is None:
                 parts.append("${")
                 continue
-            found = self._look_up(match[1])
+            found = (
+                self._look_up(match[1])
+                if match[2]
+                else f"${{{match[1]}: no }} ends it; $${{ is a literal ${{"
+            )
             is_secret |= isinstance(found, Replaced) and found.is_secret
             if isinstance(found, Replaced) and not found.is_unknown:
                 parts.append(found.text)
@@ -94,6 +98,8 @@ class Variables:
         if match is None:
             return f"${{{reference}}}: expected ${{NAME}} or ${{NAME:-default}}"
         name, default = match[1], match[2]
+        if default and "${" in default:
+            return f"${{{reference}}}: a default is plain text: name what it refers to in `vars`"
         own = self.own.get(name)
         if own is not None and (own.text or own.is_unknown or default is None):
             return own
@@ -136,7 +142,7 @@ def hidden(text: str, secrets: set[str] | frozenset[str]) -> str:
 def is_one_reference(text: str) -> bool:
     """Whether a text is one variable and nothing else."""
     match = REFERENCE.fullmatch(text)
-    return match is not None and match[1] is not None
+    return match is not None and match[1] is not None and bool(match[2])
 
 
 def _in_file(file: str, key: str | None) -> tuple[str, str]:

@@ -167,7 +167,11 @@ REFUSED = [
     (SELECT, "select k, count(*) as n from clean group by k\n", ":15:10: .*nothing that it groups"),
     ("sum(n)", "sum(nn)", "`nn`"),
     ("as n\n", "as n, count(distinct n) as d\n", "(?i)distinct"),
-    ("as minute,", "as minute, row_number() over (order by k) as r,", "Window has no state that is kept"),
+    (
+        "as minute,",
+        "as minute, row_number() over (order by k) as r,",
+        "Window has no state that is kept",
+    ),
     ("column: at", "column: k", "(?i)timestamp"),
     (NAMED, "select k, count(*) as n from per_minute group by k", "Aggregate needs more"),
     ("select value.* from", "select distinct value.* from", "Distinct needs more"),

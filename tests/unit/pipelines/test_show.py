@@ -21,8 +21,9 @@ FILES = {
     "merge": GOOD.replace(SINK, MERGE),
     "upsert": GOOD.replace(SINK, UPSERT),
     "environments": GOOD + ENVIRONMENTS,
-    "odd texts": GOOD.replace("[orders]", "[010, 1_000, 'yes', '${A:-0x10}', '$${b}']").replace(
-        "{ checkpoint: /ck }", "{ checkpoint: /ck, conf: { a: Yes, b: 1e3, c: '', d: 'x: #y' } }"
+    "odd texts": GOOD.replace("[orders]", "[010, 1_000, 'yes', '${A:-0x10}']").replace(
+        "{ checkpoint: /ck }",
+        "{ checkpoint: /ck, conf: { a: Yes, b: 1e3, c: '', d: 'x: #y', e: '$${b}' } }",
     ),
     "example": EXAMPLE.read_text(encoding="utf-8"),
 }

@@ -610,6 +610,43 @@ CASES = {
         "f.yaml:15:17: environments.Prod: `Prod` is not a name: expected lower-case letters, "
         "digits and _",
     ),
+    "a variable without its end": (
+        ("path: /lake", 'path: "${LAKE:-/lake"'),
+        "f.yaml:14:48: sinks.lake.path: ${LAKE:-/lake: no } ends it; $${ is a literal ${",
+    ),
+    "a variable in a default": (
+        ("path: /lake", 'path: "${LAKE:-${HOME}}/lake"'),
+        "f.yaml:14:48: sinks.lake.path: ${LAKE:-${HOME}: a default is plain text: name what it "
+        "refers to in `vars`",
+    ),
+    "a tag": (
+        ("name: orders", "name: !!python/name:os.system orders"),
+        "f.yaml:2:7: name: the tag !!python/name:os.system means nothing here: leave it out",
+    ),
+    "a port beyond all": (
+        ("localhost:9092", "localhost:99092"),
+        "f.yaml:7:16: sources.raw.bootstrap: expected host:port[,host:port]; found "
+        "`localhost:99092`",
+    ),
+    "no topic's name": (
+        ("topics: [orders]", 'topics: ["or ders"]'),
+        "f.yaml:8:13: sources.raw.topics: `or ders` is no topic's name: expected 1 to 249 of a-z "
+        "A-Z 0-9 . _ -",
+    ),
+    "no pattern": (
+        ("topics: [orders]", 'pattern: "orders("'),
+        "f.yaml:8:14: sources.raw.pattern: `orders(` is no regular expression: missing ), "
+        "unterminated subpattern at position 6",
+    ),
+    "a home in a path": (
+        ("path: /lake", "path: ~/lake"),
+        "f.yaml:14:47: sinks.lake.path: `~` is no folder here: expected a path, such as "
+        "${HOME}/lake",
+    ),
+    "a misspelt input alone": (
+        ("inputs: [raw]", "inputs: [row]"),
+        "f.yaml:12:20: transforms.clean.inputs: no source or transform `row`; did you mean `raw`?",
+    ),
     "not a variable": (
         ("localhost:9092", '"${1:2}"'),
         "f.yaml:7:17: sources.raw.bootstrap: ${1:2}: expected ${NAME} or ${NAME:-default}",
@@ -669,6 +706,7 @@ def test_nothing_but_the_reference_is_told_of_a_value_that_is_not_known():
             "- a\n",
             "f.yaml:1:1: expected keys such as version, name, sources, sinks, trigger at the top",
         ),
+        pytest.param("a: " + "[" * 5000 + "]" * 5000, "f.yaml:1:1: nested too deeply", id="deep"),
         ("a: &x [*x]", "f.yaml:1:4: a[0]"),
         ("a: b\n---\nc: d\n", "f.yaml:2:1: not YAML: but found another document"),
     ],
