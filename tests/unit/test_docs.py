@@ -19,6 +19,7 @@ BROKER = ROOT / "josefine_broker"
 DOCUMENTS = (
     "README.md", "ARCHITECTURE.md", "COMPATIBILITY.md", "CONTRIBUTING.md", "raft/README.md",
     *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
+    *sorted(f"docs/examples/{path.name}" for path in (ROOT / "docs/examples").glob("*.md")),
 )  # fmt: skip
 INTERNAL_OPTIONS = ("checkpointLocation",)
 """Taken so that they can be refused or ignored with reason; nothing a user sets for us."""
