@@ -1,20 +1,15 @@
-"""Whether a join of two streams says how long a row waits for its pair.
+"""Whether a join of two streams says how long a row waits for its pair: by sqlglot, for `lint`.
 
-By sqlglot for `lint`, where only what is certain is told; by Spark for `plan` and `run`. Spark
-itself asks it of what an outer join keeps, and takes an inner one whose rows wait for ever: its
-state grows with the topic.
+Only what is certain is told; `plan` and `run` ask Spark (`joins.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
-
-from pipelines.joins import JOIN, nodes_in
 
 _ONE_SIDED = (exp.GT, exp.GTE, exp.LT, exp.LTE)
 
@@ -29,31 +24,11 @@ def why_unbounded(sql: str, columns: Collection[str]) -> str:
         return ""
     names = {name.lower() for name in columns}
     bounds = sum(_bounds(each, names) for each in query.find_all(exp.Predicate))
-    return "" if bounds >= 2 else _needs_bounds(names)
+    return "" if bounds >= 2 else needs_bounds(names)
 
 
-def why_without_end(made: Any, columns: Collection[str]) -> str:
-    """The same of a frame with one join of two streams: whether Spark would give up the rows of
-    both sides."""
-    from pyspark.errors import PySparkException
-
-    jvm = made.sparkSession._jvm
-    catalyst = jvm.org.apache.spark.sql.catalyst
-    checker = catalyst.analysis.UnsupportedOperationChecker
-    append = jvm.org.apache.spark.sql.streaming.OutputMode.Append()
-    plan = made._jdf.queryExecution().analyzed()
-    (join,) = (node for node in nodes_in(plan) if node.nodeName() == JOIN)
-    try:
-        for kept in ("left_outer", "right_outer"):
-            kind = catalyst.plans.JoinType.apply(kept)
-            outer = join.copy(join.left(), join.right(), kind, join.condition(), join.hint())
-            checker.checkForStreaming(outer, append)
-    except PySparkException:
-        return _needs_bounds({name.lower() for name in columns})
-    return ""
-
-
-def _needs_bounds(names: Collection[str]) -> str:
+def needs_bounds(names: Collection[str]) -> str:
+    """The complaint, of times with these names."""
     some = sorted(names)[-1]
     return (
         "the join does not say how long a row waits for its pair, so all would wait for ever: "

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from pipelines.join_bounds import needs_bounds
 from pipelines.refusals import STATEFUL, analyzed_plan
 
 JOIN = "Join"
@@ -67,3 +68,28 @@ def nodes_in(plan: Any) -> Iterator[Any]:
 def _children(plan: Any) -> Iterator[Any]:
     found = plan.children()
     return (found.apply(n) for n in range(found.size()))
+
+
+def why_without_end(made: Any, columns: Collection[str]) -> str:
+    """What is missing in a frame with one join of two streams whose times have these names; ""
+    where nothing is: Spark would give up the rows of both sides.
+
+    Spark itself asks it of one side of an outer join, and takes an inner one whose rows wait for
+    ever: its state grows with the topic. So it is asked of the same join, outer on either side.
+    """
+    from pyspark.errors import PySparkException
+
+    jvm = made.sparkSession._jvm
+    catalyst = jvm.org.apache.spark.sql.catalyst
+    checker = catalyst.analysis.UnsupportedOperationChecker
+    append = jvm.org.apache.spark.sql.streaming.OutputMode.Append()
+    plan = made._jdf.queryExecution().analyzed()
+    (join,) = (node for node in nodes_in(plan) if node.nodeName() == JOIN)
+    try:
+        for kept in ("left_outer", "right_outer"):
+            kind = catalyst.plans.JoinType.apply(kept)
+            outer = join.copy(join.left(), join.right(), kind, join.condition(), join.hint())
+            checker.checkForStreaming(outer, append)
+    except PySparkException:
+        return needs_bounds({name.lower() for name in columns})
+    return ""

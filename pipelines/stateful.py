@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pipelines import frames
-from pipelines.join_bounds import why_without_end
+from pipelines.joins import why_without_end
 from pipelines.model import Pipeline, Sink, Source, Transform
 from pipelines.readings import reading_of
 from pipelines.refusals import STATEFUL, analyzed_plan
