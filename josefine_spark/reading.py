@@ -203,6 +203,7 @@ class _RangeReader:
                 partition_bytes_max=size,
                 max_wait_ms=self._options.fetch_wait_ms,
                 isolation_level=1 if self._options.read_committed else 0,
+                rack_id=self._options.rack,
             )
         except KafkaError as error:
             if error.code in MISSING:

@@ -21,7 +21,8 @@ from josefine_broker.client import produce as writing
 from josefine_broker.client.admin import ClusterDescription, ConfigEntry, CreatedTopic, NewTopic
 from josefine_broker.client.cluster import Address, ClusterMetadata, parse_bootstrap
 from josefine_broker.client.effects import Effect, Exchange, Operation, Pause, Resumed, Unanswered
-from josefine_broker.client.fetch import FetchedPartition, FetchOptions
+from josefine_broker.client.fetch import FetchOptions
+from josefine_broker.client.fetched import FetchedPartition
 from josefine_broker.client.groups import ProducerIdentity
 from josefine_broker.client.io_blocking_socket import LOGIN_REFUSED, SocketConnection, failure
 from josefine_broker.client.io_tls import secured
@@ -133,6 +134,7 @@ class BlockingClient:
         min_bytes: int = 1,
         max_wait_ms: int = 500,
         isolation_level: int = 0,
+        rack_id: str = "",
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, FetchedPartition]:
         """Long-poll once. `records` keeps its buffer alive; drop it and the buffer is used again.
@@ -145,6 +147,7 @@ class BlockingClient:
             min_bytes=min_bytes,
             max_wait_ms=max_wait_ms,
             isolation_level=isolation_level,
+            rack_id=rack_id,
         )
         if timeout_ms is None:
             timeout_ms = self._session.policy.request_timeout_ms + max_wait_ms
