@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from types import TracebackType
 from typing import TypeVar
+from uuid import UUID
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
@@ -101,6 +102,10 @@ class BlockingClient:
     ) -> ClusterMetadata:
         """Brokers and topics (None: all). A topic that does not exist carries its error."""
         return self._run(lambda t, d: operations.metadata(self._session, topics, t, d), timeout_ms)
+
+    def known_topic_id(self, topic: str) -> UUID | None:
+        """Of the topic that the last answers were of; asks nobody."""
+        return self._session.cluster.topic_id(topic)
 
     def partition_count(
         self, topic: str, *, create: bool = False, timeout_ms: int | None = None
