@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterable
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client import membership
-from josefine_broker.client.fetch import FetchedPartition, Positions
+from josefine_broker.client.fetch import Positions
+from josefine_broker.client.fetched import FetchedPartition
 from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient
 from josefine_broker.client.membership import Membership
 from josefine_broker.client.operations import partition_error

@@ -15,7 +15,8 @@ from typing import Any
 
 from josefine_broker.base.errors import CorruptData
 from josefine_broker.base.ids import TopicPartition
-from josefine_broker.client.fetch import FetchedPartition, Positions, records_between
+from josefine_broker.client.fetch import Positions, records_between
+from josefine_broker.client.fetched import FetchedPartition
 from josefine_broker.records.builder import Record
 from josefine_cli.errors import UserError
 from josefine_cli.output import iso_time, printable, put_bytes

@@ -11,7 +11,8 @@ from uuid import UUID
 
 from josefine_broker.base.errors import CorruptData, ErrorCode
 from josefine_broker.base.ids import TopicPartition
-from josefine_broker.client.fetch import FetchedPartition, FetchOptions, Positions, records_between
+from josefine_broker.client.fetch import FetchOptions, Positions, records_between
+from josefine_broker.client.fetched import FetchedPartition
 from josefine_broker.client.groups import ProducerIdentity
 from josefine_broker.client.io_asyncio import EARLIEST, LATEST, AsyncClient, monotonic_ms
 from josefine_broker.client.operations import partition_error

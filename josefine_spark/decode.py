@@ -19,7 +19,7 @@ import pyarrow as pa
 from josefine_broker.base.errors import CorruptData
 from josefine_broker.records.batch import CRC_START
 from josefine_broker.records.builder import Record, build_batch
-from josefine_broker.records.compression import decompress
+from josefine_broker.records.compression import decompress, decompress_into
 from josefine_broker.records.crc import crc32c
 from josefine_spark.aborted import AbortedTransaction, aborted_batches
 from josefine_spark.cache import cache_dir
@@ -27,7 +27,7 @@ from josefine_spark.columns import HEADERS_FIELD, Decoded, arrow_schema
 
 CHUNK_BYTES = 16 * 1024 * 1024
 """Records of one Arrow batch, decompressed. Bounds memory and keeps 32-bit Arrow offsets in range:
-one batch may exceed it, by at most DECOMPRESSED_BYTES_MAX."""
+a record batch that is larger comes by itself, of at most DECOMPRESSED_BYTES_MAX."""
 
 RECORD_BYTES_MIN = 7
 """An empty record in format v2: length, attributes, two deltas, key, value, header count."""
@@ -112,6 +112,8 @@ class Decoder:
         self._schema = arrow_schema(include_headers, columns)
         self._names = frozenset(self._schema.names)
         self._constants = _Constants(topic, partition)
+        self._inflated: _Buffer | None = None
+        """Where batches are decompressed, one behind the other: the same place for every chunk."""
 
     def decode(
         self,
@@ -191,7 +193,8 @@ class Decoder:
         return table[keep]
 
     def _chunks(self, records: memoryview, table: Any) -> Iterator[tuple[Any, Any]]:
-        """(bytes, sections in them) of about CHUNK_BYTES each, compressed batches decompressed."""
+        """(bytes, sections in them) of about CHUNK_BYTES each, compressed batches decompressed.
+        The bytes are there until the next are asked for."""
         k = self._kernels
         if table.shape[0] == 0:
             return
@@ -206,28 +209,37 @@ class Decoder:
         yield from self._inflated_chunks(records, table)
 
     def _inflated_chunks(self, records: memoryview, table: Any) -> Iterator[tuple[Any, Any]]:
+        """Each batch is decompressed where its records are decoded from: nothing is joined."""
         k = self._kernels
-        parts: list[Any] = []
+        if self._inflated is None:
+            self._inflated = _buffer(CHUNK_BYTES, np.uint8)
+        room = self._inflated.array.data
         ends: list[int] = []
         size, begun = 0, 0
         for row, (pos, batch_bytes, attributes) in enumerate(
             table[:, [k.POS, k.SIZE, k.ATTRIBUTES]].tolist()
         ):
+            codec = attributes & COMPRESSION_MASK
             body = records[pos + k.HEADER_BYTES : pos + batch_bytes]
-            part = decompress(attributes & COMPRESSION_MASK, body)
-            if parts and size + len(part) > CHUNK_BYTES:
-                yield self._joined(parts, ends, table[begun:row])
-                parts, ends, size, begun = [], [], 0, row
-            parts.append(part)
-            size += len(part)
+            grown = decompress_into(codec, body, room[size:])
+            if grown is None and ends:
+                yield self._inflated_chunk(room[:size], ends, table[begun:row])
+                ends, size, begun = [], 0, row
+                grown = decompress_into(codec, body, room)
+            if grown is None:
+                alone = decompress(codec, body)
+                yield self._inflated_chunk(alone, [len(alone)], table[row : row + 1])
+                begun = row + 1
+                continue
+            size += grown
             ends.append(size)
-        yield self._joined(parts, ends, table[begun:])
+        if ends:
+            yield self._inflated_chunk(room[:size], ends, table[begun:])
 
-    def _joined(self, parts: list[Any], ends: list[int], table: Any) -> tuple[Any, Any]:
-        joined = parts[0] if len(parts) == 1 else b"".join(parts)
+    def _inflated_chunk(self, data: Any, ends: list[int], table: Any) -> tuple[Any, Any]:
         stops = np.array(ends, dtype=np.int64)
         starts = np.concatenate(([0], stops[:-1]))
-        return _readonly(joined), self._sections(table, starts, stops)
+        return _readonly(data), self._sections(table, starts, stops)
 
     def _sections(self, table: Any, starts: Any, ends: Any) -> Any:
         k = self._kernels

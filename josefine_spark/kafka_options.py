@@ -41,7 +41,6 @@ IGNORED_BY_SOURCE = {
     "kafka.socket.connection.setup.timeout.ms": _OWN_SOCKETS,
     "kafka.socket.connection.setup.timeout.max.ms": _OWN_SOCKETS,
     "kafka.client.dns.lookup": _OWN_SOCKETS,
-    "kafka.client.rack": "records are read from the leaders",
     "kafka.metadata.max.age.ms": _METADATA,
     "kafka.metadata.recovery.strategy": _METADATA,
     "kafka.metadata.recovery.rebootstrap.trigger.ms": _METADATA,

@@ -93,6 +93,8 @@ class ReadOptions:
     fetch_bytes: int = FETCH_BYTES
     fetch_wait_ms: int = 500
     read_committed: bool = False
+    rack: str = ""
+    """Where the tasks are: they read from a replica there, if the partition's leader knows one."""
     check_crcs: bool = True
     loss_table: str | None = None
     """Path of the Delta table for ranges that are passed over."""

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient, FetchedPartition
@@ -184,13 +185,16 @@ class _RangeReader:
 
     def _check_topic(self) -> None:
         """A topic of the same name is not the topic: its offsets mean other records."""
-        if not self._wanted.topic_id:
-            return
-        topic = self._wanted.partition.topic
-        now = self._client().metadata([topic]).topic_id(topic)
-        if now is not None and str(now) != self._wanted.topic_id:
-            self._lose(self._wanted.start, self._wanted.end, Reason.RECREATED)
-            self._offset = self._wanted.end
+        if self._wanted.topic_id:
+            topic = self._wanted.partition.topic
+            self._is_lost_with_its_topic(self._client().metadata([topic]).topic_id(topic))
+
+    def _is_lost_with_its_topic(self, now: UUID | None) -> bool:
+        if not self._wanted.topic_id or now is None or str(now) == self._wanted.topic_id:
+            return False
+        self._lose(self._offset, self._wanted.end, Reason.RECREATED)
+        self._offset = self._wanted.end
+        return True
 
     def _fetch(self) -> FetchedPartition | None:
         """One response, None after an error that may pass."""
@@ -203,6 +207,7 @@ class _RangeReader:
                 partition_bytes_max=size,
                 max_wait_ms=self._options.fetch_wait_ms,
                 isolation_level=1 if self._options.read_committed else 0,
+                rack_id=self._options.rack,
             )
         except KafkaError as error:
             if error.code in MISSING:
@@ -213,6 +218,8 @@ class _RangeReader:
                 raise ReadError(f"cannot read {tp} from offset {self._offset}: {error}") from error
             self._stopped.wait(WAIT_S)
             return None
+        if self._is_lost_with_its_topic(self._client().known_topic_id(tp.topic)):
+            return None  # the client found the new topic, and read that
         return answers.get(tp)
 
     def _bytes_wanted(self) -> int:

@@ -61,6 +61,7 @@ SOURCE_OPTIONS = (
     "includeHeaders",
     "columns",
     "kafka.isolation.level",
+    "kafka.client.rack",
     "kafka.check.crcs",
     "kafka.fetch.max.bytes",
     "kafka.fetch.max.wait.ms",
@@ -139,6 +140,7 @@ def _read_options(options: OptionText) -> ReadOptions:
         fetch_bytes=min(fetch_bytes, FETCH_BYTES_MAX),
         fetch_wait_ms=500 if wait_ms is None else wait_ms,
         read_committed=isolation == "read_committed",
+        rack=options.text("kafka.client.rack", ""),
         check_crcs=options.boolean("kafka.check.crcs", True),
         loss_table=_loss_table(options),
     )

@@ -76,11 +76,14 @@ class TaskWriter:
         names = batch.schema.names
         nulls = pa.nulls(batch.num_rows, pa.binary())
         topics = self._topics(batch)
-        with_headers = self._options.include_headers and "headers" in names
+        headers = None
+        if self._options.include_headers and "headers" in names:
+            headers = batch.column("headers")
+            _check_headers(headers)
         self._encoder.add(
             batch.column("key") if "key" in names else nulls,
             batch.column("value"),
-            batch.column("headers") if with_headers else None,
+            headers,
             _partitions(batch, topics),
             topics,
             timestamp_ms,
@@ -205,6 +208,18 @@ def _partitions(batch: Any, topics: dict[str, tuple[Any, int]]) -> Any:
             wrong = asked["min"] if asked["min"] < 0 else asked["max"]
             raise SinkError(f"a row asks for partition {wrong} of topic {topic}, which has {count}")
     return pc.fill_null(column, -1).to_numpy()
+
+
+def _check_headers(headers: Any) -> None:
+    """Raises SinkError for a header that is null or has no name: no record can have one."""
+    entries = headers.values
+    if not entries.null_count and not entries.field(0).null_count:
+        return
+    entries = headers.flatten()  # without what lies below null lists and outside of a slice
+    if entries.null_count:
+        raise SinkError("a header of a row is null: filter such entries out of the column headers")
+    if entries.field(0).null_count:
+        raise SinkError("a header of a row has no key (its value may be null, its key must not)")
 
 
 def _may_pass(code: ErrorCode) -> bool:

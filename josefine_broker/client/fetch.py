@@ -1,4 +1,5 @@
-"""Reads record batches from partition leaders, and keeps the positions of a reader.
+"""Reads record batches from partition leaders, or from replicas nearer by (KIP-392, in
+`nearest.py`), and keeps the positions of a reader.
 
 Rules: records stay slices of the response's own buffer; errors that pass by themselves are retried
 here and such partitions are left out of a result that has others; errors that the caller must
@@ -7,13 +8,14 @@ with few partitions gains nothing from one.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.cluster import ClusterMetadata, topic_name
 from josefine_broker.client.effects import Call, Exchange, Operation, Unanswered
+from josefine_broker.client.fetched import FetchedPartition
+from josefine_broker.client.nearest import follow, send_near
 from josefine_broker.client.operations import by_topic, partition_error, refresh, route
 from josefine_broker.client.retry import Action, action_for
 from josefine_broker.client.session import Session
@@ -38,18 +40,8 @@ class FetchOptions:
     min_bytes: int = 1
     max_wait_ms: int = 500
     isolation_level: int = READ_UNCOMMITTED
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchedPartition:
-    """One partition's part: whole batches, the last one possibly cut. `records` is one buffer."""
-
-    records: memoryview
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    error_code: ErrorCode
-    aborted: tuple[Any, ...] = ()
+    rack_id: str = ""
+    """Where the reader is: a leader may send it to a replica there. Empty: read from leaders."""
 
 
 def fetch(
@@ -65,15 +57,16 @@ def fetch(
     must_refresh = any(code is not ErrorCode.none for code in known)
     while True:
         if must_refresh:
-            yield from refresh(session, attempts, {tp.topic for tp in positions})
+            _, now_ms = yield from refresh(session, attempts, {tp.topic for tp in positions})
         routes, errors = route(session.cluster, positions)
+        near = send_near(session, routes, now_ms) if options.rack_id else set()
         calls = tuple(
             Call(
-                node=leader,
+                node=broker,
                 api_key=apis.FETCH,
                 request=_request(session.cluster, positions, partitions, options),
             )
-            for leader, partitions in routes.items()
+            for broker, partitions in routes.items()
         )
         resumed = yield Exchange(calls=calls, deadline_ms=deadline_ms)
         found: dict[TopicPartition, FetchedPartition] = {}
@@ -82,14 +75,20 @@ def fetch(
                 errors |= dict.fromkeys(partitions, reply.error)
             else:
                 _sort_reply(session.cluster, reply, partitions, found, errors)
+        now_ms = resumed.now_ms
+        if options.rack_id:
+            rack_id = follow(session, options.rack_id, near, found, errors, now_ms)
+            if positions and not found and not errors:
+                options, must_refresh = replace(options, rack_id=rack_id), False
+                continue
         if errors:
             # The next fetch asks for metadata first, also when this one has something to return.
             session.forget(tp.topic for tp in errors)
         if found or not positions:
             return found
         for error in errors.values():
-            attempts.judge(error, resumed.now_ms)
-        yield attempts.after(next(iter(errors.values())), resumed.now_ms)
+            attempts.judge(error, now_ms)
+        yield attempts.after(next(iter(errors.values())), now_ms)
         must_refresh = True
 
 
@@ -127,7 +126,7 @@ def _request(
         session_epoch=NO_SESSION_EPOCH,
         topics=topics,
         forgotten=(),
-        rack_id="",
+        rack_id=options.rack_id,
     )
 
 
@@ -165,6 +164,7 @@ def _fetched(part: wire.FetchPartitionResponse, code: ErrorCode) -> FetchedParti
         log_start_offset=part.log_start_offset,
         error_code=code,
         aborted=tuple(part.aborted_transactions or ()),
+        preferred_read_replica=part.preferred_read_replica,
     )
 
 

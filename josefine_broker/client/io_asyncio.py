@@ -22,7 +22,8 @@ from josefine_broker.client import produce as writing
 from josefine_broker.client.admin import ClusterDescription, CreatedTopic, NewTopic
 from josefine_broker.client.cluster import Address, ClusterMetadata, parse_bootstrap
 from josefine_broker.client.effects import Effect, Exchange, Operation, Pause, Resumed, Unanswered
-from josefine_broker.client.fetch import FetchedPartition, FetchOptions
+from josefine_broker.client.fetch import FetchOptions
+from josefine_broker.client.fetched import FetchedPartition
 from josefine_broker.client.groups import ProducerIdentity
 from josefine_broker.client.io_asyncio_protocol import ProtocolConnection
 from josefine_broker.client.io_blocking_socket import LOGIN_REFUSED, failure

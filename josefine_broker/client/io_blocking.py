@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from types import TracebackType
 from typing import TypeVar
+from uuid import UUID
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
@@ -21,7 +22,8 @@ from josefine_broker.client import produce as writing
 from josefine_broker.client.admin import ClusterDescription, ConfigEntry, CreatedTopic, NewTopic
 from josefine_broker.client.cluster import Address, ClusterMetadata, parse_bootstrap
 from josefine_broker.client.effects import Effect, Exchange, Operation, Pause, Resumed, Unanswered
-from josefine_broker.client.fetch import FetchedPartition, FetchOptions
+from josefine_broker.client.fetch import FetchOptions
+from josefine_broker.client.fetched import FetchedPartition
 from josefine_broker.client.groups import ProducerIdentity
 from josefine_broker.client.io_blocking_socket import LOGIN_REFUSED, SocketConnection, failure
 from josefine_broker.client.io_tls import secured
@@ -101,6 +103,10 @@ class BlockingClient:
         """Brokers and topics (None: all). A topic that does not exist carries its error."""
         return self._run(lambda t, d: operations.metadata(self._session, topics, t, d), timeout_ms)
 
+    def known_topic_id(self, topic: str) -> UUID | None:
+        """Of the topic that the last answers were of; asks nobody."""
+        return self._session.cluster.topic_id(topic)
+
     def partition_count(
         self, topic: str, *, create: bool = False, timeout_ms: int | None = None
     ) -> int:
@@ -133,6 +139,7 @@ class BlockingClient:
         min_bytes: int = 1,
         max_wait_ms: int = 500,
         isolation_level: int = 0,
+        rack_id: str = "",
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, FetchedPartition]:
         """Long-poll once. `records` keeps its buffer alive; drop it and the buffer is used again.
@@ -145,6 +152,7 @@ class BlockingClient:
             min_bytes=min_bytes,
             max_wait_ms=max_wait_ms,
             isolation_level=isolation_level,
+            rack_id=rack_id,
         )
         if timeout_ms is None:
             timeout_ms = self._session.policy.request_timeout_ms + max_wait_ms

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.cluster import Address, ClusterMetadata
 from josefine_broker.client.effects import CONTROLLER, Pause
 from josefine_broker.client.retry import Action, action_for, backoff_ms
@@ -44,6 +45,7 @@ class Session:
         "coordinators",
         "ever_connected",
         "latest",
+        "nearer",
         "policy",
         "rng",
     )
@@ -55,6 +57,9 @@ class Session:
         self.cluster = ClusterMetadata()
         self.coordinators: dict[str, int] = {}
         """Group → broker id."""
+        self.nearer: dict[TopicPartition, tuple[int, int]] = {}
+        """Partition → the broker its leader sent readers of our rack to (KIP-392), and until when
+        that is good, in ms."""
         self.ever_connected = False
         self.latest: Attempts | None = None
         """Of the operation that began last: what a shell tells who waits for it."""

@@ -16,7 +16,7 @@ from josefine_broker.base.errors import CorruptData, ErrorCode, ExpandsTooFarErr
 from josefine_broker.base.limits import DECOMPRESSED_BYTES_MAX
 from josefine_broker.records.crc import Buffer
 
-__all__ = ["Compression", "compress", "decompress", "decompress_in_pieces"]
+__all__ = ["Compression", "compress", "decompress", "decompress_in_pieces", "decompress_into"]
 
 
 class Compression(IntEnum):
@@ -69,6 +69,32 @@ def decompress(codec: int, data: Buffer, *, bytes_max: int = DECOMPRESSED_BYTES_
         return _decompress_stream(_stream(codec), data, bytes_max)
     except cramjam.DecompressionError as error:
         raise CorruptData(f"{Compression(codec).name.lower()} data: {error}") from error
+
+
+def decompress_into(codec: int, data: Buffer, room: memoryview) -> int | None:
+    """Decompress to the beginning of `room`, without a buffer between: how many bytes came out.
+
+    None where the room is too small; what is in it then means nothing. Raises CorruptData.
+    """
+    try:
+        if codec == Compression.NONE:
+            return _copy_into(data, room)
+        if codec == Compression.SNAPPY:
+            return _decompress_snappy_into(memoryview(data), room)
+        size: int = _stream(codec).decompress_into(data, room)
+        return size
+    except cramjam.DecompressionError as error:
+        if str(error) == _OUTPUT_FULL:
+            return None
+        raise CorruptData(f"{Compression(codec).name.lower()} data: {error}") from error
+
+
+def _copy_into(data: Buffer, room: memoryview) -> int | None:
+    size = len(data)
+    if size > len(room):
+        return None
+    room[:size] = data
+    return size
 
 
 def decompress_in_pieces(codec: int, data: Buffer, *, bytes_max: int) -> Iterator[Buffer]:
@@ -165,10 +191,32 @@ def _decompress_snappy(data: memoryview, bytes_max: int) -> Buffer:
 
 
 def _snappy_pieces(data: memoryview, bytes_max: int) -> Iterator[Buffer]:
+    room = bytes_max
+    for block, size in _snappy_blocks(data):
+        if size > room:
+            raise _expands_past(bytes_max)
+        output = bytearray(size)
+        cramjam.snappy.decompress_raw_into(block, output)
+        yield output
+        room -= size
+
+
+def _decompress_snappy_into(data: memoryview, room: memoryview) -> int | None:
+    end = 0
+    for block, size in _snappy_blocks(data):
+        if size > len(room) - end:
+            return None
+        cramjam.snappy.decompress_raw_into(block, room[end : end + size])
+        end += size
+    return end
+
+
+def _snappy_blocks(data: memoryview) -> Iterator[tuple[memoryview, int]]:
+    """Each block and what it says its size is; the whole where there is no framing."""
     if data[:8] != _XERIAL_HEADER[:8]:
-        yield _decompress_snappy_block(data, bytes_max, bytes_max)
+        yield data, cramjam.snappy.decompress_raw_len(data)
         return
-    pos, room = len(_XERIAL_HEADER), bytes_max
+    pos = len(_XERIAL_HEADER)
     while pos < len(data):
         if len(data) - pos < _INT32.size:
             raise CorruptData("snappy data: a block length is cut")
@@ -176,16 +224,6 @@ def _snappy_pieces(data: memoryview, bytes_max: int) -> Iterator[Buffer]:
         pos += _INT32.size
         if not 0 <= size <= len(data) - pos:
             raise CorruptData(f"snappy data: a block of {size} bytes, {len(data) - pos} are there")
-        block = _decompress_snappy_block(data[pos : pos + size], room, bytes_max)
-        yield block
-        room -= len(block)
+        block = data[pos : pos + size]
+        yield block, cramjam.snappy.decompress_raw_len(block)
         pos += size
-
-
-def _decompress_snappy_block(data: memoryview, room: int, bytes_max: int) -> Buffer:
-    size = cramjam.snappy.decompress_raw_len(data)
-    if size > room:
-        raise _expands_past(bytes_max)
-    output = bytearray(size)
-    cramjam.snappy.decompress_raw_into(data, output)
-    return output

@@ -153,6 +153,7 @@ OTHERS = [
     Case(name="fetchOffset.retryIntervalMs", options={"fetchOffset.retryIntervalMs": "20"}),
     Case(name="groupIdPrefix", options={"groupIdPrefix": "mine"}),
     Case(name="kafka.group.id", options={"kafka.group.id": "mine"}),
+    Case(name="kafka.client.rack", options={"kafka.client.rack": "here"}),
     Case(name="kafka.max.poll.records", options={"kafka.max.poll.records": "100"}),
     Case(name="kafka.session.timeout.ms", options={"kafka.session.timeout.ms": "20000"}),
     Case(name="an unknown kafka option", options={"kafka.no.such.thing": "1"}, ours=REFUSED,

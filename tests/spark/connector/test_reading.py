@@ -173,6 +173,26 @@ def test_another_topic_of_the_same_name_is_data_loss(topics: Topics) -> None:
     assert list(read_range(lenient, wanted)) == []
 
 
+def test_a_topic_created_again_under_a_task_gives_it_no_record(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Checklist row 90. The new topic has records at the same offsets: they are others."""
+    monkeypatch.setattr(reading, "FIRST_BYTES_MIN", SMALL_FETCH)
+    topic = topics.create()
+    fill_with_kilobytes(topics, topic, 500)
+    given = options(topics.bootstrap, fetch_bytes=SMALL_FETCH)
+    batches = read_range(given, whole(topics, topic, 0, 500))
+    seen = [next(batches)]
+
+    topics.delete(topic)
+    topics.create(name=topic)
+    topics.append(topic, 0, [Record(b"k", b"new", (), 1)] * 500)
+    with pytest.raises(DataLossError, match=r"\[\d+, 500\): the topic was deleted and created"):
+        seen.extend(batches)
+
+    assert b"new" not in pa.Table.from_batches(seen).column("value").to_pylist()
+
+
 def test_records_that_never_come_are_an_error_after_the_poll_timeout(topics: Topics) -> None:
     topic = topics.create()
     topics.fill(topic, 0, 5)

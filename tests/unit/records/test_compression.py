@@ -2,12 +2,12 @@
 
 import cramjam
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_broker.records.builder import Record, build_batch
-from josefine_broker.records.compression import compress, decompress
+from josefine_broker.records.compression import compress, decompress, decompress_into
 from josefine_broker.records.reader import read_records
 
 CODECS = (1, 2, 3, 4)
@@ -19,6 +19,26 @@ def test_round_trip(codec: int, data: bytes, repeat: int) -> None:
     data *= repeat
 
     assert bytes(decompress(codec, compress(codec, memoryview(data)))) == data
+
+
+@settings(deadline=None)
+@given(
+    codec=st.integers(0, 4),
+    data=st.binary(max_size=5_000),
+    repeat=st.integers(1, 30),
+    spare=st.integers(-200, 50),
+)
+@example(codec=2, data=bytes(5_000), repeat=30, spare=-1)  # several blocks of snappy
+def test_decompressing_into_a_place_fills_it_or_says_that_it_is_too_small(
+    codec: int, data: bytes, repeat: int, spare: int
+) -> None:
+    data *= repeat
+    room = memoryview(bytearray(max(0, len(data) + spare)))
+
+    size = decompress_into(codec, compress(codec, memoryview(data)), room)
+
+    assert size == (len(data) if len(room) >= len(data) else None)
+    assert size is None or bytes(room[:size]) == data
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -43,6 +63,11 @@ def test_cut_or_damaged_data_is_corrupt(codec: int) -> None:
     for damaged in (b"", data[: len(data) // 2], data[:-1], b"\xff" * 40):
         with pytest.raises(CorruptData):
             assert bytes(decompress(codec, damaged)) == bytes(range(256)) * 200 or _fail()
+        room = memoryview(bytearray(60_000))
+        with pytest.raises(CorruptData):
+            assert (
+                room[: decompress_into(codec, damaged, room)] == bytes(range(256)) * 200 or _fail()
+            )
 
 
 def _fail() -> bool:
@@ -57,13 +82,18 @@ def test_snappy_is_read_raw_and_framed() -> None:
 
     assert framed[:8] == b"\x82SNAPPY\x00"
     assert bytes(decompress(2, raw)) == bytes(decompress(2, framed)) == data
+    for one in (raw, framed):
+        room = memoryview(bytearray(len(data)))
+        assert decompress_into(2, one, room) == len(data)
+        assert bytes(room) == data
 
 
 def test_unknown_codec_is_named() -> None:
-    with pytest.raises(KafkaError) as caught:
-        decompress(5, b"")
+    for read in (decompress, lambda codec, data: decompress_into(codec, data, memoryview(b""))):
+        with pytest.raises(KafkaError) as caught:
+            read(5, b"")
 
-    assert caught.value.code is ErrorCode.unsupported_compression_type
+        assert caught.value.code is ErrorCode.unsupported_compression_type
 
 
 @settings(max_examples=200, deadline=None)

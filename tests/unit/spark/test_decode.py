@@ -292,6 +292,23 @@ def test_large_fetches_are_cut_into_bounded_arrow_batches() -> None:
     assert [batch.num_rows for batch in decoded.batches] == [3, 3, 2]
 
 
+@settings(deadline=None, max_examples=60)
+@given(log=logs(), chunk_bytes=st.sampled_from([1, 60, 300, 900, 1 << 20]))
+def test_rows_are_the_same_in_whatever_chunks_batches_are_decompressed(
+    log: tuple[bytes, int], chunk_bytes: int
+) -> None:
+    """All chunks of a reader are decompressed into one place, a batch that is larger elsewhere."""
+    data, end = log
+    compiled, plain = both(include_headers=True)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decode, "CHUNK_BYTES", chunk_bytes)
+        found = [compiled.decode(memoryview(data), 0, end) for _ in range(2)]
+
+    expected = table(plain.decode(memoryview(data), 0, end), True)
+    assert [table(one, True) for one in found] == [expected, expected]
+
+
 def test_arrow_schema_is_what_pyspark_makes_of_the_spark_schema() -> None:
     types = pytest.importorskip("pyspark.sql.pandas.types")
 

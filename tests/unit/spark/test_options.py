@@ -202,7 +202,7 @@ MOVED_OVER: list[tuple[str, str, str]] = [
     ("kafka.fetch.min.bytes", "1", "kafka.fetch.max.bytes"),
     ("kafka.default.api.timeout.ms", "60000", "request.timeout.ms"),
     ("kafka.receive.buffer.bytes", "65536", "connections are"),
-    ("kafka.client.rack", "eu-1", "leaders"),
+    ("kafka.client.rack", "eu-1", ""),
     ("kafka.metadata.max.age.ms", "300000", "before each batch"),
     ("kafka.metric.reporters", "x", "no Java classes"),
     ("kafka.metrics.num.samples", "2", "no Java classes"),

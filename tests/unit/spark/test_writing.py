@@ -182,6 +182,49 @@ def test_what_may_pass_is_tried_again_until_the_delivery_timeout() -> None:
     assert counts.errors == {"network_exception": 2, "not_leader_or_follower": 1}
 
 
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+def write_headers(broker: Broker, headers: Any) -> None:
+    client: Any = broker
+    writer = TaskWriter(client, SinkOptions(connection=CONNECTION, topic="t"), 0)
+    values = pa.array([b"v"] * len(headers), pa.binary())
+    writer.add(pa.record_batch({"value": values, "headers": headers}), NOW_MS)
+    writer.flush(NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("headers", "words"),
+    [
+        ([("a", b"1")], None),
+        ([("a", None)], None),
+        ([(None, b"1")], "a header of a row has no key"),
+        ([("a", b"1"), None], "a header of a row is null"),
+    ],
+)
+def test_a_header_without_a_key_is_refused_and_never_written_as_another(
+    headers: list[Any], words: str | None
+) -> None:
+    broker = Broker({"t": 1})
+    if words is None:
+        write_headers(broker, pa.array([None, headers], HEADERS))
+        assert [tuple(h) for h in broker.logs[TopicPartition("t", 0)][1].headers] == headers
+        return
+    with pytest.raises(SinkError, match=words):
+        write_headers(broker, pa.array([None, headers], HEADERS))
+    assert broker.logs == {}
+
+
+def test_a_header_that_is_in_no_row_is_no_mistake() -> None:
+    broker = Broker({"t": 1})
+    whole = pa.array([[(None, b"1")], [("a", b"2")]], HEADERS)
+
+    write_headers(broker, whole.slice(1))
+
+    (record,) = broker.logs[TopicPartition("t", 0)]
+    assert [tuple(header) for header in record.headers] == [("a", b"2")]
+
+
 def test_a_broker_that_stays_away_ends_the_task_with_its_reason() -> None:
     broker = Broker({"t": 1})
     client: Any = broker

@@ -1,0 +1,70 @@
+"""Which replica to fetch from when a leader knows one nearer to the reader (KIP-392). No I/O.
+
+Rules: only a leader says so, and only to a reader that tells its rack; what a nearer replica cannot
+answer its leader is asked for, at once; a replica that has nothing new is left too, for it may have
+fallen behind, which its leader knows; a place is forgotten in time, as metadata are. So a stale
+replica delays a reader by a fetch and never ends it.
+"""
+
+from collections.abc import Set
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client.fetched import FetchedPartition
+from josefine_broker.client.session import Session
+
+NEARER_MS = 300_000
+"""Kafka's clients ask the leader again with their metadata: metadata.max.age.ms."""
+
+LEADERS = ""
+"""The rack of a reader that is sent nowhere."""
+
+
+def send_near(
+    session: Session, routes: dict[int, list[TopicPartition]], now_ms: int
+) -> Set[TopicPartition]:
+    """Move partitions from their leaders to the replicas that these named; which ones moved."""
+    near = set()
+    for leader, partitions in list(routes.items()):
+        for tp in list(partitions):
+            broker, until_ms = session.nearer.get(tp, (leader, 0))
+            if broker == leader or now_ms >= until_ms or broker not in session.cluster.brokers:
+                continue
+            partitions.remove(tp)
+            routes.setdefault(broker, []).append(tp)
+            near.add(tp)
+        if not partitions:
+            del routes[leader]
+    return near
+
+
+def follow(
+    session: Session,
+    rack_id: str,
+    near: Set[TopicPartition],
+    found: dict[TopicPartition, FetchedPartition],
+    errors: dict[TopicPartition, KafkaError],
+    now_ms: int,
+) -> str:
+    """Take out of `found` and `errors` what another replica is to be asked for; the rack to tell
+    when that is done at once."""
+    for tp in near:
+        answer = found.get(tp)
+        if answer is not None and answer.error_code is ErrorCode.none and answer.records:
+            continue
+        session.nearer.pop(tp, None)
+        if answer is None or answer.error_code is not ErrorCode.none:
+            found.pop(tp, None)
+            errors.pop(tp, None)
+            rack_id = LEADERS
+    for tp, answer in list(found.items()):
+        broker = answer.preferred_read_replica
+        if broker < 0 or tp in near:
+            continue
+        del found[tp]
+        partition = session.cluster.partition(tp)
+        if broker in session.cluster.brokers and partition and partition.leader != broker:
+            session.nearer[tp] = (broker, now_ms + NEARER_MS)
+        else:
+            rack_id = LEADERS
+    return rack_id
