@@ -96,26 +96,13 @@ def prepare(
     chain = _chain_of(spark, sink, stored, link, topics, on_retry)
     leads = lettering is None and pipeline.has_dead_letters(source)
     if leads:
-        parsed = frames.parse(empty(source), reading)
-        letters = _letters(dry, sink, parsed, good, reading)
+        letters = _letters(dry, sink, frames.parse(empty(source), reading), good, reading)
         # A dot is in no sink's name, so this chain collides with none.
         dead_link = link_of(f"dead_letter.{source.name}", {})
-        dead_path = _dead_table(spark, pipeline, letters)
-        dead_chain = DeltaChain(spark, dead_path, dead_link, on_retry)
-        lettering = Lettering(dead_chain, pipeline.dead_letters)
+        lettering = _lettering(spark, pipeline, letters, dead_link, on_retry)
     files, old = pipeline.checkpoint_of(sink.name), pipeline.old_checkpoint_of(sink.name)
-    settling = Settling(
-        spark,
-        pipeline,
-        sink,
-        chain,
-        lettering,
-        leads,
-        files_of(files),
-        files_of(old),
-        topics,
-        wishes,
-    )
+    both = files_of(files), files_of(old)
+    settling = Settling(spark, pipeline, sink, chain, lettering, *both, topics, wishes, leads=leads)
     steps = Steps()
 
     def fits(said: Mapping[str, Any]) -> None:
@@ -209,6 +196,18 @@ def _letters(
     """Of an empty batch, with their columns."""
     made = frames.nodes_for(dry, sink, good).made
     return frames.dead_letters(dry, sink, parsed, reading, made, {})
+
+
+def _lettering(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    letters: DataFrame,
+    link: Link,
+    on_retry: Callable[[int, Retry], None],
+) -> Lettering[DeltaChain]:
+    """With a table for such letters."""
+    path = _dead_table(spark, pipeline, letters)
+    return Lettering(DeltaChain(spark, path, link, on_retry), pipeline.dead_letters)
 
 
 def _dead_table(spark: SparkSession, pipeline: Pipeline, letters: DataFrame) -> str:

@@ -55,11 +55,12 @@ class Settling:
         sink: Sink,
         chain: AnyChain,
         lettering: Lettering[DeltaChain] | None,
-        leads: bool,
         files: CheckpointFiles,
         old_files: CheckpointFiles,
         topics: Topics,
         wishes: Wishes,
+        *,
+        leads: bool,
     ) -> None:
         self._spark = spark
         self._pipeline = pipeline
