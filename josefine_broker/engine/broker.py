@@ -121,6 +121,8 @@ class Broker:
         self._image: MetadataImage | None = None
         self._book_changes = book.changes
         self._hand_over_ms = 0
+        self._ask_about_ms = 0
+        """Not before: who misses its controller asks once a session, whoever else there is."""
         self._unjoined = Lasting(self._outbox.tell, "not joined yet")
         self._noted = config.cluster_id
         """Whose this broker says that it is: the host was told to note it."""
@@ -341,7 +343,8 @@ class Broker:
     def _ask_around(self) -> None:
         """A broker that is not in yet asks to be taken in, or shows itself: nobody hears from it
         otherwise, and the leader may look for it where it was before, or not be one of those that
-        its configuration names."""
+        its configuration names. Who misses its controller asks whether it still is of the cluster.
+        """
         asking, enrolment, members = self.asking, self.enrolment, self.quorum.node.members
         joins = (
             enrolment is not None
@@ -354,10 +357,12 @@ class Broker:
         elif joins:
             self._unjoined.goes_on(now_ms, asking.trouble)
         was_born_without = self.hearing.met_born and not self.peers.cluster_id
-        wants_to_be_seen = self.hearing.met_unknown or was_born_without
+        misses_controller = self._misses_controller() and now_ms >= self._ask_about_ms
+        wants_to_be_seen = self.hearing.met_unknown or was_born_without or misses_controller
         if asking.step is not Step.IDLE or not (joins or wants_to_be_seen):
             return
         self.hearing.met_unknown = False
+        self._ask_about_ms = now_ms + self.config.session_timeout_ms
         registration = None
         if joins and enrolment is not None and not self._is_member():
             # Without an image it does not know whether the cluster understands more; it has no
@@ -365,6 +370,12 @@ class Broker:
             plain = replace(enrolment.registration, logs=None)
             registration = encode_change(plain, Origin(self._id, 0))
         self._outbox.ask(asking.begin(registration, now_ms))
+
+    def _misses_controller(self) -> bool:
+        """It was registered, and nobody has answered for a session. Perhaps it was removed while it
+        stood still, and knows as members only those that are gone, or came back without their data:
+        it would refuse them for ever. Whoever knows of the removal says so when it is asked."""
+        return self.place is not Place.UNKNOWN and not self.ctx.cluster.is_heard
 
     def _wants_to_hand_over(self) -> bool:
         """Whoever stops lets another voter lead Raft, and whose disk is full, if one is live:

@@ -9,8 +9,16 @@ from josefine_broker.engine import events as e
 from josefine_broker.engine.broker import HAND_OVER_MS
 from josefine_broker.engine.cluster.enrolment import DismissedError, Place
 from josefine_broker.engine.cluster.speech import Discover
+from josefine_broker.engine.metadata.changes import UnregisterBroker
 from raft.messages import TakeOver
-from tests.unit.engine.members import BEAT_MS, ELECTION_MS, HEARTBEAT_MS, Group, Member
+from tests.unit.engine.members import (
+    BEAT_MS,
+    ELECTION_MS,
+    HEARTBEAT_MS,
+    SESSION_MS,
+    Group,
+    Member,
+)
 from tests.unit.engine.scenes import (
     BEAT,
     STRANGER,
@@ -138,3 +146,50 @@ def test_full_leader_offers_nothing_where_no_live_broker_votes() -> None:
     group.pass_ms(5 * HAND_OVER_MS)
 
     assert [each.message for ready in full.readys for each in ready.notices] == []
+
+
+def with_fourth() -> tuple[Group, Member]:
+    """Three that vote, and a fourth broker that does not: it dials nobody but who leads."""
+    group = three()
+    fourth = Member(group, 4, seeds=(1,))
+    group.serve(4)
+    group.until(lambda: 4 in fourth.broker.quorum.node.members.learners, "a learner")
+    group.pass_ms(SESSION_MS)
+    return group, fourth
+
+
+def test_removed_broker_whose_controller_is_silent_for_a_session_hears_of_it_from_another() -> None:
+    """The controller comes back without its data, or never: who waits for it alone refuses it then,
+    start after start, and holds up the cluster that it was removed from."""
+    group, fourth = with_fourth()
+    controller = group.leader()
+    group.cut = {4}
+    controller.submit(UnregisterBroker(broker_id=4))
+    group.until(
+        lambda: all(4 in each.broker.ctx.image.unregistered for each in group.of(1, 2, 3)),
+        "the removal is known",
+    )
+    group.cut = {controller.id}
+
+    group.until(lambda: fourth.broker.failure, "its end", within_ms=2 * SESSION_MS)
+
+    assert isinstance(fourth.broker.failure, DismissedError)
+    assert "broker 4 was removed from this cluster" in str(fourth.broker.failure)
+
+
+def test_broker_whose_controller_is_silent_asks_all_others_once_a_session() -> None:
+    """Of many brokers without a controller each would dial all, all the time."""
+    group, fourth = with_fourth()
+    fourth.readys.clear()
+    group.pass_ms(3 * SESSION_MS)
+    assert asked_by(fourth) == 0, "it is heard"
+    group.cut = {1, 2}
+
+    group.pass_ms(4 * SESSION_MS + SESSION_MS // 2)
+
+    assert fourth.broker.failure is None
+    assert asked_by(fourth) == 4 * 3, "the three others, four times"
+
+
+def asked_by(member: Member) -> int:
+    return sum(len(ready.asks) for ready in member.readys)
