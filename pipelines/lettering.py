@@ -86,10 +86,12 @@ class Chain(Protocol):
 AnyChain = TypeVar("AnyChain", bound=Chain)
 
 
-def raised(chain: Tip, sink: Tip, where: str | None) -> Tip:
+def raised(chain: Tip | None, sink: Tip, where: str | None) -> Tip | None:
     """Where a chain stands whose table, at `where`, says `chain`, given a sink's last commit."""
     if LETTERS not in sink.said or sink.said.get("dead_letters") != where:
         return chain
+    if chain is None:
+        return Tip(reached=sink.reached, txn_version=0)
     mine, theirs = chain.reached, sink.reached
     other = mine.recreated(theirs.topic_ids)
     ends = dict(mine.ends)
@@ -119,7 +121,7 @@ class Lettering(Generic[AnyChain]):
     def stands_behind(self, sink: Tip | None) -> None:
         """A sink's last commit, or one that it makes at its start, says so."""
         with self.lock:
-            if sink is not None and self.chain.tip is not None:
+            if sink is not None:
                 self.chain.follow(raised(self.chain.tip, sink, self._where))
 
     def said(self) -> dict[str, Any]:
@@ -132,16 +134,9 @@ class Lettering(Generic[AnyChain]):
             batch, self.chain.tip, self._passed, writes_rows=writes_rows, leads=leads
         )
 
-    def may_pass(self) -> bool:
-        """Whether a batch without letters needs no commit. The first one does: a new table could
-        not be told from one that was deleted."""
-        return bool(self._in_table)
-
     def passes(self, commit: Commit) -> None:
         """No record of it was left out: nothing is written. Under the lock."""
-        tip = self.chain.tip
-        assert tip is not None, "see may_pass"
-        self.chain.follow(replace(tip, reached=commit.end))
+        self.chain.follow(Tip(reached=commit.end, txn_version=commit.txn_version - 1))
         note_passed(self._passed, commit)
 
     def wrote(self, commit: Commit) -> None:

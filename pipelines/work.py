@@ -311,7 +311,7 @@ class SinkWork:
                 )
             if commit is None:
                 return 0, 0
-            if none_bad and lettering.may_pass():
+            if none_bad:
                 lettering.passes(commit)
             else:
                 bad = letters(commit.skip_below) if bad is None else bad
@@ -327,11 +327,11 @@ class SinkWork:
         batch_id: int,
         batch: Batch,
     ) -> int:
-        """How many there are. Without any there is no commit, but the chain's first."""
+        """How many there are; without any there is no commit."""
         chain, bad = lettering.chain, bad.persist()
         try:
             count = bad.count()
-            if count == 0 and lettering.may_pass():
+            if count == 0:
                 lettering.passes(commit)
                 return 0
             write = partial(chain.append, bad, commit, batch_id)

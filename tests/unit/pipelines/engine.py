@@ -262,7 +262,7 @@ class Run:
         records = world.records({p: start.get(p, batch.end.first[p]) for p in end}, end)
         if isinstance(dead, Commit):
             bad = [r for r in records if world.is_bad(r) and r[2] >= dead.skip_below.get(r[:2], 0)]
-            if not bad and self.lettering.may_pass():
+            if not bad:
                 self.lettering.passes(dead)
             else:
                 world.dead.commit("dead", dead, bad)

@@ -122,7 +122,7 @@ class Topic:
         commit = due.commit
         if commit is None:
             return
-        if not count and self.lettering.may_pass():
+        if not count:
             self.lettering.passes(commit)
             return
         self.table = Tip(reached=commit.end, txn_version=commit.txn_version)
@@ -227,15 +227,19 @@ def test_a_batch_without_letters_moves_the_chain_and_its_table_stays() -> None:
     assert second == NOTHING_DUE
 
 
-def test_the_first_batch_commits_though_it_has_no_letters() -> None:
-    """Else a table that was deleted could not be told from a new one."""
+def test_a_table_that_never_had_letters_has_no_commit_and_is_not_missed() -> None:
     lettering = Lettering(Chain(None), "/dead")
     lettering.begins(None, None)
-    assert not lettering.may_pass()
+    lettering.passes(Commit(start={P: 0}, end=TopicOffsets(ends={P: 4}), txn_version=1))
+    said = {"dead_letters": "/dead", **lettering.said()}
+    sink = Tip(reached=TopicOffsets(ends={P: 4}), txn_version=1, said=said)
 
-    lettering.wrote(Commit(start={P: 0}, end=TopicOffsets(ends={P: 4}), txn_version=1))
-
-    assert lettering.may_pass()
+    assert not dead_letters_gone(sink, None, "/dead")
+    assert raised(None, sink, "/dead") == tip({P: 4}, version=0)
+    due = lettering.due(batch({P: 4}, {P: 6}), writes_rows=True, leads=True)
+    assert isinstance(due, LettersDue)
+    assert due.commit is not None
+    assert due.commit.txn_version == 1
 
 
 def sink(ends: ByPartition, ids: dict[str, str] | None = None, **said: object) -> Tip:
@@ -261,3 +265,14 @@ def test_a_topic_that_was_created_again_says_nothing_of_the_old_ones_letters() -
     chain = Tip(reached=reached, txn_version=1)
 
     assert raised(chain, sink({P: 12}, {"t": "new"}), "/dead") == chain
+
+
+def test_a_sink_s_commit_says_up_to_where_the_letters_table_has_commits() -> None:
+    """Else a table that is restored to before them would not be missed."""
+    lettering = Lettering(Chain(tip({P: 9})), "/dead")
+    lettering.begins(tip({P: 9}), tip({P: 12}))
+    assert lettering.said() == {"letters": {"t": {"0": 9}}}
+
+    lettering.wrote(Commit(start={P: 12}, end=TopicOffsets(ends={P: 14}), txn_version=2))
+
+    assert lettering.said() == {"letters": {"t": {"0": 14}}}
