@@ -48,8 +48,15 @@ class Replay:
     def look(self) -> Outlook:
         """What `run` would do now. Writes nothing."""
         self._refuse_lost_table()
-        unfinished = self._unfinished()
-        return self._again(*unfinished) if unfinished else self._look.look()
+        number = self._table.newest
+        if number == 0:
+            return self._look.look()
+        planned = self._table.of(number).persist()
+        try:
+            waits = self._is_unfinished(number, planned)
+            return self._again(number, planned) if waits else self._look.look()
+        finally:
+            planned.unpersist()
 
     def run(self) -> Outlook:
         """Finish what was begun, or begin and finish the next. Raises RunError, ChainError."""
@@ -123,12 +130,8 @@ class Replay:
                     "table aside, too"
                 )
 
-    def _unfinished(self) -> tuple[int, DataFrame] | None:
-        """The newest replay and its letters, when a sink has not got its rows."""
-        number = self._table.newest
-        if number == 0:
-            return None
-        planned = self._table.of(number).persist()
+    def _is_unfinished(self, number: int, planned: DataFrame) -> bool:
+        """Whether a sink has not got its rows of the newest replay. `planned`: its letters."""
         names = {name for row in planned.select("sinks").distinct().collect() for name in row[0]}
         known = {sink.name: sink for sink in self._look.sinks}
         for name in sorted(names):
@@ -137,8 +140,7 @@ class Replay:
                     f"replay {number} of source `{self._source.name}` was for a sink `{name}`, "
                     "which the file has not: give it its name back until the replay is finished"
                 )
-        waits = any(self._chain(known[name])[1] < number for name in names)
-        return (number, planned) if waits else None
+        return any(self._chain(known[name])[1] < number for name in names)
 
     def _again(self, number: int, planned: DataFrame) -> Outlook:
         """A replay that died in between: the same letters, all of which must still be good."""

@@ -107,6 +107,8 @@ class _Run:
                 self._turn()
         finally:
             stop_all(self.works.values())
+            for work in self.works.values():
+                work.rests()
         self._look_back()
         return RunResult(
             sinks=self.tally.totals,

@@ -54,6 +54,7 @@ def _keeps_nothing(lab: Lab) -> bool:
 
 def test_of_a_batch_that_fails_while_it_is_made_nothing_is_kept(lab):
     source = read_pipeline(lab.file, lab.environment(10)).sources["events"]
+    lab.spark.catalog.clearCache()
     bad = lab.spark.sql("select assert_true(id < 2), X'' value from range(3)")
 
     for make in (held, partial(decoded, source=source)):
@@ -69,6 +70,7 @@ def test_of_a_state_s_batch_whose_records_cannot_be_read_again_nothing_is_kept(l
     def away(_):
         raise OSError("away")
 
+    lab.spark.catalog.clearCache()
     with pytest.raises(OSError, match="away"):
         rows_of_state(lab.spark.range(3), transform, [source], away)
 
