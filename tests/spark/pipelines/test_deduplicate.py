@@ -125,7 +125,7 @@ def test_kills_and_a_lost_checkpoint_bring_no_copy_in(lab):
     lab.die("mid_commit:2", rows=20)
     lab.lose_checkpoint()
     lab.produce(10)
-    result = lab.run(rows=19)
+    result = lab.run(rows=50)
 
     assert sorted(lab.arrow("rows")["id"].to_pylist()) == list(range(7))
     assert sum(lab.arrow("sums")["records"].to_pylist()) == lab.sent

@@ -76,7 +76,7 @@ def test_a_driver_killed_and_its_checkpoint_lost_loses_and_repeats_nothing(lab, 
     """Checklist row 88. The checkpoint is set aside, or deleted after each kill, while batch sizes
     change and dead letters lie in every batch."""
     lab.produce(60)
-    lab.run(rows=20)
+    lab.run(rows=60)
     lab.produce(60)
 
     killed_at(lab, "after_set_aside", 20, "--trust", "table")

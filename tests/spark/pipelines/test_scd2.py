@@ -123,7 +123,7 @@ def test_a_batch_that_is_there_changes_no_row(spark, tmp_path):
 def test_a_history_that_dies_and_loses_its_checkpoint_has_each_version_once(lab):
     lab.write_file(on_error="fail", sinks=SINKS)
     lab.produce(40)
-    lab.run(rows=15)
+    lab.run(rows=21)
     lab.produce(20)
     lab.die("mid_commit:2", rows=13)
     lab.lose_checkpoint()

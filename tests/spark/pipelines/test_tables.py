@@ -44,7 +44,7 @@ def test_the_tables_are_read_by_spark_and_by_a_reader_that_is_not_spark(lab):
     lab.spark.conf.unset(RETENTION_CHECK)
     assert _files_stored(lab.table("sums")) == _files_of_the_last_version(lab.table("sums"))
     lab.produce(40)
-    lab.run(rows=30)
+    lab.run(rows=40)
 
     assert DeltaTable(lab.table("rows")).to_pyarrow_table().column("note").null_count == 100
     assert lab.arrow("sums").to_pylist()[0].keys() >= {"k", "records", "note"}

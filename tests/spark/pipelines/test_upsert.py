@@ -106,7 +106,7 @@ def test_of_deleted_keys_no_row_is_left_and_a_lost_checkpoint_changes_nothing(la
     first = lab.run(rows=30)
     lab.lose_checkpoint()
     lab.produce(34)
-    lab.run(rows=17)
+    lab.run(rows=35)
 
     check_latest(lab)
     check_present(lab)
