@@ -119,7 +119,7 @@ def test_a_sink_that_reads_behind_the_others_has_a_letter_for_what_it_leaves_out
 
 def test_a_rate_goes_on_where_the_table_ends(spark, tmp_path):
     words = (
-        "    type: rate\n    rows_per_second: 2\n    start: { last: 30 }\n    limit: { rows: 24 }"
+        "    type: rate\n    rows_per_second: 2\n    start: { last: 30 }\n    limit: { rows: 12 }"
     )
 
     first = run(spark, tmp_path, words)
