@@ -10,6 +10,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+PIECE_BYTES = 6_000
+"""Of a file, at a time. Py4J sends an answer of more than 8 KiB, as text, in two parts, and the
+second waits for the 40 ms of a delayed acknowledgement: of an entry of a log, 42 ms for 2."""
+PIECES_MAX = 8
+"""Of a larger file the rest comes at once."""
+
 
 class HadoopFiles:
     """Reads, lists and renames by path or URI; what is not there is None or empty, not an error."""
@@ -24,11 +30,18 @@ class HadoopFiles:
         if not system.exists(where):
             return None
         stream = system.open(where)
+        data = bytearray()
         try:
-            data: bytes = self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream)
+            for _ in range(PIECES_MAX):
+                piece = bytes(stream.readNBytes(PIECE_BYTES))
+                data += piece
+                if len(piece) < PIECE_BYTES:
+                    break
+            else:
+                data += self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream)
         finally:
             stream.close()
-        return bytes(data).decode("utf-8")
+        return data.decode("utf-8")
 
     def exists(self, path: str) -> bool:
         where, system = self._at(path)

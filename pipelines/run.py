@@ -105,10 +105,12 @@ class _Run:
             self._start()
             while self.lives.left() and not self.stop.wait(POLL_S):
                 self._turn()
-        finally:
+        except BaseException:
             stop_all(self.works.values())
             for work in self.works.values():
                 work.rests()
+            raise
+        stop_all(self.works.values())
         self._look_back()
         return RunResult(
             sinks=self.tally.totals,

@@ -21,6 +21,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+DEFAULTS: Mapping[str, str] = {
+    # PySpark tells the JVM for each call on a column from which line of Python it comes: five round
+    # trips for one, and our frames are the same ones for each batch. What is wrong with the file is
+    # told with the file's lines.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+}
+
+
 def start_session(pipeline: Pipeline) -> SparkSession:
     """The Spark session that the file asks for. Raises SetupError."""
     return start_named(f"josefine {pipeline.name}", dict(pipeline.conf), pipeline.master)
@@ -45,7 +53,7 @@ def start_named(name: str, conf: Mapping[str, str], master: str | None = None) -
     with tempfile.TemporaryFile() as said:
         try:
             with spared_signals(), _stderr_to(said.fileno()):
-                spark = session(name, conf, master)
+                spark = session(name, {**DEFAULTS, **conf}, master)
         except SessionError as error:
             raise SetupError(str(error)) from error
         except Exception as error:

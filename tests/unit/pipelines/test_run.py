@@ -167,6 +167,7 @@ def test_the_window_goes_on_when_the_run_is_begun_again_and_too_many_end_it_whol
 
     assert run.steps["other"]
     assert run.reporter.failures == []
+    assert {*run.rested} == {"lake", "other"}, "rows are kept for a run that is over"
 
 
 def test_a_run_is_begun_again_as_often_as_its_file_says_and_tells_its_last_failure(run):
