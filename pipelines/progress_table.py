@@ -27,6 +27,9 @@ WAITING_MAX = 10_000
 """Rows in memory, where the disk stands still; later ones are left out."""
 ENDING_S = 30.0
 """At the run's end the last rows are waited for so long."""
+APPENDS_MAX = 5
+"""Another run that makes the table at this moment changes its metadata, which an append that has
+begun does not survive: nothing of it is there, and it is made again."""
 UPKEEP_COMMITS = 100
 """After so many commits days that are too old go, and small files become large ones."""
 FILES_HOURS = 168
@@ -160,12 +163,20 @@ def _append(path: str, rows: list[dict[str, Any]]) -> int:
     """The table's version with these rows, in one commit. Makes the table where there is none."""
     import pyarrow as pa
     from deltalake import DeltaTable, write_deltalake
+    from deltalake.exceptions import CommitFailedError
 
     schema = _schema()
+    made = pa.Table.from_pylist(rows, schema=schema)
     if not DeltaTable.is_deltatable(path):
         _make(path, schema)
-    table = DeltaTable(path)
-    write_deltalake(table, pa.Table.from_pylist(rows, schema=schema), mode="append")
+    for attempt in range(1, APPENDS_MAX + 1):
+        table = DeltaTable(path)
+        try:
+            write_deltalake(table, made, mode="append")
+            break
+        except CommitFailedError:
+            if attempt == APPENDS_MAX:
+                raise
     return table.version()
 
 

@@ -7,6 +7,7 @@ import sys
 import threading
 from datetime import UTC, date, datetime
 
+import deltalake
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
@@ -203,6 +204,27 @@ def test_upkeep_that_meets_another_run_says_nothing(path, shown, monkeypatch):
     found = versions(path)
     assert len(found) == len({*found})
     assert found == [*range(20)]
+    assert shown.lines == []
+
+
+def test_rows_are_written_again_where_another_run_makes_the_table_meanwhile(
+    path, shown, monkeypatch
+):
+    """What it says of the table is then newer than what the append has read."""
+    write, met = deltalake.write_deltalake, []
+
+    def meanwhile(table, *rows, **how):
+        if not met:
+            DeltaTable(path).alter.set_table_properties({"delta.appendOnly": "false"})
+        met.append(DeltaTable(path).version())
+        write(table, *rows, **how)
+
+    monkeypatch.setattr(deltalake, "write_deltalake", meanwhile)
+    with table_at(path, shown) as table:
+        table.batch(done())
+
+    assert versions(path) == [12]
+    assert len(met) == 2
     assert shown.lines == []
 
 
