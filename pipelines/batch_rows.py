@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from pipelines import frames
 from pipelines.chain import Batch
+from pipelines.decode import Reading
 from pipelines.model import Sink, Source, Transform
 from pipelines.readings import reading_of
 from pipelines.shared_rows import SharedRows, in_session
-from pipelines.stateful import held
+from pipelines.stateful import held, held_and_counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,31 +50,27 @@ class Decoded:
         self.rows.unpersist()
 
 
-def decoded(frame: DataFrame, source: Source) -> Decoded:
+def decoded(frame: DataFrame, reading: Reading | None) -> Decoded:
     """Read and parse a batch, all of it. Nothing is kept where that fails."""
-    reading = reading_of(source)
-    rows = frames.parse(frame, reading).persist()
-    try:
-        bad = (rows if reading is None else rows.where("not _good")).count()
-    except BaseException:
-        rows.unpersist()
-        raise
-    return Decoded(rows=rows, bad=None if reading is None else bad)
+    parsed = frames.parse(frame, reading)
+    if reading is None:
+        return Decoded(rows=held(parsed), bad=None)
+    rows, bad = held_and_counted(parsed, "not _good")
+    return Decoded(rows=rows, bad=bad)
 
 
 def rows_of_source(frame: DataFrame, source: Source, *, keeps: bool, counts: bool) -> RowsIn:
     """`keeps`: the batch is looked at several times (good rows, counts): decode it once; `counts`:
     at once, for how many are bad decides."""
-    reading = reading_of(source)
+    reading, bad = reading_of(source), None
     if counts:
-        made = decoded(frame, source)
-        good = frames.good_rows(made.rows, reading)
-        return RowsIn(parsed={source.name: made.rows}, good=good, bad=made.bad, kept=(made.rows,))
-    parsed = frames.parse(frame, reading)
-    if keeps:
-        parsed = parsed.persist()
+        made = decoded(frame, reading)
+        parsed, bad = made.rows, made.bad
+    else:
+        parsed = frames.parse(frame, reading)
+        parsed = parsed.persist() if keeps else parsed
     good = frames.good_rows(parsed, reading)
-    return RowsIn(parsed={source.name: parsed}, good=good, kept=(parsed,))
+    return RowsIn(parsed={source.name: parsed}, good=good, bad=bad, kept=(parsed,))
 
 
 def rows_shared(
@@ -81,7 +78,7 @@ def rows_shared(
 ) -> RowsIn | None:
     """The same, decoded once for all sinks that come to this batch; None: read for yourself."""
     reading = reading_of(source)
-    made = shared.take(sink.name, batch, lambda: decoded(frame, source))
+    made = shared.take(sink.name, batch, lambda: decoded(frame, reading))
     if made is None:
         return None
     give_back = partial(shared.give_back, sink.name)

@@ -83,7 +83,7 @@ class Chain(Protocol):
     def follow(self, tip: Tip | None) -> None: ...
 
 
-AnyChain = TypeVar("AnyChain", bound=Chain)
+SomeChain = TypeVar("SomeChain", bound=Chain)
 
 
 def raised(chain: Tip | None, sink: Tip, where: str | None) -> Tip | None:
@@ -102,10 +102,10 @@ def raised(chain: Tip | None, sink: Tip, where: str | None) -> Tip | None:
     return replace(chain, reached=TopicOffsets(ends=ends, topic_ids=ids))
 
 
-class Lettering(Generic[AnyChain]):
+class Lettering(Generic[SomeChain]):
     """The chain, and what this run made of it. Mutable; its sinks' threads share it."""
 
-    def __init__(self, chain: AnyChain, where: str | None) -> None:
+    def __init__(self, chain: SomeChain, where: str | None) -> None:
         """`where`: as the file says it."""
         self.chain = chain
         self._where = where

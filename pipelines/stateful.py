@@ -56,13 +56,17 @@ def stream_of(
 def held(frame: DataFrame) -> DataFrame:
     """Make a batch, with its state, once and all of it; kept until it is unpersisted. Nothing is
     kept where that fails."""
+    return held_and_counted(frame, "true")[0]
+
+
+def held_and_counted(frame: DataFrame, which: str) -> tuple[DataFrame, int]:
+    """The same, and how many of its rows are so."""
     kept = frame.persist()
     try:
-        kept.count()
+        return kept, kept.where(which).count()
     except BaseException:
         kept.unpersist()
         raise
-    return kept
 
 
 class LateRows:

@@ -37,7 +37,7 @@ from pipelines.retries import Retry
 from pipelines.shared_rows import SharedRows
 from pipelines.sources import SourceKind
 from pipelines.state_chain import decide_in_turn
-from pipelines.stateful import LateRows, held
+from pipelines.stateful import LateRows, held, held_and_counted
 from pipelines.topic_chain import AnyChain
 from pipelines.wishes import Wishes
 
@@ -328,9 +328,9 @@ class SinkWork:
         batch: Batch,
     ) -> int:
         """How many there are; without any there is no commit."""
-        chain, bad = lettering.chain, bad.persist()
+        chain = lettering.chain
+        bad, count = held_and_counted(bad, "true")
         try:
-            count = bad.count()
             if count == 0:
                 lettering.passes(commit)
                 return 0

@@ -45,13 +45,20 @@ def fill_with_kilobytes(topics: Topics, topic: str, count: int) -> None:
         topics.append(topic, 0, records)
 
 
+def in_small_fetches(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch, count: int
+) -> tuple[str, ReadOptions]:
+    """A topic with so many records, and options that take many fetches to read them."""
+    monkeypatch.setattr(reading, "FIRST_BYTES_MIN", SMALL_FETCH)
+    topic = topics.create()
+    fill_with_kilobytes(topics, topic, count)
+    return topic, options(topics.bootstrap, fetch_bytes=SMALL_FETCH)
+
+
 def test_a_range_is_read_in_several_fetches_and_nothing_outside_it(
     topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "FIRST_BYTES_MIN", SMALL_FETCH)
-    topic = topics.create()
-    fill_with_kilobytes(topics, topic, 300)
-    given = options(topics.bootstrap, fetch_bytes=SMALL_FETCH)
+    topic, given = in_small_fetches(topics, monkeypatch, 300)
 
     batches = list(read_range(given, whole(topics, topic, 7, 293)))
 
@@ -82,10 +89,7 @@ def test_kill_of_the_broker_in_the_middle_of_a_range_loses_nothing(
 def test_a_reader_that_is_given_up_leaves_no_thread_behind(
     topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "FIRST_BYTES_MIN", SMALL_FETCH)
-    topic = topics.create()
-    fill_with_kilobytes(topics, topic, 300)
-    given = options(topics.bootstrap, fetch_bytes=SMALL_FETCH)
+    topic, given = in_small_fetches(topics, monkeypatch, 300)
     wanted = whole(topics, topic, 0, 300)
 
     def fetching() -> bool:
@@ -177,10 +181,7 @@ def test_a_topic_created_again_under_a_task_gives_it_no_record(
     topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Checklist row 90. The new topic has records at the same offsets: they are others."""
-    monkeypatch.setattr(reading, "FIRST_BYTES_MIN", SMALL_FETCH)
-    topic = topics.create()
-    fill_with_kilobytes(topics, topic, 500)
-    given = options(topics.bootstrap, fetch_bytes=SMALL_FETCH)
+    topic, given = in_small_fetches(topics, monkeypatch, 500)
     batches = read_range(given, whole(topics, topic, 0, 500))
     seen = [next(batches)]
 

@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 
 from pipelines.batch_rows import decoded, rows_of_state
+from pipelines.readings import reading_of
 from pipelines.stateful import held
 from pipelines.validate import read_pipeline
 from tests.spark.pipelines.conftest import Lab
@@ -57,7 +58,7 @@ def test_of_a_batch_that_fails_while_it_is_made_nothing_is_kept(lab):
     lab.spark.catalog.clearCache()
     bad = lab.spark.sql("select assert_true(id < 2), X'' value from range(3)")
 
-    for make in (held, partial(decoded, source=source)):
+    for make in (held, partial(decoded, reading=reading_of(source))):
         with pytest.raises(Exception, match="id"):
             make(bad)
         assert _keeps_nothing(lab)
