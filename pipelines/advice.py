@@ -44,25 +44,34 @@ class Advice:
     def reached(self, sink: Sink, ends: ByPartition) -> None:
         """A sink's commit is done. Groups are told one after the other: none may be moved back."""
         sources = self._pipeline.sources_of(sink)
-        if len({one.bootstrap for one in sources}) > 1:
-            return  # no brokers know all of its topics
-        source, group = self._pipeline.source_of(sink), self._pipeline.group_of(sink)
         with self._lock:
             self._at[sink.name] = ends
-            if source.commit_group is not None:
-                ends = common(self._at.get(name, {}) for name in self._sinks_of(source))
-            due = {p: end for p, end in ends.items() if p not in self._gone}
-            wrong = self._commit(source, group, due) if due else ""
-            if not wrong:
-                return
-            log.info("group offsets not committed", extra={"group": group, "error": wrong})
-            if source.commit_group is not None and (group, wrong) not in self._said:
-                self._said.add((group, wrong))
-                self._on_failed(source.name, f"group {group} is not told how far it is: {wrong}")
+            for source in sources:
+                if source.commit_group is not None:
+                    at = [self._at.get(one.name, {}) for one in self._pipeline.sinks_of(source)]
+                    # Of several sources only those have a group whose topics are in the file.
+                    theirs = common(at) if len(sources) == 1 else _of(source, common(at))
+                    self._tell(source, source.commit_group, theirs)
+            others = [source for source in sources if source.commit_group is None]
+            if others and len({source.bootstrap for source in others}) == 1:
+                named = [source for source in sources if source.commit_group is not None]
+                gone = {topic for source in named for topic in source.topics}
+                left = {p: end for p, end in ends.items() if p[0] not in gone}
+                self._tell(others[0], self._pipeline.group_of(sink, others[0]), left)
 
-    def _sinks_of(self, source: Source) -> list[str]:
-        sinks = self._pipeline.sinks.values()
-        return [sink.name for sink in sinks if self._pipeline.source_of(sink) is source]
+    def _tell(self, source: Source, group: str, ends: ByPartition) -> None:
+        due = {p: end for p, end in ends.items() if p not in self._gone}
+        wrong = self._commit(source, group, due) if due else ""
+        if not wrong:
+            return
+        log.info("group offsets not committed", extra={"group": group, "error": wrong})
+        if source.commit_group is not None and (group, wrong) not in self._said:
+            self._said.add((group, wrong))
+            self._on_failed(source.name, f"group {group} is not told how far it is: {wrong}")
+
+
+def _of(source: Source, ends: ByPartition) -> ByPartition:
+    return {p: end for p, end in ends.items() if p[0] in source.topics}
 
 
 def common(sinks: Iterable[ByPartition]) -> dict[TopicPartition, int]:

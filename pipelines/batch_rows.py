@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pipelines import frames
 from pipelines.chain import Batch
 from pipelines.decode import Reading
-from pipelines.model import Sink, Source, Transform
+from pipelines.model import Pipeline, Sink, Source, Transform
 from pipelines.readings import reading_of
 from pipelines.shared_rows import SharedRows, in_session
 from pipelines.stateful import held, held_and_counted
@@ -37,6 +37,17 @@ class RowsIn:
             each.unpersist()
         if self.give_back is not None:
             self.give_back()
+
+
+def nodes_of(pipeline: Pipeline, sink: Sink, rows_in: RowsIn) -> frames.Nodes:
+    """What a sink's rows, checks and dead letters are made of."""
+    if rows_in.node is None:
+        return frames.nodes_for(pipeline, sink, rows_in.good)
+    beside = {
+        name: frames.good_rows(parsed, reading_of(pipeline.sources[name]))
+        for name, parsed in rows_in.parsed.items()
+    }
+    return frames.nodes_for(pipeline, sink, rows_in.good, rows_in.node, beside)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

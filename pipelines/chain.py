@@ -8,7 +8,7 @@ Spark, no files, no clock. Offsets are exclusive ends, so an end is the next bat
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -84,8 +84,9 @@ class Batch:
 
     def of_topics(self, topics: Collection[str]) -> Batch:
         """The part of these topics."""
-        ends = {p: end for p, end in self.end.ends.items() if p[0] in topics}
-        return replace(self, end=replace(self.end, ends=ends))
+        others = {*self.end.topic_ids, *(topic for topic, _ in self.end.ends)} - {*topics}
+        start = {p: offset for p, offset in self.start.items() if p[0] in topics}
+        return Batch(start=start, end=self.end.without(others))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     """A source's good rows, or those of each source that is joined, by its name."""
 
 
+NOTHING_BESIDE: Mapping[str, DataFrame] = {}
+
+
 def empty_source(spark: SparkSession, source: Source) -> DataFrame:
     """A source's columns without rows."""
     return spark.createDataFrame([], columns_ddl(headers=source.headers))
@@ -140,11 +143,30 @@ def rows_of(pipeline: Pipeline, node: str, good: Good, at: str | None = None) ->
     return nodes_of(pipeline, [node], good, at).rows[node]
 
 
-def nodes_for(pipeline: Pipeline, sink: Sink, good: Good, at: str | None = None) -> Nodes:
-    """What a sink's rows, the checks of its batches and its source's dead letters are made of.
-    `at`: as in `nodes_of`."""
-    checks = (*pipeline.checks_of(sink), *pipeline.checks_sending(pipeline.source_of(sink)))
-    return nodes_of(pipeline, dict.fromkeys([sink.input, *(c.on for c in checks)]), good, at)
+def nodes_for(
+    pipeline: Pipeline,
+    sink: Sink,
+    good: Good,
+    at: str | None = None,
+    beside: Mapping[str, DataFrame] = NOTHING_BESIDE,
+) -> Nodes:
+    """What a sink's rows, the checks of its batches and its sources' dead letters are made of.
+    `at`: as in `nodes_of`; `beside`: the good rows of sources that were read beside that state, for
+    the checks that send letters of theirs."""
+    sending = {s.name: pipeline.checks_sending(s) for s in pipeline.sources_of(sink)}
+    apart = dict.fromkeys(check.on for each in sending.values() for check in each)
+    own = dict.fromkeys([sink.input, *(check.on for check in pipeline.checks_of(sink))])
+    if at is None:
+        return nodes_of(pipeline, own | apart, good)
+    found = [nodes_of(pipeline, [node for node in own if node not in apart], good, at)]
+    for name, rows in beside.items():
+        wanted = dict.fromkeys(check.on for check in sending[name])
+        if wanted:
+            found.append(nodes_of(pipeline, wanted, rows))
+    return Nodes(
+        made={node: rows for each in found for node, rows in each.made.items()},
+        rows={node: rows for each in found for node, rows in each.rows.items()},
+    )
 
 
 def nodes_of(pipeline: Pipeline, wanted: Iterable[str], good: Good, at: str | None = None) -> Nodes:
@@ -256,21 +278,20 @@ def good_rows(parsed: DataFrame, reading: Reading | None) -> DataFrame:
 
 def dead_letters(
     pipeline: Pipeline,
-    sink: Sink,
+    source: Source,
     parsed: DataFrame,
     reading: Reading | None,
     made: Mapping[str, DataFrame],
     skip_below: ByPartition,
     there: DataFrame | None = None,
 ) -> DataFrame:
-    """The dead letters of a batch, of its source and of checks, without those that are there.
+    """The dead letters of a batch, of a source and of checks, without those that are there.
 
     `made`: the nodes' rows as `nodes_of` has them. `there`: the letters that the table has; without
     it, it has all below these offsets.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    source = pipeline.source_of(sink)
     decodes = source.has_on_error(OnError.DEAD_LETTER)
     found = letters_of(pipeline, source, parsed, reading if decodes else None, made)
     assert found is not None, "only who has some writes dead letters"

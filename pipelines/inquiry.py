@@ -227,10 +227,7 @@ def _why_unread(client: BlockingClient, partitions: Sequence[TopicPartition]) ->
 def _groups(client: BlockingClient, pipeline: Pipeline, source: Source) -> dict[str, str]:
     """Group → why this user may not see it; its offsets are advice, so nothing else matters."""
     troubles = {}
-    for sink in pipeline.sinks.values():
-        group = pipeline.group_of(sink)
-        if pipeline.source_of(sink) is not source or group in troubles:
-            continue
+    for group in dict.fromkeys(pipeline.group_of(s, source) for s in pipeline.sinks_of(source)):
         try:
             client.committed_offsets(group, ())
         except KafkaError as error:

@@ -15,7 +15,7 @@ have gone since (`reconcile.dead_letters_gone`).
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -118,15 +118,18 @@ class Lettering(Generic[SomeChain]):
         self._in_table = written.reached.ends if written else {}
         self.chain.follow(follows)
 
-    def stands_behind(self, sink: Tip | None) -> None:
-        """A sink's last commit, or one that it makes at its start, says so."""
+    def stands_behind(self, sink: Tip | None, others: Collection[str] = ()) -> None:
+        """A sink's last commit, or one that it makes at its start, says so. `others`: the topics of
+        what its source is joined with."""
         with self.lock:
             if sink is not None:
-                self.chain.follow(raised(self.chain.tip, sink, self._where))
+                own = replace(sink, reached=sink.reached.without(others))
+                self.chain.follow(raised(self.chain.tip, own, self._where))
 
-    def said(self) -> dict[str, Any]:
-        """What a sink's commit says of the letters."""
-        return {LETTERS: nested(self._in_table)}
+    @property
+    def in_table(self) -> ByPartition:
+        """The ends that the table has by its last commit."""
+        return self._in_table
 
     def due(self, batch: Batch, *, writes_rows: bool, leads: bool) -> LettersDue | Stop:
         """See `letters_due`. Without the lock, nothing due is for sure and the rest a guess."""
@@ -143,6 +146,13 @@ class Lettering(Generic[SomeChain]):
         """The chain has made it. Under the lock."""
         self._in_table = commit.end.ends
         note_passed(self._passed, commit)
+
+
+def said_by(letterings: Iterable[Lettering[SomeChain]]) -> dict[str, Any]:
+    """What a sink's commit says of its sources' letters; nothing without any."""
+    tables = [each.in_table for each in letterings]
+    ends = {p: end for each in tables for p, end in each.items()}
+    return {LETTERS: nested(ends)} if tables else {}
 
 
 def note_passed(passed: dict[TopicPartition, int], commit: Commit) -> None:

@@ -393,9 +393,10 @@ class Pipeline:
         """The sources that a sink's rows come from: one, or those of a join of streams."""
         return tuple(self.sources[name] for name in self.lineage(sink.input)[0])
 
-    def group_of(self, sink: Sink) -> str:
-        """The consumer group that is told how far a sink is. A dot is in no name of ours."""
-        return self.source_of(sink).commit_group or f"{self.name}.{sink.name}"
+    def group_of(self, sink: Sink, source: Source) -> str:
+        """The consumer group that is told how far a sink is in a source of it. A dot is in no name
+        of ours."""
+        return source.commit_group or f"{self.name}.{sink.name}"
 
     def streamed(self, source: Source) -> Source:
         """A source as a run reads it: `once` makes one batch of it, whatever its `limit` says."""
@@ -448,9 +449,7 @@ class Pipeline:
         and with the dead letters all that send some."""
         sources, transforms = self.lineage(sink.input)
         own = self.checks_on({*sources, *transforms})
-        sending = (
-            self.checks_sending(self.source_of(sink)) if self.writes_dead_letters(sink) else ()
-        )
+        sending = [c for source in self.lettered_by(sink) for c in self.checks_sending(source)]
         return tuple(dict.fromkeys((*own, *sending)))
 
     def checks_sending(self, source: Source) -> tuple[Check, ...]:
@@ -471,11 +470,17 @@ class Pipeline:
         """Whether records of this source become dead letters, by `decode` or by a check."""
         return source.has_on_error(OnError.DEAD_LETTER) or bool(self.checks_sending(source))
 
-    def writes_dead_letters(self, sink: Sink) -> bool:
-        """Whether this sink answers for its source's dead letters: the first sink does. Their chain
-        is settled with it, and it is judged by all checks that send some."""
-        source = self.source_of(sink)
-        if not self.has_dead_letters(source):
-            return False
-        first = next(s for s in self.sinks.values() if self.source_of(s) is source)
-        return first.name == sink.name
+    def lettered_by(self, sink: Sink) -> tuple[Source, ...]:
+        """The sources whose dead letters this sink answers for: the first sink of a source does.
+        Their chain is settled with it, and it is judged by all checks that send some."""
+        return tuple(
+            source
+            for source in self.sources_of(sink)
+            if self.has_dead_letters(source) and self.sinks_of(source)[0].name == sink.name
+        )
+
+    def sinks_of(self, source: Source) -> tuple[Sink, ...]:
+        """Those with rows of a source, in the file's order."""
+        return tuple(
+            sink for sink in self.sinks.values() if source.name in self.lineage(sink.input)[0]
+        )

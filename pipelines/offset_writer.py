@@ -49,7 +49,7 @@ def put(
     if isinstance(found, Tip):
         chain.link = replace(chain.link, facts=facts_of(found))
     aside = _aside(sides)
-    if pipeline.writes_dead_letters(sides.sink):
+    if pipeline.lettered_by(sides.sink):
         letters = _put_dead_letters(session(), pipeline, sides, move)
         chain.link = replace(chain.link, facts={**chain.link.facts, LETTERS: nested(letters)})
     _do(pipeline, chain, lambda: chain.move(commit, set_from=version))

@@ -65,7 +65,7 @@ class Look:
     ) -> None:
         self._spark, self._pipeline, self._source = spark, pipeline, source
         self._table, self._only = table, only
-        own = [s for s in pipeline.sinks.values() if pipeline.source_of(s) is source]
+        own = pipeline.sinks_of(source)
         self.topics = [sink for sink in own if sink.topic is not None]
         self.stateful = [sink for sink in own if pipeline.stateful_of(sink)]
         self.sinks = [sink for sink in own if sink not in (*self.topics, *self.stateful)]

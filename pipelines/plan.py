@@ -67,7 +67,7 @@ def plan(spark: SparkSession, pipeline: Pipeline) -> list[PlannedSink]:
         except ConfigError as error:
             problems.extend(problem for problem in error.problems if problem not in problems)
             continue
-        writes_dead = pipeline.writes_dead_letters(sink)
+        writes_dead = bool(pipeline.lettered_by(sink))
         fields = stored.schema.fields
         planned.append(
             PlannedSink(

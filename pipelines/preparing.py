@@ -15,7 +15,6 @@ from pipelines import frames, writing
 from pipelines.checkpoint import CheckpointFiles
 from pipelines.constraining import constrain, constraints_due
 from pipelines.constraints import Due
-from pipelines.decode import Reading
 from pipelines.delta_chain import DeltaChain, Link
 from pipelines.delta_tables import change_columns, cluster, ensure_table
 from pipelines.errors import RunError
@@ -27,8 +26,8 @@ from pipelines.model import Pipeline, Sink, Source
 from pipelines.readings import reading_of
 from pipelines.refusals import refuse_no_cluster, refuse_no_constraint
 from pipelines.retries import Retry
-from pipelines.settling import Settling
-from pipelines.sources import SourceKind, Topics, topics_together
+from pipelines.settling import OfSource, Settling
+from pipelines.sources import SourceKind, Topics, topics_beside, topics_together
 from pipelines.state_chain import STATE, other_state, ways_out
 from pipelines.stateful import good_of, refuse_beyond, state_of, stream_of
 from pipelines.topic_chain import AnyChain, TopicChain
@@ -44,14 +43,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """What a sink's batches need. `begun_at`: empty where the source's `start` says it. `ends_at`:
-    where this run ends."""
+    """What a sink's batches need. `letterings`: of its sources with dead letters, by name.
+    `topics`: of all its sources, `looked`: of each. `begun_at`: empty where the source's `start`
+    says it. `ends_at`: where this run ends."""
 
-    reading: Reading | None
     chain: AnyChain
-    lettering: Lettering[DeltaChain] | None
+    letterings: Mapping[str, Lettering[DeltaChain]]
     files: CheckpointFiles
     topics: Topics
+    looked: Mapping[str, Topics]
     begun_at: ByPartition
     ends_at: ByPartition
     stream: DataFrame
@@ -65,19 +65,18 @@ def prepare(
     run_id: str,
     on_retry: Callable[[int, Retry], None],
     wishes: Wishes,
-    lettering: Lettering[DeltaChain] | None,
+    letterings: Mapping[str, Lettering[DeltaChain]],
     now_ms: int,
 ) -> Ready:
-    """`lettering`: of its source, where a sink before this one has prepared it. Raises ConfigError
+    """`letterings`: of sources, where a sink before this one has prepared them. Raises ConfigError
     for SQL, RunError and ChainError for what does not fit together."""
-    source = pipeline.source_of(sink)
+    sources = pipeline.sources_of(sink)
 
-    def link_of(name: str, facts: Mapping[str, Any]) -> Link:
+    def link_of(name: str, source: Source, facts: Mapping[str, Any]) -> Link:
         said = {**facts, JUDGED_BY: judgement(pipeline, source)}
         return Link(pipeline=pipeline.name, sink=name, run=run_id, facts=said)
 
     files_of = partial(CheckpointFiles, HadoopFiles(spark), parse=kind.parse)
-    reading = reading_of(source)
     # In a session of its own: the views of a transform must not meet the caller's.
     empty = partial(frames.empty_source, spark.newSession())
     good = good_of(pipeline, sink.input, empty)
@@ -88,21 +87,24 @@ def prepare(
     refuse_no_constraint(sink, stored)
     frames.refuse_checks(dry, sink, good)
     frames.rows_of(pipeline, sink.input, good)
-    looked = {one.name: kind.look(one) for one in pipeline.sources_of(sink)}
+    looked = {one.name: kind.look(one) for one in sources}
     topics = topics_together(looked)
     wants, state = frames.columns(stored), state_of(dry, sink, good)
     facts = writing.facts(pipeline, sink, wants)
-    link = link_of(sink.name, {**facts, STATE: state} if state else facts)
+    link = link_of(sink.name, sources[0], {**facts, STATE: state} if state else facts)
     chain = _chain_of(spark, sink, stored, link, topics, on_retry)
-    leads = lettering is None and pipeline.has_dead_letters(source)
-    if leads:
-        letters = _letters(dry, sink, frames.parse(empty(source), reading), good, reading)
-        # A dot is in no sink's name, so this chain collides with none.
-        dead_link = link_of(f"dead_letter.{source.name}", {})
-        lettering = _lettering(spark, pipeline, letters, dead_link, on_retry)
+    own: dict[str, OfSource] = {}
+    for source in filter(pipeline.has_dead_letters, sources):
+        there, leads = letterings.get(source.name), source.name not in letterings
+        if there is None:
+            letters = _letters(dry, sink, source, empty(source), good)
+            # A dot is in no sink's name, so this chain collides with none.
+            dead_link = link_of(f"dead_letter.{source.name}", source, {})
+            there = _lettering(spark, pipeline, letters, dead_link, on_retry)
+        own[source.name] = OfSource(there, leads, topics_beside(source, looked))
     files, old = pipeline.checkpoint_of(sink.name), pipeline.old_checkpoint_of(sink.name)
     both = files_of(files), files_of(old)
-    settling = Settling(spark, pipeline, sink, chain, lettering, *both, topics, wishes, leads=leads)
+    settling = Settling(spark, pipeline, sink, chain, [*own.values()], *both, topics, wishes)
     steps = Steps()
 
     def fits(said: Mapping[str, Any]) -> None:
@@ -115,11 +117,11 @@ def prepare(
     _change_table(spark, sink, chain.path, steps, constraints)
     ways = ways_of(pipeline, sink, kind, looked, start, now_ms)
     return Ready(
-        reading=reading,
         chain=chain,
-        lettering=lettering,
+        letterings={name: each.lettering for name, each in own.items()},
         files=settling.files,
         topics=topics,
+        looked=looked,
         begun_at=begun_at(ways),
         ends_at={p: end for way in ways for p, end in way.ends_at.items()},
         stream=_stream(spark, pipeline, sink, kind, ways),
@@ -190,12 +192,10 @@ def _chain_of(
     return TopicChain(target, topic_id, link, TopicLedger(target), RowWriter(target), on_retry)
 
 
-def _letters(
-    dry: Pipeline, sink: Sink, parsed: DataFrame, good: Good, reading: Reading | None
-) -> DataFrame:
+def _letters(dry: Pipeline, sink: Sink, source: Source, parsed: DataFrame, good: Good) -> DataFrame:
     """Of an empty batch, with their columns."""
     made = frames.nodes_for(dry, sink, good).made
-    return frames.dead_letters(dry, sink, parsed, reading, made, {})
+    return frames.dead_letters(dry, source, parsed, reading_of(source), made, {})
 
 
 def _lettering(

@@ -97,8 +97,11 @@ def reconcile(
     return Stop(verdict=verdict, detail=detail)
 
 
-def dead_letters_gone(tip: Tip | None, dead: Tip | None, where: str | None) -> bool:
+def dead_letters_gone(
+    tip: Tip | None, dead: Tip | None, where: str | None, others: Collection[str] = ()
+) -> bool:
     """Whether a sink's batches wrote dead letters to `where`, which lacks commits of theirs now.
+    `others`: the topics of what the letters' source is joined with.
 
     Each commit says what was there; before it did, each batch committed there, also without a bad
     record. A path or name that is new in the file is no loss: the letters are where they were.
@@ -108,7 +111,7 @@ def dead_letters_gone(tip: Tip | None, dead: Tip | None, where: str | None) -> b
     there = dead.reached if dead else TopicOffsets()
     if LETTERS not in tip.said:
         return not there.ends
-    other = there.recreated(tip.reached.topic_ids)
+    other = there.recreated(tip.reached.topic_ids) | {*others}
     known = flat(tip.said[LETTERS])
     return any(there.ends.get(p, 0) < end for p, end in known.items() if p[0] not in other)
 

@@ -17,10 +17,11 @@ class BatchDone:
 
     `already_there`: an earlier run had committed it to the sink's table; there is no `version` of
     the table then. `checked`: check → what it found, empty then. `copies`: rows that `deduplicate`
-    left out. `late`: what came behind the watermark, in batches before. `judged`: records that the
-    dead letters' chain passed with it, for all sinks of their source. `starts` and `ends`: the
-    offsets that it passed, and where the table is with it. `seconds`: from its offsets to its last
-    commit; of these `parts`: `checks`, `letters`, `rows`, each where there was one. Whoever comes
+    left out. `late`: what came behind the watermark, in batches before. `judged`: source →
+    (records that the chain of its dead letters passed with it, for all its sinks; letters among
+    them). `starts` and `ends`: the offsets that it passed, and where the table is with it.
+    `seconds`: from its offsets to its last commit; of these `parts`: `checks`, `letters`, `rows`,
+    each where there was one. Whoever comes
     first of them reads and decodes the records.
     """
 
@@ -34,7 +35,7 @@ class BatchDone:
     checked: Mapping[str, Checked] = field(default_factory=dict)
     copies: int = 0
     late: int = 0
-    judged: int = 0
+    judged: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     seconds: float = 0.0
     version: int | None = None
     starts: ByPartition = field(default_factory=dict)

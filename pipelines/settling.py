@@ -8,7 +8,7 @@ before a crash: the next start finds it in the tables and goes on.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from josefine_spark.topic_offsets import TopicOffsets
@@ -17,7 +17,7 @@ from pipelines.chain import Commit, HandedOn, Stop, Tip, Verdict
 from pipelines.checkpoint import CheckpointFiles
 from pipelines.delta_chain import DeltaChain, StoppedError
 from pipelines.errors import ChainError
-from pipelines.lettering import Lettering
+from pipelines.lettering import Lettering, said_by
 from pipelines.loss_table import place, record
 from pipelines.losses import LostRange, losses, passing, standing
 from pipelines.model import Pipeline, Sink
@@ -41,9 +41,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@dataclass(frozen=True, slots=True)
+class OfSource:
+    """The dead letters of one of a sink's sources. `leads`: their chain is settled with this sink;
+    `others`: the topics of what the source is joined with."""
+
+    lettering: Lettering[DeltaChain]
+    leads: bool
+    others: Collection[str]
+
+
 class Settling:
-    """One sink's start. `lettering`: of its source, whose bad records become dead letters; `leads`:
-    their chain is settled with this sink.
+    """One sink's start. `letters`: of those of its sources whose bad records become dead letters.
 
     `files` is the checkpoint to go on with; `old_files` is where it may have been before.
     """
@@ -54,13 +63,11 @@ class Settling:
         pipeline: Pipeline,
         sink: Sink,
         chain: AnyChain,
-        lettering: Lettering[DeltaChain] | None,
+        letters: Sequence[OfSource],
         files: CheckpointFiles,
         old_files: CheckpointFiles,
         topics: Topics,
         wishes: Wishes,
-        *,
-        leads: bool,
     ) -> None:
         self._spark = spark
         self._pipeline = pipeline
@@ -68,8 +75,7 @@ class Settling:
         self._sink = sink
         self._source = pipeline.source_of(sink)
         self._chain = chain
-        self._lettering = lettering
-        self._leads = leads
+        self._letters = letters
         self.files = files
         self._new_files = files
         self._old_files = old_files
@@ -111,7 +117,11 @@ class Settling:
         if isinstance(lost, Stop):
             raise self._stopped(lost, checkpoint, found)
         self._chain.follow(outcome.tip)
-        self._settle_lettering(outcome)
+        for each in self._letters:
+            if each.leads:
+                self._settle_dead_letters(each, outcome)
+            each.lettering.stands_behind(outcome.tip, each.others)
+        self._vouch()
         if lost:
             self._record(lost)
             tip = outcome.tip
@@ -178,14 +188,8 @@ class Settling:
 
         After the checkpoint is set aside: it does not know of this commit.
         """
-        lettering = self._lettering if self._leads else None
-        if lettering is not None and (tip := lettering.chain.tip) is not None:
-            dead = lettering.chain
-            moved = passing(tip, tip.reached, lost)
-            if moved is not None:
-                self._do(dead, lambda: dead.move(moved))
-                lettering.begins(dead.tip, dead.tip)
-                self._vouch(lettering)
+        for lettering in (each.lettering for each in self._letters if each.leads):
+            self._pass_letters(lettering, lost)
         commit = passing(self._chain.tip, at, lost)
         assert commit is not None
         said = [[*each.partition, each.start, each.end] for each in lost]
@@ -266,22 +270,22 @@ class Settling:
         kept = replace(tip, reached=tip.reached.without(gone))
         return Start(at=kept.reached.ends or None, tip=kept, set_checkpoint_aside=True)
 
-    def _settle_lettering(self, start: Start) -> None:
-        lettering = self._lettering
-        if lettering is None:
-            return
-        if self._leads:
-            self._settle_dead_letters(lettering, start)
-        lettering.stands_behind(start.tip)
-        self._vouch(lettering)
+    def _pass_letters(self, lettering: Lettering[DeltaChain], lost: Sequence[LostRange]) -> None:
+        dead = lettering.chain
+        moved = passing(dead.tip, dead.tip.reached, lost) if dead.tip is not None else None
+        if moved is not None:
+            self._do(dead, lambda: dead.move(moved))
+            lettering.begins(dead.tip, dead.tip)
+            self._vouch()
 
-    def _vouch(self, lettering: Lettering[DeltaChain]) -> None:
+    def _vouch(self) -> None:
         """Let what the start commits say of the letters what a batch's commit does."""
         link = self._chain.link
-        self._chain.link = replace(link, facts={**link.facts, **lettering.said()})
+        said = said_by(each.lettering for each in self._letters)
+        self._chain.link = replace(link, facts={**link.facts, **said})
 
-    def _settle_dead_letters(self, lettering: Lettering[DeltaChain], start: Start) -> None:
-        dead = lettering.chain
+    def _settle_dead_letters(self, letters: OfSource, start: Start) -> None:
+        dead = letters.lettering.chain
         trust = self._wishes.trust
         found = self._loaded(dead, [f"dead_letter.{name}" for name in self._pipeline.sources])
         if isinstance(found, Unreadable):
@@ -299,9 +303,8 @@ class Settling:
                     )
                 )
             found = Tip(reached=TopicOffsets(), txn_version=found.txn_version)
-        if trust is Trust.NEITHER and dead_letters_gone(
-            start.tip, found, self._pipeline.dead_letters
-        ):
+        where = self._pipeline.dead_letters
+        if trust is Trust.NEITHER and dead_letters_gone(start.tip, found, where, letters.others):
             stop = Stop(verdict=Verdict.DEAD_LETTERS_GONE)
             raise ChainError(
                 messages.dead_letters_gone(self._file, self._sink.name, dead.path, stop)
@@ -315,4 +318,4 @@ class Settling:
             # What the user settled for the sink holds for its dead letters: never behind it.
             ends = {p: max(e, settled.ends.get(p, 0)) for p, e in reached.ends.items()}
             found = replace(found, reached=replace(reached, ends=ends))
-        lettering.begins(written, found)
+        letters.lettering.begins(written, found)

@@ -21,7 +21,7 @@ from pipelines.old_checkpoint import Owner, whose
 from pipelines.other_chains import ChainName, OtherChain, begins
 from pipelines.paths import local_folder
 from pipelines.reconcile import Checkpoint, Unreadable, dead_letters_gone, reconcile
-from pipelines.sources import Topics, topics_together
+from pipelines.sources import Topics, topics_beside, topics_together
 from pipelines.state_chain import state_stop
 from pipelines.table_end import FolderFiles
 from pipelines.topic_ledger import TopicLedger, topic_id_of
@@ -58,12 +58,16 @@ def all_sides(pipeline: Pipeline, look: Callable[[Source], Topics]) -> list[Side
         except PipelineError as error:
             looked[source.name] = str(error)
     return [
-        _sides(pipeline, sink, _together(pipeline, sink, looked))
+        _sides(pipeline, sink, _of_sources(pipeline, sink, looked))
         for sink in pipeline.sinks.values()
     ]
 
 
-def _together(pipeline: Pipeline, sink: Sink, looked: Mapping[str, Topics | str]) -> Topics | str:
+Looked = Mapping[str, Topics]
+"""Source → what its topics have: all sources of a sink."""
+
+
+def _of_sources(pipeline: Pipeline, sink: Sink, looked: Mapping[str, Topics | str]) -> Looked | str:
     found: dict[str, Topics] = {}
     for source in pipeline.sources_of(sink):
         topics = looked[source.name]
@@ -71,12 +75,13 @@ def _together(pipeline: Pipeline, sink: Sink, looked: Mapping[str, Topics | str]
             return topics
         found[source.name] = topics
     try:
-        return topics_together(found)
+        topics_together(found)
     except PipelineError as error:
         return str(error)
+    return found
 
 
-def _sides(pipeline: Pipeline, sink: Sink, looked: Topics | str) -> Sides:
+def _sides(pipeline: Pipeline, sink: Sink, looked: Looked | str) -> Sides:
     table = sink.told
     folder = local_folder(sink.path) if sink.path else None
     elsewhere = folder is None and sink.topic is None
@@ -89,7 +94,7 @@ def _sides(pipeline: Pipeline, sink: Sink, looked: Topics | str) -> Sides:
     except PipelineError as error:
         return Sides(sink=sink, table=table, unknown=str(error))
     tip = seen.tip
-    topics = looked if isinstance(looked, Topics) else None
+    topics = None if isinstance(looked, str) else topics_together(looked)
     stop: Stop | None = None
     if tip is None and topics is not None:
         others = seen.others()
@@ -112,8 +117,8 @@ def _sides(pipeline: Pipeline, sink: Sink, looked: Topics | str) -> Sides:
         checkpoint=checkpoint,
         files=files,
         topics=topics,
-        stop=stop or judged or _dead_letters(pipeline, sink, tip),
-        unknown="" if topics is not None else str(looked),
+        stop=stop or judged or _dead_letters(pipeline, sink, tip, looked),
+        unknown=looked if isinstance(looked, str) else "",
         newest=seen.newest,
     )
 
@@ -171,20 +176,25 @@ def _judged(
     return lost if isinstance(lost, Stop) else None
 
 
-def _dead_letters(pipeline: Pipeline, sink: Sink, tip: Tip | Unreadable | None) -> Stop | None:
+def _dead_letters(
+    pipeline: Pipeline, sink: Sink, tip: Tip | Unreadable | None, looked: Looked | str
+) -> Stop | None:
     path = pipeline.dead_letter_path
-    if not isinstance(tip, Tip) or path is None or not pipeline.writes_dead_letters(sink):
+    folder = local_folder(path) if path else None
+    if not isinstance(tip, Tip) or path is None or folder is None:
         return None
-    folder = local_folder(path)
-    if folder is None:
-        return None
-    name = ChainName(pipeline=pipeline.name, sink=f"dead_letter.{pipeline.source_of(sink).name}")
-    found, _ = DeltaLogReader(FolderFiles(), folder, name.app_id).last_tip()
-    if isinstance(found, Unreadable):
-        return Stop(verdict=Verdict.TABLE_UNREADABLE, detail=f"{path}: {found.hint}")
-    dead = found if isinstance(found, Tip) else None
-    gone = dead_letters_gone(tip, dead, path)
-    return Stop(verdict=Verdict.DEAD_LETTERS_GONE, detail=path) if gone else None
+    if isinstance(looked, str) and len(pipeline.sources_of(sink)) > 1:
+        return None  # nobody knows which topics are whose
+    for source in pipeline.lettered_by(sink):
+        beside = set() if isinstance(looked, str) else topics_beside(source, looked)
+        name = ChainName(pipeline=pipeline.name, sink=f"dead_letter.{source.name}")
+        found, _ = DeltaLogReader(FolderFiles(), folder, name.app_id).last_tip()
+        if isinstance(found, Unreadable):
+            return Stop(verdict=Verdict.TABLE_UNREADABLE, detail=f"{path}: {found.hint}")
+        dead = found if isinstance(found, Tip) else None
+        if dead_letters_gone(tip, dead, path, beside):
+            return Stop(verdict=Verdict.DEAD_LETTERS_GONE, detail=path)
+    return None
 
 
 def _files_of(

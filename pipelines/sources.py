@@ -65,6 +65,12 @@ def topics_together(found: Mapping[str, Topics]) -> Topics:
     )
 
 
+def topics_beside(source: Source, looked: Mapping[str, Topics]) -> set[str]:
+    """The topics of the other sources among these, which a source is joined with."""
+    others = [found for name, found in looked.items() if name != source.name]
+    return {topic for found in others for topic in found.latest.topic_ids}
+
+
 def options_of(source: Source) -> dict[str, str]:
     """The connector's options for what the file says."""
     limit, split = source.limit, source.split

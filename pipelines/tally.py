@@ -63,12 +63,12 @@ class Tally:
 
     def judge(self, done: BatchDone) -> None:
         """Raise TooManyLettersError behind a batch with which there are too many dead letters."""
-        sink, threshold = self._pipeline.sinks[done.sink], self._pipeline.threshold
-        if threshold is None or not done.judged:
-            return
-        source = self._pipeline.source_of(sink).name
-        recent = self._recent.setdefault(source, Recent(threshold))
-        wrong = recent.batch(done.judged, done.dead_letters)
-        if wrong:
-            told = f"source `{source}`: {wrong}; see {self._pipeline.dead_letters}"
-            raise TooManyLettersError(told)
+        threshold = self._pipeline.threshold
+        for source, (records, letters) in done.judged.items():
+            if threshold is None or not records:
+                continue
+            recent = self._recent.setdefault(source, Recent(threshold))
+            wrong = recent.batch(records, letters)
+            if wrong:
+                told = f"source `{source}`: {wrong}; see {self._pipeline.dead_letters}"
+                raise TooManyLettersError(told)

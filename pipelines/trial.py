@@ -230,16 +230,15 @@ def _frame(spark: SparkSession, pipeline: Pipeline, case: Case, node: str) -> Da
 
 def _dead_letters(spark: SparkSession, pipeline: Pipeline, case: Case) -> DataFrame:
     letters: DataFrame | None = None
-    for sink in pipeline.sinks.values():
-        if not pipeline.writes_dead_letters(sink):
-            continue
-        source = pipeline.source_of(sink)
+    for source in dict.fromkeys(
+        source for sink in pipeline.sinks.values() for source in pipeline.lettered_by(sink)
+    ):
         reading = reading_of(source, offline=True)
         parsed = frames.parse(_records(spark, source, case), reading)
         good = frames.good_rows(parsed, reading)
         checked_nodes = [check.on for check in pipeline.checks_sending(source)]
         made = frames.nodes_of(pipeline, checked_nodes, good).made
-        bad = frames.dead_letters(pipeline, sink, parsed, reading, made, {})
+        bad = frames.dead_letters(pipeline, source, parsed, reading, made, {})
         letters = bad if letters is None else letters.unionByName(bad, allowMissingColumns=True)
     return spark.createDataFrame([], "source STRING") if letters is None else letters
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from pipelines.errors import Problem
 from pipelines.loader import Table
-from pipelines.model import Action, OnError, Pipeline, Sink, Transform
+from pipelines.model import Action, Pipeline, Sink, Transform
 from pipelines.paths import place_in
 from pipelines.reader import Reader, nearest
 from pipelines.watermark_model import Watermark
@@ -112,16 +112,10 @@ def _of_sources(pipeline: Pipeline, stateful: Transform, tree: Table) -> Iterato
     for name in names:
         source = pipeline.sources[name]
         joined = len(names) > 1
-        if joined and source.has_on_error(OnError.DEAD_LETTER):
-            message = f"`{stateful.name}` joins it: dead letters are not supported yet there"
-            yield _problem(tree, "sources", name, "decode", message)
         key = "pattern" if source.pattern is not None else "assign" if source.assigned else ""
         if joined and key:
             message = f"`{stateful.name}` joins it: expected `topics`"
             yield _problem(tree, "sources", name, key, message)
-        if joined and source.commit_group is not None:
-            message = f"`{stateful.name}` joins it: a group of your own is not supported yet there"
-            yield _problem(tree, "sources", name, "commit_group", message)
         if source.skips_losses:
             message = (
                 f"expected fail: `{stateful.name}` has a state in the checkpoint, which a loss "

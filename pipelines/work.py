@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, Any
 from josefine_spark.topic_offsets import ByPartition
 from pipelines import checking, failpoints, frames, messages, writing
 from pipelines.advice import Advice
-from pipelines.batch_rows import Decoded, RowsIn, rows_of_source, rows_of_state, rows_shared
+from pipelines.batch_rows import (
+    Decoded,
+    RowsIn,
+    nodes_of,
+    rows_of_source,
+    rows_of_state,
+    rows_shared,
+)
 from pipelines.chain import Batch, Commit, Stop, decide, together
 from pipelines.checking import Checked
 from pipelines.deduplicating import Span, span_of
@@ -28,16 +35,17 @@ from pipelines.delta_log import LogEntry
 from pipelines.errors import ChainError, RunError
 from pipelines.keeping import keeper_of
 from pipelines.laps import Laps
-from pipelines.lettering import NOTHING_DUE, Lettering, LettersDue
+from pipelines.lettering import Lettering
 from pipelines.model import Mode, OnError, Pipeline, Sink, Source
 from pipelines.preparing import prepare
 from pipelines.readings import reading_of
 from pipelines.reporting import BatchDone
 from pipelines.retries import Retry
 from pipelines.shared_rows import SharedRows
+from pipelines.sink_letters import LettersStoppedError, SinkLetters, Written
 from pipelines.sources import SourceKind
 from pipelines.state_chain import decide_in_turn
-from pipelines.stateful import LateRows, held, held_and_counted
+from pipelines.stateful import LateRows, held
 from pipelines.topic_chain import AnyChain
 from pipelines.wishes import Wishes
 
@@ -101,12 +109,14 @@ class SinkWork:
             self._run_id,
             partial(self._on_retry, self.sink.name),
             wishes,
-            self._letterings.get(self.source.name),
+            self._letterings,
             now_ms,
         )
-        self._reading, self.chain, self._lettering = ready.reading, ready.chain, ready.lettering
-        if ready.lettering is not None:
-            self._letterings[self.source.name] = ready.lettering
+        self.chain, self._looked = ready.chain, ready.looked
+        self._letterings |= ready.letterings
+        self._letters = SinkLetters(
+            self._spark, self._pipeline, self.sink, ready.letterings, self._topics_of
+        )
         self._files, self._topics, self._begun_at = ready.files, ready.topics, ready.begun_at
         tip = self.chain.tip
         self._advice.stands(self.sink, tip.reached.ends if tip else {}, self._topics.latest.ends)
@@ -183,9 +193,12 @@ class SinkWork:
         if isinstance(decision, Stop):
             raise self._stopped(self.chain, decision, batch_id, batch)
         own = decision if isinstance(decision, Commit) else None
-        has_letters = self._letters_due(batch_id, batch, own) != NOTHING_DUE
-        failpoints.hit("before_commit")
-        done = self._write(frame, batch_id, batch, own, has_letters=has_letters)
+        try:
+            lettered = self._letters.due(batch, own)
+            failpoints.hit("before_commit")
+            done = self._write(frame, batch_id, batch, own, lettered)
+        except LettersStoppedError as stopped:
+            raise self._stopped(stopped.chain, stopped.stop, batch_id, batch) from stopped
         done = replace(done, late=self.late_rows())
         tip = self.chain.tip
         assert tip is not None
@@ -203,23 +216,24 @@ class SinkWork:
         batch_id: int,
         batch: Batch,
         own: Commit | None,
-        *,
-        has_letters: bool,
+        lettered: Collection[Source],
     ) -> BatchDone:
-        """The Delta commits that are due, and what they wrote."""
-        dead_letters = judged = rows = copies = 0
+        """The Delta commits that are due, and what they wrote. `lettered`: the sources of which
+        letters may be."""
+        rows = copies = 0
+        written: Written = {}
         version: int | None = None
         checked: Mapping[str, Checked] = {}
-        if own is None and not has_letters:
+        if own is None and not lettered:
             if self._stateful:
                 # Its state goes on all the same.
                 held(frame).unpersist()
             return self._done(batch_id)
         laps = Laps()
-        rows_in = self._rows_in(frame, batch, has_letters=has_letters)
+        rows_in = self._rows_in(frame, batch, own, lettered)
         checks = self._pipeline.checks_of(self.sink)
         try:
-            nodes = frames.nodes_for(self._pipeline, self.sink, rows_in.good, rows_in.node)
+            nodes = nodes_of(self._pipeline, self.sink, rows_in)
             if own is not None:
                 for one in self._failing:
                     frames.fail_on_bad(rows_in.parsed[one.name], one, reading_of(one))
@@ -227,10 +241,11 @@ class SinkWork:
                     with laps.of("checks"):
                         checked = checking.count(nodes.made, checks)
                     checking.judge(self.sink.name, checks, checked)
-            if has_letters:
+            if lettered:
                 with laps.of("letters"):
-                    letters = self._write_letters(batch_id, batch, rows_in, nodes.made, own)
-                dead_letters, judged = letters
+                    written = self._letters.write(
+                        lettered, batch_id, batch, rows_in, nodes.made, own
+                    )
             if own is not None:
                 made = nodes.rows[self.sink.input]
                 out = frames.table_rows(self._pipeline, self.sink, made)
@@ -247,8 +262,8 @@ class SinkWork:
             self._done(batch_id),
             records=_records(batch) if own is not None else 0,
             rows=rows,
-            dead_letters=dead_letters,
-            judged=judged,
+            dead_letters=sum(letters for _, letters in written.values()),
+            judged=written,
             already_there=own is None,
             checked=checked,
             copies=copies,
@@ -257,89 +272,34 @@ class SinkWork:
             parts=laps.seconds,
         )
 
-    def _rows_in(self, frame: DataFrame, batch: Batch, *, has_letters: bool) -> RowsIn:
+    def _rows_in(
+        self, frame: DataFrame, batch: Batch, own: Commit | None, lettered: Collection[Source]
+    ) -> RowsIn:
         if self._stateful:
-            looks = [self.source] if has_letters else self._failing
+            looks = {one.name: one for one in self._letters.looks(lettered, own)}
+            if own is not None:
+                looks |= {one.name: one for one in self._failing}
             read = partial(self._read_again, frame, batch)
-            return rows_of_state(frame, self._stateful, looks, read)
+            return rows_of_state(frame, self._stateful, looks.values(), read)
         if self._shares:
             shared = rows_shared(frame, self.sink, self.source, batch, self._shared)
             if shared is not None:
                 return shared
         again = self.sink.deduplicate is not None or self.sink.mode is Mode.SCD2
         several = again or bool(self._failing or self._pipeline.checks_of(self.sink))
-        return rows_of_source(frame, self.source, keeps=several, counts=has_letters)
+        return rows_of_source(frame, self.source, keeps=several, counts=bool(lettered))
 
     def _read_again(self, frame: DataFrame, batch: Batch, source: Source) -> DataFrame:
         if len(self._pipeline.sources_of(self.sink)) > 1:
-            batch = batch.of_topics(self._kind.look(source).latest.topic_ids)
+            batch = batch.of_topics(self._topics_of(source))
         return self._kind.read(frame.sparkSession, source, batch)
 
-    def _letters_due(self, batch_id: int, batch: Batch, own: Commit | None) -> LettersDue:
-        """Nothing stays nothing; the rest is only for sure under the lettering's lock."""
-        if self._lettering is None:
-            return NOTHING_DUE
-        leads = self._pipeline.writes_dead_letters(self.sink)
-        due = self._lettering.due(batch, writes_rows=own is not None, leads=leads)
-        if isinstance(due, Stop):
-            raise self._stopped(self._lettering.chain, due, batch_id, batch)
-        return due
-
-    def _write_letters(
-        self,
-        batch_id: int,
-        batch: Batch,
-        rows_in: RowsIn,
-        made: Mapping[str, DataFrame],
-        own: Commit | None,
-    ) -> tuple[int, int]:
-        """How many, and how many records the letters' chain passed: those of the batch, or of what
-        it has passed those that its table lacks, for the file may have changed in between."""
-        lettering = self._lettering
-        assert lettering is not None
-        parsed = rows_in.parsed[self.source.name]
-        letters = partial(
-            frames.dead_letters, self._pipeline, self.sink, parsed, self._reading, made
-        )
-        none_bad = rows_in.bad == 0 and not self._pipeline.checks_sending(self.source)
-        with lettering.lock:
-            due = self._letters_due(batch_id, batch, own)
-            bad, commit, count = None, due.commit, 0
-            if due.look_below is not None and not none_bad:
-                bad, commit = writing.missing_letters(
-                    self._spark, lettering.chain, self.source, letters, due
-                )
-            if commit is None:
-                return 0, 0
-            if none_bad:
-                lettering.passes(commit)
-            else:
-                bad = letters(commit.skip_below) if bad is None else bad
-                count = self._commit_letters(lettering, bad, commit, batch_id, batch)
-        failpoints.hit("mid_commit", 1)
-        return count, due.records
-
-    def _commit_letters(
-        self,
-        lettering: Lettering[DeltaChain],
-        bad: DataFrame,
-        commit: Commit,
-        batch_id: int,
-        batch: Batch,
-    ) -> int:
-        """How many there are; without any there is no commit."""
-        chain = lettering.chain
-        bad, count = held_and_counted(bad, "true")
-        try:
-            if count == 0:
-                lettering.passes(commit)
-                return 0
-            write = partial(chain.append, bad, commit, batch_id)
-            self._guard(chain, batch_id, batch, write)
-            lettering.wrote(commit)
-        finally:
-            bad.unpersist()
-        return count
+    def _topics_of(self, source: Source) -> Collection[str]:
+        """Those of one of several sources: the file's, or (of folders) those that are there."""
+        if source.topics:
+            return source.topics
+        began, now = self._looked[source.name], self._kind.look(source)
+        return {*began.latest.topic_ids, *now.latest.topic_ids}
 
     def _done(self, batch_id: int) -> BatchDone:
         """A batch that was there already."""
@@ -366,7 +326,7 @@ class SinkWork:
             self.chain.half_write(out)
             failpoints.die()
 
-        said = self._lettering.said() if self._lettering else {}
+        said = self._letters.said()
         if checked:
             said["checks"] = {name: each.to_json() for name, each in checked.items()}
 
@@ -390,8 +350,7 @@ class SinkWork:
     def _name_query(self) -> None:
         if not self.chain.query_id:
             self.chain.query_id = self._files.query_id()
-            if self._lettering is not None:
-                self._lettering.chain.query_id = self.chain.query_id
+            self._letters.of_query(self.chain.query_id)
 
     def _stopped(self, chain: AnyChain, stop: Stop, batch_id: int, batch: Batch) -> RunError:
         text = messages.stopped_in_batch(

@@ -39,7 +39,7 @@ def facts(pipeline: Pipeline, sink: Sink, columns: Mapping[str, str]) -> dict[st
         "mode": sink.mode.value,
         "keys": [*_row_keys(sink)],
     }
-    if pipeline.has_dead_letters(pipeline.source_of(sink)):
+    if any(map(pipeline.has_dead_letters, pipeline.sources_of(sink))):
         said["dead_letters"] = pipeline.dead_letters
     return said
 

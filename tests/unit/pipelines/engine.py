@@ -16,7 +16,7 @@ from josefine_spark.topic_offsets import TopicOffsets, nested
 from pipelines.chain import Commit, Skip, Stop, Tip, Verdict, decide
 from pipelines.checkpoint import CheckpointFiles
 from pipelines.delta_log import DeltaLogReader
-from pipelines.lettering import Lettering
+from pipelines.lettering import Lettering, said_by
 from pipelines.losses import LostRange, losses, passing, standing, unrecorded
 from pipelines.reconcile import Start, Trust, dead_letters_gone, reconcile
 from tests.unit.pipelines.memory import MemoryFiles, offset_text, parse_offset_text, wal_text
@@ -180,7 +180,7 @@ class Run:
 
     def said(self) -> dict:
         """What each of the sink's commits says of the letters."""
-        return {"dead_letters": DEAD, **self.lettering.said()}
+        return {"dead_letters": DEAD, **said_by([self.lettering])}
 
     def pass_over(self, at: TopicOffsets, lost: tuple[LostRange, ...]) -> None:
         """The dead letters' chain first, then the sink's, when the checkpoint is aside."""

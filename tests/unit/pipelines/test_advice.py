@@ -11,6 +11,7 @@ from pipelines.advice import Advice, common
 from pipelines.loader import load
 from pipelines.validate import validate
 from tests.unit.pipelines.test_validate import GOOD
+from tests.unit.pipelines.test_watermarks import JOINED
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 TWO = GOOD.replace(
@@ -26,7 +27,8 @@ class Lab:
         pipeline = validate(load(text, "f.yaml", {}))
         self.told, self.said, self.why = [], [], why
         self.advice = Advice(pipeline, self.commit, lambda *line: self.said.append(line))
-        self.lake, self.other = pipeline.sinks.values()
+        self.lake, *others = pipeline.sinks.values()
+        self.other = others[0] if others else None
 
     def commit(self, source, group, ends):
         self.told.append((group, dict(ends)))
@@ -103,3 +105,31 @@ def test_in_any_order_of_commits_a_group_is_never_ahead_of_a_table_and_never_goe
 
 def test_one_sink_alone_is_common():
     assert common([{A: 1}]) == {A: 1}
+
+
+PAID = TopicPartition("payments", 0)
+
+
+def test_a_join_tells_each_group_its_own_topics_and_its_own_what_is_left():
+    named = JOINED.replace("topics: [payments]", "topics: [payments]\n    commit_group: g2")
+    lab = Lab(named)
+    lab.advice.stands(lab.lake, {}, {A, PAID})
+
+    lab.advice.reached(lab.lake, {A: 5, PAID: 3})
+
+    assert lab.told == [("g2", {PAID: 3}), ("orders.lake", {A: 5})]
+    lab = Lab(JOINED)
+    lab.advice.reached(lab.lake, {A: 5, PAID: 3})
+    assert lab.told == [("orders.lake", {A: 5, PAID: 3})]
+
+
+def test_a_join_of_two_clusters_tells_only_groups_of_their_own():
+    """No brokers know all of its topics."""
+    named = JOINED.replace("topics: [payments]", "topics: [payments]\n    commit_group: g2")
+    first, *others = named.split("bootstrap: localhost:9092")
+    assert len(others) == 2
+    away = f"{first}bootstrap: localhost:9092{others[0]}bootstrap: other:9092{others[1]}"
+    lab = Lab(away)
+    lab.advice.reached(lab.lake, {A: 5, PAID: 3})
+
+    assert lab.told == [("g2", {PAID: 3}), ("orders.lake", {A: 5})]

@@ -55,7 +55,7 @@ def test_the_first_sink_of_a_source_judges_also_what_sends_its_dead_letters():
     pipeline = pipeline_of(swapped)
     first, second = pipeline.sinks.values()
 
-    assert [pipeline.writes_dead_letters(sink) for sink in (first, second)] == [True, False]
+    assert [bool(pipeline.lettered_by(sink)) for sink in (first, second)] == [True, False]
     assert [check.name for check in pipeline.checks_of(first)] == ["named", "early"]
     assert [check.name for check in pipeline.checks_of(second)] == ["positive", "early", "named"]
 

@@ -17,10 +17,11 @@ from pipelines.lettering import (
     letters_due,
     note_passed,
     raised,
+    said_by,
 )
 from pipelines.reconcile import dead_letters_gone
 
-P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
+P, Q, R = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 SINKS = 3
 FILES = 3
 BAD = st.sets(st.integers(0, 20), min_size=6)
@@ -84,7 +85,7 @@ class Topic:
         if not is_left:
             self.left_out |= self._left_out(planned)
         self.ends[sink] = dict(end)
-        said = {"dead_letters": "/dead", **self.lettering.said()}
+        said = {"dead_letters": "/dead", **said_by([self.lettering])}
         reached = TopicOffsets(ends=dict(end))
         self.said[sink] = Tip(reached=reached, txn_version=1, said=said)
         if dies == "behind":  # Spark plans it again, and its rows are there
@@ -222,7 +223,7 @@ def test_a_batch_without_letters_moves_the_chain_and_its_table_stays() -> None:
     lettering.passes(due.commit)
 
     assert lettering.chain.tip == tip({P: 12}, version=3)
-    assert lettering.said() == {"letters": {"t": {"0": 9}}}
+    assert said_by([lettering]) == {"letters": {"t": {"0": 9}}}
     second = lettering.due(batch({P: 9}, {P: 12}), writes_rows=True, leads=False)
     assert second == NOTHING_DUE
 
@@ -231,7 +232,7 @@ def test_a_table_that_never_had_letters_has_no_commit_and_is_not_missed() -> Non
     lettering = Lettering(Chain(None), "/dead")
     lettering.begins(None, None)
     lettering.passes(Commit(start={P: 0}, end=TopicOffsets(ends={P: 4}), txn_version=1))
-    said = {"dead_letters": "/dead", **lettering.said()}
+    said = {"dead_letters": "/dead", **said_by([lettering])}
     sink = Tip(reached=TopicOffsets(ends={P: 4}), txn_version=1, said=said)
 
     assert not dead_letters_gone(sink, None, "/dead")
@@ -271,8 +272,35 @@ def test_a_sink_s_commit_says_up_to_where_the_letters_table_has_commits() -> Non
     """Else a table that is restored to before them would not be missed."""
     lettering = Lettering(Chain(tip({P: 9})), "/dead")
     lettering.begins(tip({P: 9}), tip({P: 12}))
-    assert lettering.said() == {"letters": {"t": {"0": 9}}}
+    assert said_by([lettering]) == {"letters": {"t": {"0": 9}}}
 
     lettering.wrote(Commit(start={P: 12}, end=TopicOffsets(ends={P: 14}), txn_version=2))
 
-    assert lettering.said() == {"letters": {"t": {"0": 14}}}
+    assert said_by([lettering]) == {"letters": {"t": {"0": 14}}}
+
+
+def test_the_letters_of_what_a_source_is_joined_with_are_another_chains() -> None:
+    """One commit says where both were; each is looked for in its own."""
+    orders, payments = Lettering(Chain(None), "/dead"), Lettering(Chain(None), "/dead")
+    orders.begins(tip({P: 4}), tip({P: 4}))
+    payments.begins(tip({R: 2}), tip({R: 2}))
+    both = sink({P: 9, R: 7}, **said_by([orders, payments]))
+    assert both.said["letters"] == {"t": {"0": 4}, "u": {"0": 2}}
+
+    orders.stands_behind(both, others={"u"})
+
+    assert orders.chain.tip == tip({P: 9})
+    assert not dead_letters_gone(both, tip({P: 4}), "/dead", others={"u"})
+    assert dead_letters_gone(both, tip({P: 3}), "/dead", others={"u"})
+    assert dead_letters_gone(both, None, "/dead", others={"t"})
+
+
+def test_a_part_of_a_batch_knows_nothing_of_other_topics() -> None:
+    ids = {"t": "id-t", "u": "id-u"}
+    end = TopicOffsets(ends={P: 9, R: 7}, topic_ids=ids, first={P: 0, R: 1})
+
+    part = Batch(start={P: 4, R: 2}, end=end).of_topics({"u"})
+
+    first = {R: 1}
+    assert part.start == {R: 2}
+    assert part.end == TopicOffsets(ends={R: 7}, topic_ids={"u": "id-u"}, first=first)

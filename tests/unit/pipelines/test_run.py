@@ -128,7 +128,8 @@ def run(monkeypatch):
 
 def done(records, dead_letters=0, sink="lake", **more):
     """Of a sink that wrote the letters of its batch."""
-    counts = {"records": records, "judged": records, "dead_letters": dead_letters}
+    judged = {"raw": (records, dead_letters)}
+    counts = {"records": records, "judged": judged, "dead_letters": dead_letters}
     return BatchDone(**({"sink": sink, "batch": 1, "rows": 0, "ends": {}} | counts | more))
 
 
@@ -146,13 +147,13 @@ def test_a_run_stops_behind_the_batch_with_which_there_are_too_many_dead_letters
 
 def test_letters_of_records_that_were_passed_before_are_not_judged(run):
     """They were bad by the file of today alone, and how many others were good nobody counted."""
-    run._batch_done(done(100, 5, judged=0))
+    run._batch_done(done(100, 5, judged={}))
     run._batch_done(done(10, 1))
 
 
 def test_the_sinks_of_a_source_are_judged_together(run):
     run._batch_done(done(100, 10))
-    run._batch_done(done(100, 0, judged=0, sink="other"))
+    run._batch_done(done(100, 0, judged={}, sink="other"))
 
     with pytest.raises(RunError, match="31 of 200 records of the last 2 batches"):
         run._batch_done(done(100, 21, sink="other"))

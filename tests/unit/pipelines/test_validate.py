@@ -824,7 +824,7 @@ def test_the_first_sink_of_a_source_writes_its_dead_letters():
 
     pipeline = validate(load(text, "f.yaml", {}))
 
-    assert [pipeline.writes_dead_letters(sink) for sink in pipeline.sinks.values()] == [True, False]
+    assert [bool(pipeline.lettered_by(sink)) for sink in pipeline.sinks.values()] == [True, False]
 
 
 def test_a_schema_file_lies_beside_the_pipeline_file(tmp_path):

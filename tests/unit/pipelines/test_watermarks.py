@@ -246,8 +246,6 @@ def test_a_join_says_how_long_a_row_waits_for_its_pair(tmp_path, on, words):
 JOIN_WRONG = [
     ("topics: [payments]", "pattern: pay.*", "`both` joins it: expected `topics`"),
     ("topics: [payments]", "assign: { payments: [0] }", "`both` joins it: expected `topics`"),
-    ("topics: [payments]", "topics: [payments]\n    commit_group: g", "a group of your own is not"),
-    ("on_error: fail } }\ntransforms", "on_error: dead_letter } }\ntransforms", "dead letters are"),
     ("inputs: [paid]", "inputs: [raw]", "a join of source `raw` with itself is not supported yet"),
 ]
 

@@ -1,0 +1,155 @@
+"""The dead letters of one sink's sources: what its batches make of them, one chain per source.
+
+A join's batch has offsets of several sources; each chain is moved by the part of its own topics,
+one commit after the other, all of them before the sink's. A crash in between leaves letters of
+records that the sink has not read yet: the next batch finds them there (`lettering.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pipelines import failpoints, frames, writing
+from pipelines.batch_rows import RowsIn
+from pipelines.chain import Batch, Commit, Stop
+from pipelines.delta_chain import DeltaChain, StoppedError
+from pipelines.lettering import NOTHING_DUE, Lettering, LettersDue, said_by
+from pipelines.model import Pipeline, Sink, Source
+from pipelines.readings import reading_of
+from pipelines.stateful import held_and_counted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Written = Mapping[str, tuple[int, int]]
+"""Source → (records that its chain passed, letters among them): those of a batch, or of what the
+chain had passed those that its table lacked, for the file may have changed in between."""
+
+
+class LettersStoppedError(Exception):
+    """A batch does not fit the chain of its dead letters, for a person to say what is right."""
+
+    def __init__(self, chain: DeltaChain, stop: Stop) -> None:
+        super().__init__(stop.verdict.name)
+        self.chain, self.stop = chain, stop
+
+
+class SinkLetters:
+    """Of one sink during one run. Its batches' thread calls it; the letterings are shared."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        sink: Sink,
+        letterings: Mapping[str, Lettering[DeltaChain]],
+        topics_of: Callable[[Source], Collection[str]],
+    ) -> None:
+        """`letterings`: of its sources with dead letters, by name. `topics_of` tells a batch's
+        parts."""
+        self._spark, self._pipeline, self._sink = spark, pipeline, sink
+        self._letterings = letterings
+        self._topics_of = topics_of
+        self._leads = {source.name for source in pipeline.lettered_by(sink)}
+
+    def said(self) -> dict[str, Any]:
+        """What the sink's commit says of them."""
+        return said_by(self._letterings.values())
+
+    def of_query(self, query_id: str) -> None:
+        """Which query writes them from now on."""
+        for lettering in self._letterings.values():
+            lettering.chain.query_id = query_id
+
+    def due(self, batch: Batch, own: Commit | None) -> list[Source]:
+        """The sources of which some may be due. Nothing stays nothing; the rest is only for sure
+        under the lettering's lock. Raises LettersStoppedError."""
+        sources = [self._pipeline.sources[name] for name in self._letterings]
+        dues = [self._due(one, self._part(one, batch), own) for one in sources]
+        return [one for one, due in zip(sources, dues, strict=True) if due != NOTHING_DUE]
+
+    def looks(self, due: Collection[Source], own: Commit | None) -> list[Source]:
+        """The sources whose records a batch behind a state has to read again for them: where some
+        are due, and where checks that this sink answers for look at each batch."""
+        found = {one.name for one in due}
+        if own is not None:
+            sources = (self._pipeline.sources[name] for name in self._leads)
+            found |= {one.name for one in sources if self._pipeline.checks_sending(one)}
+        return [self._pipeline.sources[name] for name in self._letterings if name in found]
+
+    def write(
+        self,
+        due: Collection[Source],
+        batch_id: int,
+        batch: Batch,
+        rows_in: RowsIn,
+        made: Mapping[str, DataFrame],
+        own: Commit | None,
+    ) -> Written:
+        """`made`: the nodes' rows as `frames.nodes_for` has them. Raises LettersStoppedError."""
+        return {
+            one.name: self._write(one, batch_id, self._part(one, batch), rows_in, made, own)
+            for one in due
+        }
+
+    def _write(
+        self,
+        source: Source,
+        batch_id: int,
+        part: Batch,
+        rows_in: RowsIn,
+        made: Mapping[str, DataFrame],
+        own: Commit | None,
+    ) -> tuple[int, int]:
+        lettering = self._letterings[source.name]
+        parsed, reading = rows_in.parsed[source.name], reading_of(source)
+        letters = partial(frames.dead_letters, self._pipeline, source, parsed, reading, made)
+        none_bad = rows_in.bad == 0 and not self._pipeline.checks_sending(source)
+        with lettering.lock:
+            due = self._due(source, part, own)
+            bad, commit, count = None, due.commit, 0
+            if due.look_below is not None and not none_bad:
+                bad, commit = writing.missing_letters(
+                    self._spark, lettering.chain, source, letters, due
+                )
+            if commit is None:
+                return 0, 0
+            if none_bad:
+                lettering.passes(commit)
+            else:
+                bad = letters(commit.skip_below) if bad is None else bad
+                count = self._commit(lettering, bad, commit, batch_id)
+        failpoints.hit("mid_commit", 1)
+        return due.records, count
+
+    def _commit(
+        self, lettering: Lettering[DeltaChain], bad: DataFrame, commit: Commit, batch_id: int
+    ) -> int:
+        """How many there are; without any there is no commit."""
+        chain = lettering.chain
+        bad, count = held_and_counted(bad, "true")
+        try:
+            if count == 0:
+                lettering.passes(commit)
+                return 0
+            chain.append(bad, commit, batch_id)
+            lettering.wrote(commit)
+        except StoppedError as stopped:
+            raise LettersStoppedError(chain, stopped.stop) from stopped
+        finally:
+            bad.unpersist()
+        return count
+
+    def _due(self, source: Source, part: Batch, own: Commit | None) -> LettersDue:
+        lettering, leads = self._letterings[source.name], source.name in self._leads
+        due = lettering.due(part, writes_rows=own is not None, leads=leads)
+        if isinstance(due, Stop):
+            raise LettersStoppedError(lettering.chain, due)
+        return due
+
+    def _part(self, source: Source, batch: Batch) -> Batch:
+        """What a batch has of a source."""
+        alone = len(self._pipeline.sources_of(self._sink)) == 1
+        return batch if alone else batch.of_topics(self._topics_of(source))
