@@ -192,10 +192,10 @@ def _chain_of(
     return TopicChain(target, topic_id, link, TopicLedger(target), RowWriter(target), on_retry)
 
 
-def _letters(dry: Pipeline, sink: Sink, source: Source, parsed: DataFrame, good: Good) -> DataFrame:
+def _letters(dry: Pipeline, sink: Sink, source: Source, empty: DataFrame, good: Good) -> DataFrame:
     """Of an empty batch, with their columns."""
-    made = frames.nodes_for(dry, sink, good).made
-    return frames.dead_letters(dry, source, parsed, reading_of(source), made, {})
+    made, reading = frames.nodes_for(dry, sink, good).made, reading_of(source)
+    return frames.dead_letters(dry, source, frames.parse(empty, reading), reading, made, {})
 
 
 def _lettering(

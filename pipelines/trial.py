@@ -230,9 +230,7 @@ def _frame(spark: SparkSession, pipeline: Pipeline, case: Case, node: str) -> Da
 
 def _dead_letters(spark: SparkSession, pipeline: Pipeline, case: Case) -> DataFrame:
     letters: DataFrame | None = None
-    for source in dict.fromkeys(
-        source for sink in pipeline.sinks.values() for source in pipeline.lettered_by(sink)
-    ):
+    for source in (one for sink in pipeline.sinks.values() for one in pipeline.lettered_by(sink)):
         reading = reading_of(source, offline=True)
         parsed = frames.parse(_records(spark, source, case), reading)
         good = frames.good_rows(parsed, reading)
