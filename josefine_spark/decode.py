@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from josefine_broker.base.errors import CorruptData
-from josefine_broker.records.batch import CRC_START
+from josefine_broker.records.batch import CRC_START, NO_LEADER_EPOCH
 from josefine_broker.records.builder import Record, build_batch
 from josefine_broker.records.compression import decompress, decompress_into
 from josefine_broker.records.crc import crc32c
@@ -251,6 +251,7 @@ class Decoder:
         sections[:, k.FIXED_MS] = table[:, k.MAX_MS]
         sections[:, k.IS_FIXED] = (table[:, k.ATTRIBUTES] & LOG_APPEND_TIME_BIT) != 0
         sections[:, k.RECORDS] = table[:, k.COUNT]
+        sections[:, k.LEADER_EPOCH] = table[:, k.EPOCH]
         too_many = (ends - starts) < table[:, k.COUNT] * RECORD_BYTES_MIN
         if too_many.any():
             raise self._malformed(sections, int(np.flatnonzero(too_many)[0]))
@@ -270,18 +271,18 @@ class Decoder:
         key = _Binary(rows_max, data_bytes if with_keys else 0)
         value = _Binary(rows_max, data_bytes if with_values else 0)
         offsets, micros = _buffer(rows_max, np.int64), _buffer(rows_max, np.int64)
-        types = _buffer(rows_max, np.int32)
+        section_ends = np.empty(sections.shape[0], dtype=np.int64)
         spans = np.empty((rows_max if "headers" in self._names else 0, 2), dtype=np.int64)
         rows, null_keys, null_values, fault = k.decode(
             source,
             sections,
             start,
             end,
-            *key.arrays,
-            *value.arrays,
+            key.arrays,
+            value.arrays,
             offsets.array,
             micros.array,
-            types.array,
+            section_ends,
             spans,
             with_keys,
             with_values,
@@ -291,6 +292,10 @@ class Decoder:
         if rows == 0:
             return None
         topics, partitions = self._constants.columns(rows)
+
+        def of_sections(column: int) -> Any:
+            return np.repeat(sections[:, column].astype(np.int32), np.diff(section_ends, prepend=0))
+
         makers: dict[str, Callable[[], Any]] = {
             "key": lambda: key.column(pa.binary(), rows, null_keys),
             "value": lambda: value.column(pa.binary(), rows, null_values),
@@ -298,8 +303,9 @@ class Decoder:
             "partition": lambda: partitions,
             "offset": lambda: _fixed(pa.int64(), rows, offsets),
             "timestamp": lambda: _fixed(pa.timestamp("us", tz="UTC"), rows, micros),
-            "timestampType": lambda: _fixed(pa.int32(), rows, types),
+            "timestampType": lambda: pa.array(of_sections(k.IS_FIXED)),
             "headers": lambda: self._headers(source, spans, rows, data_bytes),
+            "leader_epoch": lambda: _leader_epochs(of_sections(k.LEADER_EPOCH)),
         }
         columns = [makers[name]() for name in self._schema.names]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
@@ -398,6 +404,11 @@ def _bitmap(valid: Any) -> Any:
 
 def _fixed(kind: Any, rows: int, buffer: _Buffer) -> Any:
     return pa.Array.from_buffers(kind, rows, [None, buffer.buffer], null_count=0)
+
+
+def _leader_epochs(epochs: Any) -> Any:
+    unknown = epochs == NO_LEADER_EPOCH
+    return pa.array(epochs, mask=unknown if unknown.any() else None)
 
 
 def _readonly(data: Any) -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from josefine_broker.records.batch import iter_batches, verify
+from josefine_broker.records.batch import NO_LEADER_EPOCH, BatchHeader, iter_batches, verify
 from josefine_broker.records.reader import read_records
 from josefine_spark.aborted import AbortedTransaction, aborted_batches
 from josefine_spark.columns import Decoded, arrow_schema
@@ -51,7 +51,7 @@ class PythonDecoder:
                 continue
             for record in read_records(records[position:]):
                 if start_offset <= record.offset < end_offset:
-                    rows.append(self._row(record, header.timestamp_type))
+                    rows.append(self._row(record, header))
         if not rows:
             return Decoded([], min(next_offset, end_offset))
         return Decoded(
@@ -62,7 +62,7 @@ class PythonDecoder:
         """The offset behind the last whole batch, -1 when there is none."""
         return max([-1, *(header.end_offset for _, header in iter_batches(records))])
 
-    def _row(self, record: Any, timestamp_type: int) -> dict[str, Any]:
+    def _row(self, record: Any, header: BatchHeader) -> dict[str, Any]:
         row = {
             "key": record.key,
             "value": record.value,
@@ -70,8 +70,11 @@ class PythonDecoder:
             "partition": self._partition,
             "offset": record.offset,
             "timestamp": record.timestamp_ms * 1000,
-            "timestampType": timestamp_type,
+            "timestampType": header.timestamp_type,
         }
+        if "leader_epoch" in self._schema.names:
+            epoch = header.leader_epoch
+            row["leader_epoch"] = None if epoch == NO_LEADER_EPOCH else epoch
         if "headers" in self._schema.names:
             headers = [{"key": name, "value": value} for name, value in record.headers]
             row["headers"] = headers or None

@@ -87,7 +87,7 @@ class ReadOptions:
     connection: Connection
     include_headers: bool = False
     columns: tuple[str, ...] | None = None
-    """Only these, in their order; None for all."""
+    """Only these, in their order; None: those that are always there, and headers if included."""
     fail_on_data_loss: bool = True
     poll_timeout_ms: int = POLL_TIMEOUT_MS
     fetch_bytes: int = FETCH_BYTES

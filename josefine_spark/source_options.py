@@ -59,6 +59,7 @@ SOURCE_OPTIONS = (
     "minPartitions",
     "maxRecordsPerPartition",
     "includeHeaders",
+    "includeLeaderEpoch",
     "columns",
     "kafka.isolation.level",
     "kafka.client.rack",
@@ -66,7 +67,10 @@ SOURCE_OPTIONS = (
     "kafka.fetch.max.bytes",
     "kafka.fetch.max.wait.ms",
 )
-COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+ALWAYS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+OPTIONAL = {"headers": "includeHeaders", "leader_epoch": "includeLeaderEpoch"}
+"""Column → the option that adds it to the others."""
+COLUMNS = (*ALWAYS, *OPTIONAL)
 """Those of the source, in order: what `columns.py` has, without pyarrow (a test compares them)."""
 STREAMING_OPTIONS = (
     "maxOffsetsPerTrigger",
@@ -147,8 +151,12 @@ def _read_options(options: OptionText) -> ReadOptions:
 
 
 def _columns(options: OptionText) -> tuple[str, ...] | None:
+    """None: those that are always there, and `headers` where they are asked for."""
     if not options.has("columns"):
-        return None
+        if not options.boolean("includeLeaderEpoch", False):
+            return None
+        added = [name for name, option in OPTIONAL.items() if options.boolean(option, False)]
+        return (*ALWAYS, *added)
     asked = [name.strip() for name in options.text("columns", "").split(",") if name.strip()]
     known = {name.lower(): name for name in COLUMNS}
     unknown = [name for name in asked if name.lower() not in known]
@@ -156,8 +164,9 @@ def _columns(options: OptionText) -> tuple[str, ...] | None:
         got = f"no column is called {unknown[0]!r}" if unknown else "got nothing"
         raise OptionError(f"columns: expected some of {', '.join(COLUMNS)}; {got}")
     wanted = {known[name.lower()] for name in asked}
-    if options.boolean("includeHeaders", "headers" in wanted) != ("headers" in wanted):
-        raise OptionError("columns and includeHeaders say different things of the column headers")
+    for name, option in OPTIONAL.items():
+        if options.boolean(option, name in wanted) != (name in wanted):
+            raise OptionError(f"columns and {option} say different things of the column {name}")
     return tuple(name for name in COLUMNS if name in wanted)
 
 

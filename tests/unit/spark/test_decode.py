@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from josefine_broker.base.errors import CorruptData, KafkaError
+from josefine_broker.base.ids import LeaderEpoch
 from josefine_broker.records.batch import stamp
 from josefine_broker.records.builder import Record, build_batch
 from josefine_spark import decode
@@ -45,7 +46,7 @@ def logs(draw: st.DrawFn) -> tuple[bytes, int]:
             log_append_time=draw(st.booleans()),
             control=draw(st.integers(0, 9)) == 0,
         )
-        stamp(batch, 0, offset, 3)
+        stamp(batch, 0, offset, LeaderEpoch(draw(st.sampled_from([-1, 0, 3, 2**31 - 1]))))
         offset += len(records)
         parts.append(bytes(batch))
     return b"".join(parts), offset
@@ -68,7 +69,9 @@ def test_columns_that_are_asked_for_are_those_of_a_whole_read(
     log: tuple[bytes, int], columns: set[str]
 ) -> None:
     data, end = log
-    whole = table(both(include_headers=True)[0].decode(memoryview(data), 0, end), True)
+    plain = PythonDecoder("orders", 7, include_headers=False, columns=COLUMNS)
+    batches = plain.decode(memoryview(data), 0, end).batches
+    whole = pa.Table.from_batches(batches, schema=arrow_schema(False, COLUMNS))
     asked = tuple(name for name in COLUMNS if name in columns)
 
     for kind in (Decoder, PythonDecoder):
@@ -77,6 +80,20 @@ def test_columns_that_are_asked_for_are_those_of_a_whole_read(
         assert pa.Table.from_batches(batches, schema=arrow_schema(False, asked)).equals(
             whole.select(asked)
         )
+
+
+def test_the_leader_epoch_is_that_of_each_batch_and_null_where_no_leader_wrote_one() -> None:
+    data = b""
+    for offset, epoch in enumerate([-1, 0, 7]):
+        batch = build_batch([Record(b"k", b"v")])
+        stamp(batch, 0, offset, LeaderEpoch(epoch))
+        data += bytes(batch)
+
+    for kind in (Decoder, PythonDecoder):
+        decoder = kind("orders", 7, include_headers=False, columns=("offset", "leader_epoch"))
+        (got,) = decoder.decode(memoryview(data), 0, 3).batches
+
+        assert got.to_pydict() == {"offset": [0, 1, 2], "leader_epoch": [None, 0, 7]}
 
 
 def test_what_is_not_asked_for_takes_no_memory() -> None:

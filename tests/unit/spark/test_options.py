@@ -14,7 +14,7 @@ from josefine_spark.kafka_options import IGNORED_BY_SOURCE
 from josefine_spark.options import Delivery, NumberedBatch, ReadOptions
 from josefine_spark.positions import Kind
 from josefine_spark.sink_options import TWO_PHASE, sink_options
-from josefine_spark.source_options import SOURCE_OPTIONS, source_options
+from josefine_spark.source_options import ALWAYS, COLUMNS, SOURCE_OPTIONS, source_options
 
 BASE = {"kafka.bootstrap.servers": "127.0.0.1:9092", "subscribe": "orders"}
 
@@ -96,6 +96,11 @@ def test_columns_are_a_part_of_those_there_are_in_their_order() -> None:
     assert read(columns="headers", includeHeaders="true").columns == ("headers",)
     assert read(columns="key", includeHeaders="false").columns == ("key",)
     assert read().columns is None
+    every = read(includeLeaderEpoch="true", includeHeaders="true").columns
+    assert every == COLUMNS == (*ALWAYS, "headers", "leader_epoch")
+    assert read(includeLeaderEpoch="true").columns == (*ALWAYS, "leader_epoch")
+    assert read(includeLeaderEpoch="false").columns is None
+    assert read(columns="leader_epoch,key").columns == ("key", "leader_epoch")
 
 
 def test_relative_starts_and_groups_are_read() -> None:
@@ -123,7 +128,9 @@ SOURCE_MISTAKES = [
     ({"path": "x"}, "name topics with subscribe"),
     ({"maxOffsetsPerTrigger": "0"}, "whole number from 1, got '0'"),
     ({"maxOffsetsPerTrigger": "many"}, "got 'many'"),
-    ({"columns": "key,vlaue"}, "headers; no column is called 'vlaue'"),
+    ({"columns": "key,vlaue"}, "leader_epoch; no column is called 'vlaue'"),
+    ({"columns": "key", "includeLeaderEpoch": "true"}, "columns and includeLeaderEpoch say"),
+    ({"includeLeaderEpoch": "yes"}, "includeLeaderEpoch: expected true or false"),
     ({"columns": " "}, "columns: expected some of key, value, topic, "),
     ({"columns": "key", "includeHeaders": "true"}, "say different things"),
     ({"columns": "headers", "includeHeaders": "false"}, "say different things"),
