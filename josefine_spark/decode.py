@@ -24,6 +24,7 @@ from josefine_broker.records.crc import crc32c
 from josefine_spark.aborted import AbortedTransaction, aborted_batches
 from josefine_spark.cache import cache_dir
 from josefine_spark.columns import HEADERS_FIELD, Decoded, arrow_schema
+from josefine_spark.row_filter import ALL_ROWS, RowFilter
 
 CHUNK_BYTES = 16 * 1024 * 1024
 """Records of one Arrow batch, decompressed. Bounds memory and keeps 32-bit Arrow offsets in range:
@@ -36,6 +37,9 @@ SCAN_ROWS = 4096
 """Batches scanned at a time; a fetch of 8 MiB has more only when batches are under 2 KiB."""
 
 _TINY = bytes(build_batch([Record(None, None)]))
+
+BEFORE_ALL_MS = -(2**63)
+"""No timestamp lies before it."""
 
 COMPRESSION_MASK, LOG_APPEND_TIME_BIT, CONTROL_BIT = 0x07, 0x08, 0x20
 
@@ -103,12 +107,15 @@ class Decoder:
         include_headers: bool,
         check_crcs: bool = True,
         columns: Sequence[str] | None = None,
+        rows: RowFilter = ALL_ROWS,
     ) -> None:
         """`columns`: only those, None for all; what is not asked for is passed over."""
         self._kernels = load_kernels()
         self._topic = topic
         self._partition = partition
         self._check_crcs = check_crcs
+        self._rows = rows
+        self._from_ms = BEFORE_ALL_MS if rows.from_ms is None else rows.from_ms
         self._schema = arrow_schema(include_headers, columns)
         self._names = frozenset(self._schema.names)
         self._constants = _Constants(topic, partition)
@@ -186,6 +193,7 @@ class Decoder:
             & (first < end_offset)
             & (first + table[:, k.LAST_DELTA] >= start_offset)
             & (table[:, k.COUNT] > 0)
+            & self._rows.may_be_in(table[:, k.MAX_MS])
         )
         if aborted:
             facts = table[:, [k.BASE_OFFSET, k.ATTRIBUTES, k.PRODUCER, k.POS, k.SIZE]].tolist()
@@ -276,8 +284,7 @@ class Decoder:
         rows, null_keys, null_values, fault = k.decode(
             source,
             sections,
-            start,
-            end,
+            (start, end, self._from_ms),
             key.arrays,
             value.arrays,
             offsets.array,

@@ -9,6 +9,7 @@ from josefine_broker.records.batch import NO_LEADER_EPOCH, BatchHeader, iter_bat
 from josefine_broker.records.reader import read_records
 from josefine_spark.aborted import AbortedTransaction, aborted_batches
 from josefine_spark.columns import Decoded, arrow_schema
+from josefine_spark.row_filter import ALL_ROWS, RowFilter
 
 
 class PythonDecoder:
@@ -22,10 +23,12 @@ class PythonDecoder:
         include_headers: bool,
         check_crcs: bool = True,
         columns: Sequence[str] | None = None,
+        rows: RowFilter = ALL_ROWS,
     ) -> None:
         self._topic = topic
         self._partition = partition
         self._check_crcs = check_crcs
+        self._rows = rows
         self._schema = arrow_schema(include_headers, columns)
 
     def decode(
@@ -47,10 +50,11 @@ class PythonDecoder:
             if self._check_crcs:
                 verify(records, position, header)
             next_offset = max(next_offset, header.end_offset)
-            if skip or header.is_control:
+            if skip or header.is_control or not self._rows.may_be_in(header.max_timestamp_ms):
                 continue
             for record in read_records(records[position:]):
-                if start_offset <= record.offset < end_offset:
+                wanted = start_offset <= record.offset < end_offset
+                if wanted and self._rows.takes(record.key, record.timestamp_ms):
                     rows.append(self._row(record, header))
         if not rows:
             return Decoded([], min(next_offset, end_offset))

@@ -155,8 +155,7 @@ def _take(src, pos, end, data, data_pos, wanted):
 def decode(
     src,
     sections,
-    start_offset,
-    end_offset,
+    window,
     keys,
     values,
     offsets,
@@ -166,19 +165,19 @@ def decode(
     with_keys,
     with_values,
 ):
-    """Records of `sections` with start_offset <= offset < end_offset into the output arrays.
+    """Records of `sections` in `window` (start and end offset, first timestamp) into the arrays.
 
     Returns (rows, null keys, null values, section at fault or -1). `keys` and `values` are (ends,
     data, valid), `section_ends` gets how many rows there are at the end of each section, and
     `header_spans` where each row's headers lie when it has rows, else they are skipped; so are keys
     and values not asked for.
     """
+    start_offset, end_offset, from_ms = window
     key_ends, key_data, key_valid = keys
     value_ends, value_data, value_valid = values
     row, null_keys, null_values = 0, 0, 0
     key_pos, value_pos = np.int64(0), np.int64(0)
-    key_ends[0] = 0
-    value_ends[0] = 0
+    key_ends[0] = value_ends[0] = 0
     with_headers = header_spans.shape[0] > 0
     for s in range(sections.shape[0]):
         pos, section_end = sections[s, START], sections[s, END]
@@ -196,7 +195,8 @@ def decode(
             if pos < 0:
                 return row, null_keys, null_values, s
             offset = base_offset + delta
-            if offset < start_offset or offset >= end_offset:
+            timestamp_ms = fixed_ms if is_fixed else base_ms + delta_ms
+            if offset < start_offset or offset >= end_offset or timestamp_ms < from_ms:
                 pos = end
                 continue
             pos, key_pos, valid = _take(src, pos, end, key_data, key_pos, with_keys)
@@ -213,7 +213,7 @@ def decode(
                 header_spans[row, 0] = pos
                 header_spans[row, 1] = end
             offsets[row] = offset
-            micros[row] = (fixed_ms if is_fixed else base_ms + delta_ms) * 1000
+            micros[row] = timestamp_ms * 1000
             row += 1
             key_ends[row] = key_pos
             value_ends[row] = value_pos

@@ -58,6 +58,7 @@ def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[Any]:
         include_headers=options.include_headers,
         check_crcs=options.check_crcs,
         columns=options.columns,
+        rows=options.rows,
     )
     ahead = _FetchAhead(options, wanted, decoder)
     finished = False

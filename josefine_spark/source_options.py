@@ -32,6 +32,7 @@ from josefine_spark.positions import (
     parse_timestamp,
     parse_timestamps,
 )
+from josefine_spark.row_filter import RowFilter
 from josefine_spark.topic_offsets import ByPartition
 
 SOURCE_OPTIONS = (
@@ -61,6 +62,7 @@ SOURCE_OPTIONS = (
     "includeHeaders",
     "includeLeaderEpoch",
     "columns",
+    "fromTimestamp",
     "kafka.isolation.level",
     "kafka.client.rack",
     "kafka.check.crcs",
@@ -139,6 +141,7 @@ def _read_options(options: OptionText) -> ReadOptions:
         connection=connection(options),
         include_headers=options.boolean("includeHeaders", False),
         columns=_columns(options),
+        rows=RowFilter(from_ms=_from_ms(options)),
         fail_on_data_loss=options.boolean("failOnDataLoss", True),
         poll_timeout_ms=options.integer("kafkaConsumer.pollTimeoutMs", 1) or POLL_TIMEOUT_MS,
         fetch_bytes=min(fetch_bytes, FETCH_BYTES_MAX),
@@ -168,6 +171,18 @@ def _columns(options: OptionText) -> tuple[str, ...] | None:
         if options.boolean(option, name in wanted) != (name in wanted):
             raise OptionError(f"columns and {option} say different things of the column {name}")
     return tuple(name for name in COLUMNS if name in wanted)
+
+
+def _from_ms(options: OptionText) -> int | None:
+    if not options.has("fromTimestamp"):
+        return None
+    position = parse_timestamp("fromTimestamp", options.text("fromTimestamp", ""))
+    if position.kind is not Kind.TIMESTAMP:
+        raise OptionError(
+            "fromTimestamp: a time that moves on would leave out other rows when a batch is read "
+            "again: name a moment, or say where to start by startingTimestamp"
+        )
+    return position.timestamp_ms
 
 
 def _subscription(options: OptionText) -> Subscription:

@@ -19,6 +19,7 @@ from josefine_spark.aborted import AbortedTransaction
 from josefine_spark.columns import arrow_schema, spark_schema
 from josefine_spark.decode import Decoder
 from josefine_spark.decode_oracle import PythonDecoder
+from josefine_spark.row_filter import RowFilter
 from josefine_spark.source_options import COLUMNS
 
 MAYBE_BYTES = st.none() | st.binary(max_size=40) | st.binary(min_size=100, max_size=300)
@@ -29,6 +30,12 @@ RECORDS = st.builds(
     value=MAYBE_BYTES,
     headers=HEADERS,
     timestamp_ms=st.integers(min_value=-1, max_value=2**42),
+)
+
+
+FILTERS = st.builds(
+    RowFilter,
+    from_ms=st.none() | st.integers(min_value=0, max_value=2**42),
 )
 
 
@@ -80,6 +87,57 @@ def test_columns_that_are_asked_for_are_those_of_a_whole_read(
         assert pa.Table.from_batches(batches, schema=arrow_schema(False, asked)).equals(
             whole.select(asked)
         )
+
+
+@settings(deadline=None, max_examples=60)
+@given(log=logs(), rows=FILTERS, start=st.integers(min_value=0, max_value=40))
+def test_a_filter_takes_of_the_rows_those_it_means_and_the_range_ends_where_it_did(
+    log: tuple[bytes, int], rows: RowFilter, start: int
+) -> None:
+    data, end = log
+    compiled, _ = both(include_headers=True)
+    first = end - start
+    unfiltered = compiled.decode(memoryview(data), first, end)
+    every = table(unfiltered, True)
+    taken = [
+        rows.takes(key, round(time.timestamp() * 1000))
+        for key, time in zip(every["key"].to_pylist(), every["timestamp"].to_pylist(), strict=True)
+    ]
+
+    for kind in (Decoder, PythonDecoder):
+        decoder = kind("orders", 7, include_headers=True, rows=rows)
+        got = decoder.decode(memoryview(data), first, end)
+
+        assert got.next_offset == unfiltered.next_offset
+        assert all(batch.num_rows for batch in got.batches)
+        assert table(got, True).equals(every.filter(pa.array(taken, pa.bool_())))
+
+
+def test_batches_that_are_older_as_a_whole_are_not_decompressed() -> None:
+    """Their bytes are none of the codec's: who looks at them fails."""
+    old = build_batch([Record(b"k", b"v", (), 999)], base_offset=0, compression=4)
+    old[61:] = bytes(len(old) - 61)
+    new = build_batch([Record(b"k", b"v", (), 1000)], base_offset=1, compression=4)
+    data = memoryview(bytes(old + new))
+
+    for kind in (Decoder, PythonDecoder):
+        given = {"include_headers": False, "check_crcs": False, "columns": ("offset",)}
+        decoder = kind("orders", 7, rows=RowFilter(from_ms=1000), **given)
+        (batch,) = decoder.decode(data, 0, 2).batches
+        assert batch.to_pydict() == {"offset": [1]}
+        with pytest.raises((CorruptData, KafkaError)):
+            kind("orders", 7, rows=RowFilter(from_ms=999), **given).decode(data, 0, 2)
+
+
+def test_a_batch_that_names_no_largest_timestamp_is_looked_into() -> None:
+    batch = build_batch([Record(b"k", b"v", (), 5), Record(b"k", b"v", (), 3)])
+    batch[35:43] = (-1).to_bytes(8, "big", signed=True)
+
+    for kind in (Decoder, PythonDecoder):
+        decoder = kind(
+            "orders", 7, include_headers=False, check_crcs=False, rows=RowFilter(from_ms=4)
+        )
+        assert table(decoder.decode(memoryview(batch), 0, 9), False)["offset"].to_pylist() == [0]
 
 
 def test_the_leader_epoch_is_that_of_each_batch_and_null_where_no_leader_wrote_one() -> None:

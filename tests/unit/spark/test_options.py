@@ -13,6 +13,7 @@ from josefine_spark.errors import OptionError
 from josefine_spark.kafka_options import IGNORED_BY_SOURCE
 from josefine_spark.options import Delivery, NumberedBatch, ReadOptions
 from josefine_spark.positions import Kind
+from josefine_spark.row_filter import ALL_ROWS
 from josefine_spark.sink_options import TWO_PHASE, sink_options
 from josefine_spark.source_options import ALWAYS, COLUMNS, SOURCE_OPTIONS, source_options
 
@@ -114,7 +115,21 @@ def test_relative_starts_and_groups_are_read() -> None:
     assert source_options(BASE | {"startingOffsets": "last 5"}, streaming=True).starting.count == 5
 
 
+def test_rows_are_asked_for_from_a_moment_on() -> None:
+    def from_ms(text: str) -> int | None:
+        return source_options(BASE | {"fromTimestamp": text}, streaming=None).read.rows.from_ms
+
+    assert from_ms("1500") == from_ms("1970-01-01T00:00:01.500Z") == 1500
+    assert from_ms(" 1970-01-02 ") == 86_400_000
+    assert source_options(BASE, streaming=True).read.rows == ALL_ROWS
+    start = source_options(BASE | {"startingTimestamp": "1970-01-01T01:00+01:00"}, streaming=True)
+    assert start.starting.timestamp_ms == 0
+
+
 SOURCE_MISTAKES = [
+    ({"fromTimestamp": "10m ago"}, "fromTimestamp: a time that moves on would leave out other"),
+    ({"fromTimestamp": "yesterday"}, "fromTimestamp: 'yesterday' is neither a number of milli"),
+    ({"fromTimestamp": "1969-12-31"}, "fromTimestamp: '1969-12-31' is neither"),
     ({"maxOffsetPerTrigger": "5"}, "did you mean maxOffsetsPerTrigger?"),
     ({"kafka.isolation.levle": "x"}, "did you mean kafka.isolation.level?"),
     ({"qqqqqqqqq": "5"}, "unknown option 'qqqqqqqqq'"),
