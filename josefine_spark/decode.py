@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from josefine_broker.base.errors import CorruptData
 from josefine_broker.records.batch import CRC_START, NO_LEADER_EPOCH
@@ -115,6 +116,7 @@ class Decoder:
         self._partition = partition
         self._check_crcs = check_crcs
         self._rows = rows
+        self._keys = None if rows.keys is None else pa.array(sorted(rows.keys), pa.binary())
         self._from_ms = BEFORE_ALL_MS if rows.from_ms is None else rows.from_ms
         self._schema = arrow_schema(include_headers, columns)
         self._names = frozenset(self._schema.names)
@@ -275,7 +277,8 @@ class Decoder:
         k = self._kernels
         rows_max = int(sections[:, k.RECORDS].sum())
         data_bytes = int((sections[:, k.END] - sections[:, k.START]).sum())
-        with_keys, with_values = "key" in self._names, "value" in self._names
+        with_keys = "key" in self._names or self._keys is not None
+        with_values = "value" in self._names
         key = _Binary(rows_max, data_bytes if with_keys else 0)
         value = _Binary(rows_max, data_bytes if with_values else 0)
         offsets, micros = _buffer(rows_max, np.int64), _buffer(rows_max, np.int64)
@@ -315,7 +318,11 @@ class Decoder:
             "leader_epoch": lambda: _leader_epochs(of_sections(k.LEADER_EPOCH)),
         }
         columns = [makers[name]() for name in self._schema.names]
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        if self._keys is None:
+            return batch
+        found = key.column(pa.binary(), rows, null_keys)
+        return batch.filter(pc.is_in(found, value_set=self._keys)) or None
 
     def _headers(self, source: Any, spans: Any, rows: int, data_bytes: int) -> Any:
         k = self._kernels

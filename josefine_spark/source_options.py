@@ -63,6 +63,7 @@ SOURCE_OPTIONS = (
     "includeLeaderEpoch",
     "columns",
     "fromTimestamp",
+    "keys",
     "kafka.isolation.level",
     "kafka.client.rack",
     "kafka.check.crcs",
@@ -141,7 +142,7 @@ def _read_options(options: OptionText) -> ReadOptions:
         connection=connection(options),
         include_headers=options.boolean("includeHeaders", False),
         columns=_columns(options),
-        rows=RowFilter(from_ms=_from_ms(options)),
+        rows=RowFilter(from_ms=_from_ms(options), keys=_keys(options)),
         fail_on_data_loss=options.boolean("failOnDataLoss", True),
         poll_timeout_ms=options.integer("kafkaConsumer.pollTimeoutMs", 1) or POLL_TIMEOUT_MS,
         fetch_bytes=min(fetch_bytes, FETCH_BYTES_MAX),
@@ -183,6 +184,20 @@ def _from_ms(options: OptionText) -> int | None:
             "again: name a moment, or say where to start by startingTimestamp"
         )
     return position.timestamp_ms
+
+
+def _keys(options: OptionText) -> frozenset[bytes] | None:
+    """JSON and no list with commas, which a key may have in it."""
+    if not options.has("keys"):
+        return None
+    text = options.text("keys", "")
+    try:
+        keys = json.loads(text)
+    except ValueError:
+        keys = None
+    if not isinstance(keys, list) or not keys or not all(isinstance(key, str) for key in keys):
+        raise OptionError(f'keys: expected JSON as ["first","second"], got {text!r}')
+    return frozenset(key.encode(errors="surrogatepass") for key in keys)
 
 
 def _subscription(options: OptionText) -> Subscription:

@@ -26,16 +26,18 @@ MAYBE_BYTES = st.none() | st.binary(max_size=40) | st.binary(min_size=100, max_s
 HEADERS = st.lists(st.tuples(st.text(max_size=8), MAYBE_BYTES), max_size=3)
 RECORDS = st.builds(
     Record,
-    key=MAYBE_BYTES,
+    key=MAYBE_BYTES | st.sampled_from([b"", b"k", b"key"]),
     value=MAYBE_BYTES,
     headers=HEADERS,
     timestamp_ms=st.integers(min_value=-1, max_value=2**42),
 )
 
 
+KEYS = st.sampled_from([b"", b"k", b"key"])
 FILTERS = st.builds(
     RowFilter,
     from_ms=st.none() | st.integers(min_value=0, max_value=2**42),
+    keys=st.none() | st.frozensets(KEYS, min_size=1, max_size=3),
 )
 
 
@@ -111,6 +113,23 @@ def test_a_filter_takes_of_the_rows_those_it_means_and_the_range_ends_where_it_d
         assert got.next_offset == unfiltered.next_offset
         assert all(batch.num_rows for batch in got.batches)
         assert table(got, True).equals(every.filter(pa.array(taken, pa.bool_())))
+
+
+@pytest.mark.parametrize("kind", [Decoder, PythonDecoder])
+def test_rows_are_chosen_by_a_key_that_is_not_among_the_columns(kind: Any) -> None:
+    records = [Record(b"a", b"1"), Record(None, b"2"), Record(b"b", b"3"), Record(b"c", b"4")]
+    decoder = kind(
+        "t",
+        7,
+        include_headers=False,
+        columns=("value",),
+        rows=RowFilter(keys=frozenset([b"a", b"b"])),
+    )
+
+    (batch,) = decoder.decode(memoryview(build_batch(records)), 0, 4).batches
+
+    assert batch.to_pydict() == {"value": [b"1", b"3"]}
+    assert decoder.decode(memoryview(build_batch(records[3:])), 0, 4).batches == []
 
 
 def test_batches_that_are_older_as_a_whole_are_not_decompressed() -> None:

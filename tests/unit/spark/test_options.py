@@ -126,7 +126,19 @@ def test_rows_are_asked_for_from_a_moment_on() -> None:
     assert start.starting.timestamp_ms == 0
 
 
+def test_rows_are_asked_for_by_keys() -> None:
+    def keys(text: str) -> frozenset[bytes] | None:
+        return source_options(BASE | {"keys": text}, streaming=None).read.rows.keys
+
+    assert keys('["a, b", "é", "", "a, b"]') == {b"a, b", "é".encode(), b""}
+    assert source_options(BASE, streaming=None).read.rows.keys is None
+
+
 SOURCE_MISTAKES = [
+    ({"keys": "a,b"}, 'keys: expected JSON as ["first","second"], got \'a,b\''),
+    ({"keys": "[]"}, "keys: expected JSON as"),
+    ({"keys": '["a",1]'}, "keys: expected JSON as"),
+    ({"keys": '"a"'}, "keys: expected JSON as"),
     ({"fromTimestamp": "10m ago"}, "fromTimestamp: a time that moves on would leave out other"),
     ({"fromTimestamp": "yesterday"}, "fromTimestamp: 'yesterday' is neither a number of milli"),
     ({"fromTimestamp": "1969-12-31"}, "fromTimestamp: '1969-12-31' is neither"),
