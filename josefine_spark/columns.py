@@ -73,6 +73,11 @@ def names(include_headers: bool, columns: Sequence[str] | None) -> Sequence[str]
     return [field.name for field in ([*_FIELDS, HEADERS_FIELD] if include_headers else _FIELDS)]
 
 
+TIMESTAMP_MS_MAX = (2**63 - 1) // 1000
+"""Spark's timestamps are microseconds in 64 bits. One that is further from 1970 is null: there are
+producers that give nanoseconds for milliseconds, and wrapped to 64 bits they are any time."""
+
+
 class Decoded(NamedTuple):
     """What one fetch response of one partition gave."""
 

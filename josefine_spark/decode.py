@@ -24,7 +24,7 @@ from josefine_broker.records.compression import decompress, decompress_into
 from josefine_broker.records.crc import crc32c
 from josefine_spark.aborted import AbortedTransaction, aborted_batches
 from josefine_spark.cache import cache_dir
-from josefine_spark.columns import HEADERS_FIELD, Decoded, arrow_schema
+from josefine_spark.columns import HEADERS_FIELD, TIMESTAMP_MS_MAX, Decoded, arrow_schema
 from josefine_spark.row_filter import ALL_ROWS, RowFilter
 
 CHUNK_BYTES = 16 * 1024 * 1024
@@ -281,7 +281,7 @@ class Decoder:
         with_values = "value" in self._names
         key = _Binary(rows_max, data_bytes if with_keys else 0)
         value = _Binary(rows_max, data_bytes if with_values else 0)
-        offsets, micros = _buffer(rows_max, np.int64), _buffer(rows_max, np.int64)
+        offsets, millis = _buffer(rows_max, np.int64), _buffer(rows_max, np.int64)
         section_ends = np.empty(sections.shape[0], dtype=np.int64)
         spans = np.empty((rows_max if "headers" in self._names else 0, 2), dtype=np.int64)
         rows, null_keys, null_values, fault = k.decode(
@@ -291,7 +291,7 @@ class Decoder:
             key.arrays,
             value.arrays,
             offsets.array,
-            micros.array,
+            millis.array,
             section_ends,
             spans,
             with_keys,
@@ -312,7 +312,7 @@ class Decoder:
             "topic": lambda: topics,
             "partition": lambda: partitions,
             "offset": lambda: _fixed(pa.int64(), rows, offsets),
-            "timestamp": lambda: _fixed(pa.timestamp("us", tz="UTC"), rows, micros),
+            "timestamp": lambda: _timestamps(rows, millis),
             "timestampType": lambda: pa.array(of_sections(k.IS_FIXED)),
             "headers": lambda: self._headers(source, spans, rows, data_bytes),
             "leader_epoch": lambda: _leader_epochs(of_sections(k.LEADER_EPOCH)),
@@ -418,6 +418,15 @@ def _bitmap(valid: Any) -> Any:
 
 def _fixed(kind: Any, rows: int, buffer: _Buffer) -> Any:
     return pa.Array.from_buffers(kind, rows, [None, buffer.buffer], null_count=0)
+
+
+def _timestamps(rows: int, buffer: _Buffer) -> Any:
+    millis = buffer.array[:rows]
+    held = (millis >= -TIMESTAMP_MS_MAX) & (millis <= TIMESTAMP_MS_MAX)
+    np.multiply(millis, 1000, out=millis)
+    nulls = rows - int(np.count_nonzero(held))
+    buffers = [_bitmap(held) if nulls else None, buffer.buffer]
+    return pa.Array.from_buffers(pa.timestamp("us", tz="UTC"), rows, buffers, null_count=nulls)
 
 
 def _leader_epochs(epochs: Any) -> Any:

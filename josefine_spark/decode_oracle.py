@@ -8,7 +8,7 @@ import pyarrow as pa
 from josefine_broker.records.batch import NO_LEADER_EPOCH, BatchHeader, iter_batches, verify
 from josefine_broker.records.reader import read_records
 from josefine_spark.aborted import AbortedTransaction, aborted_batches
-from josefine_spark.columns import Decoded, arrow_schema
+from josefine_spark.columns import TIMESTAMP_MS_MAX, Decoded, arrow_schema
 from josefine_spark.row_filter import ALL_ROWS, RowFilter
 
 
@@ -54,7 +54,7 @@ class PythonDecoder:
                 continue
             for record in read_records(records[position:]):
                 wanted = start_offset <= record.offset < end_offset
-                if wanted and self._rows.takes(record.key, record.timestamp_ms):
+                if wanted and self._rows.takes(record.key, _int64(record.timestamp_ms)):
                     rows.append(self._row(record, header))
         if not rows:
             return Decoded([], min(next_offset, end_offset))
@@ -67,13 +67,15 @@ class PythonDecoder:
         return max([-1, *(header.end_offset for _, header in iter_batches(records))])
 
     def _row(self, record: Any, header: BatchHeader) -> dict[str, Any]:
+        timestamp_ms = _int64(record.timestamp_ms)
+        is_held = abs(timestamp_ms) <= TIMESTAMP_MS_MAX
         row = {
             "key": record.key,
             "value": record.value,
             "topic": self._topic,
             "partition": self._partition,
             "offset": record.offset,
-            "timestamp": record.timestamp_ms * 1000,
+            "timestamp": timestamp_ms * 1000 if is_held else None,
             "timestampType": header.timestamp_type,
         }
         if "leader_epoch" in self._schema.names:
@@ -83,3 +85,8 @@ class PythonDecoder:
             headers = [{"key": name, "value": value} for name, value in record.headers]
             row["headers"] = headers or None
         return row
+
+
+def _int64(number: int) -> int:
+    """Numbers of the compiled loops wrap."""
+    return (number + 2**63) % 2**64 - 2**63

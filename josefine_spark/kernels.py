@@ -159,7 +159,7 @@ def decode(
     keys,
     values,
     offsets,
-    micros,
+    millis,
     section_ends,
     header_spans,
     with_keys,
@@ -213,7 +213,7 @@ def decode(
                 header_spans[row, 0] = pos
                 header_spans[row, 1] = end
             offsets[row] = offset
-            micros[row] = timestamp_ms * 1000
+            millis[row] = timestamp_ms
             row += 1
             key_ends[row] = key_pos
             value_ends[row] = value_pos

@@ -159,6 +159,23 @@ def test_a_batch_that_names_no_largest_timestamp_is_looked_into() -> None:
         assert table(decoder.decode(memoryview(batch), 0, 9), False)["offset"].to_pylist() == [0]
 
 
+def test_a_timestamp_that_spark_cannot_hold_is_null_and_the_row_is_there() -> None:
+    """Nanoseconds given for milliseconds, for one."""
+    largest = (2**63 - 1) // 1000
+    given = [5, largest, largest + 1, 1_700_000_000_000_000_000, -largest, -largest - 1]
+    batch = build_batch([Record(b"k", b"v", (), ms) for ms in given])
+    rows = RowFilter(from_ms=6)
+
+    for decoder in both(False):
+        (got,) = decoder.decode(memoryview(batch), 0, 6).batches
+        micros = got.column("timestamp").cast(pa.int64()).to_pylist()
+        assert micros == [5_000, largest * 1000, None, None, -largest * 1000, None]
+    for kind in (Decoder, PythonDecoder):
+        decoder = kind("orders", 7, include_headers=False, columns=("offset",), rows=rows)
+        (got,) = decoder.decode(memoryview(batch), 0, 6).batches
+        assert got.column("offset").to_pylist() == [1, 2, 3]
+
+
 def test_the_leader_epoch_is_that_of_each_batch_and_null_where_no_leader_wrote_one() -> None:
     data = b""
     for offset, epoch in enumerate([-1, 0, 7]):
