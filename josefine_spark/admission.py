@@ -3,7 +3,7 @@
 Rules: never more than the limit in all, never past a partition's end; every partition with
 records gets at least one as soon as the limit allows; what is admitted depends only on the
 arguments, so that a replay decides the same. `Admission` is the one mutable class: it remembers
-the target of an AvailableNow run and when a batch was last admitted.
+the target of an AvailableNow run and when minOffsetsPerTrigger last let a batch go.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ class Admission:
         self._offsets_min = offsets_min
         self._delay_ms_max = delay_ms_max
         self._target: dict[TopicPartition, int] | None = None
-        self._waiting_since_ms: int | None = None
+        self._triggered_ms: int | None = None
 
     @property
     def target(self) -> ByPartition | None:
@@ -85,19 +85,19 @@ class Admission:
         return min(end, self._target.get(tp, end))
 
     def _too_early(self, total: int, now_ms: int) -> bool:
-        """minOffsetsPerTrigger waits for enough records, but no longer than maxTriggerDelay.
+        """minOffsetsPerTrigger waits for enough records, but no longer than maxTriggerDelay behind
+        the trigger before; the first look of a run is one, as in Spark's Kafka source.
 
         Not in an AvailableNow run: records that the target counts must be read (the run would
         never end otherwise).
         """
-        if self._offsets_min is None or self._target is not None or total == 0:
+        if self._offsets_min is None or self._target is not None:
             return False
-        if self._waiting_since_ms is None:
-            self._waiting_since_ms = now_ms
-        waited_ms = now_ms - self._waiting_since_ms
-        if total < self._offsets_min and waited_ms < self._delay_ms_max:
+        waited_ms = None if self._triggered_ms is None else now_ms - self._triggered_ms
+        over = waited_ms is None or waited_ms >= self._delay_ms_max
+        if not over and total < self._offsets_min:
             return True
-        self._waiting_since_ms = now_ms
+        self._triggered_ms = now_ms
         return False
 
 

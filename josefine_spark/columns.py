@@ -1,4 +1,5 @@
-"""The columns of the source, exactly those of Spark's own Kafka source, as Arrow wants them.
+"""The columns of the source as Spark and as Arrow want them: those of Spark's own Kafka source
+exactly, and `leader_epoch` where it is asked for.
 
 PySpark 4.2 compares Arrow schemas exactly (SPARK-55583): binary not large_binary, UTC timestamps.
 """
@@ -28,7 +29,10 @@ _SPARK_FIELDS = [
     StructField("timestampType", IntegerType()),
 ]
 _SPARK_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-_SPARK_HEADERS_FIELD = StructField("headers", ArrayType(_SPARK_HEADER))
+_SPARK_OPTIONAL = [
+    StructField("headers", ArrayType(_SPARK_HEADER)),
+    StructField("leader_epoch", IntegerType()),
+]
 
 _HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 _FIELDS = [
@@ -41,12 +45,13 @@ _FIELDS = [
     pa.field("timestampType", pa.int32()),
 ]
 HEADERS_FIELD = pa.field("headers", pa.list_(pa.field("element", _HEADER)))
+_OPTIONAL = [HEADERS_FIELD, pa.field("leader_epoch", pa.int32())]
 
 
 def spark_schema(include_headers: bool, columns: Sequence[str] | None = None) -> StructType:
     """The source's schema, or `columns` of it; each nullable, as in Spark's Kafka source."""
     wanted = names(include_headers, columns)
-    fields = [*_SPARK_FIELDS, _SPARK_HEADERS_FIELD]
+    fields = [*_SPARK_FIELDS, *_SPARK_OPTIONAL]
     return StructType([field for field in fields if field.name in wanted])
 
 
@@ -58,7 +63,7 @@ def written_schema() -> StructType:
 def arrow_schema(include_headers: bool, columns: Sequence[str] | None = None) -> pa.Schema:
     """The same as Arrow: what PySpark's `to_arrow_schema` gives for it (a test holds it)."""
     wanted = names(include_headers, columns)
-    return pa.schema([field for field in [*_FIELDS, HEADERS_FIELD] if field.name in wanted])
+    return pa.schema([field for field in [*_FIELDS, *_OPTIONAL] if field.name in wanted])
 
 
 def names(include_headers: bool, columns: Sequence[str] | None) -> Sequence[str]:
@@ -66,6 +71,11 @@ def names(include_headers: bool, columns: Sequence[str] | None) -> Sequence[str]
     if columns is not None:
         return columns
     return [field.name for field in ([*_FIELDS, HEADERS_FIELD] if include_headers else _FIELDS)]
+
+
+TIMESTAMP_MS_MAX = (2**63 - 1) // 1000
+"""Spark's timestamps are microseconds in 64 bits. One that is further from 1970 is null: there are
+producers that give nanoseconds for milliseconds, and wrapped to 64 bits they are any time."""
 
 
 class Decoded(NamedTuple):

@@ -15,15 +15,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from josefine_broker.base.errors import CorruptData
-from josefine_broker.records.batch import CRC_START
+from josefine_broker.records.batch import CRC_START, NO_LEADER_EPOCH
 from josefine_broker.records.builder import Record, build_batch
 from josefine_broker.records.compression import decompress, decompress_into
 from josefine_broker.records.crc import crc32c
 from josefine_spark.aborted import AbortedTransaction, aborted_batches
 from josefine_spark.cache import cache_dir
-from josefine_spark.columns import HEADERS_FIELD, Decoded, arrow_schema
+from josefine_spark.columns import HEADERS_FIELD, TIMESTAMP_MS_MAX, Decoded, arrow_schema
+from josefine_spark.row_filter import ALL_ROWS, RowFilter
 
 CHUNK_BYTES = 16 * 1024 * 1024
 """Records of one Arrow batch, decompressed. Bounds memory and keeps 32-bit Arrow offsets in range:
@@ -36,6 +38,9 @@ SCAN_ROWS = 4096
 """Batches scanned at a time; a fetch of 8 MiB has more only when batches are under 2 KiB."""
 
 _TINY = bytes(build_batch([Record(None, None)]))
+
+BEFORE_ALL_MS = -(2**63)
+"""No timestamp lies before it."""
 
 COMPRESSION_MASK, LOG_APPEND_TIME_BIT, CONTROL_BIT = 0x07, 0x08, 0x20
 
@@ -103,12 +108,16 @@ class Decoder:
         include_headers: bool,
         check_crcs: bool = True,
         columns: Sequence[str] | None = None,
+        rows: RowFilter = ALL_ROWS,
     ) -> None:
         """`columns`: only those, None for all; what is not asked for is passed over."""
         self._kernels = load_kernels()
         self._topic = topic
         self._partition = partition
         self._check_crcs = check_crcs
+        self._rows = rows
+        self._keys = None if rows.keys is None else pa.array(sorted(rows.keys), pa.binary())
+        self._from_ms = BEFORE_ALL_MS if rows.from_ms is None else rows.from_ms
         self._schema = arrow_schema(include_headers, columns)
         self._names = frozenset(self._schema.names)
         self._constants = _Constants(topic, partition)
@@ -186,6 +195,7 @@ class Decoder:
             & (first < end_offset)
             & (first + table[:, k.LAST_DELTA] >= start_offset)
             & (table[:, k.COUNT] > 0)
+            & self._rows.may_be_in(table[:, k.MAX_MS])
         )
         if aborted:
             facts = table[:, [k.BASE_OFFSET, k.ATTRIBUTES, k.PRODUCER, k.POS, k.SIZE]].tolist()
@@ -251,6 +261,7 @@ class Decoder:
         sections[:, k.FIXED_MS] = table[:, k.MAX_MS]
         sections[:, k.IS_FIXED] = (table[:, k.ATTRIBUTES] & LOG_APPEND_TIME_BIT) != 0
         sections[:, k.RECORDS] = table[:, k.COUNT]
+        sections[:, k.LEADER_EPOCH] = table[:, k.EPOCH]
         too_many = (ends - starts) < table[:, k.COUNT] * RECORD_BYTES_MIN
         if too_many.any():
             raise self._malformed(sections, int(np.flatnonzero(too_many)[0]))
@@ -266,22 +277,22 @@ class Decoder:
         k = self._kernels
         rows_max = int(sections[:, k.RECORDS].sum())
         data_bytes = int((sections[:, k.END] - sections[:, k.START]).sum())
-        with_keys, with_values = "key" in self._names, "value" in self._names
+        with_keys = "key" in self._names or self._keys is not None
+        with_values = "value" in self._names
         key = _Binary(rows_max, data_bytes if with_keys else 0)
         value = _Binary(rows_max, data_bytes if with_values else 0)
-        offsets, micros = _buffer(rows_max, np.int64), _buffer(rows_max, np.int64)
-        types = _buffer(rows_max, np.int32)
+        offsets, millis = _buffer(rows_max, np.int64), _buffer(rows_max, np.int64)
+        section_ends = np.empty(sections.shape[0], dtype=np.int64)
         spans = np.empty((rows_max if "headers" in self._names else 0, 2), dtype=np.int64)
         rows, null_keys, null_values, fault = k.decode(
             source,
             sections,
-            start,
-            end,
-            *key.arrays,
-            *value.arrays,
+            (start, end, self._from_ms),
+            key.arrays,
+            value.arrays,
             offsets.array,
-            micros.array,
-            types.array,
+            millis.array,
+            section_ends,
             spans,
             with_keys,
             with_values,
@@ -291,18 +302,27 @@ class Decoder:
         if rows == 0:
             return None
         topics, partitions = self._constants.columns(rows)
+
+        def of_sections(column: int) -> Any:
+            return np.repeat(sections[:, column].astype(np.int32), np.diff(section_ends, prepend=0))
+
         makers: dict[str, Callable[[], Any]] = {
             "key": lambda: key.column(pa.binary(), rows, null_keys),
             "value": lambda: value.column(pa.binary(), rows, null_values),
             "topic": lambda: topics,
             "partition": lambda: partitions,
             "offset": lambda: _fixed(pa.int64(), rows, offsets),
-            "timestamp": lambda: _fixed(pa.timestamp("us", tz="UTC"), rows, micros),
-            "timestampType": lambda: _fixed(pa.int32(), rows, types),
+            "timestamp": lambda: _timestamps(rows, millis),
+            "timestampType": lambda: pa.array(of_sections(k.IS_FIXED)),
             "headers": lambda: self._headers(source, spans, rows, data_bytes),
+            "leader_epoch": lambda: _leader_epochs(of_sections(k.LEADER_EPOCH)),
         }
         columns = [makers[name]() for name in self._schema.names]
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        if self._keys is None:
+            return batch
+        found = key.column(pa.binary(), rows, null_keys)
+        return batch.filter(pc.is_in(found, value_set=self._keys)) or None
 
     def _headers(self, source: Any, spans: Any, rows: int, data_bytes: int) -> Any:
         k = self._kernels
@@ -398,6 +418,20 @@ def _bitmap(valid: Any) -> Any:
 
 def _fixed(kind: Any, rows: int, buffer: _Buffer) -> Any:
     return pa.Array.from_buffers(kind, rows, [None, buffer.buffer], null_count=0)
+
+
+def _timestamps(rows: int, buffer: _Buffer) -> Any:
+    millis = buffer.array[:rows]
+    held = (millis >= -TIMESTAMP_MS_MAX) & (millis <= TIMESTAMP_MS_MAX)
+    np.multiply(millis, 1000, out=millis)
+    nulls = rows - int(np.count_nonzero(held))
+    buffers = [_bitmap(held) if nulls else None, buffer.buffer]
+    return pa.Array.from_buffers(pa.timestamp("us", tz="UTC"), rows, buffers, null_count=nulls)
+
+
+def _leader_epochs(epochs: Any) -> Any:
+    unknown = epochs == NO_LEADER_EPOCH
+    return pa.array(epochs, mask=unknown if unknown.any() else None)
 
 
 def _readonly(data: Any) -> Any:

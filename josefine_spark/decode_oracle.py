@@ -5,10 +5,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from josefine_broker.records.batch import iter_batches, verify
+from josefine_broker.records.batch import NO_LEADER_EPOCH, BatchHeader, iter_batches, verify
 from josefine_broker.records.reader import read_records
 from josefine_spark.aborted import AbortedTransaction, aborted_batches
-from josefine_spark.columns import Decoded, arrow_schema
+from josefine_spark.columns import TIMESTAMP_MS_MAX, Decoded, arrow_schema
+from josefine_spark.row_filter import ALL_ROWS, RowFilter
 
 
 class PythonDecoder:
@@ -22,10 +23,12 @@ class PythonDecoder:
         include_headers: bool,
         check_crcs: bool = True,
         columns: Sequence[str] | None = None,
+        rows: RowFilter = ALL_ROWS,
     ) -> None:
         self._topic = topic
         self._partition = partition
         self._check_crcs = check_crcs
+        self._rows = rows
         self._schema = arrow_schema(include_headers, columns)
 
     def decode(
@@ -47,11 +50,12 @@ class PythonDecoder:
             if self._check_crcs:
                 verify(records, position, header)
             next_offset = max(next_offset, header.end_offset)
-            if skip or header.is_control:
+            if skip or header.is_control or not self._rows.may_be_in(header.max_timestamp_ms):
                 continue
             for record in read_records(records[position:]):
-                if start_offset <= record.offset < end_offset:
-                    rows.append(self._row(record, header.timestamp_type))
+                wanted = start_offset <= record.offset < end_offset
+                if wanted and self._rows.takes(record.key, _int64(record.timestamp_ms)):
+                    rows.append(self._row(record, header))
         if not rows:
             return Decoded([], min(next_offset, end_offset))
         return Decoded(
@@ -62,17 +66,27 @@ class PythonDecoder:
         """The offset behind the last whole batch, -1 when there is none."""
         return max([-1, *(header.end_offset for _, header in iter_batches(records))])
 
-    def _row(self, record: Any, timestamp_type: int) -> dict[str, Any]:
+    def _row(self, record: Any, header: BatchHeader) -> dict[str, Any]:
+        timestamp_ms = _int64(record.timestamp_ms)
+        is_held = abs(timestamp_ms) <= TIMESTAMP_MS_MAX
         row = {
             "key": record.key,
             "value": record.value,
             "topic": self._topic,
             "partition": self._partition,
             "offset": record.offset,
-            "timestamp": record.timestamp_ms * 1000,
-            "timestampType": timestamp_type,
+            "timestamp": timestamp_ms * 1000 if is_held else None,
+            "timestampType": header.timestamp_type,
         }
+        if "leader_epoch" in self._schema.names:
+            epoch = header.leader_epoch
+            row["leader_epoch"] = None if epoch == NO_LEADER_EPOCH else epoch
         if "headers" in self._schema.names:
             headers = [{"key": name, "value": value} for name, value in record.headers]
             row["headers"] = headers or None
         return row
+
+
+def _int64(number: int) -> int:
+    """Numbers of the compiled loops wrap."""
+    return (number + 2**63) % 2**64 - 2**63

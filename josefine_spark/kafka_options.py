@@ -5,6 +5,8 @@ moved over as it is, and one log line says which have no effect and why. Names a
 ConsumerConfig and of Spark's documentation.
 """
 
+from collections.abc import Iterable
+
 _NO_GROUP = "this source joins no group"
 _ONE_PARTITION = "a task fetches one partition, up to kafka.fetch.max.bytes"
 _DEADLINE = "what fails in passing is tried again until kafka.request.timeout.ms is over"
@@ -55,6 +57,23 @@ IGNORED_BY_SOURCE = {
     "kafka.sasl.*": _PLAINTEXT,
 }
 """Option → why it has no effect on a read."""
+
+SETTINGS_IGNORED = {
+    "spark.kafka.clusters.": "delegation tokens are not asked for: give each read and write "
+    "kafka.security.protocol and kafka.sasl.*",
+}
+"""Beginning of a setting of the session, for Spark's Kafka connector → why it has no effect."""
+
+
+def settings_without_effect(names: Iterable[str]) -> list[str]:
+    """One clause for each setting of a session that does nothing here; never its value."""
+    return [
+        f"{name} ({why})"
+        for name in sorted(names)
+        for beginning, why in SETTINGS_IGNORED.items()
+        if name.startswith(beginning)
+    ]
+
 
 _FULL_BATCHES = "a batch is sent when it is full or its task ends"
 _DELIVERY = "what fails in passing is tried again until kafka.delivery.timeout.ms is over"

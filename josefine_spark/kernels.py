@@ -21,12 +21,13 @@ LENGTH_OVERHEAD_BYTES = 12
 MAGIC = 2
 
 # Columns of the batch table that `scan` fills, one row per record batch.
-POS, SIZE, BASE_OFFSET, LAST_DELTA, BASE_MS, MAX_MS, ATTRIBUTES, COUNT, CRC, PRODUCER = range(10)
-TABLE_COLUMNS = 10
+POS, SIZE, BASE_OFFSET, LAST_DELTA, BASE_MS, MAX_MS = range(6)
+ATTRIBUTES, COUNT, CRC, PRODUCER, EPOCH = range(6, 11)
+TABLE_COLUMNS = 11
 
 # Columns of the section table that `decode` takes, one row per batch that has records to give.
-START, END, FIRST_OFFSET, FIRST_MS, FIXED_MS, IS_FIXED, RECORDS = range(7)
-SECTION_COLUMNS = 7
+START, END, FIRST_OFFSET, FIRST_MS, FIXED_MS, IS_FIXED, RECORDS, LEADER_EPOCH = range(8)
+SECTION_COLUMNS = 8
 
 
 @intrinsic
@@ -82,6 +83,7 @@ def scan(src, table):
         table[row, POS] = pos
         table[row, SIZE] = batch_bytes
         table[row, BASE_OFFSET] = _int64(src, pos)
+        table[row, EPOCH] = _int32(src, pos + 12)
         table[row, CRC] = _int32(src, pos + 17) & 0xFFFFFFFF
         table[row, ATTRIBUTES] = (np.int64(src[pos + 21]) << 8) | np.int64(src[pos + 22])
         table[row, LAST_DELTA] = _int32(src, pos + 23)
@@ -153,30 +155,29 @@ def _take(src, pos, end, data, data_pos, wanted):
 def decode(
     src,
     sections,
-    start_offset,
-    end_offset,
-    key_ends,
-    key_data,
-    key_valid,
-    value_ends,
-    value_data,
-    value_valid,
+    window,
+    keys,
+    values,
     offsets,
-    micros,
-    timestamp_types,
+    millis,
+    section_ends,
     header_spans,
     with_keys,
     with_values,
 ):
-    """Records of `sections` with start_offset <= offset < end_offset into the output arrays.
+    """Records of `sections` in `window` (start and end offset, first timestamp) into the arrays.
 
-    Returns (rows, null keys, null values, section at fault or -1). `header_spans` gets where each
-    row's headers lie when it has rows, else they are skipped; so are keys and values not asked for.
+    Returns (rows, null keys, null values, section at fault or -1). `keys` and `values` are (ends,
+    data, valid), `section_ends` gets how many rows there are at the end of each section, and
+    `header_spans` where each row's headers lie when it has rows, else they are skipped; so are keys
+    and values not asked for.
     """
+    start_offset, end_offset, from_ms = window
+    key_ends, key_data, key_valid = keys
+    value_ends, value_data, value_valid = values
     row, null_keys, null_values = 0, 0, 0
     key_pos, value_pos = np.int64(0), np.int64(0)
-    key_ends[0] = 0
-    value_ends[0] = 0
+    key_ends[0] = value_ends[0] = 0
     with_headers = header_spans.shape[0] > 0
     for s in range(sections.shape[0]):
         pos, section_end = sections[s, START], sections[s, END]
@@ -194,7 +195,8 @@ def decode(
             if pos < 0:
                 return row, null_keys, null_values, s
             offset = base_offset + delta
-            if offset < start_offset or offset >= end_offset:
+            timestamp_ms = fixed_ms if is_fixed else base_ms + delta_ms
+            if offset < start_offset or offset >= end_offset or timestamp_ms < from_ms:
                 pos = end
                 continue
             pos, key_pos, valid = _take(src, pos, end, key_data, key_pos, with_keys)
@@ -211,14 +213,14 @@ def decode(
                 header_spans[row, 0] = pos
                 header_spans[row, 1] = end
             offsets[row] = offset
-            micros[row] = (fixed_ms if is_fixed else base_ms + delta_ms) * 1000
-            timestamp_types[row] = is_fixed
+            millis[row] = timestamp_ms
             row += 1
             key_ends[row] = key_pos
             value_ends[row] = value_pos
             pos = end
         if pos != section_end:
             return row, null_keys, null_values, s
+        section_ends[s] = row
     return row, null_keys, null_values, -1
 
 

@@ -14,6 +14,7 @@ from josefine_broker.client.security import PLAINTEXT, Security, parse_security
 from josefine_spark.errors import OptionError
 from josefine_spark.option_text import OptionText
 from josefine_spark.positions import Position
+from josefine_spark.row_filter import ALL_ROWS, RowFilter
 from josefine_spark.topic_offsets import ByPartition
 
 CONNECTION_OPTIONS = (
@@ -87,7 +88,8 @@ class ReadOptions:
     connection: Connection
     include_headers: bool = False
     columns: tuple[str, ...] | None = None
-    """Only these, in their order; None for all."""
+    """Only these, in their order; None: those that are always there, and headers if included."""
+    rows: RowFilter = ALL_ROWS
     fail_on_data_loss: bool = True
     poll_timeout_ms: int = POLL_TIMEOUT_MS
     fetch_bytes: int = FETCH_BYTES

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any
 
 from josefine_broker.base.ids import TopicPartition
+from josefine_broker.base.moments import moment_ms
 from josefine_spark.errors import OptionError
 from josefine_spark.option_text import duration_ms
 
@@ -89,17 +90,18 @@ def parse_timestamps(option: str, text: str) -> Position:
 
 
 def parse_timestamp(option: str, text: str) -> Position:
-    """Milliseconds since the epoch or `10m ago`, for all partitions. Raises OptionError."""
+    """Milliseconds since the epoch, an ISO 8601 time or `10m ago`, for all partitions. Raises
+    OptionError."""
     relative = _relative(option, text.strip())
     if relative is not None and relative.kind is Kind.AGO:
         return relative
-    try:
-        timestamp_ms = int(text)
-    except ValueError:
-        timestamp_ms = -1
-    if timestamp_ms < 0:
+    text = text.strip()
+    is_number = re.fullmatch(r"[+-]?[0-9]+", text) is not None
+    timestamp_ms = int(text) if is_number else moment_ms(text)
+    if timestamp_ms is None or timestamp_ms < 0:
         raise OptionError(
-            f'{option}: {text!r} is neither a number of milliseconds since 1970 nor as "10m ago"'
+            f"{option}: {text!r} is neither a number of milliseconds since 1970 nor a time since "
+            'then, as 2026-01-01T00:00Z or "10m ago"'
         )
     return Position(kind=Kind.TIMESTAMP, values={}, timestamp_ms=timestamp_ms, option=option)
 

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient, FetchedPartition
+from josefine_broker.records.batch import MAGIC
 from josefine_spark.aborted import AbortedTransaction
 from josefine_spark.admission import OffsetRange
 from josefine_spark.connections import client_for, drop_client
@@ -34,6 +35,9 @@ RECORD_BYTES_GUESS = 1024
 
 MISSING = {ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id}
 """The client has waited a while already when it says so: the topic is gone."""
+
+MAGIC_AT = 16
+"""Byte of a record batch, and of a message of before, that says which of them it is."""
 
 WAIT_S = 0.1
 """How often a thread that waits for the other looks whether it is still wanted."""
@@ -58,6 +62,7 @@ def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[Any]:
         include_headers=options.include_headers,
         check_crcs=options.check_crcs,
         columns=options.columns,
+        rows=options.rows,
     )
     ahead = _FetchAhead(options, wanted, decoder)
     finished = False
@@ -170,6 +175,7 @@ class _RangeReader:
             if fetched.error_code is ErrorCode.offset_out_of_range:
                 self._skip_lost()
                 continue
+            self._refuse_old_format(fetched.records)
             offset, end = self._offset, self._decoder.end_offset(fetched.records)
             if end <= offset:
                 if not self._wait_on(fetched):
@@ -221,6 +227,15 @@ class _RangeReader:
         if self._is_lost_with_its_topic(self._client().known_topic_id(tp.topic)):
             return None  # the client found the new topic, and read that
         return answers.get(tp)
+
+    def _refuse_old_format(self, records: memoryview) -> None:
+        """Its lengths and offsets lie elsewhere: nothing further may be read into it."""
+        if len(records) > MAGIC_AT and records[MAGIC_AT] < MAGIC:
+            raise ReadError(
+                f"{self._wanted.partition} at offset {self._offset}: the records are in message "
+                f"format {records[MAGIC_AT]}, of before Kafka 0.11, which is not read here; have "
+                "them written again by a newer producer, or start behind them"
+            )
 
     def _bytes_wanted(self) -> int:
         left = (self._wanted.end - self._offset) * self._record_bytes * 1.1

@@ -6,14 +6,18 @@ function of a found source with no includes). A source that was registered runs 
 do: with `spark.pyspark.python` and all that was sent.
 """
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from josefine_spark.environment import settle_environment
+from josefine_spark.kafka_options import settings_without_effect
 from josefine_spark.sent_files import link_for_streams
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger("josefine.spark")
 
 
 def register(spark: "SparkSession") -> None:
@@ -32,6 +36,22 @@ def register(spark: "SparkSession") -> None:
     if _has_jvm(spark):
         link_for_streams(Path(SparkFiles.getRootDirectory()))
     settle_environment(spark)
+    tell_without_effect(spark)
+
+
+_told: set[str] = set()
+"""Once in a process: each thread registers."""
+
+
+def tell_without_effect(spark: "SparkSession") -> None:
+    """Log what the session sets for Spark's Kafka connector and nothing here looks at.
+
+    Here, for a source is not shown the settings of a session, in any of its processes.
+    """
+    for clause in settings_without_effect(spark.conf.getAll):
+        if clause not in _told:
+            _told.add(clause)
+            log.warning("a setting without effect here: %s", clause)
 
 
 def make_active(spark: "SparkSession") -> None:

@@ -27,7 +27,12 @@ from typing import TYPE_CHECKING
 from josefine_spark.cache import cache_dir
 from josefine_spark.class_archive import OPTIONS, with_archive
 from josefine_spark.environment import settle_environment
-from josefine_spark.registration import make_active, needs_registration, register
+from josefine_spark.registration import (
+    make_active,
+    needs_registration,
+    register,
+    tell_without_effect,
+)
 from josefine_spark.worker_start import choose_python
 
 if TYPE_CHECKING:
@@ -159,6 +164,7 @@ def _make_known(spark: "SparkSession") -> None:
         register(spark)
     else:
         settle_environment(spark)
+        tell_without_effect(spark)
 
 
 def prepare_environment() -> None:

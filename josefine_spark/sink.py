@@ -109,6 +109,11 @@ def check_columns(options: SinkOptions, schema: StructType) -> None:
     if options.topic is None and "topic" not in types:
         raise OptionError("where to? Set the option topic, or give a column named topic")
     for name, (allowed, words) in COLUMNS.items():
+        if schema.names.count(name) > 1:
+            raise OptionError(
+                f"{schema.names.count(name)} columns are named {name}, as after a join: select "
+                "the one to be written"
+            )
         if name in types and not isinstance(types[name], allowed):
             raise OptionError(f"column {name} must be {words}, not {types[name].simpleString()}")
     headers = types.get("headers")

@@ -32,6 +32,7 @@ from josefine_spark.positions import (
     parse_timestamp,
     parse_timestamps,
 )
+from josefine_spark.row_filter import RowFilter
 from josefine_spark.topic_offsets import ByPartition
 
 SOURCE_OPTIONS = (
@@ -59,14 +60,20 @@ SOURCE_OPTIONS = (
     "minPartitions",
     "maxRecordsPerPartition",
     "includeHeaders",
+    "includeLeaderEpoch",
     "columns",
+    "fromTimestamp",
+    "keys",
     "kafka.isolation.level",
     "kafka.client.rack",
     "kafka.check.crcs",
     "kafka.fetch.max.bytes",
     "kafka.fetch.max.wait.ms",
 )
-COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+ALWAYS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+OPTIONAL = {"headers": "includeHeaders", "leader_epoch": "includeLeaderEpoch"}
+"""Column → the option that adds it to the others."""
+COLUMNS = (*ALWAYS, *OPTIONAL)
 """Those of the source, in order: what `columns.py` has, without pyarrow (a test compares them)."""
 STREAMING_OPTIONS = (
     "maxOffsetsPerTrigger",
@@ -135,6 +142,7 @@ def _read_options(options: OptionText) -> ReadOptions:
         connection=connection(options),
         include_headers=options.boolean("includeHeaders", False),
         columns=_columns(options),
+        rows=RowFilter(from_ms=_from_ms(options), keys=_keys(options)),
         fail_on_data_loss=options.boolean("failOnDataLoss", True),
         poll_timeout_ms=options.integer("kafkaConsumer.pollTimeoutMs", 1) or POLL_TIMEOUT_MS,
         fetch_bytes=min(fetch_bytes, FETCH_BYTES_MAX),
@@ -147,8 +155,12 @@ def _read_options(options: OptionText) -> ReadOptions:
 
 
 def _columns(options: OptionText) -> tuple[str, ...] | None:
+    """None: those that are always there, and `headers` where they are asked for."""
     if not options.has("columns"):
-        return None
+        if not options.boolean("includeLeaderEpoch", False):
+            return None
+        added = [name for name, option in OPTIONAL.items() if options.boolean(option, False)]
+        return (*ALWAYS, *added)
     asked = [name.strip() for name in options.text("columns", "").split(",") if name.strip()]
     known = {name.lower(): name for name in COLUMNS}
     unknown = [name for name in asked if name.lower() not in known]
@@ -156,9 +168,36 @@ def _columns(options: OptionText) -> tuple[str, ...] | None:
         got = f"no column is called {unknown[0]!r}" if unknown else "got nothing"
         raise OptionError(f"columns: expected some of {', '.join(COLUMNS)}; {got}")
     wanted = {known[name.lower()] for name in asked}
-    if options.boolean("includeHeaders", "headers" in wanted) != ("headers" in wanted):
-        raise OptionError("columns and includeHeaders say different things of the column headers")
+    for name, option in OPTIONAL.items():
+        if options.boolean(option, name in wanted) != (name in wanted):
+            raise OptionError(f"columns and {option} say different things of the column {name}")
     return tuple(name for name in COLUMNS if name in wanted)
+
+
+def _from_ms(options: OptionText) -> int | None:
+    if not options.has("fromTimestamp"):
+        return None
+    position = parse_timestamp("fromTimestamp", options.text("fromTimestamp", ""))
+    if position.kind is not Kind.TIMESTAMP:
+        raise OptionError(
+            "fromTimestamp: a time that moves on would leave out other rows when a batch is read "
+            "again: name a moment, or say where to start by startingTimestamp"
+        )
+    return position.timestamp_ms
+
+
+def _keys(options: OptionText) -> frozenset[bytes] | None:
+    """JSON and no list with commas, which a key may have in it."""
+    if not options.has("keys"):
+        return None
+    text = options.text("keys", "")
+    try:
+        keys = json.loads(text)
+    except ValueError:
+        keys = None
+    if not isinstance(keys, list) or not keys or not all(isinstance(key, str) for key in keys):
+        raise OptionError(f'keys: expected JSON as ["first","second"], got {text!r}')
+    return frozenset(key.encode(errors="surrogatepass") for key in keys)
 
 
 def _subscription(options: OptionText) -> Subscription:

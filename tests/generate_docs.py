@@ -19,6 +19,7 @@ from pipelines.metric_table import ROWS
 from tests import state_machines
 from tests.checklist import Row, rows
 from tests.compat import matrix
+from tests.connector_rows import features
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -246,6 +247,24 @@ def checklist() -> str:
     return "\n".join(lines) + "\n"
 
 
+def connector() -> str:
+    """docs/connector.md: the features of the Spark connector and of pipelines, with their tests."""
+    lines = [
+        "# The connector's features and their tests",
+        "",
+        'What `format("josefine")` and pipelines can do, with the tests that hold it; and what is',
+        "not there, with the reason. How it is used is in `docs/spark.md` and `docs/pipelines.md`.",
+        "Written by `./build.sh docs` from tests/connector_rows.txt.",
+        "",
+        "| # | feature | tests |",
+        "|---|---|---|",
+    ]
+    for row in features():
+        held = [f"`{test}`" for test in row.tests] + ([row.without] if row.without else [])
+        lines.append(f"| {row.number} | {_cell(row.statement)} | {'<br>'.join(held)} |")
+    return "\n".join(lines) + "\n"
+
+
 def _evidence(row: Row) -> str:
     tests = "<br>".join(f"`{test}`" for test in row.tests[:4])
     if len(row.tests) > 4:
@@ -297,6 +316,7 @@ def metrics_page() -> str:
 PAGES = {
     "COMPATIBILITY.md": compatibility,
     "docs/checklist.md": checklist,
+    "docs/connector.md": connector,
     "docs/metrics.md": metrics_page,
     "docs/state-machines.md": state_machines.page,
     "conf/pipelines/pipeline.schema.json": pipeline_schema,

@@ -13,6 +13,7 @@ from pipelines import failpoints
 from pipelines.validate import read_pipeline
 from tests import generate_docs
 from tests.checklist import claimed_rows, rows
+from tests.connector_rows import features, is_there, missing_tests
 
 ROOT = Path(__file__).resolve().parents[2]
 BROKER = ROOT / "josefine_broker"
@@ -68,6 +69,28 @@ def test_claims_understand_lists_and_ranges() -> None:
     assert claimed_rows("Checklist rows 3, 5-7 and 9.") == [3, 5, 6, 7, 9]
     assert claimed_rows("Checklist row 20.") == [20]
     assert claimed_rows("nothing here") == []
+
+
+def test_every_feature_of_the_connector_has_tests_that_are_there_or_a_reason() -> None:
+    every = features()
+
+    assert [row.number for row in every] == list(range(1, 66))
+    assert {row.number: gone for row in every if (gone := missing_tests(row))} == {}
+    silent = [row.number for row in every if not row.tests and not row.without.startswith("no: ")]
+    assert silent == []
+    both = [row.number for row in every if row.tests and row.without.startswith("no: ")]
+    assert both == []
+
+
+def test_a_feature_is_a_line_with_its_tests_below_it() -> None:
+    (row,) = features("7. it flies\n  tests/unit/test_docs.py::test_it_flies\n  not: far. Why")
+
+    assert (row.number, row.statement, row.without) == (7, "it flies", "not: far. Why")
+    assert missing_tests(row) == ["tests/unit/test_docs.py::test_it_flies"]
+    assert not is_there("tests/unit/nowhere.py::test_it_flies")
+    for line in ("it flies", "  no reason", "1. a\n  tests/unit/test_docs.py"):
+        with pytest.raises(ValueError, match="no row of features"):
+            features(line)
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

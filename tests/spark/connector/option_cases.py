@@ -32,6 +32,8 @@ class Case:
     theirs: Outcome | None = None
     why: str = ""
     streaming: bool = False
+    available_now: bool = True
+    """False: a stream of the default trigger, until it has nothing more to do."""
     subscribed: str | None = "TOPIC"
 
 
@@ -69,6 +71,10 @@ SUBSCRIBING = [
 STARTING = [
     _start("earliest", "earliest", ALL),
     _start("EARLIEST", "EARLIEST", ALL),
+    Case(name="a timestamp in ISO 8601", ours=[9, *range(10, 15)], theirs=REFUSED,
+         options={"startingTimestamp": "1970-01-01T00:00:08.500Z",
+                  "startingOffsetsByTimestampStrategy": "latest"},
+         why="people write times, not milliseconds"),
     _start("latest in a batch", "latest", REFUSED),
     _start("offsets", offsets(4, 3), [4, 5, 6, 7, 8, 9, 13, 14]),
     _start("-2", offsets(4, -2), [*range(4, 10), *range(10, 15)]),
@@ -178,6 +184,9 @@ STREAMING = [
          options={"startingOffsets": "earliest", "maxOffsetsPerTrigger": "few"}),
     Case(name="the least above the most", streaming=True, ours=REFUSED,
          options={"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "4"}),
+    Case(name="fewer than minOffsetsPerTrigger at the first look", streaming=True,
+         options={"startingOffsets": "earliest", "minOffsetsPerTrigger": "100",
+                  "maxTriggerDelay": "1h"}, available_now=False),
     Case(name="maxTriggerDelay", streaming=True,
          options={"startingOffsets": "earliest", "minOffsetsPerTrigger": "4",
                   "maxTriggerDelay": "1m"}),

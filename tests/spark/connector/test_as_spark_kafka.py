@@ -22,7 +22,7 @@ from tests.spark.connector.conftest import HAS_LIMITS, Topics
 from tests.spark.connector.option_cases import CASES, FAILED, LOST, REFUSED, Case, Outcome
 from tests.support.maven import NoJarsError
 
-Read = Callable[[dict[str, str], bool, Path], list[int]]
+Read = Callable[[dict[str, str], Case, Path], list[int]]
 
 REFUSALS = (
     "OptionError:",
@@ -62,7 +62,7 @@ def outcome(
         options = {key: text.replace(word, name) for key, text in options.items()}
     options["kafka.bootstrap.servers"] = bootstrap
     try:
-        return sorted(read(options, case.streaming, directory))
+        return sorted(read(options, case, directory))
     except Exception as error:
         return _class_of(error)
 
@@ -76,16 +76,17 @@ def _class_of(error: Exception) -> str:
     return FAILED if "UnknownReason" in text else text
 
 
-def asked_as_spark_asks(options: dict[str, str], streaming: bool, _: Path) -> list[int]:
-    """Our source without Spark; a stream is an availableNow run."""
+def asked_as_spark_asks(options: dict[str, str], case: Case, _: Path) -> list[int]:
+    """Our source without Spark."""
     source = JosefineDataSource(CaseInsensitiveDict(options))
     schema = source.schema()
-    if not streaming:
+    if not case.streaming:
         reader: Any = source.reader(schema)
         return _read(reader, reader.partitions())
     stream: Any = source.streamReader(schema)
     start = stream.initialOffset()
-    stream.prepareForTriggerAvailableNow()
+    if case.available_now:
+        stream.prepareForTriggerAvailableNow()
     values: list[int] = []
     limit = stream.getDefaultReadLimit() if HAS_LIMITS else None
     while (end := stream.latestOffset(start, limit)) != start:
@@ -111,15 +112,20 @@ def test_ours_is_as_the_table_says(
 
 
 def through_spark(spark: SparkSession, source: str) -> Read:
-    def read(options: dict[str, str], streaming: bool, directory: Path) -> list[int]:
-        if not streaming:
+    def read(options: dict[str, str], case: Case, directory: Path) -> list[int]:
+        if not case.streaming:
             frame = spark.read.format(source).options(**options).load()
             return [int(row.value) for row in frame.select("value").collect()]
         rows: list[Any] = []
         frame = spark.readStream.format(source).options(**options).load()
         writer = frame.writeStream.foreachBatch(lambda batch, _: rows.extend(batch.collect()))
         writer = writer.option("checkpointLocation", str(directory / source))
-        writer.trigger(availableNow=True).start().awaitTermination()
+        if case.available_now:
+            writer.trigger(availableNow=True).start().awaitTermination()
+        else:
+            query = writer.start()
+            query.processAllAvailable()
+            query.stop()
         return [int(row.value) for row in rows]
 
     return read

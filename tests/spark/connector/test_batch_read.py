@@ -121,15 +121,16 @@ def test_columns_that_are_asked_for_are_the_frame(topics: Topics, read: Read) ->
     topic = topics.create()
     topics.fill(topic, 0, 3)
 
-    frame = read(topic, columns="offset,key")
+    frame = read(topic, columns="offset,leader_epoch,key")
 
-    assert frame.columns == ["key", "offset"]
+    assert frame.columns == ["key", "offset", "leader_epoch"]
     assert frame.count() == 3
     assert [tuple(row) for row in frame.orderBy("offset").collect()] == [
-        (b"k0", 0),
-        (b"k1", 1),
-        (b"k2", 2),
+        (b"k0", 0, 0),
+        (b"k1", 1, 0),
+        (b"k2", 2, 0),
     ]
+    assert read(topic, includeLeaderEpoch="true").columns == [*read(topic).columns, "leader_epoch"]
 
 
 @pytest.mark.parametrize(("options", "expected"), RANGES, ids=lambda one: str(one)[:60])

@@ -81,6 +81,23 @@ def test_registering_lets_another_thread_write(
     assert elsewhere(write) == 2
 
 
+def test_delegation_tokens_are_told_to_have_no_effect_once_and_without_their_values(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = "spark.kafka.clusters.main.sasl.token.mechanism"
+    spark.conf.set(name, "a-secret")
+    try:
+        for _ in range(2):
+            session()
+            register(spark)
+    finally:
+        spark.conf.unset(name)
+
+    (told,) = [one.getMessage() for one in caplog.records if "without effect" in one.getMessage()]
+    assert told.startswith(f"a setting without effect here: {name} (delegation tokens are not")
+    assert "a-secret" not in told
+
+
 def test_another_thread_gets_the_session_that_is_there_and_it_is_active(
     spark: SparkSession, elsewhere: Elsewhere
 ) -> None:

@@ -167,13 +167,14 @@ def test_nulls_and_repeated_headers_come_through_a_stream(topics: Topics, stream
     ]
     topics.append(topic, 0, records)
 
-    stream.run(topic, includeHeaders="true")
+    stream.run(topic, includeHeaders="true", includeLeaderEpoch="true")
 
     rows = sorted((row for batch in stream.batches for row in batch), key=lambda row: row.offset)
     assert [(row.key, row.value) for row in rows] == [(one.key, one.value) for one in records]
     assert [[tuple(h) for h in row.headers or ()] for row in rows] == [
         [tuple(h) for h in one.headers] for one in records
     ]
+    assert {row.leader_epoch for row in rows} == {0}
 
 
 def collect_stream(frame: DataFrame, checkpoint: Path, rows: list[Any]) -> None:

@@ -156,6 +156,7 @@ MISTAKES: list[tuple[str, dict[str, str], str]] = [
     ("SELECT 'v' AS val", {"topic": "T"}, "a column named value is needed; there are val"),
     ("SELECT 'v' AS value", {}, "Set the option topic, or give a column named topic"),
     ("SELECT 5 AS value", {"topic": "T"}, "column value must be string or binary, not int"),
+    ("SELECT 'v' AS value, 'w' AS value", {"topic": "T"}, "2 columns are named value, as after"),
     ("SELECT 'v' AS value, 'h' AS headers", {"topic": "T"}, "column headers must be array"),
     ("SELECT 'v' AS value, CAST(null AS STRING) AS topic", {}, "a row has no topic"),
     ("SELECT 'v' AS value, 9 AS partition", {"topic": "T"}, "asks for partition 9 of topic"),
@@ -178,6 +179,18 @@ def test_what_cannot_be_written_says_why(
 
     with pytest.raises(Exception, match=words):
         write(spark.sql(query), topics, **options)
+
+
+def test_a_stream_with_two_columns_of_one_name_says_so(topics: Topics, stream: Stream) -> None:
+    source = topics.create()
+    topics.fill(source, 0, 1)
+    twice = stream.frame(source).selectExpr("value", "key AS value")
+    writer = twice.writeStream.format("josefine").option("topic", topics.create())
+    writer = writer.option("kafka.bootstrap.servers", topics.bootstrap)
+    writer = writer.option("checkpointLocation", str(stream.checkpoint))
+
+    with pytest.raises(Exception, match="2 columns are named value, as after a join: select the"):
+        writer.trigger(availableNow=True).start().awaitTermination()
 
 
 def test_overwriting_a_topic_is_refused(spark: SparkSession, topics: Topics) -> None:

@@ -83,9 +83,15 @@ def _without_numba(source: str | None, name: str) -> ModuleType:
     return module
 
 
+def _guard(argument: Any) -> Any:
+    if isinstance(argument, tuple):
+        return tuple(_guard(one) for one in argument)
+    return Guarded(argument) if isinstance(argument, np.ndarray) else argument
+
+
 def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*arguments: Any) -> Any:
-        given = [Guarded(one) if isinstance(one, np.ndarray) else one for one in arguments]
+        given = [_guard(one) for one in arguments]
         with np.errstate(over="ignore"):  # 64-bit numbers wrap, as compiled
             return function(*given)
 

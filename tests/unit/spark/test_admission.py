@@ -119,23 +119,37 @@ def test_an_end_is_never_below_its_start() -> None:
 
 
 def test_min_offsets_wait_for_enough_records_but_not_longer_than_the_delay() -> None:
+    """Behind the first look, which waits for nothing."""
     admission = Admission(offsets_min=10, delay_ms_max=1_000)
 
     def admitted(end: int, now_ms: int) -> int:
         return admission.admit({T0: 0}, {T0: end}, now_ms, offsets_max=None)[T0]
 
-    assert admitted(9, 0) == 0
+    assert admitted(9, 0) == 9
+    assert admitted(9, 5) == 0
     assert admitted(10, 10) == 10
     assert admitted(9, 20) == 0
     assert admitted(9, 1_009) == 0
     assert admitted(9, 1_010) == 9
+    assert admitted(9, 1_011) == 0
+
+
+def test_the_delay_of_min_offsets_begins_anew_where_nothing_was_there() -> None:
+    """As in Spark's Kafka source, whose clock is that of its looks."""
+    admission = Admission(offsets_min=10, delay_ms_max=1_000)
+    for now_ms in (0, 999, 1_000):
+        assert admission.admit({T0: 0}, {T0: 0}, now_ms, offsets_max=None) == {T0: 0}
+
+    assert admission.admit({T0: 0}, {T0: 9}, 1_001, offsets_max=None) == {T0: 0}
+    assert admission.admit({T0: 0}, {T0: 9}, 2_000, offsets_max=None) == {T0: 9}
 
 
 def test_min_offsets_do_not_hold_back_an_available_now_run() -> None:
     admission = Admission(offsets_min=10, delay_ms_max=10**9)
     admission.freeze({T0: 3})
 
-    assert admission.admit({T0: 0}, {T0: 3}, 0, offsets_max=None) == {T0: 3}
+    assert admission.admit({T0: 0}, {T0: 3}, 0, offsets_max=2) == {T0: 2}
+    assert admission.admit({T0: 2}, {T0: 3}, 1, offsets_max=2) == {T0: 3}
 
 
 def ranges(sizes: list[int]) -> list[OffsetRange]:

@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from josefine_broker.base.errors import CorruptData, KafkaError
+from josefine_broker.base.ids import LeaderEpoch
 from josefine_broker.records.batch import stamp
 from josefine_broker.records.builder import Record, build_batch
 from josefine_spark import decode
@@ -18,16 +19,25 @@ from josefine_spark.aborted import AbortedTransaction
 from josefine_spark.columns import arrow_schema, spark_schema
 from josefine_spark.decode import Decoder
 from josefine_spark.decode_oracle import PythonDecoder
+from josefine_spark.row_filter import RowFilter
 from josefine_spark.source_options import COLUMNS
 
 MAYBE_BYTES = st.none() | st.binary(max_size=40) | st.binary(min_size=100, max_size=300)
 HEADERS = st.lists(st.tuples(st.text(max_size=8), MAYBE_BYTES), max_size=3)
 RECORDS = st.builds(
     Record,
-    key=MAYBE_BYTES,
+    key=MAYBE_BYTES | st.sampled_from([b"", b"k", b"key"]),
     value=MAYBE_BYTES,
     headers=HEADERS,
     timestamp_ms=st.integers(min_value=-1, max_value=2**42),
+)
+
+
+KEYS = st.sampled_from([b"", b"k", b"key"])
+FILTERS = st.builds(
+    RowFilter,
+    from_ms=st.none() | st.integers(min_value=0, max_value=2**42),
+    keys=st.none() | st.frozensets(KEYS, min_size=1, max_size=3),
 )
 
 
@@ -45,7 +55,7 @@ def logs(draw: st.DrawFn) -> tuple[bytes, int]:
             log_append_time=draw(st.booleans()),
             control=draw(st.integers(0, 9)) == 0,
         )
-        stamp(batch, 0, offset, 3)
+        stamp(batch, 0, offset, LeaderEpoch(draw(st.sampled_from([-1, 0, 3, 2**31 - 1]))))
         offset += len(records)
         parts.append(bytes(batch))
     return b"".join(parts), offset
@@ -68,7 +78,9 @@ def test_columns_that_are_asked_for_are_those_of_a_whole_read(
     log: tuple[bytes, int], columns: set[str]
 ) -> None:
     data, end = log
-    whole = table(both(include_headers=True)[0].decode(memoryview(data), 0, end), True)
+    plain = PythonDecoder("orders", 7, include_headers=False, columns=COLUMNS)
+    batches = plain.decode(memoryview(data), 0, end).batches
+    whole = pa.Table.from_batches(batches, schema=arrow_schema(False, COLUMNS))
     asked = tuple(name for name in COLUMNS if name in columns)
 
     for kind in (Decoder, PythonDecoder):
@@ -77,6 +89,105 @@ def test_columns_that_are_asked_for_are_those_of_a_whole_read(
         assert pa.Table.from_batches(batches, schema=arrow_schema(False, asked)).equals(
             whole.select(asked)
         )
+
+
+@settings(deadline=None, max_examples=60)
+@given(log=logs(), rows=FILTERS, start=st.integers(min_value=0, max_value=40))
+def test_a_filter_takes_of_the_rows_those_it_means_and_the_range_ends_where_it_did(
+    log: tuple[bytes, int], rows: RowFilter, start: int
+) -> None:
+    data, end = log
+    compiled, _ = both(include_headers=True)
+    first = end - start
+    unfiltered = compiled.decode(memoryview(data), first, end)
+    every = table(unfiltered, True)
+    taken = [
+        rows.takes(key, round(time.timestamp() * 1000))
+        for key, time in zip(every["key"].to_pylist(), every["timestamp"].to_pylist(), strict=True)
+    ]
+
+    for kind in (Decoder, PythonDecoder):
+        decoder = kind("orders", 7, include_headers=True, rows=rows)
+        got = decoder.decode(memoryview(data), first, end)
+
+        assert got.next_offset == unfiltered.next_offset
+        assert all(batch.num_rows for batch in got.batches)
+        assert table(got, True).equals(every.filter(pa.array(taken, pa.bool_())))
+
+
+@pytest.mark.parametrize("kind", [Decoder, PythonDecoder])
+def test_rows_are_chosen_by_a_key_that_is_not_among_the_columns(kind: Any) -> None:
+    records = [Record(b"a", b"1"), Record(None, b"2"), Record(b"b", b"3"), Record(b"c", b"4")]
+    decoder = kind(
+        "t",
+        7,
+        include_headers=False,
+        columns=("value",),
+        rows=RowFilter(keys=frozenset([b"a", b"b"])),
+    )
+
+    (batch,) = decoder.decode(memoryview(build_batch(records)), 0, 4).batches
+
+    assert batch.to_pydict() == {"value": [b"1", b"3"]}
+    assert decoder.decode(memoryview(build_batch(records[3:])), 0, 4).batches == []
+
+
+def test_batches_that_are_older_as_a_whole_are_not_decompressed() -> None:
+    """Their bytes are none of the codec's: who looks at them fails."""
+    old = build_batch([Record(b"k", b"v", (), 999)], base_offset=0, compression=4)
+    old[61:] = bytes(len(old) - 61)
+    new = build_batch([Record(b"k", b"v", (), 1000)], base_offset=1, compression=4)
+    data = memoryview(bytes(old + new))
+
+    for kind in (Decoder, PythonDecoder):
+        given = {"include_headers": False, "check_crcs": False, "columns": ("offset",)}
+        decoder = kind("orders", 7, rows=RowFilter(from_ms=1000), **given)
+        (batch,) = decoder.decode(data, 0, 2).batches
+        assert batch.to_pydict() == {"offset": [1]}
+        with pytest.raises((CorruptData, KafkaError)):
+            kind("orders", 7, rows=RowFilter(from_ms=999), **given).decode(data, 0, 2)
+
+
+def test_a_batch_that_names_no_largest_timestamp_is_looked_into() -> None:
+    batch = build_batch([Record(b"k", b"v", (), 5), Record(b"k", b"v", (), 3)])
+    batch[35:43] = (-1).to_bytes(8, "big", signed=True)
+
+    for kind in (Decoder, PythonDecoder):
+        decoder = kind(
+            "orders", 7, include_headers=False, check_crcs=False, rows=RowFilter(from_ms=4)
+        )
+        assert table(decoder.decode(memoryview(batch), 0, 9), False)["offset"].to_pylist() == [0]
+
+
+def test_a_timestamp_that_spark_cannot_hold_is_null_and_the_row_is_there() -> None:
+    """Nanoseconds given for milliseconds, for one."""
+    largest = (2**63 - 1) // 1000
+    given = [5, largest, largest + 1, 1_700_000_000_000_000_000, -largest, -largest - 1]
+    batch = build_batch([Record(b"k", b"v", (), ms) for ms in given])
+    rows = RowFilter(from_ms=6)
+
+    for decoder in both(False):
+        (got,) = decoder.decode(memoryview(batch), 0, 6).batches
+        micros = got.column("timestamp").cast(pa.int64()).to_pylist()
+        assert micros == [5_000, largest * 1000, None, None, -largest * 1000, None]
+    for kind in (Decoder, PythonDecoder):
+        decoder = kind("orders", 7, include_headers=False, columns=("offset",), rows=rows)
+        (got,) = decoder.decode(memoryview(batch), 0, 6).batches
+        assert got.column("offset").to_pylist() == [1, 2, 3]
+
+
+def test_the_leader_epoch_is_that_of_each_batch_and_null_where_no_leader_wrote_one() -> None:
+    data = b""
+    for offset, epoch in enumerate([-1, 0, 7]):
+        batch = build_batch([Record(b"k", b"v")])
+        stamp(batch, 0, offset, LeaderEpoch(epoch))
+        data += bytes(batch)
+
+    for kind in (Decoder, PythonDecoder):
+        decoder = kind("orders", 7, include_headers=False, columns=("offset", "leader_epoch"))
+        (got,) = decoder.decode(memoryview(data), 0, 3).batches
+
+        assert got.to_pydict() == {"offset": [0, 1, 2], "leader_epoch": [None, 0, 7]}
 
 
 def test_what_is_not_asked_for_takes_no_memory() -> None:

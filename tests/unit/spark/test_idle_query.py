@@ -200,7 +200,7 @@ def test_a_topic_that_is_gone_is_said_at_the_next_look(clock: Clock, brokers: Br
 
 def test_a_batch_is_planned_from_what_is_asked_for_it(clock: Clock, brokers: Brokers) -> None:
     """Behind a delay records wait that were seen before: metadata are asked for afresh."""
-    query = Query(clock, brokers, minOffsetsPerTrigger="10", maxTriggerDelay="500ms")
+    query = Query(clock, brokers, minOffsetsPerTrigger="10", maxTriggerDelay="3s")
     brokers.ends[T0] += 1
     query.look()
     brokers.requests.clear()

@@ -13,8 +13,9 @@ from josefine_spark.errors import OptionError
 from josefine_spark.kafka_options import IGNORED_BY_SOURCE
 from josefine_spark.options import Delivery, NumberedBatch, ReadOptions
 from josefine_spark.positions import Kind
+from josefine_spark.row_filter import ALL_ROWS
 from josefine_spark.sink_options import TWO_PHASE, sink_options
-from josefine_spark.source_options import SOURCE_OPTIONS, source_options
+from josefine_spark.source_options import ALWAYS, COLUMNS, SOURCE_OPTIONS, source_options
 
 BASE = {"kafka.bootstrap.servers": "127.0.0.1:9092", "subscribe": "orders"}
 
@@ -96,6 +97,11 @@ def test_columns_are_a_part_of_those_there_are_in_their_order() -> None:
     assert read(columns="headers", includeHeaders="true").columns == ("headers",)
     assert read(columns="key", includeHeaders="false").columns == ("key",)
     assert read().columns is None
+    every = read(includeLeaderEpoch="true", includeHeaders="true").columns
+    assert every == COLUMNS == (*ALWAYS, "headers", "leader_epoch")
+    assert read(includeLeaderEpoch="true").columns == (*ALWAYS, "leader_epoch")
+    assert read(includeLeaderEpoch="false").columns is None
+    assert read(columns="leader_epoch,key").columns == ("key", "leader_epoch")
 
 
 def test_relative_starts_and_groups_are_read() -> None:
@@ -109,7 +115,33 @@ def test_relative_starts_and_groups_are_read() -> None:
     assert source_options(BASE | {"startingOffsets": "last 5"}, streaming=True).starting.count == 5
 
 
+def test_rows_are_asked_for_from_a_moment_on() -> None:
+    def from_ms(text: str) -> int | None:
+        return source_options(BASE | {"fromTimestamp": text}, streaming=None).read.rows.from_ms
+
+    assert from_ms("1500") == from_ms("1970-01-01T00:00:01.500Z") == 1500
+    assert from_ms(" 1970-01-02 ") == 86_400_000
+    assert source_options(BASE, streaming=True).read.rows == ALL_ROWS
+    start = source_options(BASE | {"startingTimestamp": "1970-01-01T01:00+01:00"}, streaming=True)
+    assert start.starting.timestamp_ms == 0
+
+
+def test_rows_are_asked_for_by_keys() -> None:
+    def keys(text: str) -> frozenset[bytes] | None:
+        return source_options(BASE | {"keys": text}, streaming=None).read.rows.keys
+
+    assert keys('["a, b", "é", "", "a, b"]') == {b"a, b", "é".encode(), b""}
+    assert source_options(BASE, streaming=None).read.rows.keys is None
+
+
 SOURCE_MISTAKES = [
+    ({"keys": "a,b"}, 'keys: expected JSON as ["first","second"], got \'a,b\''),
+    ({"keys": "[]"}, "keys: expected JSON as"),
+    ({"keys": '["a",1]'}, "keys: expected JSON as"),
+    ({"keys": '"a"'}, "keys: expected JSON as"),
+    ({"fromTimestamp": "10m ago"}, "fromTimestamp: a time that moves on would leave out other"),
+    ({"fromTimestamp": "yesterday"}, "fromTimestamp: 'yesterday' is neither a number of milli"),
+    ({"fromTimestamp": "1969-12-31"}, "fromTimestamp: '1969-12-31' is neither"),
     ({"maxOffsetPerTrigger": "5"}, "did you mean maxOffsetsPerTrigger?"),
     ({"kafka.isolation.levle": "x"}, "did you mean kafka.isolation.level?"),
     ({"qqqqqqqqq": "5"}, "unknown option 'qqqqqqqqq'"),
@@ -123,7 +155,9 @@ SOURCE_MISTAKES = [
     ({"path": "x"}, "name topics with subscribe"),
     ({"maxOffsetsPerTrigger": "0"}, "whole number from 1, got '0'"),
     ({"maxOffsetsPerTrigger": "many"}, "got 'many'"),
-    ({"columns": "key,vlaue"}, "headers; no column is called 'vlaue'"),
+    ({"columns": "key,vlaue"}, "leader_epoch; no column is called 'vlaue'"),
+    ({"columns": "key", "includeLeaderEpoch": "true"}, "columns and includeLeaderEpoch say"),
+    ({"includeLeaderEpoch": "yes"}, "includeLeaderEpoch: expected true or false"),
     ({"columns": " "}, "columns: expected some of key, value, topic, "),
     ({"columns": "key", "includeHeaders": "true"}, "say different things"),
     ({"columns": "headers", "includeHeaders": "false"}, "say different things"),
