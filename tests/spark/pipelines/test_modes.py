@@ -1,4 +1,4 @@
-"""Every mode of a sink through the same trouble: real kills, what others do to its table between
+"""Every mode of a sink through the same trouble: what others do to its table between
 runs, two runs at once, a commit of others within its own. Its rows against a model, read by
 delta-rs. Windows and joins have theirs in test_windows.py and test_joins.py.
 """
@@ -21,7 +21,6 @@ from pipelines.reconcile import Trust
 from pipelines.run import run_pipeline
 from pipelines.validate import read_pipeline
 from tests.spark.pipelines.conftest import Lab, Quiet, expected_sums
-from tests.spark.pipelines.test_kill import killed_at
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -82,25 +81,6 @@ def wrong(lab: Lab, mode: str) -> list[Row]:
 def begin(lab: Lab, mode: str) -> None:
     lab.write_file(on_error="fail", sinks=SINK % SAID[mode])
     lab.produce(40)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("loses", [False, True], ids=["kept", "deleted"])
-@pytest.mark.parametrize("mode", SAID)
-def test_a_driver_that_is_killed_leaves_every_mode_right(lab, mode, loses):
-    """kill -9 between the data and their commit, then behind a commit that Spark knows nothing
-    of."""
-    begin(lab, mode)
-
-    for fail in ("mid_write@2", "after_commit_before_log@2"):
-        killed_at(lab, fail, 13)
-        if loses:
-            lab.lose_checkpoint()
-        lab.produce(34)
-    lab.run(rows=17)
-
-    assert wrong(lab, mode) == []
-    assert lab.chain_ends("rows", "rows") == lab.topic_ends()
 
 
 @pytest.mark.slow

@@ -29,13 +29,11 @@ from pipelines.topic_model import TopicTarget, sink_id
 from pipelines.topic_rows import topic_rows
 from pipelines.trial import run_cases
 from pipelines.validate import read_pipeline
-from tests.spark.pipelines.conftest import Lab, failpoint
+from tests.spark.pipelines.conftest import Lab
 from tests.support.committed import committed_records
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
-
-KILLED = 137
 
 
 def sink(topic: str, more: str = "") -> str:
@@ -269,33 +267,3 @@ def test_a_topic_that_the_source_reads_is_refused_under_any_address(lab: Lab) ->
     lab.write_file(sinks=sink(lab.topic, f", bootstrap: '{other}'"))
     with pytest.raises(RunError, match="would come round for ever"):
         lab.run()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("keeps", [True, False], ids=["checkpoint-kept", "checkpoint-lost"])
-def test_a_driver_killed_at_every_failpoint_loses_and_repeats_no_row(lab: Lab, keeps: bool) -> None:
-    """Checklist row 88. Real processes; each life meets the leftovers of those before."""
-    topic = into_topic(lab)
-    lab.produce(60)
-    lab.produce_raw(0, b"not json")
-
-    for fail in (
-        "after_offsets", "before_commit", "mid_write", "mid_commit:1", "mid_commit:2@2",
-        "after_commit_before_log",
-    ):  # fmt: skip
-        code, stderr = lab.finish(lab.command(rows=20, fail=fail))
-        assert code == KILLED, f"{fail}: exit {code}\n{stderr[-2000:]}"
-        if not keeps:
-            lab.lose_checkpoint()
-        lab.produce(40)
-    with failpoint("fail_write@2"):  # the first is of dead letters
-        lab.run(rows=500)
-
-    assert [each[2] for each in lab.reporter.retries] == ["a Python worker died"]
-    lab.produce_raw(1, b"not json either")
-    lab.run()
-    assert ids(lab.client, topic) == list(range(lab.sent))
-    assert lab.arrow("dead").num_rows == 2
-    tip = sides_of(lab).tip
-    assert isinstance(tip, Tip)
-    assert dict(tip.reached.ends) == lab.topic_ends(), "a batch without rows is decided, too"

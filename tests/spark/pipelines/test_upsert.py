@@ -18,7 +18,6 @@ from pipelines.model import Latest, Mode, Placed, Sink
 from pipelines.plan import plan
 from pipelines.upserting import latest_rows, upsert
 from pipelines.validate import read_pipeline
-from tests.spark.pipelines.test_kill import FAILPOINTS
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -70,34 +69,6 @@ def check_present(lab) -> None:
 def _rows(lab, name: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = lab.arrow(name).to_pylist()
     return rows
-
-
-EVERY_DEATH = tuple(itertools.product(FAILPOINTS, (False, True)))
-"""(failpoint, whether the checkpoint is lost with it)."""
-DEATHS = tuple((fail, n % 4 == 1) for n, fail in enumerate(FAILPOINTS) if n % 2)
-"""Of those as many as every run of the tests has the time for."""
-
-
-@pytest.mark.parametrize(
-    "deaths", [DEATHS, pytest.param(EVERY_DEATH, marks=pytest.mark.slow)], ids=("some", "every")
-)
-def test_an_upsert_that_dies_at_every_failpoint_ends_with_the_latest_rows(lab, deaths):
-    """With the checkpoint kept and deleted. A key's events lie in both partitions, so batches cut
-    otherwise bring them late; each life recovers from the death before it, and dies in its second
-    batch: there is more for it to read than two."""
-    lab.write_file(sinks=UPSERTS)
-    lab.produce(40)
-    lab.produce_raw(0, b"not json")
-    lab.bad.append((0, 20))
-
-    for number, (fail, loses) in enumerate(deaths):
-        lab.die(fail if "@" in fail else f"{fail}@2", rows=13 + number % 4)
-        if loses:
-            lab.lose_checkpoint()
-        lab.produce(34)
-    lab.run(rows=500)
-
-    check_latest(lab)
 
 
 def test_of_deleted_keys_no_row_is_left_and_a_lost_checkpoint_changes_nothing(lab):
