@@ -110,7 +110,8 @@ def explain(error: BaseException) -> tuple[str, int]:
 
 def _usage(error: BaseException, message: str) -> str:
     context = getattr(error, "ctx", None)
-    sentence = message.rstrip(".")
+    # typer's word for a ValueError of a parameter's type.
+    sentence = message.rstrip(".").replace("Value error, ", "")
     sentence = sentence[:1].lower() + sentence[1:] if not sentence[:2].isupper() else sentence
     if context is None:
         return sentence

@@ -52,7 +52,7 @@ def _run(
     from pipelines.metrics import told
     from pipelines.progress import reporter_for, unheard
     from pipelines.run import run_sinks
-    from pipelines.starting import arm_failpoints, session_of_all
+    from pipelines.starting import arm_failpoints, session_of_all, what_begins
     from pipelines.wishes import Wishes
 
     results: dict[str, RunResult] = {}
@@ -76,7 +76,7 @@ def _run(
             one = reporter_for(console, pipeline, is_one_of_many=True)
             stack.enter_context(one)
             reporters[name] = stack.enter_context(told(pipeline, one))
-            reporters[name].starting("Spark")
+            reporters[name].starting(what_begins(pipelines[0].conf))
         spark = stack.enter_context(session_of_all(pipelines))
         arm_failpoints(spark)
         stop_on_signals(stop)

@@ -138,7 +138,7 @@ def _run(pipeline: Pipeline, said: Wishes) -> RunResult:
     from pipelines.metrics import told
     from pipelines.progress import reporter_for, unheard
     from pipelines.run import run_sinks
-    from pipelines.starting import arm_failpoints, session_of
+    from pipelines.starting import arm_failpoints, session_of, what_begins
 
     stop = threading.Event()
     # A descriptor of its own: while Spark starts, the process's stderr is lent to the JVM.
@@ -147,7 +147,7 @@ def _run(pipeline: Pipeline, said: Wishes) -> RunResult:
         reporter_for(Console(file=err), pipeline) as shown,
         told(pipeline, shown) as reporter,
     ):
-        reporter.starting("Spark")
+        reporter.starting(what_begins(pipeline.conf))
         with session_of(pipeline) as spark:
             arm_failpoints(spark)
             # After Spark, which takes SIGINT for itself when its context starts.

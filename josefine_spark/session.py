@@ -224,6 +224,14 @@ def delta_conf(settings: Mapping[str, str]) -> dict[str, str]:
     return _with_jars(settings, jars_in(folder))
 
 
+def fetches_jars(settings: Mapping[str, str]) -> bool:
+    """Whether a session with these settings will first fetch Delta's jars, which takes minutes on a
+    slow line. Raises SessionError."""
+    if os.environ.get("JOSEFINE_SPARK_JARS") or _delta_on_classpath(settings):
+        return False
+    return not _jars_folder(spark_version()).is_dir()
+
+
 def _jars_folder(spark: str) -> Path:
     return cache_dir("jars") / f"delta-{DELTA_VERSION}-spark-{spark}"
 

@@ -27,7 +27,9 @@ class Verdict(Enum):
     TABLE_AHEAD = "the table has more than the checkpoint planned"
     TABLE_BEHIND = "the table has less than the checkpoint committed"
     TABLE_ELSEWHERE = "table and checkpoint are at offsets neither of which follows from the other"
-    TABLE_HAS_NOTHING = "the checkpoint has committed batches, the table has no commit of this sink"
+    TABLE_HAS_NOTHING = (
+        "the checkpoint goes on behind committed batches, the table has no commit of this sink"
+    )
     TABLE_UNREADABLE = (
         "the table knows a transaction of this sink, but the log entry with its offsets is gone"
     )

@@ -1,8 +1,9 @@
 """What Spark's checkpoint of one sink says: planned and committed batches with their offsets.
 
 Reads `offsets/N` (written before a batch runs) and `commits/N` (after it). Never writes, except
-that `set_aside` renames the whole folder when the user trusts the table instead, and `sweep` makes
-room for a first batch.
+that `set_aside` renames the whole folder when the user trusts the table instead, `sweep` makes room
+for a first batch, and `continues` notes the table's ends that a new checkpoint goes on from:
+without them nobody could tell a first batch of all from one behind a table that is gone since.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import json
 from collections.abc import Callable
 from typing import Protocol
 
-from josefine_spark.topic_offsets import ByPartition, TopicOffsets
+from josefine_spark.topic_offsets import ByPartition, TopicOffsets, flat, nested
 from pipelines.chain import Batch, together
 from pipelines.errors import RunError
 from pipelines.reconcile import Checkpoint, Recorded
+
+CONTINUES = "continues.json"
 
 
 class Files(Protocol):
@@ -27,6 +30,8 @@ class Files(Protocol):
     def rename(self, path: str, new_path: str) -> None: ...
 
     def remove(self, path: str) -> None: ...
+
+    def write_text(self, path: str, text: str) -> None: ...
 
 
 class CheckpointFiles:
@@ -54,7 +59,22 @@ class CheckpointFiles:
                 planned = self._recorded(planned_id)
                 return Checkpoint(planned=planned, committed=None, damaged=damaged)
             committed = recorded
-        return Checkpoint(planned=self._recorded(planned_id), committed=committed)
+        continues = self._continues() if committed is None else {}
+        planned = self._recorded(planned_id)
+        return Checkpoint(planned=planned, committed=committed, continues=continues)
+
+    def continues(self, ends: ByPartition) -> None:
+        """Note where the table ends that a checkpoint without a batch goes on from; {} of none."""
+        path = f"{self.folder}/{CONTINUES}"
+        if ends or self._files.read_text(path) is not None:
+            self._files.write_text(path, json.dumps(nested(ends)))
+
+    def _continues(self) -> ByPartition:
+        text = self._files.read_text(f"{self.folder}/{CONTINUES}")
+        try:
+            return flat(json.loads(text)) if text else {}
+        except (TypeError, ValueError, AttributeError):
+            return {}  # a driver died while it wrote: it has planned nothing
 
     def batch(self, batch_id: int) -> Batch:
         """A planned batch's start and end. Batch 0 has no start: its offsets' `first` say it."""

@@ -1,7 +1,7 @@
-"""The type names of a DDL schema, checked without Spark.
+"""The type names and column names of a DDL schema, checked without Spark.
 
-Only what is certain is told: a word where a type belongs that Spark has no type for. Whatever else
-looks odd is left to Spark, which `plan` asks.
+Only what is certain is told: a word where a type belongs that Spark has no type for, and a column
+that is there twice. Whatever else looks odd is left to Spark, which `plan` asks.
 """
 
 from __future__ import annotations
@@ -33,6 +33,23 @@ def unknown_types(schema: str) -> list[str]:
     return walk.unknown
 
 
+def names_twice(schema: str) -> list[tuple[str, str]]:
+    """(a column's name, the same one again), as written: Spark and Delta know no large and small
+    letters in names. Only of the outermost columns: what is nested they may never look at."""
+    if "--" in schema or "/*" in schema:
+        return []
+    walk = _Walk(_TOKEN.findall(schema))
+    with contextlib.suppress(_NotOursError):
+        walk.columns()
+    first: dict[str, str] = {}
+    found = []
+    for name in walk.names:
+        if name.lower() in first:
+            found.append((first[name.lower()], name))
+        first.setdefault(name.lower(), name)
+    return found
+
+
 class _NotOursError(Exception):
     """Something that this walk does not know: Spark's to judge."""
 
@@ -41,13 +58,18 @@ class _Walk:
     def __init__(self, tokens: list[str]) -> None:
         self._rest = tokens[::-1]
         self.unknown: list[str] = []
+        self.names: list[str] = []
+        """Of the outermost columns."""
 
-    def columns(self) -> None:
+    def columns(self, *, nested: bool = False) -> None:
         """`name type ..., name: type ...` up to the end or the `>` that closes it."""
         while True:
             name = self._take()
             if not (_is_word(name) or name.startswith("`")):
                 raise _NotOursError
+            if not nested:
+                bare = name[1:-1].replace("``", "`") if name.startswith("`") else name
+                self.names.append(bare)
             if self._next() == ":":
                 self._take()
             self._type()
@@ -68,7 +90,7 @@ class _Walk:
         self._take()
         if name == "STRUCT":
             if self._next() != ">":
-                self.columns()
+                self.columns(nested=True)
         elif name in ("ARRAY", "MAP"):
             self._type()
             self._skip_rest_of_column()

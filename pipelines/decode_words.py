@@ -11,7 +11,7 @@ from pathlib import Path
 from pipelines import debezium, protobuf_schema
 from pipelines.avro_schema import SchemaError, columns_of, parse_record, sql_of
 from pipelines.ddl import TYPES as COLUMN_TYPES
-from pipelines.ddl import unknown_types
+from pipelines.ddl import names_twice, unknown_types
 from pipelines.model import Decode, Format, OnError, Placed
 from pipelines.reader import Reader, nearest
 from pipelines.registry import address_of
@@ -130,6 +130,9 @@ def _debezium(reader: Reader) -> tuple[Placed, str, str]:
 
 
 def _placed(reader: Reader, columns: str) -> Placed:
+    """Columns must differ by more than large and small letters."""
+    for one, again in names_twice(columns):
+        reader.wrong_at("schema", twice(one, again))
     return Placed(text=columns, place=reader.place_of("schema"), path=reader.path_of("schema"))
 
 
@@ -168,6 +171,13 @@ def schema_of(reader: Reader, said: str = "") -> Placed:
     if said == "csv" and nested:
         reader.wrong_at("schema", f"a field of csv is no {nested[1].upper()}")
     return _placed(reader, " ".join(text.split()))
+
+
+def twice(one: str, again: str) -> str:
+    """What is wrong with a column that is there twice."""
+    if one == again:
+        return f"column `{one}` is there twice"
+    return f"`{one}` and `{again}` are one column for Spark, which sees no large and small letters"
 
 
 def _file(reader: Reader, name: str) -> str | None:

@@ -11,6 +11,10 @@ Unset, a place costs one comparison with None.
 | `mid_write` | data files lie in the table's folder, no log entry names them (topic: planned) |
 | `mid_commit:N` | after the batch's N-th commit (1: the dead letters, 2: the sink's own) |
 | `after_commit_before_log` | every table is committed, Spark's `commits/N` is not written |
+| `after_upkeep` | an `optimize` or `vacuum` is done, Spark's `commits/N` is not written |
+| `mid_loss:1` | what retention took is written down, no chain has passed over it |
+| `mid_loss:2` | the table says where its chain began, for the checkpoint will go |
+| `mid_loss:3` | the letters' chain has passed over it, the sink's has not |
 | `mid_replay:N` | `dlq replay`: the letters are written down (0), the N-th sink has its rows |
 | `after_set_aside` | `--trust table` has renamed the checkpoint, no query runs yet |
 
@@ -34,7 +38,9 @@ NAMES = (
     "mid_write",
     "mid_commit",
     "after_commit_before_log",
+    "after_upkeep",
     "after_set_aside",
+    "mid_loss",
     "mid_replay",
     "fail_write",
 )

@@ -45,7 +45,9 @@ def folders(pipeline: Pipeline, env: Mapping[str, str]) -> Iterator[Folder]:
     """Every folder that the file names for writing, looked at where it is on this machine."""
     for key, path, is_table in _named(pipeline):
         local = path if key == METRICS else local_path(pipeline, path, env)
-        cause = _cause(local) if local else ""
+        below = ["_delta_log"] if is_table else _of_checkpoint(pipeline, key)
+        places = [local, *(os.path.join(local, each) for each in below)] if local else []
+        cause = next(filter(None, map(_cause, places)), "")
         yield Folder(key=key, path=path, is_table=is_table, local=local, cause=cause)
 
 
@@ -64,6 +66,14 @@ def _named(pipeline: Pipeline) -> Iterator[tuple[str, str, bool]]:
         yield "dead_letter.path", pipeline.dead_letter_path, True
     if pipeline.metrics_table:
         yield METRICS, pipeline.metrics_table, True
+
+
+def _of_checkpoint(pipeline: Pipeline, key: str) -> Iterator[str]:
+    """Folders below it that somebody else's run may have made."""
+    if key == "spark.checkpoint":
+        for sink in pipeline.sinks:
+            name = os.path.basename(pipeline.checkpoint_of(sink))
+            yield from (f"{name}/{each}" for each in ("offsets", "commits"))
 
 
 def _local(path: str, plain_is_local: bool) -> str | None:

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from pipelines import failpoints
 from pipelines.messages import clear_reason
 from pipelines.model import Sink
 from pipelines.upkeep import Chore, Upkeep
@@ -56,7 +57,10 @@ class Keeper:
     def after(self, txn_version: int) -> Iterator[str]:
         """Do what is due after the commit of this number; what went wrong, a line for each."""
         for upkeep in self._upkeep:
-            wrong = self.keep(upkeep) if upkeep.is_due(txn_version) else ""
+            if not upkeep.is_due(txn_version):
+                continue
+            wrong = self.keep(upkeep)
+            failpoints.hit("after_upkeep")
             if wrong:
                 yield wrong
 

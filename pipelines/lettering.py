@@ -102,6 +102,36 @@ def raised(chain: Tip | None, sink: Tip, where: str | None) -> Tip | None:
     return replace(chain, reached=TopicOffsets(ends=ends, topic_ids=ids))
 
 
+def trusted(chain: Tip | None, sink: Tip | None, topic_ids: Mapping[str, str]) -> Tip | None:
+    """Where a chain goes on whose sink's place the user has settled, at `sink`: what holds for the
+    sink does for its letters, never behind it. `topic_ids`: of today's topics."""
+    if chain is None or sink is None:
+        return chain
+    settled, reached = sink.reached, chain.reached
+    gone = reached.recreated(settled.topic_ids) | reached.recreated(topic_ids)
+    reached = reached.without(gone)
+    ends = {p: max(end, settled.ends.get(p, 0)) for p, end in reached.ends.items()}
+    return replace(chain, reached=replace(reached, ends=ends))
+
+
+def behind_what_is_gone(
+    chain: Tip | None, at: TopicOffsets, topic_ids: Mapping[str, str], begins: ByPartition
+) -> Tip | None:
+    """The chain without a gap in partitions where its sink, at `at`, has no place yet and will
+    start at today's beginning. A run that died between its letters and its rows leaves such ones,
+    when its checkpoint and then the records went."""
+    if chain is None:
+        return None
+    reached = chain.reached
+    other = reached.recreated(topic_ids)
+    raised_to = {
+        p: max(end, begins.get(p, 0))
+        for p, end in reached.ends.items()
+        if p not in at.ends and p[0] not in other
+    }
+    return replace(chain, reached=replace(reached, ends={**reached.ends, **raised_to}))
+
+
 class Lettering(Generic[SomeChain]):
     """The chain, and what this run made of it. Mutable; its sinks' threads share it."""
 

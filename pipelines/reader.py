@@ -19,6 +19,8 @@ from pipelines.words import ModeWords
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 _DURATION = re.compile(r"(\d+)(ms|s|m|h)")
+LONG_MAX = 2**63 - 1
+"""Of offsets, rows, bytes and milliseconds: 64 bits with a sign."""
 UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 
 
@@ -112,7 +114,7 @@ class Reader:
             return None
         value = node.value if isinstance(node, Scalar) else None
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            return value
+            return self._within_long(key, node, value)
         is_number = re.fullmatch(r"0*[1-9]\d*", _text(node)) is not None
         hint = _unquote(node) if is_number else ""
         self._wrong(key, node, hint or "; it must be a whole number above 0")
@@ -125,7 +127,7 @@ class Reader:
             return None
         value = node.value if isinstance(node, Scalar) else None
         if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-            return value
+            return self._within_long(key, node, value)
         self._wrong(key, node)
         return None
 
@@ -176,7 +178,14 @@ class Reader:
         if match is None or int(match[1]) == 0:
             self._wrong(key, node)
             return None
-        return int(match[1]) * UNIT_MS[match[2]]
+        return self._within_long(key, node, int(match[1]) * UNIT_MS[match[2]])
+
+    def _within_long(self, key: str, node: Node, value: int) -> int | None:
+        """The value, where Kafka, Spark and Delta can hold it."""
+        if value <= LONG_MAX:
+            return value
+        self._wrong(key, node, f", which is more than {LONG_MAX}")
+        return None
 
     def texts(self, key: str, *, required: bool = False) -> tuple[str, ...]:
         """A list of texts, not empty, none twice. `required` here though the word is not always."""

@@ -9,7 +9,7 @@ batch, and `chain.decide` skips it when the table has it.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from josefine_broker.base.ids import TopicPartition
@@ -38,11 +38,13 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """What a sink's checkpoint says. `committed` is None before the first batch is committed."""
+    """What a sink's checkpoint says. `committed` is None before the first batch is committed;
+    until then `continues` are the table's ends that it went on from."""
 
     planned: Recorded | None
     committed: Recorded | None
     damaged: str = ""
+    continues: ByPartition = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,12 +171,15 @@ def _verdict(checkpoint: Checkpoint | None, tip: Tip | Unreadable | None) -> Ver
     planned, committed = checkpoint.planned, checkpoint.committed
     assert planned is not None
     if tip is None:
-        return Verdict.TABLE_HAS_NOTHING if committed else None
+        return Verdict.TABLE_HAS_NOTHING if committed or checkpoint.continues else None
     if _at(tip, planned) or (committed and _at(tip, committed)):
         return None
     if _recreated(tip, planned):
         return Verdict.TOPIC_RECREATED
     if committed is None:
+        ends = tip.reached.ends
+        if any(ends.get(p, 0) < end for p, end in checkpoint.continues.items()):
+            return Verdict.TABLE_BEHIND
         if _continues(tip, planned):
             return None
         ahead = any(d > 0 for d in _differences(tip, planned))

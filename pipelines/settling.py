@@ -17,7 +17,7 @@ from pipelines.chain import Commit, HandedOn, Stop, Tip, Verdict
 from pipelines.checkpoint import CheckpointFiles
 from pipelines.delta_chain import DeltaChain, StoppedError
 from pipelines.errors import ChainError
-from pipelines.lettering import Lettering, said_by
+from pipelines.lettering import Lettering, behind_what_is_gone, said_by, trusted
 from pipelines.loss_table import place, record
 from pipelines.losses import LostRange, losses, passing, standing
 from pipelines.model import Pipeline, Sink
@@ -119,24 +119,29 @@ class Settling:
         self._chain.follow(outcome.tip)
         for each in self._letters:
             if each.leads:
-                self._settle_dead_letters(each, outcome)
+                self._settle_dead_letters(each, outcome, at)
             each.lettering.stands_behind(outcome.tip, each.others)
         self._vouch()
         if lost:
             self._record(lost)
+            failpoints.hit("mid_loss", 1)
             tip = outcome.tip
             if tip is None or not tip.reached.ends:
                 # Only the checkpoint knows where it began, and it goes: let the table say so.
                 version = (tip.txn_version if tip else 0) + 1
                 anchor = Commit(start=at.ends, end=at, txn_version=version)
                 self._do(self._chain, lambda: self._chain.move(anchor))
+                failpoints.hit("mid_loss", 2)
         if (outcome.set_checkpoint_aside or lost) and checkpoint is not None:
             self.files.set_aside()
             self.files = self._new_files
             failpoints.hit("after_set_aside")
         if checkpoint is None:
             self.files.sweep()
-        return self._pass(at, lost) if lost else outcome
+        start = self._pass(at, lost) if lost else outcome
+        if self._stateful is None and (checkpoint is None or outcome.set_checkpoint_aside or lost):
+            self.files.continues(start.tip.reached.ends if start.tip else {})
+        return start
 
     def _of_state(
         self, checkpoint: Checkpoint | None, found: Tip | Unreadable | None
@@ -275,6 +280,7 @@ class Settling:
         moved = passing(dead.tip, dead.tip.reached, lost) if dead.tip is not None else None
         if moved is not None:
             self._do(dead, lambda: dead.move(moved))
+            failpoints.hit("mid_loss", 3)
             lettering.begins(dead.tip, dead.tip)
             self._vouch()
 
@@ -284,7 +290,7 @@ class Settling:
         said = said_by(each.lettering for each in self._letters)
         self._chain.link = replace(link, facts={**link.facts, **said})
 
-    def _settle_dead_letters(self, letters: OfSource, start: Start) -> None:
+    def _settle_dead_letters(self, letters: OfSource, start: Start, at: TopicOffsets) -> None:
         dead = letters.lettering.chain
         trust = self._wishes.trust
         found = self._loaded(dead, [f"dead_letter.{name}" for name in self._pipeline.sources])
@@ -309,13 +315,8 @@ class Settling:
             raise ChainError(
                 messages.dead_letters_gone(self._file, self._sink.name, dead.path, stop)
             )
-        written = found
-        if found is not None and trust is not Trust.NEITHER and start.tip is not None:
-            settled, reached = start.tip.reached, found.reached
-            gone = reached.recreated(settled.topic_ids)
-            gone |= reached.recreated(self._topics.latest.topic_ids)
-            reached = reached.without(gone)
-            # What the user settled for the sink holds for its dead letters: never behind it.
-            ends = {p: max(e, settled.ends.get(p, 0)) for p, e in reached.ends.items()}
-            found = replace(found, reached=replace(reached, ends=ends))
-        letters.lettering.begins(written, found)
+        topics = self._topics
+        follows = behind_what_is_gone(found, at, topics.latest.topic_ids, topics.earliest)
+        if trust is not Trust.NEITHER:
+            follows = trusted(follows, start.tip, topics.latest.topic_ids)
+        letters.lettering.begins(found, follows)

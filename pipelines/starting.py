@@ -29,6 +29,17 @@ DEFAULTS: Mapping[str, str] = {
 }
 
 
+def what_begins(conf: Mapping[str, str]) -> str:
+    """What is begun now, for who waits: the first start of a user also fetches Delta's jars."""
+    from josefine_spark.session import SessionError, fetches_jars
+
+    try:
+        fetches = fetches_jars(conf)
+    except SessionError:
+        fetches = False  # the start itself says why it is none
+    return "Spark; Delta's jars are fetched first, once" if fetches else "Spark"
+
+
 def start_session(pipeline: Pipeline) -> SparkSession:
     """The Spark session that the file asks for. Raises SetupError."""
     return start_named(f"josefine {pipeline.name}", dict(pipeline.conf), pipeline.master)

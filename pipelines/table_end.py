@@ -40,6 +40,9 @@ class FolderFiles:
     def remove(self, path: str) -> None:
         Path(path).unlink()
 
+    def write_text(self, path: str, text: str) -> None:
+        Path(path).write_text(text)
+
 
 def table_end(folder: Path) -> TopicOffsets:
     """Everything below it is in the table. Raises PipelineError in one sentence."""

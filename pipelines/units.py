@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from josefine_broker.base.moments import moment_ms
-from pipelines.reader import UNIT_MS, Reader
+from pipelines.reader import LONG_MAX, UNIT_MS, Reader
 from pipelines.vocabulary import WORDS
 
 _BATCHES = re.compile(r"(\d{1,9}) batch(?:es)?")
@@ -30,9 +30,10 @@ def size_bytes(reader: Reader, key: str) -> int | None:
         return None
     match = _SIZE.fullmatch(text)
     size = int(match[1]) * _UNITS[(match[2] or "b")[0].lower()] if match else 0
-    if size == 0:
+    if not 0 < size <= LONG_MAX:
         _wrong(reader, key, text)
-    return size or None
+        return None
+    return size
 
 
 def batches(reader: Reader, key: str) -> int | None:

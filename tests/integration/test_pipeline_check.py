@@ -110,3 +110,24 @@ def test_where_it_would_begin_and_end_and_what_it_is_joined_with_are_looked_at(
         write_deltalake(f"{tmp_path}/customers", rows, mode="overwrite", schema_mode="overwrite")
         code, (*_, good) = told(3, join=True)
         assert (code, good) == (0, f"ok: {where} can be read, at version 1")
+
+
+def test_a_broker_at_an_address_of_ipv6_is_found_and_a_folder_that_takes_nothing_is_named(
+    tmp_path: Path,
+) -> None:
+    """A folder below a file takes nothing of anybody, root included."""
+    (tmp_path / "file").write_text("")
+    text = GOOD.replace("/ck", f"{tmp_path}/file/ck").replace("/lake", f"{tmp_path}/lake")
+    file = tmp_path / "f.yaml"
+    with BrokerProcess(tmp_path / "broker", broker__listeners=["PLAINTEXT://[::1]:0"]) as broker:
+        where = broker.bootstrap
+        assert where.startswith("[::1]:")
+        file.write_text(text.replace("localhost:9092", f"'{where}'"))
+        assert josefine(where, "topics", "create", "orders").code == 0
+
+        done = josefine(where, "pipeline", "check", str(file))
+
+    told = done.out.splitlines()
+    assert "ok: source `raw`: orders (1 partition) can be read" in told
+    (wrong,) = [line for line in told if line.startswith("error: ")]
+    assert wrong.startswith(f"error: spark.checkpoint: {tmp_path}/file/ck cannot be written: ")

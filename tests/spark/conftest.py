@@ -15,13 +15,28 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Spark without code that it makes and compiles for each plan: two fifths of the time of tests
+whose frames have a few rows each."""
+
+
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
-    """A local Spark with Delta, two cores, UTC; its warehouse is a temporary folder."""
+def spark(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> "Iterator[SparkSession]":
+    """A local Spark with Delta, two cores, UTC; its warehouse is a temporary folder.
+
+    The slow tests have it as users do, and so has each pipeline that is a process of its own.
+    """
+    is_slow = request.config.getoption("markexpr") == "slow"
     warehouse: Path = tmp_path_factory.mktemp("warehouse")
     spark = session(
         "josefine-tests",
         {
+            **({} if is_slow else INTERPRETED),
             "spark.sql.shuffle.partitions": "2",
             "spark.default.parallelism": "2",
             # VACUUM lists its folders in this many tasks: 10,000 unless told, on two cores.

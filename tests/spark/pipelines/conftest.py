@@ -277,12 +277,14 @@ class Lab:
         with dying(fail), pytest.raises(RunError, match="it died at"):
             self.run(rows)
 
-    def command(self, *arguments: str, rows: int = 40, fail: str = "") -> subprocess.Popen[str]:
-        """`josefine pipeline run` as its own process group."""
+    def command(
+        self, *arguments: str, rows: int = 40, fail: str = "", verb: str = "run"
+    ) -> subprocess.Popen[str]:
+        """`josefine pipeline run`, or another verb, as its own process group."""
         more = {"JOSEFINE_FAIL": fail} if fail else {}
         environment = self.environment(rows, PYTHONPATH=str(REPOSITORY), **more)
         return subprocess.Popen(
-            [sys.executable, "-m", "josefine_cli.main", "pipeline", "run", str(self.file),
+            [sys.executable, "-m", "josefine_cli.main", "pipeline", *verb.split(), str(self.file),
              "--json", *arguments],
             env=environment, cwd=self.directory, text=True, start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

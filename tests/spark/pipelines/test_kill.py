@@ -6,8 +6,8 @@ driver is most of such a life, so most deaths are died in place (`Lab.die`), whe
 same on disk: at a failpoint the query's thread in the JVM waits for our callback, so whether the
 process ends there or the callback raises, this sink does nothing more and Spark commits no batch of
 it. What differs is the other sink, which a kill cuts off and a death in place lets end its batch:
-the kills in the middle of a write and at random moments are for that, and `-m slow` kills at every
-failpoint.
+the kills at random moments are for that, and `-m slow` kills at every failpoint. Of each mode by
+itself, at each failpoint: `test_kill_cells.py`.
 
 One table lives through all kills of a test, so that a later kill meets the leftovers of earlier
 ones. Afterwards: no row twice, none missing, the chains at the topic's ends.
@@ -37,9 +37,6 @@ FAILPOINTS = (
     "after_commit_before_log",
 )
 SLOW = pytest.mark.slow
-IN_PLACE = tuple(fail for fail in FAILPOINTS if fail != "mid_write")
-"""Where every day's runs die in place. In the middle of a write is where a kill leaves most half
-done, so there the driver is killed every day, too."""
 KILLED_EVERYWHERE = pytest.param((), id="killed", marks=SLOW)
 
 
@@ -55,8 +52,8 @@ def killed_at(lab, fail: str, rows: int, *arguments: str) -> None:
     assert code == KILLED, f"{fail}: exit {code}\n{stderr[-2000:]}"
 
 
-@pytest.mark.parametrize("in_place", [pytest.param(IN_PLACE, id="in-turn"), KILLED_EVERYWHERE])
-def test_a_driver_killed_at_every_failpoint_loses_and_repeats_nothing(lab, in_place):
+@SLOW
+def test_a_driver_killed_at_every_failpoint_loses_and_repeats_nothing(lab):
     """Checklist rows 88 and 89 (its commits are whole or not there). With the checkpoint kept; each
     life recovers from the kill before it."""
     lab.produce(60)
@@ -64,7 +61,7 @@ def test_a_driver_killed_at_every_failpoint_loses_and_repeats_nothing(lab, in_pl
     lab.bad.append((0, 30))
 
     for fail in FAILPOINTS:
-        dies_at(lab, fail, 20, in_place)
+        killed_at(lab, fail, 20)
         lab.produce(40)
     lab.run(rows=500)
 

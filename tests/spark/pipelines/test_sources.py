@@ -8,9 +8,11 @@ from datetime import UTC, datetime
 import pytest
 
 from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from pipelines.errors import ChainError, RunError
 from pipelines.reconcile import Trust
-from tests.spark.pipelines.conftest import NOW_MS, ONE_SINK, Lab
+from tests.spark.pipelines.conftest import APPS, NOW_MS, ONE_SINK, Lab
+from tests.support.broker import BrokerProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -83,3 +85,17 @@ def test_partitions_that_are_left_out_keep_their_place_in_the_table(lab: Lab) ->
         lab.run()
     lab.run(trust=Trust.TABLE)
     lab.check()
+
+
+@pytest.mark.slow
+def test_a_broker_at_an_address_of_ipv6_is_read_and_written(spark, tmp_path):
+    """By its workers, too: bootstrap and what the broker advertises have their brackets."""
+    six = BrokerProcess(tmp_path / "broker", broker__listeners=["PLAINTEXT://[::1]:0"])
+    with six as broker, BlockingClient(broker.bootstrap) as client:
+        client.create_topics([NewTopic("six", 2)])
+        lab = Lab(tmp_path, client, broker.bootstrap, "six", spark, apps=APPS[:1])
+        lab.write_file(**{"${BOOTSTRAP}": '"${BOOTSTRAP}"'})
+        lab.produce(20)
+        lab.run()
+
+        lab.check()

@@ -74,14 +74,10 @@ def _rows(lab, name: str) -> list[dict[str, Any]]:
 
 EVERY_DEATH = tuple(itertools.product(FAILPOINTS, (False, True)))
 """(failpoint, whether the checkpoint is lost with it)."""
-DEATHS = tuple((fail, n % 4 == 1) for n, fail in enumerate(FAILPOINTS) if n % 2)
-"""Of those as many as every run of the tests has the time for."""
 
 
-@pytest.mark.parametrize(
-    "deaths", [DEATHS, pytest.param(EVERY_DEATH, marks=pytest.mark.slow)], ids=("some", "every")
-)
-def test_an_upsert_that_dies_at_every_failpoint_ends_with_the_latest_rows(lab, deaths):
+@pytest.mark.slow
+def test_an_upsert_that_dies_at_every_failpoint_ends_with_the_latest_rows(lab):
     """With the checkpoint kept and deleted. A key's events lie in both partitions, so batches cut
     otherwise bring them late; each life recovers from the death before it, and dies in its second
     batch: there is more for it to read than two."""
@@ -90,7 +86,7 @@ def test_an_upsert_that_dies_at_every_failpoint_ends_with_the_latest_rows(lab, d
     lab.produce_raw(0, b"not json")
     lab.bad.append((0, 20))
 
-    for number, (fail, loses) in enumerate(deaths):
+    for number, (fail, loses) in enumerate(EVERY_DEATH):
         lab.die(fail if "@" in fail else f"{fail}@2", rows=13 + number % 4)
         if loses:
             lab.lose_checkpoint()

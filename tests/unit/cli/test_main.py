@@ -59,6 +59,11 @@ def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
         (("topics", "creat", "x"), "no such command 'creat'"),
         (("topics", "create"), "missing argument 'name' (see 'josefine topics create --help')"),
         (("topics", "create", "t", "-p", "0"), "invalid value for '--partitions'"),
+        (
+            ("pipeline", "run", "f.yaml", "--trust", "tabel"),
+            "invalid value for '--trust': 'tabel' is not one of 'table', 'checkpoint' "
+            "(see 'josefine pipeline run --help')",
+        ),
         (("topics", "create", "t", "-c", "x"), "--config 'x' is not KEY=VALUE"),
         (("topics", "delete", "t"), "deleting without a terminal to ask on needs --yes"),
         (("topics", "list", "-b", "nowhere"), "'nowhere' is not a broker address"),

@@ -16,21 +16,23 @@ from josefine_spark.topic_offsets import TopicOffsets, nested
 from pipelines.chain import Commit, Skip, Stop, Tip, Verdict, decide
 from pipelines.checkpoint import CheckpointFiles
 from pipelines.delta_log import DeltaLogReader
-from pipelines.lettering import Lettering, said_by
+from pipelines.lettering import (
+    NOTHING_DUE,
+    Lettering,
+    behind_what_is_gone,
+    said_by,
+    trusted,
+)
 from pipelines.losses import LostRange, losses, passing, standing, unrecorded
 from pipelines.reconcile import Start, Trust, dead_letters_gone, reconcile
 from tests.unit.pipelines.memory import MemoryFiles, offset_text, parse_offset_text, wal_text
 
 CRASH_POINTS = (
-    "after_losses",
-    "after_anchor",
-    "after_dead_letters_moved",
-    "after_offsets",
-    "after_dead_letters",
-    "after_commit",
-    "after_log",
-    "after_set_aside",
+    *("mid_loss:1", "mid_loss:2", "after_set_aside", "mid_loss:3"),
+    *("after_offsets", "before_commit", "mid_commit:1", "mid_write", "mid_commit:2"),
+    *("after_commit_before_log", "after_upkeep", "after_log"),
 )
+"""By the names of failpoints, but for the last, which has none."""
 CHECKPOINT = "/ck/sink"
 TABLE, DEAD = "/tables/sink", "/tables/dead"
 
@@ -60,6 +62,8 @@ class FakeTable:
     rows: list = field(default_factory=list)
     txn: dict = field(default_factory=dict)
     version: int = -1
+    past: list = field(default_factory=list)
+    """The rows of each version."""
 
     def commit(self, app_id: str, commit: Commit, rows: list, **more: object) -> None:
         if self.txn.get(app_id, 0) >= commit.txn_version:
@@ -79,6 +83,19 @@ class FakeTable:
         self.version += 1
         text = "\n".join(json.dumps(action) for action in actions)
         self.files.texts[f"{self.path}/_delta_log/{self.version:020d}.json"] = text
+        self.past.append(list(self.rows))
+
+    def restore(self, version: int) -> None:
+        """RESTORE: the rows of then. It is a commit, and takes no transaction back: Delta keeps
+        what a sink's last one was, and the entries behind stay in the log."""
+        self.rows = list(self.past[version])
+        said = {"operation": "RESTORE", "operationParameters": {"version": version}}
+        self._log({"commitInfo": said})
+
+    def delete(self) -> None:
+        """The folder is gone, and made anew at the next start."""
+        self.files.remove(self.path)
+        self.rows, self.txn, self.past, self.version = [], {}, [], -1
 
 
 class Letters:
@@ -110,6 +127,12 @@ class World:
         self.ids = {"t": "id-t", "u": "id-u"}
         self.subscribed = {"t"}
         self.batch_rows = 5
+        self.optimizes = False
+        """Whether a chore of the sink commits behind each batch."""
+        self.at_least_once = False
+        """Whether a batch's rows are there before their offsets are."""
+        self.dies_at = ""
+        """A place where the next run surely dies."""
 
     def produce(self, count: int) -> None:
         for _ in range(count):
@@ -158,7 +181,7 @@ class Run:
         at = standing(outcome, self.checkpoint.read())
         lost = losses(at, world.visible_ids(), world.bounds(), skip=True)
         assert not isinstance(lost, Stop)
-        self.settle_letters(outcome.tip)
+        self.settle_letters(outcome.tip, at)
         if lost:
             outcome = replace(outcome, tip=self.record(outcome.tip, at, lost))
         if (outcome.set_checkpoint_aside or lost) and self.checkpoint.read() is not None:
@@ -167,15 +190,21 @@ class Run:
         self.tip = outcome.tip
         if lost:
             self.pass_over(at, lost)
+        if self.checkpoint.read() is None:
+            self.checkpoint.continues(self.tip.reached.ends if self.tip else {})
         starts = self.tip.reached.ends if lost else outcome.at or {}
         self.at = {p: starts.get(p, world.begins.get(p, 0)) for p in world.visible()}
         self.batches()
 
-    def settle_letters(self, tip: Tip | None) -> None:
-        found = self.letters.load()
-        if dead_letters_gone(tip, found, DEAD):
+    def settle_letters(self, tip: Tip | None, at: TopicOffsets) -> None:
+        written = found = self.letters.load()
+        world = self.world
+        if self.trust is Trust.NEITHER and dead_letters_gone(tip, found, DEAD):
             raise StoppedError(Stop(verdict=Verdict.DEAD_LETTERS_GONE))
-        self.lettering.begins(found, found)
+        found = behind_what_is_gone(found, at, world.visible_ids(), world.begins)
+        if self.trust is not Trust.NEITHER:
+            found = trusted(found, tip, world.visible_ids())
+        self.lettering.begins(written, found)
         self.lettering.stands_behind(tip)
 
     def said(self) -> dict:
@@ -191,7 +220,7 @@ class Run:
             world.dead.commit("dead", moved, [])
             found = self.letters.load()
             self.lettering.begins(found, found)
-        self.maybe_crash("after_dead_letters_moved")
+        self.maybe_crash("mid_loss:3")
         world.table.commit("own", passing(self.tip, at, lost), [], **self.said())
         self.tip, _ = DeltaLogReader(world.files, TABLE, "own").last_tip()
 
@@ -199,13 +228,13 @@ class Run:
         """What must be known before the checkpoint may go. Returns the tip that is there then."""
         world = self.world
         world.lost.extend(unrecorded(lost, world.lost))
-        self.maybe_crash("after_losses")
+        self.maybe_crash("mid_loss:1")
         if tip is not None and tip.reached.ends:
             return tip
         version = (tip.txn_version if tip else 0) + 1
         anchor = Commit(start=at.ends, end=at, txn_version=version)
         world.table.commit("own", anchor, [], **self.said())
-        self.maybe_crash("after_anchor")
+        self.maybe_crash("mid_loss:2")
         found, _ = DeltaLogReader(world.files, TABLE, "own").last_tip()
         return found
 
@@ -254,10 +283,12 @@ class Run:
         if isinstance(due, Stop):
             raise StoppedError(due)
         dead = due.commit
+        self.maybe_crash("before_commit")
         # The rows are those that the engine really reads, not those that the offsets promise.
         # Where the start has no say the source begins at the recorded first offset.
         for p, begin in ((p, start.get(p, batch.end.first[p])) for p in end):
-            if begin < min(end[p], world.begins.get(p, 0)):
+            reads = writes_rows or due != NOTHING_DUE
+            if reads and begin < min(end[p], world.begins.get(p, 0)):
                 raise LostError
         records = world.records({p: start.get(p, batch.end.first[p]) for p in end}, end)
         if isinstance(dead, Commit):
@@ -268,19 +299,30 @@ class Run:
                 world.dead.commit("dead", dead, bad)
                 self.letters.load()
                 self.lettering.wrote(dead)
-            self.maybe_crash("after_dead_letters")
+            self.maybe_crash("mid_commit:1")
         if isinstance(decision, Commit):
             good = [r for r in records if not world.is_bad(r)]
+            if world.at_least_once:
+                world.table.rows.extend(good)
+                good = []
+            self.maybe_crash("mid_write")
             world.table.commit("own", decision, good, **self.said())
             self.tip, _ = DeltaLogReader(world.files, TABLE, "own").last_tip()
+            self.maybe_crash("mid_commit:2")
         else:
             assert isinstance(decision, Skip)
-        self.maybe_crash("after_commit")
+        self.maybe_crash("after_commit_before_log")
+        if isinstance(decision, Commit) and world.optimizes:
+            world.table.commit_of_others()
+            self.maybe_crash("after_upkeep")
         world.files.texts[f"{CHECKPOINT}/commits/{number}"] = "v1\n{}"
         self.maybe_crash("after_log")
 
     def maybe_crash(self, point: str) -> None:
         assert point in CRASH_POINTS
+        if point == self.world.dies_at:
+            self.world.dies_at = ""
+            raise CrashError(point)
         if self.world.rng.random() < self.crash_chance:
             raise CrashError(point)
 
@@ -289,4 +331,9 @@ STOPS_OF_LOST_LOG_ENTRIES = {
     Verdict.TABLE_AHEAD,
     Verdict.TABLE_ELSEWHERE,
     Verdict.CHECKPOINT_DAMAGED,
+}
+STOPS_OF_TABLES_THAT_WENT_BACK = STOPS_OF_LOST_LOG_ENTRIES | {
+    Verdict.TABLE_BEHIND,
+    Verdict.TABLE_HAS_NOTHING,
+    Verdict.DEAD_LETTERS_GONE,
 }

@@ -21,6 +21,9 @@ class MemoryFiles:
         below = (p.removeprefix(prefix) for p in self.texts if p.startswith(prefix))
         return sorted({name.split("/")[0] for name in below})
 
+    def write_text(self, path: str, text: str) -> None:
+        self.texts[path] = text
+
     def rename(self, path: str, new_path: str) -> None:
         for old in [p for p in self.texts if p.startswith(f"{path}/")]:
             self.texts[new_path + old.removeprefix(path)] = self.texts.pop(old)

@@ -18,6 +18,7 @@ from tests.unit.pipelines.engine import (
     CHECKPOINT,
     DEAD,
     STOPS_OF_LOST_LOG_ENTRIES,
+    STOPS_OF_TABLES_THAT_WENT_BACK,
     TABLE,
     CrashError,
     LostError,
@@ -166,7 +167,9 @@ def test_what_retention_takes_is_recorded_once_and_all_else_is_in_the_table_once
     if attempt(world, 0.0) == "lost":
         to_the_end(world)
     begins = begun(world)
-    promised = {r for r in world.records({}, world.visible()) if r[2] >= begins[r[:2]]}
+    # What was gone before a run had a look at it was promised to nobody either.
+    first = {p: begins.get(p, world.begins.get(p, 0)) for p in world.visible()}
+    promised = {r for r in world.records({}, world.visible()) if r[2] >= first[r[:2]]}
     lost = [(*each.partition, o) for each in world.lost for o in range(each.start, each.end)]
     assert len(lost) == len(set(lost))
     good = {record for record in promised if not world.is_bad(record)}
@@ -174,3 +177,51 @@ def test_what_retention_takes_is_recorded_once_and_all_else_is_in_the_table_once
     assert sorted(rows) == sorted(good - {*lost})
     assert len(world.dead.rows) == len(set(world.dead.rows))
     assert {*world.dead.rows} | {*lost} >= promised - good
+
+
+def letters_and_rows_go_back(world: World, taken: set) -> None:
+    """RESTORE or a deleted folder, of the letters' table or of the sink's. `taken`: letters that a
+    table has lost since the last run that ended or stopped."""
+    rng = world.rng
+    for table in (world.dead, world.table):
+        if rng.random() < 0.2 and table.version >= 0:
+            before = set(world.dead.rows)
+            if rng.random() < 0.3:
+                table.delete()
+            else:
+                table.restore(rng.randint(0, table.version))
+            taken |= before - set(world.dead.rows)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_tables_that_go_back_or_away_stop_the_run_and_lose_nothing_untold(seed):
+    """The letters' table and the sink's between runs. No record is ever twice in one of them; all
+    that the user was not told of is there."""
+    rng = Random(seed)
+    world = World(rng)
+    world.produce(20)
+    taken: set = set()
+    told: set = set()
+
+    for _ in range(30):
+        outcome = attempt(world, rng.choice([0.0, 0.1, 0.3]))
+        if outcome not in ("done", "crash"):
+            assert Verdict[outcome] in STOPS_OF_TABLES_THAT_WENT_BACK
+            told |= taken
+            taken.clear()
+            attempt(world, 0.1, Trust.TABLE)
+        assert len(world.dead.rows) == len(set(world.dead.rows))
+        disturb(world)
+        letters_and_rows_go_back(world, taken)
+        if rng.random() < 0.1:
+            world.files.remove(CHECKPOINT)
+
+    if attempt(world, 0.0) != "done":
+        told |= taken
+        assert attempt(world, 0.0, Trust.TABLE) == "done"
+    everything = world.records({}, world.visible())
+    assert sorted(world.table.rows) == [r for r in everything if not world.is_bad(r)]
+    letters = {r for r in everything if world.is_bad(r)}
+    assert len(world.dead.rows) == len(set(world.dead.rows))
+    assert set(world.dead.rows) <= letters
+    assert letters - set(world.dead.rows) <= told

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.ddl import unknown_types
+from pipelines.ddl import names_twice, unknown_types
 
 
 @pytest.mark.parametrize(
@@ -39,3 +39,17 @@ def test_words_that_are_no_types_are_found(schema, unknown):
 )
 def test_what_spark_may_take_is_left_alone(schema):
     assert unknown_types(schema) == []
+
+
+@pytest.mark.parametrize(
+    ("schema", "twice"),
+    [
+        ("id INT, k STRING, ID BIGINT", [("id", "ID")]),
+        ("a INT, a INT, `A` INT", [("a", "a"), ("a", "A")]),
+        ("a STRUCT<x: INT, X: INT>, x INT", []),
+        ("a INT, b MAP<STRING, STRUCT<a: INT>>, c DECIMAL(3, 1) COMMENT 'a, a'", []),
+        ("a INT, a", [("a", "a")]),
+    ],
+)
+def test_outermost_columns_whose_names_spark_takes_for_one_are_found(schema, twice):
+    assert names_twice(schema) == twice

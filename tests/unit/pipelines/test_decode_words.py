@@ -104,6 +104,12 @@ BAD = {
         None,
         "sources.raw.decode.value.schema: no schema of Avro: expected a type, found {}",
     ),
+    "fields of avro that differ by large letters": (
+        """{ format: avro, schema: '{"type": "record", "name": "r", "fields": ["""
+        """{"name": "id", "type": "long"}, {"name": "Id", "type": "long"}]}' }""",
+        None,
+        "sources.raw.decode.value.schema: `id` and `Id` are one column for Spark",
+    ),
     "a file of avro that is not there": (
         "{ format: avro, schema: none.avsc }",
         None,

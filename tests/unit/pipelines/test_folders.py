@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from josefine_cli.main import run
@@ -39,6 +41,18 @@ def test_a_folder_without_permission_is_told(tmp_path, monkeypatch):
 
     with pytest.raises(SetupError, match=f"no permission to write in {tmp_path}$"):
         refuse_unwritable(pipeline, {})
+
+
+@pytest.mark.parametrize("below", ["lake/_delta_log", "ck/f.lake/offsets", "ck/f.lake/commits"])
+def test_what_somebody_else_has_made_below_a_folder_is_told_too(tmp_path, monkeypatch, below):
+    """As root once did: the folder itself is open to all."""
+    theirs = tmp_path / below
+    theirs.mkdir(parents=True)
+    monkeypatch.setattr("os.access", lambda path, mode: str(path) != str(theirs))
+    pipeline = pipeline_at(tmp_path, f"{tmp_path}/ck", f"{tmp_path}/lake")
+
+    with pytest.raises(SetupError, match=f"no permission to write in {theirs}$"):
+        refuse_unwritable(replace(pipeline, name="f"), {})
 
 
 def test_new_folders_and_other_places_are_left_alone(tmp_path):

@@ -14,6 +14,7 @@ from pipelines.lettering import (
     NOTHING_DUE,
     Lettering,
     LettersDue,
+    behind_what_is_gone,
     letters_due,
     note_passed,
     raised,
@@ -304,3 +305,22 @@ def test_a_part_of_a_batch_knows_nothing_of_other_topics() -> None:
     first = {R: 1}
     assert part.start == {R: 2}
     assert part.end == TopicOffsets(ends={R: 7}, topic_ids={"u": "id-u"}, first=first)
+
+
+def test_what_is_gone_from_a_partition_that_the_sink_does_not_know_is_no_gap_in_the_letters() -> (
+    None
+):
+    """A run wrote the letters of a new partition and died before its rows; the checkpoint went, and
+    retention took the records. No word could get that run going."""
+    chain = tip({P: 9, Q: 3})
+    start = batch({P: 9}, {P: 12, Q: 8})
+    start = Batch(start=start.start, end=TopicOffsets(ends={P: 12, Q: 8}, first={P: 0, Q: 7}))
+    stuck = letters_due(start, chain, {}, writes_rows=True, leads=True)
+    assert isinstance(stuck, Stop)
+    assert stuck.verdict is Verdict.GAP
+
+    at = TopicOffsets(ends={P: 9})
+    moved = behind_what_is_gone(chain, at, {"t": "id"}, {P: 20, Q: 7})
+
+    assert moved == tip({P: 9, Q: 7}), "what the sink knows is not passed over in silence"
+    assert isinstance(letters_due(start, moved, {}, writes_rows=True, leads=True), LettersDue)

@@ -41,6 +41,25 @@ FIRST = checkpoint(recorded(0, {A: 9}, {A: 2}))
 
 
 @pytest.mark.parametrize(
+    ("table", "verdict"),
+    [
+        (None, Verdict.TABLE_HAS_NOTHING),
+        (tip({}), Verdict.TABLE_BEHIND),
+        (tip({A: 1}), Verdict.TABLE_BEHIND),
+        (tip({A: 2}), None),
+        (tip({A: 9}), None),
+    ],
+)
+def test_a_first_batch_behind_a_table_goes_on_from_that_table_only(table, verdict):
+    """A run whose checkpoint was lost died in its first batch; then the table went, too."""
+    state = replace(FIRST, continues={A: 2})
+
+    outcome = reconcile(state, table)
+
+    assert (outcome.verdict if isinstance(outcome, Stop) else None) is verdict
+
+
+@pytest.mark.parametrize(
     ("state", "table", "at"),
     [
         (None, None, None),

@@ -181,6 +181,30 @@ CASES = {
         ('"id INT"', '"id BIGIN"'),
         "f.yaml:10:38: sources.raw.decode.value.schema: no type `BIGIN`; did you mean `BIGINT`?",
     ),
+    "columns that differ by large letters": (
+        ('"id INT"', '"id INT, k STRING, `ID` BIGINT"'),
+        "f.yaml:10:38: sources.raw.decode.value.schema: `id` and `ID` are one column for Spark, "
+        "which sees no large and small letters",
+    ),
+    "a column twice": (
+        ('"id INT"', '"a INT, a INT"'),
+        "f.yaml:10:38: sources.raw.decode.value.schema: column `a` is there twice",
+    ),
+    "more rows than there are numbers": (
+        ("topics: [orders]", "topics: [orders]\n    limit: { rows: 100000000000000000000000 }"),
+        "f.yaml:9:20: sources.raw.limit.rows: expected the number of records of a batch, "
+        "at most; found `100000000000000000000000`, which is more than 9223372036854775807",
+    ),
+    "more bytes than there are numbers": (
+        ("topics: [orders]", "topics: [orders]\n    limit: { bytes: 999999999999999g }"),
+        "f.yaml:9:21: sources.raw.limit.bytes: expected the size of a batch, at most, such as "
+        "64MiB; found `999999999999999g`",
+    ),
+    "a longer time than there are numbers": (
+        ("topics: [orders]", "topics: [orders]\n    start: { ago: 9999999999999999h }"),
+        "f.yaml:9:19: sources.raw.start.ago: expected a duration such as 10m; found "
+        "`9999999999999999h`, which is more than 9223372036854775807",
+    ),
     "topics as text": (
         ("topics: [orders]", "topics: orders"),
         "f.yaml:8:13: sources.raw.topics: expected a list of topic names; found `orders`",

@@ -19,10 +19,12 @@ from josefine_spark.session import (
     SessionError,
     check_java,
     delta_conf,
+    fetches_jars,
     joined,
     prepare_environment,
     spark_version,
 )
+from pipelines.starting import what_begins
 
 JAR = "delta-spark_4.2_2.13-4.4.0.jar"
 
@@ -83,12 +85,15 @@ def test_a_given_folder_without_delta_is_refused(
 def test_delta_that_the_caller_brings_is_left_alone(tmp_path: Path, name: str) -> None:
     log = fake_maven(tmp_path)
 
-    assert delta_conf({name: "somewhere/delta-spark_4.2.jar"}) == {}
+    brought = {name: "somewhere/delta-spark_4.2.jar"}
+    assert delta_conf(brought) == {}
+    assert not fetches_jars(brought)
     assert not log.exists()
 
 
 def test_maven_fills_the_cache_once_and_other_jars_stay(tmp_path: Path) -> None:
     log = fake_maven(tmp_path)
+    assert what_begins({}) == "Spark; Delta's jars are fetched first, once"
 
     first = delta_conf({"spark.jars": "mine.jar"})
     second = delta_conf({})
@@ -96,6 +101,7 @@ def test_maven_fills_the_cache_once_and_other_jars_stay(tmp_path: Path) -> None:
     folder = tmp_path / "cache" / "jars" / f"delta-{DELTA_VERSION}-spark-{spark_version()}"
     assert first["spark.jars"].split(",")[:2] == ["mine.jar", str(folder / JAR)]
     assert second["spark.jars"].split(",")[0] == str(folder / JAR)
+    assert what_begins({}) == "Spark"
     assert len(log.read_text().splitlines()) == 1
     assert f"-Dspark.binary.version={spark_version()}" in log.read_text()
 

@@ -1,0 +1,84 @@
+"""Which deaths a sink of each mode can die: every failpoint × every mode × {checkpoint kept,
+deleted}, as data. `tests/spark/pipelines/test_kill_cells.py` dies them, and
+`tests/unit/pipelines/test_kill_cells.py` holds this table equal to what the code has.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import NamedTuple
+
+MODES = (
+    "append",
+    "deduplicate",
+    "merge",
+    "upsert",
+    "cdc",
+    "scd2",
+    "topic",
+    "at_least_once",
+    "state",
+)
+"""What a sink does with a batch's rows. `deduplicate`: append without copies. `cdc`: Debezium's
+envelopes into upsert, with deletes. `topic`, `at_least_once`: a topic, by both deliveries. `state`:
+append behind a window."""
+TOPICS = ("topic", "at_least_once")
+TOGETHER = (("append", "deduplicate", "merge"), ("upsert", "cdc", "scd2"), TOPICS, ("state",))
+"""Modes whose sinks die in one process."""
+
+BATCH = (
+    "after_offsets",
+    "before_commit",
+    "mid_write",
+    "mid_commit:1",
+    "mid_commit:2",
+    "after_commit_before_log",
+    "fail_write",
+)
+UPKEEP = ("after_upkeep",)
+START = ("after_set_aside", "mid_loss:1", "mid_loss:2", "mid_loss:3")
+REPLAY = ("mid_replay:0", "mid_replay:1")
+PLACES = (*BATCH, *UPKEEP, *START, *REPLAY)
+"""As JOSEFINE_FAIL says them. `mid_replay:1`: the first sink has its rows; more sinks are more of
+the same."""
+
+CHECKPOINTS = ("kept", "deleted")
+"""What becomes of it after the kill."""
+
+
+class Cell(NamedTuple):
+    """One death."""
+
+    mode: str
+    place: str
+    checkpoint: str
+
+    def __str__(self) -> str:
+        return "-".join(self).replace(":", "")
+
+
+IMPOSSIBLE: Mapping[tuple[tuple[str, ...], tuple[str, ...]], str] = {
+    (TOPICS, UPKEEP): "the file's words refuse `optimize` and `vacuum` beside a topic",
+    (TOPICS, REPLAY): "letters are not replayed into a topic: it gets a line in `dlq replay`",
+    (("state",), REPLAY): "letters are not replayed into rows of a state",
+    (("state",), ("after_set_aside",)): "a state's checkpoint is never set aside: the run stops",
+    (("state",), START[1:]): "in front of a state `on_data_loss: skip_and_record` is refused",
+}
+"""(modes, places) → why no run of these comes there."""
+
+REFUSED = {"state": "its state is gone"}
+"""Mode → what a run says that finds its checkpoint deleted: the table stays as it is."""
+
+ALL = tuple(Cell(*each) for each in itertools.product(MODES, PLACES, CHECKPOINTS))
+
+
+def why_not(cell: Cell) -> str:
+    """Why it cannot be died; "" where it can."""
+    for (modes, places), reason in IMPOSSIBLE.items():
+        if cell.mode in modes and cell.place in places:
+            return reason
+    return ""
+
+
+POSSIBLE = tuple(cell for cell in ALL if not why_not(cell))
