@@ -109,12 +109,16 @@ def graph(
     mermaid: bool = typer.Option(False, "--mermaid", help="For Markdown pages; the default."),
     dot: bool = typer.Option(False, "--dot", help="For Graphviz."),
     svg: bool = typer.Option(False, "--svg", help="A picture."),
+    live: bool = typer.Option(
+        False, "--live", help="With how far each sink is now: asks brokers, logs and checkpoints."
+    ),
 ) -> None:
     """Print the way from sources to sinks as a drawing.
 
     \b
     josefine pipeline graph orders.yaml
     josefine pipeline graph orders.yaml --svg > orders.svg
+    josefine pipeline graph orders.yaml --live       # with the lag of each sink
     """
     if mermaid + dot + svg > 1:
         raise UsageError("--mermaid, --dot and --svg are three ways to print the same: take one")
@@ -122,12 +126,22 @@ def graph(
     from pipelines.validate import examine, read_text
     from pipelines.variables import Variables
 
+    draw = graphs.as_dot if dot else graphs.as_svg if svg else graphs.as_mermaid
     variables = Variables(env=os.environ, with_secrets=False)
     examined = examine(read_text(file), str(file), variables, environment)
     if examined.problems:
         raise ConfigError(examined.problems)
-    draw = graphs.as_dot if dot else graphs.as_svg if svg else graphs.as_mermaid
-    print(draw(graphs.graph_of(examined.pipeline)), end="")
+    lines = _live(file, environment) if live else {}
+    print(draw(graphs.graph_of(examined.pipeline, lines)), end="")
+
+
+def _live(file: Path, environment: str | None) -> dict[str, str]:
+    """Sink → how far it is; its secrets go to the brokers and nowhere else."""
+    pipeline = read(file, environment, as_json=False)
+    from pipelines.source_kinds import ANY_KIND
+    from pipelines.status import status
+
+    return {each.sink: each.in_short for each in status(pipeline, ANY_KIND.look)}
 
 
 def schema() -> None:

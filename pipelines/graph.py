@@ -9,6 +9,8 @@ from html import escape
 
 from pipelines.model import Action, OnError, Pipeline, Sink
 
+NOTHING_LIVE: Mapping[str, str] = {}
+
 
 class Shape(Enum):
     """What a node is."""
@@ -25,6 +27,7 @@ class Node:
 
     id: str
     lines: tuple[str, ...]
+    """At most three."""
     shape: Shape
     column: int
 
@@ -37,8 +40,9 @@ class Graph:
     edges: tuple[tuple[str, str], ...]
 
 
-def graph_of(pipeline: Pipeline) -> Graph:
-    """Every node of the file, used or not; `?` for a path that a secret is part of.
+def graph_of(pipeline: Pipeline, live: Mapping[str, str] = NOTHING_LIVE) -> Graph:
+    """Every node of the file, used or not; `?` for a path that a secret is part of. `live`: a line
+    more for sinks, by their names.
 
     A source and a sink may have one name.
     """
@@ -72,7 +76,8 @@ def graph_of(pipeline: Pipeline) -> Graph:
         )
     last = max(columns.values(), default=0) + 1
     for sink in pipeline.sinks.values():
-        lines = (sink.name, f"{_mode(sink)} {sink.told or '?'}")
+        told = f"{_mode(sink)} {sink.told or '?'}"
+        lines = (sink.name, told, *filter(None, [live.get(sink.name)]))
         nodes.append(Node(id=f"sink_{sink.name}", lines=lines, shape=Shape.SINK, column=last))
     if pipeline.dead_letters:
         lines = ("dead letters", pipeline.dead_letters)
@@ -158,7 +163,9 @@ def as_dot(graph: Graph) -> str:
     return "\n".join([*lines, "}"]) + "\n"
 
 
-_WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 240, 48, 60, 20, 20
+_WIDTH, _GAP_X, _GAP_Y, _MARGIN = 240, 60, 20, 20
+_HEIGHTS = {1: 48, 2: 48, 3: 65}
+"""Of all boxes, by how many lines the fullest one has."""
 _CHARACTERS_MAX = 34
 _COLOUR = {
     Shape.SOURCE: "#dbeafe",
@@ -172,20 +179,21 @@ def as_svg(graph: Graph) -> str:
     """A picture without any other program: a column for each step."""
     places: dict[str, tuple[int, int]] = {}
     rows: dict[int, int] = {}
+    tall = _HEIGHTS[max((len(node.lines) for node in graph.nodes), default=1)]
     for node in graph.nodes:
         row = rows.get(node.column, 0)
         rows[node.column] = row + 1
         x = _MARGIN + node.column * (_WIDTH + _GAP_X)
-        places[node.id] = x, _MARGIN + row * (_HEIGHT + _GAP_Y)
+        places[node.id] = x, _MARGIN + row * (tall + _GAP_Y)
     width = max((x for x, _ in places.values()), default=0) + _WIDTH + _MARGIN
-    height = max((y for _, y in places.values()), default=0) + _HEIGHT + _MARGIN
+    height = max((y for _, y in places.values()), default=0) + tall + _MARGIN
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">',
     ]
     for one, other in graph.edges:
         (x1, y1), (x2, y2) = places[one], places[other]
-        x1, y1, y2 = x1 + _WIDTH, y1 + _HEIGHT // 2, y2 + _HEIGHT // 2
+        x1, y1, y2 = x1 + _WIDTH, y1 + tall // 2, y2 + tall // 2
         middle = (x1 + x2) // 2
         dashes = ' stroke-dasharray="4"' if other == "dead_letter" else ""
         lines.append(
@@ -195,12 +203,12 @@ def as_svg(graph: Graph) -> str:
     for node in graph.nodes:
         x, y = places[node.id]
         lines.append(
-            f'  <rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="6" '
+            f'  <rect x="{x}" y="{y}" width="{_WIDTH}" height="{tall}" rx="6" '
             f'fill="{_COLOUR[node.shape]}" stroke="#6b7280"/>'
         )
         for number, line in enumerate(node.lines):
             text = line if len(line) <= _CHARACTERS_MAX else "…" + line[1 - _CHARACTERS_MAX :]
-            top = y + (28 if len(node.lines) == 1 else 20 + 17 * number)
+            top = y + (tall // 2 + 4 if len(node.lines) == 1 else 20 + 17 * number)
             weight = ' font-weight="bold"' if number == 0 else ""
             lines.append(f'  <text x="{x + 10}" y="{top}"{weight}>{escape(text)}</text>')
     return "\n".join([*lines, "</svg>"]) + "\n"

@@ -8,6 +8,7 @@ from typing import Any
 
 from josefine_spark.topic_offsets import ByPartition, nested
 from pipelines.chain import Tip
+from pipelines.counting import counted
 from pipelines.failure_notes import FailureNote, noted
 from pipelines.model import Pipeline, Source
 from pipelines.reconcile import Unreadable
@@ -33,6 +34,17 @@ class SinkStatus:
     committed_ms: int | None = None
     failed: str = ""
     failed_ms: int | None = None
+
+    @property
+    def in_short(self) -> str:
+        """For a drawing."""
+        if self.stops:
+            return "a run would stop"
+        if self.failed:
+            return "it failed"
+        if self.behind is None:
+            return "lag not known"
+        return f"{counted(self.behind, 'record')} behind"
 
     def to_json(self) -> dict[str, Any]:
         return {

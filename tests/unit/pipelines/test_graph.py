@@ -81,3 +81,17 @@ def test_a_path_with_a_secret_is_a_question_mark():
     variables = Variables(env={"KEY": "hunter2"}, with_secrets=False)
 
     assert "append: ?" in as_mermaid(graph_of(examine(text, "f.yaml", variables).pipeline))
+
+
+def test_what_is_told_of_a_sink_is_its_last_line_and_all_lines_lie_in_their_boxes():
+    drawn = graph_of(validate(load(TEXT, "f.yaml", {})), {"lake": "7 records behind"})
+
+    assert '[("lake<br>merge by id: /lake<br>7 records behind")]' in as_mermaid(drawn)
+    root = ET.fromstring(as_svg(drawn))
+    boxes = [each for each in root if each.tag.endswith("rect")]
+    texts = [int(each.get("y", "0")) for each in root if each.text == "7 records behind"]
+    (top,) = texts
+    assert any(
+        int(box.get("y", "0")) < top < int(box.get("y", "0")) + int(box.get("height", "0"))
+        for box in boxes
+    )

@@ -173,8 +173,13 @@ def test_the_lines_of_the_command_say_it_for_people(lake, capsys, monkeypatch):
         "    last commit: version 0",
         "    a run would stop: the table has more than the checkpoint planned",
     ]
+    assert run(["pipeline", "graph", str(lake.file), "--live"]) == 0
+    assert "<br>a run would stop" in capsys.readouterr().out
     lake.checkpoint(12)
     assert run(["pipeline", "status", str(lake.file)]) == 0
+    capsys.readouterr()
+    assert run(["pipeline", "graph", str(lake.file), "--live"]) == 0
+    assert "<br>8 records behind" in capsys.readouterr().out
 
 
 def test_the_judgement_needs_no_spark():
