@@ -35,8 +35,8 @@ def what_begins(conf: Mapping[str, str]) -> str:
 
     try:
         fetches = fetches_jars(conf)
-    except SessionError:
-        fetches = False  # the start itself says why it is none
+    except (SessionError, ModuleNotFoundError):
+        fetches = False  # the start itself says why it is none, or that there is no PySpark
     return "Spark; Delta's jars are fetched first, once" if fetches else "Spark"
 
 

@@ -67,7 +67,11 @@ def test_the_plan_has_every_tables_columns(lab):
             "id INTEGERS, k",
             r"lab.yaml:21:38: sources.events.decode.value.schema: .*INTEGERS",
         ),
-        ("id INT, k", "id INT, ID INT, k", r"column id is there twice"),
+        (
+            "id INT, k",
+            "id INT, ID INT, k",
+            r"lab.yaml:21:38: .*schema: `id` and `ID` are one column",
+        ),
         (
             "topic as _topic",
             "topic as K",
