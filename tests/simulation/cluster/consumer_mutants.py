@@ -65,7 +65,7 @@ CONSUMER_MUTANTS = [
         old="(member.assigned | member.revoking) - target",
         new="target - target",
         faults=FAILOVERS | CONSUMERS | CUTS,
-        seed=426,
+        seed=570,
     ),
     Mutant(
         breaks="a classic member is called when the group's target is a newer one",

@@ -318,7 +318,7 @@ MUTANTS = [
         old="if producers.reaches(hosted.log.log_end_offset):",
         new="if False:",
         faults=DIVIDED | STOPS,
-        seed=130,
+        seed=33,
     ),
     Mutant(
         breaks="a leader epoch ends when a replica goes",
