@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import aiokafka
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as LibrdkafkaPartition
-from kafka import KafkaConsumer
+from kafka import KafkaConsumer, OffsetAndMetadata
 from kafka import TopicPartition as KafkaPythonPartition
 from kafka.errors import KafkaConnectionError
 
@@ -25,6 +27,8 @@ SESSION_MS = 30_000
 """Longer than a busy machine lets a client be late."""
 HEARTBEAT_MS = 500
 POLL_SECONDS = 0.1
+PATIENT_SECONDS = 1.0
+"""A round of joins on a busy machine is shorter."""
 CALL_SECONDS = 60.0
 
 
@@ -145,25 +149,42 @@ _PASSING = frozenset(
 
 
 class KafkaPython:
-    """kafka-python."""
+    """kafka-python, on a thread of its own that polls for seconds.
+
+    A join that completes between two of its polls is thrown away and begun anew (3.0.12,
+    `coordinator/base.py`: `_join_task.is_done`). Members that one thread polls in turn, each for
+    a moment only, complete each other's joins just there, and may rebalance for ever.
+    """
 
     def __init__(
         self, bootstrap: str, group: str, topic: str, instance_id: str | None = None
     ) -> None:
-        self._consumer = KafkaConsumer(
-            topic,
-            bootstrap_servers=bootstrap.split(","),
-            group_id=group,
-            group_instance_id=instance_id,
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            session_timeout_ms=SESSION_MS,
-            heartbeat_interval_ms=HEARTBEAT_MS,
+        self._thread = ThreadPoolExecutor(1)
+        self._polling: Future[list[Read]] | None = None
+        self._next: dict[KafkaPythonPartition, int] = {}
+        """Where each partition goes on, of the records that were given out."""
+        self._topic = topic
+        self._closed = False
+        self._consumer = self._run(
+            partial(
+                KafkaConsumer,
+                topic,
+                bootstrap_servers=bootstrap.split(","),
+                group_id=group,
+                group_instance_id=instance_id,
+                auto_offset_reset="earliest",
+                enable_auto_commit=False,
+                session_timeout_ms=SESSION_MS,
+                heartbeat_interval_ms=HEARTBEAT_MS,
+            )
         )
 
-    def poll(self) -> list[Read]:
+    def _run(self, work: Callable[[], T]) -> T:
+        return self._thread.submit(work).result(CALL_SECONDS)
+
+    def _poll(self) -> list[Read]:
         try:
-            polled = self._consumer.poll(timeout_ms=int(POLL_SECONDS * 1_000))
+            polled = self._consumer.poll(timeout_ms=int(PATIENT_SECONDS * 1_000))
         except KafkaConnectionError:
             return []  # it asked a broker that is gone who coordinates, and asks another one next
         return [
@@ -172,15 +193,33 @@ class KafkaPython:
             for each in records
         ]
 
+    def poll(self) -> list[Read]:
+        if self._polling is None:
+            self._polling = self._thread.submit(self._poll)
+        if not wait([self._polling], POLL_SECONDS).done:
+            return []
+        polling, self._polling = self._polling, None
+        read = polling.result()
+        for each in read:
+            self._next[KafkaPythonPartition(self._topic, each.partition)] = each.offset + 1
+        return read
+
     def assigned(self) -> set[int]:
         found: set[KafkaPythonPartition] = self._consumer.assignment()
         return {each.partition for each in found}
 
     def commit(self) -> None:
-        self._consumer.commit(timeout_ms=int(CALL_SECONDS * 1_000))
+        ends = {
+            each: OffsetAndMetadata(self._next[each], "", -1)
+            for each in self._consumer.assignment() & self._next.keys()
+        }
+        self._run(lambda: self._consumer.commit(ends or None, timeout_ms=int(CALL_SECONDS * 1_000)))
 
     def close(self) -> None:
-        self._consumer.close(autocommit=False, timeout_ms=5_000)
+        if not self._closed:
+            self._closed = True
+            self._run(partial(self._consumer.close, autocommit=False, timeout_ms=5_000))
+            self._thread.shutdown()
 
 
 class Aiokafka:
