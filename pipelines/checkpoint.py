@@ -59,9 +59,14 @@ class CheckpointFiles:
                 planned = self._recorded(planned_id)
                 return Checkpoint(planned=planned, committed=None, damaged=damaged)
             committed = recorded
-        continues = self._continues() if committed is None else {}
         planned = self._recorded(planned_id)
-        return Checkpoint(planned=planned, committed=committed, continues=continues)
+        if committed is not None:
+            return Checkpoint(planned=planned, committed=committed)
+        try:
+            return Checkpoint(planned=planned, committed=None, continues=self._continues())
+        except (TypeError, ValueError, AttributeError):
+            damaged = f"{CONTINUES} is not what was written"
+            return Checkpoint(planned=planned, committed=None, damaged=damaged)
 
     def continues(self, ends: ByPartition) -> None:
         """Note where the table ends that a checkpoint without a batch goes on from; {} of none."""
@@ -70,11 +75,9 @@ class CheckpointFiles:
             self._files.write_text(path, json.dumps(nested(ends)))
 
     def _continues(self) -> ByPartition:
+        """Raises as `flat`. A driver that died while it wrote has planned nothing."""
         text = self._files.read_text(f"{self.folder}/{CONTINUES}")
-        try:
-            return flat(json.loads(text)) if text else {}
-        except (TypeError, ValueError, AttributeError):
-            return {}  # a driver died while it wrote: it has planned nothing
+        return {} if text is None else flat(json.loads(text))
 
     def batch(self, batch_id: int) -> Batch:
         """A planned batch's start and end. Batch 0 has no start: its offsets' `first` say it."""

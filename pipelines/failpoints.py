@@ -13,7 +13,7 @@ Unset, a place costs one comparison with None.
 | `after_commit_before_log` | every table is committed, Spark's `commits/N` is not written |
 | `after_upkeep` | an `optimize` or `vacuum` is done, Spark's `commits/N` is not written |
 | `mid_loss:1` | what retention took is written down, no chain has passed over it |
-| `mid_loss:2` | the table says where its chain began, for the checkpoint will go |
+| `mid_loss:2` | the table says what only the checkpoint said, for that will go |
 | `mid_loss:3` | the letters' chain has passed over it, the sink's has not |
 | `mid_replay:N` | `dlq replay`: the letters are written down (0), the N-th sink has its rows |
 | `after_set_aside` | `--trust table` has renamed the checkpoint, no query runs yet |

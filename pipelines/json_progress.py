@@ -74,6 +74,9 @@ class JsonReporter:
     def failed(self, sink: str, line: str, left: int) -> None:
         self._say(logging.ERROR, "sink failed", sink=sink, reason=line, sinks_left=left)
 
+    def warned(self, sink: str, line: str) -> None:
+        self._say(logging.WARNING, "sink passes over something", sink=sink, reason=line)
+
     def upkeep_failed(self, sink: str, line: str) -> None:
         self._say(logging.WARNING, "upkeep failed", sink=sink, reason=line)
 

@@ -15,7 +15,7 @@ have gone since (`reconcile.dead_letters_gone`).
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -49,12 +49,23 @@ NOTHING_DUE = LettersDue()
 
 
 def letters_due(
-    batch: Batch, tip: Tip | None, passed: Passed, *, writes_rows: bool, leads: bool
+    batch: Batch,
+    tip: Tip | None,
+    passed: Passed,
+    *,
+    known: Container[TopicPartition],
+    writes_rows: bool,
+    leads: bool,
 ) -> LettersDue | Stop:
-    """`writes_rows`: whether the sink's table lacks the batch; else only the chain may. `leads`:
-    the chain starts with this sink and may have no gap. Another sink may be ahead of a chain that
-    earlier versions moved with the first sink alone: it leaves its letters to that one, as they
-    did."""
+    """`known`: the partitions in which the sink's table has a place. `writes_rows`: whether it
+    lacks the batch; else only the chain may. `leads`: the chain starts with this sink and may have
+    no gap where the sink has a place: where it has none, it begins with this batch. (A run that
+    died between its letters and its rows leaves letters of a partition that the sink's table does
+    not know; its checkpoint lost, the next one may begin it later.) Another sink may be ahead of a
+    chain that earlier versions moved with the first sink alone: it leaves its letters to that one,
+    as they did."""
+    if leads:
+        tip = _begun(tip, batch, known)
     decision = decide_by_offset(batch, tip)
     if isinstance(decision, Stop):
         is_left = decision.verdict is Verdict.GAP and not leads
@@ -63,6 +74,18 @@ def letters_due(
     if not writes_rows or _all_passed(batch, tip, passed):
         return LettersDue(commit=commit)
     return LettersDue(commit=commit, look_below=commit.skip_below if commit else batch.end.ends)
+
+
+def _begun(tip: Tip | None, batch: Batch, known: Container[TopicPartition]) -> Tip | None:
+    """The chain without the partitions that its sink begins with this batch, and behind it."""
+    if tip is None:
+        return None
+    ends = {
+        p: end
+        for p, end in tip.reached.ends.items()
+        if p in known or (batch.start_of(p) or 0) <= end
+    }
+    return replace(tip, reached=replace(tip.reached, ends=ends))
 
 
 def _all_passed(batch: Batch, tip: Tip | None, passed: Passed) -> bool:
@@ -114,24 +137,6 @@ def trusted(chain: Tip | None, sink: Tip | None, topic_ids: Mapping[str, str]) -
     return replace(chain, reached=replace(reached, ends=ends))
 
 
-def behind_what_is_gone(
-    chain: Tip | None, at: TopicOffsets, topic_ids: Mapping[str, str], begins: ByPartition
-) -> Tip | None:
-    """The chain without a gap in partitions where its sink, at `at`, has no place yet and will
-    start at today's beginning. A run that died between its letters and its rows leaves such ones,
-    when its checkpoint and then the records went."""
-    if chain is None:
-        return None
-    reached = chain.reached
-    other = reached.recreated(topic_ids)
-    raised_to = {
-        p: max(end, begins.get(p, 0))
-        for p, end in reached.ends.items()
-        if p not in at.ends and p[0] not in other
-    }
-    return replace(chain, reached=replace(reached, ends={**reached.ends, **raised_to}))
-
-
 class Lettering(Generic[SomeChain]):
     """The chain, and what this run made of it. Mutable; its sinks' threads share it."""
 
@@ -161,10 +166,17 @@ class Lettering(Generic[SomeChain]):
         """The ends that the table has by its last commit."""
         return self._in_table
 
-    def due(self, batch: Batch, *, writes_rows: bool, leads: bool) -> LettersDue | Stop:
+    def due(
+        self, batch: Batch, known: Container[TopicPartition], *, writes_rows: bool, leads: bool
+    ) -> LettersDue | Stop:
         """See `letters_due`. Without the lock, nothing due is for sure and the rest a guess."""
         return letters_due(
-            batch, self.chain.tip, self._passed, writes_rows=writes_rows, leads=leads
+            batch,
+            self.chain.tip,
+            self._passed,
+            known=known,
+            writes_rows=writes_rows,
+            leads=leads,
         )
 
     def passes(self, commit: Commit) -> None:

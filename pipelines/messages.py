@@ -88,6 +88,14 @@ def dead_letters_gone(file: str, sink: str, table: str, stop: Stop) -> str:
     )
 
 
+def letters_left_out(table: str) -> str:
+    """For a run that goes on without them, by `--trust`."""
+    return (
+        f"the dead letters' table {table} lacks letters that it had: they stay away "
+        "(`--trust` passes over them)"
+    )
+
+
 def unnamed_checkpoint(
     file: str, sink: str, old_folder: str, folder: str, checkpoint: Checkpoint
 ) -> str:

@@ -122,6 +122,8 @@ class Metrics(Collector):
     def failed(self, sink: str, line: str, left: int) -> None:
         self._of("pipeline_failed", sink).set(1)
 
+    def warned(self, sink: str, line: str) -> None: ...
+
     def upkeep_failed(self, sink: str, line: str) -> None:
         self._of("pipeline_upkeep_failures", sink).inc()
 

@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 class Ready:
     """What a sink's batches need. `letterings`: of its sources with dead letters, by name.
     `topics`: of all its sources, `looked`: of each. `begun_at`: empty where the source's `start`
-    says it. `ends_at`: where this run ends."""
+    says it. `ends_at`: where this run ends. `warnings`: what the start passed over as it was told.
+    """
 
     chain: AnyChain
     letterings: Mapping[str, Lettering[DeltaChain]]
@@ -55,6 +56,7 @@ class Ready:
     begun_at: ByPartition
     ends_at: ByPartition
     stream: DataFrame
+    warnings: Sequence[str]
 
 
 def prepare(
@@ -125,6 +127,7 @@ def prepare(
         begun_at=begun_at(ways),
         ends_at={p: end for way in ways for p, end in way.ends_at.items()},
         stream=_stream(spark, pipeline, sink, kind, ways),
+        warnings=settling.warnings,
     )
 
 

@@ -89,6 +89,9 @@ class LineReporter:
         if left:
             self._say(failed_line(sink, line, left))
 
+    def warned(self, sink: str, line: str) -> None:
+        self._say(f"sink {sink}: {line}")
+
     def upkeep_failed(self, sink: str, line: str) -> None:
         self._say(f"sink {sink}: {line}")
 
@@ -166,6 +169,9 @@ class BarReporter:
             self._progress.stop_task(self._tasks[sink])
         if left:
             self._progress.console.print(failed_line(sink, line, left), highlight=False)
+
+    def warned(self, sink: str, line: str) -> None:
+        self._progress.console.print(f"sink {sink}: {line}", highlight=False)
 
     def upkeep_failed(self, sink: str, line: str) -> None:
         self._progress.console.print(f"sink {sink}: {line}", highlight=False)

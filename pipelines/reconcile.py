@@ -172,7 +172,7 @@ def _verdict(checkpoint: Checkpoint | None, tip: Tip | Unreadable | None) -> Ver
     assert planned is not None
     if tip is None:
         return Verdict.TABLE_HAS_NOTHING if committed or checkpoint.continues else None
-    if _at(tip, planned) or (committed and _at(tip, committed)):
+    if _at(tip, planned) or (committed and _at(tip, committed, planned.end.first)):
         return None
     if _recreated(tip, planned):
         return Verdict.TOPIC_RECREATED
@@ -191,10 +191,14 @@ def _verdict(checkpoint: Checkpoint | None, tip: Tip | Unreadable | None) -> Ver
     return Verdict.TABLE_BEHIND if behind else Verdict.TABLE_AHEAD
 
 
-def _at(tip: Tip, recorded: Recorded) -> bool:
-    """Whether the table is at the batch's end. The table may know topics that have left since,
-    but not more partitions of those that are read."""
-    return not _differences(tip, recorded) and not _recreated(tip, recorded)
+def _at(tip: Tip, recorded: Recorded, begun: ByPartition | None = None) -> bool:
+    """Whether the table is at the batch's end. The table may know topics that have left since, but
+    not more partitions of those that are read. `begun`: where the batch behind begins partitions
+    that are new in it; the table may be there, too (`opening.Step.ANCHOR`)."""
+    ends = {p: end for p, end in tip.reached.ends.items() if not begun or begun.get(p) != end}
+    known = {p: end for p, end in tip.reached.ends.items() if p in recorded.end.ends}
+    at = replace(tip, reached=replace(tip.reached, ends=ends | known))
+    return not _differences(at, recorded) and not _recreated(tip, recorded)
 
 
 def _differences(tip: Tip, recorded: Recorded) -> list[int]:

@@ -65,6 +65,9 @@ class Reporter(Protocol):
         """This run does not begin it again; `left` sinks go on. Where none does, the run's own
         failure says why."""
 
+    def warned(self, sink: str, line: str) -> None:
+        """The sink's start passed over something, as the user had said."""
+
     def upkeep_failed(self, sink: str, line: str) -> None: ...
 
     def group_failed(self, source: str, line: str) -> None: ...
@@ -108,6 +111,10 @@ class Both:
     def failed(self, sink: str, line: str, left: int) -> None:
         for each in self._both:
             each.failed(sink, line, left)
+
+    def warned(self, sink: str, line: str) -> None:
+        for each in self._both:
+            each.warned(sink, line)
 
     def upkeep_failed(self, sink: str, line: str) -> None:
         for each in self._both:

@@ -177,6 +177,8 @@ class _Run:
         except Exception as error:
             raise FailedError(work, error) from error
         self.tally.totals[name].path = work.chain.path
+        for line in work.warnings:
+            self.reporter.warned(name, hidden(line, self.pipeline.secrets))
         return stream
 
     def _begin(self, name: str, stream: Any) -> None:

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from josefine_spark.topic_offsets import TopicOffsets
 from pipelines import failpoints, messages
-from pipelines.chain import Commit, HandedOn, Stop, Tip, Verdict
+from pipelines.chain import HandedOn, Stop, Tip, Verdict
 from pipelines.checkpoint import CheckpointFiles
 from pipelines.delta_chain import DeltaChain, StoppedError
 from pipelines.errors import ChainError
-from pipelines.lettering import Lettering, behind_what_is_gone, said_by, trusted
+from pipelines.lettering import Lettering, said_by, trusted
 from pipelines.loss_table import place, record
-from pipelines.losses import LostRange, losses, passing, standing
+from pipelines.losses import losses, passing, standing
 from pipelines.model import Pipeline, Sink
 from pipelines.old_checkpoint import Owner, whose
+from pipelines.opening import Opening, Step, opening
 from pipelines.other_chains import TakeOver, begins
 from pipelines.reconcile import (
     Checkpoint,
@@ -84,6 +86,16 @@ class Settling:
         self._stateful = pipeline.stateful_of(sink)
         # A state is in its checkpoint: no wish is obeyed that would set that aside.
         self._trust = Trust.NEITHER if self._stateful else wishes.trust
+        self.warnings: list[str] = []
+        """What this start passed over, as it was told to."""
+        self._take: Mapping[Step, Callable[[Opening], None]] = {
+            Step.RECORD: self._record,
+            Step.ANCHOR: self._anchor,
+            Step.SET_ASIDE: self._set_aside,
+            Step.PASS_LETTERS: self._pass_letters,
+            Step.PASS: self._pass,
+            Step.NOTE: self._note,
+        }
 
     def settle(self, fits: Callable[[Mapping[str, Any]], None]) -> Start:
         """Where to start; both chains follow it. Raises ChainError when the sides disagree.
@@ -116,32 +128,18 @@ class Settling:
         )
         if isinstance(lost, Stop):
             raise self._stopped(lost, checkpoint, found)
+        plan = opening(outcome, checkpoint, at, lost, stateful=self._stateful is not None)
         self._chain.follow(outcome.tip)
         for each in self._letters:
             if each.leads:
-                self._settle_dead_letters(each, outcome, at)
+                self._settle_dead_letters(each, outcome)
             each.lettering.stands_behind(outcome.tip, each.others)
         self._vouch()
-        if lost:
-            self._record(lost)
-            failpoints.hit("mid_loss", 1)
-            tip = outcome.tip
-            if tip is None or not tip.reached.ends:
-                # Only the checkpoint knows where it began, and it goes: let the table say so.
-                version = (tip.txn_version if tip else 0) + 1
-                anchor = Commit(start=at.ends, end=at, txn_version=version)
-                self._do(self._chain, lambda: self._chain.move(anchor))
-                failpoints.hit("mid_loss", 2)
-        if (outcome.set_checkpoint_aside or lost) and checkpoint is not None:
-            self.files.set_aside()
-            self.files = self._new_files
-            failpoints.hit("after_set_aside")
+        for step in plan.steps:
+            self._take[step](plan)
         if checkpoint is None:
             self.files.sweep()
-        start = self._pass(at, lost) if lost else outcome
-        if self._stateful is None and (checkpoint is None or outcome.set_checkpoint_aside or lost):
-            self.files.continues(start.tip.reached.ends if start.tip else {})
-        return start
+        return plan.start
 
     def _of_state(
         self, checkpoint: Checkpoint | None, found: Tip | Unreadable | None
@@ -183,24 +181,42 @@ class Settling:
             return old
         return None
 
-    def _record(self, lost: Sequence[LostRange]) -> None:
+    def _record(self, plan: Opening) -> None:
         at = place(self._pipeline, self._sink)
         link = self._chain.link
-        self._do(self._chain, lambda: record(self._spark, self._sink, at, link, lost))
+        self._do(self._chain, lambda: record(self._spark, self._sink, at, link, plan.lost))
+        failpoints.hit("mid_loss", 1)
 
-    def _pass(self, at: TopicOffsets, lost: Sequence[LostRange]) -> Start:
-        """Move both chains behind what is recorded; the dead letters' first, as in a batch.
-
-        After the checkpoint is set aside: it does not know of this commit.
-        """
-        for lettering in (each.lettering for each in self._letters if each.leads):
-            self._pass_letters(lettering, lost)
-        commit = passing(self._chain.tip, at, lost)
+    def _anchor(self, plan: Opening) -> None:
+        commit = plan.anchor
         assert commit is not None
-        said = [[*each.partition, each.start, each.end] for each in lost]
+        self._do(self._chain, lambda: self._chain.move(commit))
+        failpoints.hit("mid_loss", 2)
+
+    def _set_aside(self, plan: Opening) -> None:
+        self.files.set_aside()
+        self.files = self._new_files
+        failpoints.hit("after_set_aside")
+
+    def _pass_letters(self, plan: Opening) -> None:
+        for lettering in (each.lettering for each in self._letters if each.leads):
+            dead = lettering.chain
+            moved = passing(dead.tip, dead.tip.reached, plan.lost) if dead.tip else None
+            if moved is not None:
+                self._do(dead, partial(dead.move, moved))
+                failpoints.hit("mid_loss", 3)
+                lettering.begins(dead.tip, dead.tip)
+                self._vouch()
+
+    def _pass(self, plan: Opening) -> None:
+        commit = plan.passes
+        assert commit is not None
+        said = [[*each.partition, each.start, each.end] for each in plan.lost]
         self._do(self._chain, lambda: self._chain.move(commit, lost=said))
-        assert self._chain.tip is not None
-        return Start(at=self._chain.tip.reached.ends, tip=self._chain.tip)
+
+    def _note(self, plan: Opening) -> None:
+        tip = plan.start.tip
+        self.files.continues(tip.reached.ends if tip else {})
 
     def _do(self, chain: AnyChain, commit: Callable[[], None]) -> None:
         try:
@@ -275,22 +291,13 @@ class Settling:
         kept = replace(tip, reached=tip.reached.without(gone))
         return Start(at=kept.reached.ends or None, tip=kept, set_checkpoint_aside=True)
 
-    def _pass_letters(self, lettering: Lettering[DeltaChain], lost: Sequence[LostRange]) -> None:
-        dead = lettering.chain
-        moved = passing(dead.tip, dead.tip.reached, lost) if dead.tip is not None else None
-        if moved is not None:
-            self._do(dead, lambda: dead.move(moved))
-            failpoints.hit("mid_loss", 3)
-            lettering.begins(dead.tip, dead.tip)
-            self._vouch()
-
     def _vouch(self) -> None:
         """Let what the start commits say of the letters what a batch's commit does."""
         link = self._chain.link
         said = said_by(each.lettering for each in self._letters)
         self._chain.link = replace(link, facts={**link.facts, **said})
 
-    def _settle_dead_letters(self, letters: OfSource, start: Start, at: TopicOffsets) -> None:
+    def _settle_dead_letters(self, letters: OfSource, start: Start) -> None:
         dead = letters.lettering.chain
         trust = self._wishes.trust
         found = self._loaded(dead, [f"dead_letter.{name}" for name in self._pipeline.sources])
@@ -310,13 +317,14 @@ class Settling:
                 )
             found = Tip(reached=TopicOffsets(), txn_version=found.txn_version)
         where = self._pipeline.dead_letters
-        if trust is Trust.NEITHER and dead_letters_gone(start.tip, found, where, letters.others):
-            stop = Stop(verdict=Verdict.DEAD_LETTERS_GONE)
-            raise ChainError(
-                messages.dead_letters_gone(self._file, self._sink.name, dead.path, stop)
-            )
-        topics = self._topics
-        follows = behind_what_is_gone(found, at, topics.latest.topic_ids, topics.earliest)
+        if dead_letters_gone(start.tip, found, where, letters.others):
+            if trust is Trust.NEITHER:
+                stop = Stop(verdict=Verdict.DEAD_LETTERS_GONE)
+                raise ChainError(
+                    messages.dead_letters_gone(self._file, self._sink.name, dead.path, stop)
+                )
+            self.warnings.append(messages.letters_left_out(dead.path))
+        follows = found
         if trust is not Trust.NEITHER:
-            follows = trusted(follows, start.tip, topics.latest.topic_ids)
+            follows = trusted(found, start.tip, self._topics.latest.topic_ids)
         letters.lettering.begins(found, follows)

@@ -19,6 +19,7 @@ from pipelines.lettering import NOTHING_DUE, Lettering, LettersDue, said_by
 from pipelines.model import Pipeline, Sink, Source
 from pipelines.readings import reading_of
 from pipelines.stateful import held_and_counted
+from pipelines.topic_chain import AnyChain
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,12 +45,14 @@ class SinkLetters:
         spark: SparkSession,
         pipeline: Pipeline,
         sink: Sink,
+        chain: AnyChain,
         letterings: Mapping[str, Lettering[DeltaChain]],
         topics_of: Callable[[Source], Collection[str]],
     ) -> None:
-        """`letterings`: of its sources with dead letters, by name. `topics_of` tells a batch's
-        parts."""
+        """`chain`: the sink's own. `letterings`: of its sources with dead letters, by name.
+        `topics_of` tells a batch's parts."""
         self._spark, self._pipeline, self._sink = spark, pipeline, sink
+        self._chain = chain
         self._letterings = letterings
         self._topics_of = topics_of
         self._leads = {source.name for source in pipeline.lettered_by(sink)}
@@ -144,7 +147,9 @@ class SinkLetters:
 
     def _due(self, source: Source, part: Batch, own: Commit | None) -> LettersDue:
         lettering, leads = self._letterings[source.name], source.name in self._leads
-        due = lettering.due(part, writes_rows=own is not None, leads=leads)
+        tip = self._chain.tip
+        known = tip.reached.ends if tip else {}
+        due = lettering.due(part, known, writes_rows=own is not None, leads=leads)
         if isinstance(due, Stop):
             raise LettersStoppedError(lettering.chain, due)
         return due

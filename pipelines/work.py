@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -85,6 +85,8 @@ class SinkWork:
         self.stopping = False
         self.error: Exception | None = None
         self.query: Any = None
+        self.warnings: Sequence[str] = ()
+        """Of its start, when it is prepared."""
         self._spark = spark
         self._pipeline = pipeline
         self._kind = kind
@@ -113,9 +115,15 @@ class SinkWork:
             now_ms,
         )
         self.chain, self._looked = ready.chain, ready.looked
+        self.warnings = ready.warnings
         self._letterings |= ready.letterings
         self._letters = SinkLetters(
-            self._spark, self._pipeline, self.sink, ready.letterings, self._topics_of
+            self._spark,
+            self._pipeline,
+            self.sink,
+            self.chain,
+            ready.letterings,
+            self._topics_of,
         )
         self._files, self._topics, self._begun_at = ready.files, ready.topics, ready.begun_at
         tip = self.chain.tip

@@ -176,6 +176,9 @@ class Quiet:
     def failed(self, sink: str, line: str, left: int) -> None:
         self.failures.append((sink, line, left))
 
+    def warned(self, sink: str, line: str) -> None:
+        self.lines.append((sink, line))
+
     def upkeep_failed(self, sink: str, line: str) -> None:
         self.lines.append((sink, line))
 

@@ -109,9 +109,12 @@ def test_a_deleted_table_of_dead_letters_stops_and_the_user_says_to_go_on_withou
     with pytest.raises(ChainError, match="it was deleted or restored") as stopped:
         lab.run()
     assert f"josefine pipeline run {lab.file} --trust table" in str(stopped.value)
+    assert lab.reporter.lines == []
     lab.run(trust=Trust.TABLE)
 
     assert lab.arrow("dead")["value"].to_pylist() == [b"not json either"]
+    told = f"the dead letters' table {lab.table('dead')} lacks letters that it had"
+    assert [(sink, line[: len(told)]) for sink, line in lab.reporter.lines] == [("rows", told)]
     assert lab.chain_ends("dead", "dead_letter.events") == lab.topic_ends()
 
 

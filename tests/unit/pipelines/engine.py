@@ -8,22 +8,22 @@ checkpoint reader are the shipped ones, over files in memory.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 
 from josefine_spark.offsets import Bounds
-from josefine_spark.topic_offsets import TopicOffsets, nested
+from josefine_spark.topic_offsets import nested
 from pipelines.chain import Commit, Skip, Stop, Tip, Verdict, decide
 from pipelines.checkpoint import CheckpointFiles
 from pipelines.delta_log import DeltaLogReader
 from pipelines.lettering import (
     NOTHING_DUE,
     Lettering,
-    behind_what_is_gone,
     said_by,
     trusted,
 )
 from pipelines.losses import LostRange, losses, passing, standing, unrecorded
+from pipelines.opening import Opening, Step, opening
 from pipelines.reconcile import Start, Trust, dead_letters_gone, reconcile
 from tests.unit.pipelines.memory import MemoryFiles, offset_text, parse_offset_text, wal_text
 
@@ -33,6 +33,8 @@ CRASH_POINTS = (
     *("after_commit_before_log", "after_upkeep", "after_log"),
 )
 """By the names of failpoints, but for the last, which has none."""
+STEPS_TAKEN = tuple(f"after {step.name}" for step in Step)
+"""Of a start (`opening.Step`); failpoints are where these may differ from the next step."""
 CHECKPOINT = "/ck/sink"
 TABLE, DEAD = "/tables/sink", "/tables/dead"
 
@@ -127,10 +129,15 @@ class World:
         self.ids = {"t": "id-t", "u": "id-u"}
         self.subscribed = {"t"}
         self.batch_rows = 5
+        self.starts_latest = False
+        """Whether a sink of which neither table nor checkpoint knows begins at the topics' ends."""
         self.optimizes = False
         """Whether a chore of the sink commits behind each batch."""
         self.at_least_once = False
         """Whether a batch's rows are there before their offsets are."""
+        self.planned_from: dict = {}
+        """Where a batch that was planned begins a partition, as long as a checkpoint was there that
+        nobody removed."""
         self.dies_at = ""
         """A place where the next run surely dies."""
 
@@ -143,6 +150,11 @@ class World:
         partition = self.rng.choice(sorted(self.ends))
         begin = self.begins.get(partition, 0)
         self.begins[partition] = self.rng.randint(begin, self.ends[partition])
+
+    def lose_checkpoint(self) -> None:
+        """Somebody removes it. What it alone knew was promised to nobody."""
+        self.files.remove(CHECKPOINT)
+        self.planned_from = {}
 
     def bounds(self) -> dict:
         return {p: Bounds(self.begins.get(p, 0), end) for p, end in self.visible().items()}
@@ -178,32 +190,30 @@ class Run:
         if isinstance(outcome, Stop):
             raise StoppedError(outcome)
         assert isinstance(outcome, Start)
-        at = standing(outcome, self.checkpoint.read())
+        checkpoint = self.checkpoint.read()
+        at = standing(outcome, checkpoint)
         lost = losses(at, world.visible_ids(), world.bounds(), skip=True)
         assert not isinstance(lost, Stop)
-        self.settle_letters(outcome.tip, at)
-        if lost:
-            outcome = replace(outcome, tip=self.record(outcome.tip, at, lost))
-        if (outcome.set_checkpoint_aside or lost) and self.checkpoint.read() is not None:
-            self.checkpoint.set_aside()
-            self.maybe_crash("after_set_aside")
+        plan = opening(outcome, checkpoint, at, lost)
         self.tip = outcome.tip
-        if lost:
-            self.pass_over(at, lost)
-        if self.checkpoint.read() is None:
-            self.checkpoint.continues(self.tip.reached.ends if self.tip else {})
-        starts = self.tip.reached.ends if lost else outcome.at or {}
-        self.at = {p: starts.get(p, world.begins.get(p, 0)) for p in world.visible()}
+        self.settle_letters(outcome.tip)
+        for step in plan.steps:
+            self.take(step, plan)
+            self.maybe_crash(f"after {step.name}")
+        starts = plan.start.at or {}
+        latest = world.starts_latest and plan.start.at is None
+        begins = world.ends if latest else world.begins
+        self.at = {p: starts.get(p, begins.get(p, 0)) for p in world.visible()}
+        if latest:
+            world.produce(world.rng.randint(0, 12))
         self.batches()
 
-    def settle_letters(self, tip: Tip | None, at: TopicOffsets) -> None:
+    def settle_letters(self, tip: Tip | None) -> None:
         written = found = self.letters.load()
-        world = self.world
         if self.trust is Trust.NEITHER and dead_letters_gone(tip, found, DEAD):
             raise StoppedError(Stop(verdict=Verdict.DEAD_LETTERS_GONE))
-        found = behind_what_is_gone(found, at, world.visible_ids(), world.begins)
         if self.trust is not Trust.NEITHER:
-            found = trusted(found, tip, world.visible_ids())
+            found = trusted(found, tip, self.world.visible_ids())
         self.lettering.begins(written, found)
         self.lettering.stands_behind(tip)
 
@@ -211,32 +221,36 @@ class Run:
         """What each of the sink's commits says of the letters."""
         return {"dead_letters": DEAD, **said_by([self.lettering])}
 
-    def pass_over(self, at: TopicOffsets, lost: tuple[LostRange, ...]) -> None:
-        """The dead letters' chain first, then the sink's, when the checkpoint is aside."""
+    def take(self, step: Step, plan: Opening) -> None:
         world = self.world
-        dead = self.letters.tip
-        moved = dead and passing(dead, dead.reached, lost)
-        if moved:
-            world.dead.commit("dead", moved, [])
-            found = self.letters.load()
-            self.lettering.begins(found, found)
-        self.maybe_crash("mid_loss:3")
-        world.table.commit("own", passing(self.tip, at, lost), [], **self.said())
-        self.tip, _ = DeltaLogReader(world.files, TABLE, "own").last_tip()
+        if step is Step.RECORD:
+            world.lost.extend(unrecorded(plan.lost, world.lost))
+            self.maybe_crash("mid_loss:1")
+        elif step is Step.ANCHOR:
+            self.commit(plan.anchor)
+            self.maybe_crash("mid_loss:2")
+        elif step is Step.SET_ASIDE:
+            self.checkpoint.set_aside()
+            self.maybe_crash("after_set_aside")
+        elif step is Step.PASS_LETTERS:
+            dead = self.letters.tip
+            moved = dead and passing(dead, dead.reached, plan.lost)
+            if moved:
+                world.dead.commit("dead", moved, [])
+                found = self.letters.load()
+                self.lettering.begins(found, found)
+            self.maybe_crash("mid_loss:3")
+        elif step is Step.PASS:
+            self.commit(plan.passes)
+        else:
+            assert step is Step.NOTE
+            self.checkpoint.continues(plan.start.tip.reached.ends if plan.start.tip else {})
 
-    def record(self, tip: Tip | None, at: TopicOffsets, lost: tuple[LostRange, ...]) -> Tip | None:
-        """What must be known before the checkpoint may go. Returns the tip that is there then."""
-        world = self.world
-        world.lost.extend(unrecorded(lost, world.lost))
-        self.maybe_crash("mid_loss:1")
-        if tip is not None and tip.reached.ends:
-            return tip
-        version = (tip.txn_version if tip else 0) + 1
-        anchor = Commit(start=at.ends, end=at, txn_version=version)
-        world.table.commit("own", anchor, [], **self.said())
-        self.maybe_crash("mid_loss:2")
-        found, _ = DeltaLogReader(world.files, TABLE, "own").last_tip()
-        return found
+    def commit(self, commit: Commit | None, rows: list | None = None) -> None:
+        """One of the sink's own."""
+        assert commit is not None
+        self.world.table.commit("own", commit, rows or [], **self.said())
+        self.tip, _ = DeltaLogReader(self.world.files, TABLE, "own").last_tip()
 
     def batches(self) -> None:
         state = self.checkpoint.read()
@@ -254,6 +268,7 @@ class Run:
             for partition in end:
                 first.setdefault(partition, self.world.begins.get(partition, 0))
             kept = {p: first[p] for p in end}
+            self.world.planned_from = {**kept, **self.world.planned_from}
             ids = {p[0]: self.world.ids[p[0]] for p in end}
             text = wal_text(offset_text(end, kept, ids))
             self.world.files.texts[f"{CHECKPOINT}/offsets/{number}"] = text
@@ -279,7 +294,8 @@ class Run:
         if isinstance(decision, Stop):
             raise StoppedError(decision)
         writes_rows = isinstance(decision, Commit)
-        due = self.lettering.due(batch, writes_rows=writes_rows, leads=True)
+        known = self.tip.reached.ends if self.tip else {}
+        due = self.lettering.due(batch, known, writes_rows=writes_rows, leads=True)
         if isinstance(due, Stop):
             raise StoppedError(due)
         dead = due.commit
@@ -306,8 +322,7 @@ class Run:
                 world.table.rows.extend(good)
                 good = []
             self.maybe_crash("mid_write")
-            world.table.commit("own", decision, good, **self.said())
-            self.tip, _ = DeltaLogReader(world.files, TABLE, "own").last_tip()
+            self.commit(decision, good)
             self.maybe_crash("mid_commit:2")
         else:
             assert isinstance(decision, Skip)
@@ -319,7 +334,7 @@ class Run:
         self.maybe_crash("after_log")
 
     def maybe_crash(self, point: str) -> None:
-        assert point in CRASH_POINTS
+        assert point in CRASH_POINTS or point in STEPS_TAKEN
         if point == self.world.dies_at:
             self.world.dies_at = ""
             raise CrashError(point)

@@ -11,12 +11,14 @@ import pytest
 
 from josefine_spark.topic_offsets import flat
 from pipelines.chain import Verdict
+from pipelines.checkpoint import CONTINUES
 from pipelines.delta_log import DeltaLogReader
 from pipelines.lettering import raised
 from pipelines.reconcile import Trust
 from tests.unit.pipelines.engine import (
     CHECKPOINT,
     DEAD,
+    STEPS_TAKEN,
     STOPS_OF_LOST_LOG_ENTRIES,
     STOPS_OF_TABLES_THAT_WENT_BACK,
     TABLE,
@@ -28,6 +30,7 @@ from tests.unit.pipelines.engine import (
 )
 
 SEEDS = range(100)
+PLACES = (*STEPS_TAKEN, "after_set_aside", "mid_commit:1", "mid_commit:1", "before_commit")
 REGRESSIONS: tuple[int, ...] = ()
 
 
@@ -108,6 +111,10 @@ def test_lost_log_entries_are_replayed_or_settled_by_trusting_the_table(seed):
             numbers = [int(n) for n in world.files.names(f"{CHECKPOINT}/{log}")]
             if numbers and rng.random() < 0.3:
                 world.files.remove(f"{CHECKPOINT}/{log}/{max(numbers)}")
+        there = world.files.read_text(f"{CHECKPOINT}/{CONTINUES}")
+        if there and rng.random() < 0.3:
+            torn = there[: rng.randint(0, len(there) - 1)]
+            world.files.write_text(f"{CHECKPOINT}/{CONTINUES}", torn)
 
     if attempt(world, 0.0) != "done":
         assert attempt(world, 0.0, Trust.TABLE) == "done"
@@ -136,6 +143,13 @@ def test_topics_that_leave_and_return_are_read_once(seed):
     check(world)
 
 
+def doom(world: World) -> None:
+    """Some runs die at a place of their start, or between a batch's commits, that random deaths
+    hit too seldom."""
+    if world.rng.random() < 0.6:
+        world.dies_at = world.rng.choice(PLACES)
+
+
 def begun(world: World) -> dict:
     """Where the table's chain begins each partition: what came before was promised to nobody."""
     reader = DeltaLogReader(world.files, TABLE, "own")
@@ -157,16 +171,20 @@ def test_what_retention_takes_is_recorded_once_and_all_else_is_in_the_table_once
     world.produce(20)
 
     for _ in range(30):
-        assert attempt(world, rng.choice([0.0, 0.1, 0.4])) in ("done", "crash", "lost")
+        assert attempt(world, rng.choice([0.0, 0.0, 0.1, 0.4])) in ("done", "crash", "lost")
         disturb(world)
-        if rng.random() < 0.3:
+        doom(world)
+        if rng.random() < 0.4:
             world.delete_old()
         if rng.random() < 0.1:
-            world.files.remove(CHECKPOINT)
+            world.lose_checkpoint()
 
+    world.dies_at = ""
     if attempt(world, 0.0) == "lost":
         to_the_end(world)
     begins = begun(world)
+    for partition, first in world.planned_from.items():
+        begins[partition] = min(first, begins.get(partition, first))
     # What was gone before a run had a look at it was promised to nobody either.
     first = {p: begins.get(p, world.begins.get(p, 0)) for p in world.visible()}
     promised = {r for r in world.records({}, world.visible()) if r[2] >= first[r[:2]]}
@@ -177,6 +195,64 @@ def test_what_retention_takes_is_recorded_once_and_all_else_is_in_the_table_once
     assert sorted(rows) == sorted(good - {*lost})
     assert len(world.dead.rows) == len(set(world.dead.rows))
     assert {*world.dead.rows} | {*lost} >= promised - good
+
+
+@pytest.mark.parametrize("planned", ["after_offsets", "mid_commit:1", "mid_write"])
+@pytest.mark.parametrize("first", [0, 4])
+@pytest.mark.parametrize("place", [*STEPS_TAKEN, "after_set_aside"])
+def test_what_only_a_checkpoint_knew_is_recorded_though_the_start_dies_that_sets_it_aside(
+    place, first, planned
+):
+    """A batch that dies begins a new partition. Retention takes its first records, and more of them
+    while the next start is dead. `first`: what another partition had before, which the table
+    knows."""
+    world = World(Random(0))
+    world.ends = {("t", 0): first, ("t", 1): 0}
+    to_the_end(world)
+    world.ends = {("t", 0): first + 2, ("t", 1): 3, ("t", 2): 9}
+    world.batch_rows = 20
+    world.dies_at = planned
+    assert attempt(world, 0.0) == "crash"
+
+    world.begins = {("t", 2): 3}
+    world.dies_at = place
+    assert attempt(world, 0.0) == "crash"
+    world.begins = {("t", 2): 5}
+    to_the_end(world)
+
+    lost = {(*each.partition, o) for each in world.lost for o in range(each.start, each.end)}
+    assert lost == {("t", 2, o) for o in range(5)}
+    assert sum(each.end - each.start for each in world.lost) == 5
+    kept = [r for r in world.records({}, world.visible()) if r not in lost]
+    assert sorted(world.table.rows) == [r for r in kept if not world.is_bad(r)]
+    assert {*world.dead.rows} >= {r for r in kept if world.is_bad(r)}
+    assert len(world.dead.rows) == len(set(world.dead.rows))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_start_at_the_end_goes_on_whatever_dies_before_its_first_commit(seed):
+    """The letters of a first batch may be there without its rows, and the next first batch begin
+    far behind them."""
+    rng = Random(seed)
+    world = World(rng)
+    world.starts_latest = True
+    world.produce(20)
+
+    for _ in range(20):
+        assert attempt(world, rng.choice([0.0, 0.0, 0.1])) in ("done", "crash")
+        disturb(world)
+        doom(world)
+        if rng.random() < 0.4:
+            world.files.remove(CHECKPOINT)
+
+    world.dies_at = ""
+    to_the_end(world)
+    begins = begun(world)
+    everything = world.records({}, world.visible())
+    promised = [r for r in everything if r[2] >= begins.get(r[:2], world.ends[r[:2]])]
+    assert sorted(world.table.rows) == [r for r in promised if not world.is_bad(r)]
+    assert len(world.dead.rows) == len(set(world.dead.rows))
+    assert {*world.dead.rows} >= {r for r in promised if world.is_bad(r)}
 
 
 def letters_and_rows_go_back(world: World, taken: set) -> None:

@@ -45,6 +45,21 @@ def test_a_committed_batch_without_offsets_is_damage():
         assert state.damaged == "commits/1 is there, offsets/1 is not"
 
 
+def test_what_a_checkpoint_continues_is_read_until_its_first_batch_is_committed():
+    files, memory = checkpoint({0: 10}, [])
+    files.continues({A: 2})
+    assert (state := files.read()) is not None
+    assert (state.continues, state.damaged) == ({A: 2}, "")
+
+    for torn in ("", "{", '{"t": 2}', '{"t": {"0": null}}'):
+        memory.texts["/ck/s/continues.json"] = torn
+        assert (state := files.read()) is not None
+        assert state.damaged == "continues.json is not what was written"
+    memory.texts["/ck/s/commits/0"] = "v1\n{}"
+    assert (state := files.read()) is not None
+    assert (state.continues, state.damaged) == ({}, "")
+
+
 def test_a_batch_starts_where_the_one_before_ended():
     files, _ = checkpoint({0: 10, 1: 25}, [])
 

@@ -101,7 +101,9 @@ class Run:
     def _write_letters(self, sink: int, name: str, part: Batch) -> None:
         world, lettering = self.world, self.letterings[name]
         assert {p[0] for p in (*part.end.ends, *part.start)} == {name}
-        due = lettering.due(part, writes_rows=True, leads=world.leads(sink, name))
+        said = world.said[sink]
+        known = said.reached.ends if said else {}
+        due = lettering.due(part, known, writes_rows=True, leads=world.leads(sink, name))
         assert not isinstance(due, Stop)
         if due == NOTHING_DUE or due.commit is None:
             return  # one file all the time: nothing is to be looked for below

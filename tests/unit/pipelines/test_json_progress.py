@@ -62,6 +62,7 @@ def test_what_goes_wrong_meanwhile_is_a_warning():
         to.retrying("lake", 3, LOST)
         to.restarting("lake", LOST)
         to.failed("lake", "disk full", 1)
+        to.warned("lake", "letters are gone")
         to.upkeep_failed("lake", "optimize failed: x")
         to.group_failed("orders", "x")
 
@@ -71,6 +72,7 @@ def test_what_goes_wrong_meanwhile_is_a_warning():
         ("WARNING", "commit is tried again", {"sink": "lake", "batch": 3, "reason": LOST.says}),
         ("WARNING", "sink begins again", {"sink": "lake", "reason": LOST.says, "pause_s": 0.0}),
         ("ERROR", "sink failed", {"sink": "lake", "reason": "disk full", "sinks_left": 1}),
+        ("WARNING", "sink passes over something", {"sink": "lake", "reason": "letters are gone"}),
         ("WARNING", "upkeep failed", {"sink": "lake", "reason": "optimize failed: x"}),
         ("WARNING", "group not told", {"source": "orders", "reason": "x"}),
     ]

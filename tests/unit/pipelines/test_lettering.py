@@ -14,7 +14,6 @@ from pipelines.lettering import (
     NOTHING_DUE,
     Lettering,
     LettersDue,
-    behind_what_is_gone,
     letters_due,
     note_passed,
     raised,
@@ -107,7 +106,9 @@ class Topic:
         }
 
     def _write_letters(self, planned: Batch, sink: int, *, writes_rows: bool) -> None:
-        due = self.lettering.due(planned, writes_rows=writes_rows, leads=sink == 0)
+        mine = self.said[sink]
+        known = mine.reached.ends if mine else {}
+        due = self.lettering.due(planned, known, writes_rows=writes_rows, leads=sink == 0)
         assert not isinstance(due, Stop)
         if due == NOTHING_DUE:
             return
@@ -160,28 +161,34 @@ def test_whatever_dies_and_whoever_is_first_each_record_left_out_has_one_letter(
 
 
 def test_the_sink_that_comes_second_writes_nothing() -> None:
-    first = letters_due(batch({P: 0}, {P: 9}), None, {}, writes_rows=True, leads=True)
+    first = letters_due(batch({P: 0}, {P: 9}), None, {}, known={P, Q}, writes_rows=True, leads=True)
     assert isinstance(first, LettersDue)
     assert first.commit is not None
     assert (first.commit.end.ends, first.look_below, first.records) == ({P: 9}, None, 9)
     passed: dict[TopicPartition, int] = {}
     note_passed(passed, first.commit)
 
-    second = letters_due(batch({P: 0}, {P: 6}), tip({P: 9}), passed, writes_rows=True, leads=False)
+    second = letters_due(
+        batch({P: 0}, {P: 6}), tip({P: 9}), passed, known={P, Q}, writes_rows=True, leads=False
+    )
 
     assert second == NOTHING_DUE
 
 
 def test_what_was_passed_before_this_run_is_looked_at() -> None:
     """Its file may have been another one."""
-    due = letters_due(batch({P: 3}, {P: 6}), tip({P: 9}), {P: 6}, writes_rows=True, leads=False)
+    due = letters_due(
+        batch({P: 3}, {P: 6}), tip({P: 9}), {P: 6}, known={P, Q}, writes_rows=True, leads=False
+    )
 
     assert due == LettersDue(look_below={P: 6})
 
 
 def test_what_the_table_of_the_sink_has_is_not_looked_at() -> None:
     """Else a record that was good then would be there and have a letter."""
-    due = letters_due(batch({P: 3}, {P: 6}), tip({P: 9}), {}, writes_rows=False, leads=True)
+    due = letters_due(
+        batch({P: 3}, {P: 6}), tip({P: 9}), {}, known={P, Q}, writes_rows=False, leads=True
+    )
 
     assert due == NOTHING_DUE
 
@@ -196,7 +203,9 @@ def test_a_run_has_passed_what_lies_behind_its_first_commit() -> None:
 
 
 def test_of_a_batch_that_goes_beyond_the_chain_only_what_was_passed_is_looked_at() -> None:
-    due = letters_due(batch({P: 3}, {P: 12}), tip({P: 9}), {}, writes_rows=True, leads=True)
+    due = letters_due(
+        batch({P: 3}, {P: 12}), tip({P: 9}), {}, known={P, Q}, writes_rows=True, leads=True
+    )
 
     assert isinstance(due, LettersDue)
     assert isinstance(due.commit, Commit)
@@ -206,8 +215,8 @@ def test_of_a_batch_that_goes_beyond_the_chain_only_what_was_passed_is_looked_at
 def test_a_sink_ahead_of_the_chain_of_an_earlier_version_leaves_letters_to_the_first() -> None:
     ahead = batch({P: 20}, {P: 22})
 
-    due = letters_due(ahead, tip({P: 9}), {}, writes_rows=True, leads=False)
-    stop = letters_due(ahead, tip({P: 9}), {}, writes_rows=True, leads=True)
+    due = letters_due(ahead, tip({P: 9}), {}, known={P, Q}, writes_rows=True, leads=False)
+    stop = letters_due(ahead, tip({P: 9}), {}, known={P, Q}, writes_rows=True, leads=True)
 
     assert due == NOTHING_DUE
     assert isinstance(stop, Stop)
@@ -217,7 +226,7 @@ def test_a_sink_ahead_of_the_chain_of_an_earlier_version_leaves_letters_to_the_f
 def test_a_batch_without_letters_moves_the_chain_and_its_table_stays() -> None:
     lettering = Lettering(Chain(tip({P: 9}, version=3)), "/dead")
     lettering.begins(tip({P: 9}, version=3), tip({P: 9}, version=3))
-    due = lettering.due(batch({P: 9}, {P: 12}), writes_rows=True, leads=True)
+    due = lettering.due(batch({P: 9}, {P: 12}), {P, Q}, writes_rows=True, leads=True)
     assert isinstance(due, LettersDue)
     assert due.commit is not None
 
@@ -225,7 +234,7 @@ def test_a_batch_without_letters_moves_the_chain_and_its_table_stays() -> None:
 
     assert lettering.chain.tip == tip({P: 12}, version=3)
     assert said_by([lettering]) == {"letters": {"t": {"0": 9}}}
-    second = lettering.due(batch({P: 9}, {P: 12}), writes_rows=True, leads=False)
+    second = lettering.due(batch({P: 9}, {P: 12}), {P, Q}, writes_rows=True, leads=False)
     assert second == NOTHING_DUE
 
 
@@ -238,7 +247,7 @@ def test_a_table_that_never_had_letters_has_no_commit_and_is_not_missed() -> Non
 
     assert not dead_letters_gone(sink, None, "/dead")
     assert raised(None, sink, "/dead") == tip({P: 4}, version=0)
-    due = lettering.due(batch({P: 4}, {P: 6}), writes_rows=True, leads=True)
+    due = lettering.due(batch({P: 4}, {P: 6}), {P, Q}, writes_rows=True, leads=True)
     assert isinstance(due, LettersDue)
     assert due.commit is not None
     assert due.commit.txn_version == 1
@@ -307,20 +316,23 @@ def test_a_part_of_a_batch_knows_nothing_of_other_topics() -> None:
     assert part.end == TopicOffsets(ends={R: 7}, topic_ids={"u": "id-u"}, first=first)
 
 
-def test_what_is_gone_from_a_partition_that_the_sink_does_not_know_is_no_gap_in_the_letters() -> (
-    None
-):
-    """A run wrote the letters of a new partition and died before its rows; the checkpoint went, and
-    retention took the records. No word could get that run going."""
+def test_a_sink_may_begin_a_partition_behind_its_letters_and_go_on_nowhere_but_at_them() -> None:
+    """A run wrote the letters of a new partition and died before its rows; its checkpoint went, and
+    retention took the records, or its file begins at the end. No word could get that run going."""
     chain = tip({P: 9, Q: 3})
-    start = batch({P: 9}, {P: 12, Q: 8})
-    start = Batch(start=start.start, end=TopicOffsets(ends={P: 12, Q: 8}, first={P: 0, Q: 7}))
-    stuck = letters_due(start, chain, {}, writes_rows=True, leads=True)
+    end = TopicOffsets(ends={P: 12, Q: 8}, first={P: 0, Q: 7})
+    begins = Batch(start={P: 9}, end=end)
+
+    due = letters_due(begins, chain, {}, known={P}, writes_rows=True, leads=True)
+    stuck = letters_due(begins, chain, {}, known={P, Q}, writes_rows=True, leads=True)
+
+    assert isinstance(due, LettersDue)
+    assert due.commit is not None
+    assert (due.commit.start, due.commit.end.ends) == ({P: 9, Q: 7}, {P: 12, Q: 8})
     assert isinstance(stuck, Stop)
-    assert stuck.verdict is Verdict.GAP
-
-    at = TopicOffsets(ends={P: 9})
-    moved = behind_what_is_gone(chain, at, {"t": "id"}, {P: 20, Q: 7})
-
-    assert moved == tip({P: 9, Q: 7}), "what the sink knows is not passed over in silence"
-    assert isinstance(letters_due(start, moved, {}, writes_rows=True, leads=True), LettersDue)
+    assert (stuck.verdict, stuck.partitions) == (Verdict.GAP, (Q,))
+    behind = Batch(start={}, end=TopicOffsets(ends={P: 12}, first={P: 2}))
+    due = letters_due(behind, chain, {}, known=(), writes_rows=True, leads=True)
+    assert isinstance(due, LettersDue)
+    assert due.commit is not None
+    assert due.commit.skip_below == {P: 9}, "letters that are there are not written again"

@@ -208,6 +208,7 @@ def test_both_reporters_hear_everything():
         "retrying": ("lake", 1, LOST),
         "restarting": ("lake", LOST),
         "failed": ("lake", "x", 1),
+        "warned": ("lake", "x"),
         "upkeep_failed": ("lake", "x"),
         "group_failed": ("orders", "x"),
         "table_failed": ("x",),
