@@ -24,6 +24,7 @@ from pipelines.merging import Merge
 from pipelines.other_chains import ChainName, OtherChain, name_of
 from pipelines.reconcile import Unreadable
 from pipelines.retries import ATTEMPTS_MAX, Retry, retry_of
+from pipelines.table_state import compute_state
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -199,6 +200,8 @@ class DeltaChain:
             writer = writer.option("txnAppId", self.link.app_id)
             writer.option("txnVersion", str(commit.txn_version)).save(self.path)
 
+        if batch_id != NO_BATCH:  # a query's own session, in its thread
+            compute_state(frame.sparkSession, self.path)
         return self._committed(write, commit, batch_id, metadata)
 
     def half_write(self, frame: DataFrame) -> None:
@@ -255,6 +258,7 @@ class DeltaChain:
                 for name in confs:
                     session.conf.unset(name)
 
+        compute_state(session, self.path)
         return self._committed(write, commit, batch_id, metadata)
 
     def _committed(
