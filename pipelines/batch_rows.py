@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from pipelines import frames
 from pipelines.chain import Batch
 from pipelines.decode import Reading
+from pipelines.kept_rows import keep, let_go
 from pipelines.model import Pipeline, Sink, Source, Transform
 from pipelines.readings import reading_of
-from pipelines.shared_rows import SharedRows, in_session
-from pipelines.stateful import held, held_and_counted
+from pipelines.shared_rows import Persisted, SharedRows, in_session
+from pipelines.stateful import held
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,7 +30,7 @@ class RowsIn:
     good: DataFrame
     node: str | None = None
     bad: int | None = None
-    kept: tuple[DataFrame, ...] = ()
+    kept: tuple[Persisted, ...] = ()
     give_back: Callable[[], None] | None = None
 
     def free(self) -> None:
@@ -58,30 +59,30 @@ class Decoded:
     bad: int | None
 
     def unpersist(self) -> None:
-        self.rows.unpersist()
+        let_go(self.rows)
 
 
 def decoded(frame: DataFrame, reading: Reading | None) -> Decoded:
     """Read and parse a batch, all of it. Nothing is kept where that fails."""
     parsed = frames.parse(frame, reading)
-    if reading is None:
-        return Decoded(rows=held(parsed), bad=None)
-    rows, bad = held_and_counted(parsed, "not _good")
-    return Decoded(rows=rows, bad=bad)
+    rows, bad = keep(parsed, "true" if reading is None else "not _good")
+    return Decoded(rows=rows, bad=None if reading is None else bad)
 
 
 def rows_of_source(frame: DataFrame, source: Source, *, keeps: bool, counts: bool) -> RowsIn:
     """`keeps`: the batch is looked at several times (good rows, counts): decode it once; `counts`:
     at once, for how many are bad decides."""
     reading, bad = reading_of(source), None
+    kept: tuple[Persisted, ...] = ()
     if counts:
         made = decoded(frame, reading)
-        parsed, bad = made.rows, made.bad
+        parsed, bad, kept = made.rows, made.bad, (made,)
     else:
         parsed = frames.parse(frame, reading)
-        parsed = parsed.persist() if keeps else parsed
+        if keeps:
+            kept = (parsed.persist(),)
     good = frames.good_rows(parsed, reading)
-    return RowsIn(parsed={source.name: parsed}, good=good, bad=bad, kept=(parsed,))
+    return RowsIn(parsed={source.name: parsed}, good=good, bad=bad, kept=kept)
 
 
 def rows_shared(
