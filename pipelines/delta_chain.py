@@ -200,9 +200,7 @@ class DeltaChain:
             writer = writer.option("txnAppId", self.link.app_id)
             writer.option("txnVersion", str(commit.txn_version)).save(self.path)
 
-        if batch_id != NO_BATCH:  # a query's own session, in its thread
-            compute_state(frame.sparkSession, self.path)
-        return self._committed(write, commit, batch_id, metadata)
+        return self._committed(frame.sparkSession, write, commit, batch_id, metadata)
 
     def half_write(self, frame: DataFrame) -> None:
         """What a crash leaves between the data files and the log entry that names them."""
@@ -258,15 +256,21 @@ class DeltaChain:
                 for name in confs:
                     session.conf.unset(name)
 
-        compute_state(session, self.path)
-        return self._committed(write, commit, batch_id, metadata)
+        return self._committed(session, write, commit, batch_id, metadata)
 
     def _committed(
-        self, write: Callable[[], None], commit: Commit, batch_id: int, metadata: str
+        self,
+        session: SparkSession,
+        write: Callable[[], None],
+        commit: Commit,
+        batch_id: int,
+        metadata: str,
     ) -> LogEntry:
         """Run a write until the log shows it; raise StoppedError when another run's is there."""
         if self._own_after() is not None:
             raise StoppedError(Stop(verdict=Verdict.LOST_RACE))
+        if batch_id != NO_BATCH:  # else the session may be others', too
+            compute_state(session, self.path, self._version)
         for attempt in range(1, ATTEMPTS_MAX + 1):
             try:
                 write()

@@ -58,7 +58,7 @@ def all_sides(pipeline: Pipeline, look: Callable[[Source], Topics]) -> list[Side
         except PipelineError as error:
             looked[source.name] = str(error)
     return [
-        _sides(pipeline, sink, _of_sources(pipeline, sink, looked))
+        _sides(pipeline, sink, *_of_sources(pipeline, sink, looked))
         for sink in pipeline.sinks.values()
     ]
 
@@ -67,21 +67,23 @@ Looked = Mapping[str, Topics]
 """Source → what its topics have: all sources of a sink."""
 
 
-def _of_sources(pipeline: Pipeline, sink: Sink, looked: Mapping[str, Topics | str]) -> Looked | str:
+def _of_sources(
+    pipeline: Pipeline, sink: Sink, looked: Mapping[str, Topics | str]
+) -> tuple[Looked | str, Topics | None]:
+    """Of each of a sink's sources, and of all together; why not, and None."""
     found: dict[str, Topics] = {}
     for source in pipeline.sources_of(sink):
         topics = looked[source.name]
         if isinstance(topics, str):
-            return topics
+            return topics, None
         found[source.name] = topics
     try:
-        topics_together(found)
+        return found, topics_together(found)
     except PipelineError as error:
-        return str(error)
-    return found
+        return str(error), None
 
 
-def _sides(pipeline: Pipeline, sink: Sink, looked: Looked | str) -> Sides:
+def _sides(pipeline: Pipeline, sink: Sink, looked: Looked | str, topics: Topics | None) -> Sides:
     table = sink.told
     folder = local_folder(sink.path) if sink.path else None
     elsewhere = folder is None and sink.topic is None
@@ -94,7 +96,6 @@ def _sides(pipeline: Pipeline, sink: Sink, looked: Looked | str) -> Sides:
     except PipelineError as error:
         return Sides(sink=sink, table=table, unknown=str(error))
     tip = seen.tip
-    topics = None if isinstance(looked, str) else topics_together(looked)
     stop: Stop | None = None
     if tip is None and topics is not None:
         others = seen.others()

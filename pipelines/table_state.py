@@ -22,14 +22,17 @@ _INTERPRETED = {
 }
 
 
-def compute_state(session: SparkSession, path: str) -> None:
-    """Of the table at `path`, as this process knows it. `session`: one that nobody else uses
-    meanwhile. What goes wrong here is the commit's to tell."""
+def compute_state(session: SparkSession, path: str, version: int) -> None:
+    """Of the table at `path`, whose newest version that is; of another one, which Delta may hold
+    where others write the table too, the commit would not ask. `session`: one that nobody else
+    uses meanwhile. What goes wrong here is the commit's to tell."""
     try:
-        with _interpreted(session):
-            jvm: Any = session._jvm
-            log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session._jsparkSession, path)
-            log.unsafeVolatileSnapshot().transactions()
+        jvm: Any = session._jvm
+        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session._jsparkSession, path)
+        snapshot = log.unsafeVolatileSnapshot()
+        if snapshot.version() == version:
+            with _interpreted(session):
+                snapshot.transactions()
     except Exception:
         pass
 

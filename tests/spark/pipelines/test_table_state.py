@@ -31,11 +31,13 @@ def test_a_commit_behind_it_has_no_state_to_compute(spark: Any, tmp_path: Path) 
     spark.range(3).write.format("delta").save(path)
 
     alone = commit(spark, path, 1)
-    compute_state(spark, path)
+    compute_state(spark, path, 1)
     behind = commit(spark, path, 2)
+    compute_state(spark, path, 7)
+    of_another = commit(spark, path, 3)
 
-    assert behind < alone
-    assert spark.read.format("delta").load(path).count() == 9
+    assert behind < of_another == alone
+    assert spark.read.format("delta").load(path).count() == 12
 
 
 def test_the_session_goes_on_as_it_was_also_where_there_is_no_table(
@@ -45,8 +47,10 @@ def test_the_session_goes_on_as_it_was_also_where_there_is_no_table(
     own.conf.set(FACTORY, "FALLBACK")
     before = {name: own.conf.get(name) for name in (STAGES, FACTORY)}
 
+    spark.range(3).write.format("delta").save(str(tmp_path / "table"))
+
     for path in (tmp_path / "table", tmp_path / "none"):
-        compute_state(own, str(path))
+        compute_state(own, str(path), 0)
 
     assert before[FACTORY] == "FALLBACK"
     assert {name: own.conf.get(name) for name in (STAGES, FACTORY)} == before
