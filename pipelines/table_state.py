@@ -1,10 +1,10 @@
 """A Delta table's state, computed before a commit asks for it.
 
 Delta (4.4) computes the whole state of a table for each commit that has a transaction, to look up
-one number; of a small commit that is three quarters of the time. A third of it is code that Spark
-generates and formats anew in every task, for a few hundred rows. So it is computed here, without
-generated code: the snapshot keeps it, and the commit behind finds it there. What is asked here is
-what Delta's own readers ask (`Snapshot.transactions`); nothing is believed of the answer.
+one number: of a small commit most of the time, and part of it for code that Spark generates anew in
+every task, over a few hundred rows. So it is computed here, without generated code: the snapshot
+keeps it, and the commit behind finds it there. What is asked is what Delta's own readers ask
+(`Snapshot.transactions`); nothing is believed of the answer.
 """
 
 from __future__ import annotations
