@@ -98,10 +98,11 @@ class Rewritten:
         version = tip.txn_version + 1
         self.commit = Commit(start=tip.reached.ends, end=tip.reached, txn_version=version)
         self.metadata = self.chain._metadata(self.commit, BATCH, None)
+        self.spark = lab.spark
         self.rows = lab.spark.read.format("delta").load(lab.table("rows"))
 
     def committed(self, write):
-        return self.chain._committed(write, self.commit, BATCH, self.metadata)
+        return self.chain._committed(self.spark, write, self.commit, BATCH, self.metadata)
 
 
 @ONE_SINK
