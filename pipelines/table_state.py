@@ -10,7 +10,7 @@ keeps it, and the commit behind finds it there. What is asked is what Delta's ow
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,15 +26,16 @@ def compute_state(session: SparkSession, path: str, version: int) -> None:
     """Of the table at `path`, whose newest version that is; of another one, which Delta may hold
     where others write the table too, the commit would not ask. `session`: one that nobody else
     uses meanwhile. What goes wrong here is the commit's to tell."""
-    try:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    with suppress(Py4JError, PySparkException):
         jvm: Any = session._jvm
         log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session._jsparkSession, path)
         snapshot = log.unsafeVolatileSnapshot()
         if snapshot.version() == version:
             with _interpreted(session):
                 snapshot.transactions()
-    except Exception:
-        pass
 
 
 @contextmanager
