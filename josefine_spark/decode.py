@@ -144,6 +144,7 @@ class Decoder:
             if self._check_crcs:
                 self._verify(records[position:], table)
             next_offset = max(next_offset, self._end_offset(table))
+            table = table[: self._up_to_end(table, end_offset)]
             wanted = self._wanted(table, start_offset, end_offset, records[position:], aborted)
             for source, sections in self._chunks(records[position:], wanted):
                 batch = self._decode_chunk(source, sections, start_offset, end_offset)
@@ -162,6 +163,14 @@ class Decoder:
         """Offsets grow in a log; should they not, every batch counts, as in `end_offset`."""
         k = self._kernels
         return int((table[:, k.BASE_OFFSET] + table[:, k.LAST_DELTA]).max()) + 1
+
+    def _up_to_end(self, table: Any, end_offset: int) -> int:
+        """How many batches there are up to the first one that reaches the end: where the read ends,
+        also where offsets go back behind it, as in damaged ones."""
+        k = self._kernels
+        # Not by the sum, which damaged offsets may take beyond 64 bits.
+        reaches = table[:, k.BASE_OFFSET] >= end_offset - 1 - table[:, k.LAST_DELTA]
+        return int(reaches.argmax()) + 1 if reaches.any() else len(reaches)
 
     def _scan(self, data: Any, rows_max: int) -> tuple[Any, int]:
         table = np.empty((rows_max, self._kernels.TABLE_COLUMNS), dtype=np.int64)

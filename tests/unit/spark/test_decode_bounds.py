@@ -367,3 +367,16 @@ def test_the_guard_refuses_what_numba_would_follow() -> None:
     for at, start, size in ((0, 0, 5), (3, 0, 2), (0, 3, 2), (0, 0, -1), (-1, 0, 1)):
         with pytest.raises(OutOfBoundsError):
             copy_bytes(array, at, array, start, size)
+
+
+def test_a_read_ends_at_its_end_also_where_damaged_offsets_go_back_behind_it() -> None:
+    """The second batch begins at 0 again."""
+    ends = bytearray(build_batch([Record(b"k", b"v")] * 2))
+    stamp(ends, 0, OFFSET_MAX, 0)
+    behind = bytearray(build_batch([Record(b"k", b"v")] * 2))
+    stamp(behind, 0, 0, 0)
+
+    check(bytes(ends + behind), include_headers=False)
+    decoded = decoders(False, None)[0].decode(memoryview(bytes(ends + behind)), 0, OFFSET_MAX)
+
+    assert decoded.batches == []
