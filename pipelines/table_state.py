@@ -29,7 +29,8 @@ def compute_state(session: SparkSession, path: str, version: int) -> None:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    with suppress(Py4JError, PySparkException):
+    # TypeError: another Delta may have no such class.
+    with suppress(Py4JError, PySparkException, TypeError):
         jvm: Any = session._jvm
         log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session._jsparkSession, path)
         snapshot = log.unsafeVolatileSnapshot()
