@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -148,6 +148,15 @@ _PASSING = frozenset(
 """What librdkafka tells of a broker that was killed, and goes on."""
 
 
+def _reads(polled: Mapping[Any, Iterable[Any]]) -> list[Read]:
+    """Partition → records, as kafka-python and aiokafka give them."""
+    return [
+        Read(each.partition, each.offset, each.value)
+        for records in polled.values()
+        for each in records
+    ]
+
+
 class KafkaPython:
     """kafka-python, on a thread of its own that polls for seconds.
 
@@ -187,11 +196,7 @@ class KafkaPython:
             polled = self._consumer.poll(timeout_ms=int(PATIENT_SECONDS * 1_000))
         except KafkaConnectionError:
             return []  # it asked a broker that is gone who coordinates, and asks another one next
-        return [
-            Read(each.partition, each.offset, each.value)
-            for records in polled.values()
-            for each in records
-        ]
+        return _reads(polled)
 
     def poll(self) -> list[Read]:
         if self._polling is None:
@@ -254,11 +259,7 @@ class Aiokafka:
 
     def poll(self) -> list[Read]:
         polled = self._run(self._consumer.getmany(timeout_ms=int(POLL_SECONDS * 1_000)))
-        return [
-            Read(each.partition, each.offset, each.value)
-            for records in polled.values()
-            for each in records
-        ]
+        return _reads(polled)
 
     def assigned(self) -> set[int]:
         return {each.partition for each in self._consumer.assignment()}
