@@ -28,6 +28,9 @@ Written = Mapping[str, tuple[int, int]]
 """Source → (records that its chain passed, letters among them): those of a batch, or of what the
 chain had passed those that its table lacked, for the file may have changed in between."""
 
+FILE_LETTERS = 10_000
+"""Fewer are not worth a task and a file."""
+
 
 class LettersStoppedError(Exception):
     """A batch does not fit the chain of its dead letters, for a person to say what is right."""
@@ -137,7 +140,9 @@ class SinkLetters:
             if count == 0:
                 lettering.passes(commit)
                 return 0
-            chain.append(bad, commit, batch_id)
+            # They are in memory: few need few files, not one of each partition of the topic.
+            few = bad.coalesce(-(-count // FILE_LETTERS))
+            chain.append(few, commit, batch_id)
             lettering.wrote(commit)
         except StoppedError as stopped:
             raise LettersStoppedError(chain, stopped.stop) from stopped

@@ -126,16 +126,19 @@ def test_the_letters_table_has_a_commit_for_batches_with_letters_and_one_that_go
     lab.produce_raw(0, b"not json")
     lab.bad = [(0, 4)]
     lab.run()
-    lab.produce_raw(1, b"nor this")
-    lab.bad.append((1, 4))
+    lab.produce_raw(0, b"nor this")
+    lab.produce_raw(1, b"and this")
+    lab.bad += [(0, 5), (1, 4)]
     lab.run()
+    assert lab.history("dead")[0].metrics["numFiles"] == 1, "a file for each partition"
     lab.produce(12)
     lab.lose_checkpoint()
     lab.run(rows=3)
 
     lab.check()
     assert (first, len(lab.history("dead"))) == (0, 2)
-    assert sorted(lab.arrow("dead")["value"].to_pylist()) == [b"nor this", b"not json"]
+    letters = lab.arrow("dead")["value"].to_pylist()
+    assert sorted(letters) == [b"and this", b"nor this", b"not json"]
     lab.spark.sql(f"RESTORE TABLE delta.`{lab.table('dead')}` TO VERSION AS OF 1")
     with pytest.raises(ChainError, match="it was deleted or restored"):
         lab.run()

@@ -115,6 +115,8 @@ def test_lost_log_entries_are_replayed_or_settled_by_trusting_the_table(seed):
         if there and rng.random() < 0.3:
             torn = there[: rng.randint(0, len(there) - 1)]
             world.files.write_text(f"{CHECKPOINT}/{CONTINUES}", torn)
+        elif there and rng.random() < 0.3:
+            world.files.remove(f"{CHECKPOINT}/{CONTINUES}")
 
     if attempt(world, 0.0) != "done":
         assert attempt(world, 0.0, Trust.TABLE) == "done"
