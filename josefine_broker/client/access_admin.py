@@ -1,5 +1,7 @@
 """ACLs (KIP-140) and passwords (KIP-554) as an administrator makes, sees and deletes them."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from typing import Any
 

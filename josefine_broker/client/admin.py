@@ -4,6 +4,8 @@ An operation over several topics raises the first error that does not pass; what
 stays done.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

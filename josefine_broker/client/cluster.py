@@ -4,6 +4,8 @@ A `ClusterMetadata` is made from one Metadata response; `merge` lays a newer ans
 topics over an older one: a topic that is gone stays, with the error that says so.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
@@ -97,7 +99,7 @@ class ClusterMetadata:
             return ErrorCode.leader_not_available
         return ErrorCode.none
 
-    def merge(self, newer: "ClusterMetadata") -> "ClusterMetadata":
+    def merge(self, newer: ClusterMetadata) -> ClusterMetadata:
         topics = self.topics | newer.topics
         names = {t.topic_id: t.name for t in topics.values() if t.topic_id is not None}
         return replace(newer, topics=topics, names=names)

@@ -1,6 +1,8 @@
 """Configurations of topics and of brokers as an administrator sees and changes them (KIP-133,
 KIP-339): of each value also where it comes from, and whether it may change while a broker runs."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 

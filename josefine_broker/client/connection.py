@@ -5,6 +5,8 @@ sides know; answers come in request order, so a correlation id that is not the o
 flight closes the connection. The shell moves bytes and calls `close` when they stop.
 """
 
+from __future__ import annotations
+
 from collections import deque
 from enum import Enum
 from typing import Any

@@ -1,6 +1,8 @@
 """Levels of features as an administrator sees and changes them (KIP-584): what the cluster has
 finalized, and what all of its brokers that run understand."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -3,6 +3,8 @@
 Every broker is asked for its groups, and each group's coordinator for the rest.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 

@@ -3,6 +3,8 @@
 The coordinator of a group is looked up once and again when a broker says it is not it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,5 +1,7 @@
 """What lies in the data directories of all brokers (DescribeLogDirs, KIP-113)."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from josefine_broker.base.errors import ErrorCode, KafkaError

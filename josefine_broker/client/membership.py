@@ -6,6 +6,8 @@ leader assigns for all. What was read is to be committed before `join` is asked 
 two generations the partitions may go to somebody else.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,5 +1,7 @@
 """Offsets of partitions: by time, earliest, latest; and DeleteRecords, which moves the earliest."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -5,6 +5,8 @@ which alone decides between a pause and giving up; what is known of the cluster 
 `refresh`, and is forgotten only by the session.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar

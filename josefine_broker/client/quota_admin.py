@@ -1,5 +1,7 @@
 """Client quotas as an administrator sees and sets them (KIP-546)."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 from josefine_broker.base.quotas import DEFAULT, QuotaEntity

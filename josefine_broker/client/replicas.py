@@ -4,6 +4,8 @@ Partitions are asked for together and answered one by one: an operation returns 
 each, and raises only when the request failed as a whole.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,5 +1,7 @@
 """Who a client says it is: the tokens of PLAIN, SCRAM and OAUTHBEARER, without the socket."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from josefine_broker.base import oauth

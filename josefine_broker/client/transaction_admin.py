@@ -5,6 +5,8 @@ A transaction hangs that is open in a partition while its coordinator knows noth
 the last stable offset back for ever. It is looked at twice, for one may be over in between.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -5,6 +5,8 @@ asked again. Speaks version 2 only (KIP-890): the first batch in a partition add
 raises the epoch, so an end may be asked for again: whoever ended so is told the same.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice

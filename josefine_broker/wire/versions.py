@@ -6,6 +6,8 @@ SimpleNamespace and our shape as an entity; `up` makes the second of the first (
 broker, a response at the client), `down` the reverse.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import cache
 from types import SimpleNamespace

@@ -1,10 +1,13 @@
 """The rows of `wire/apis.py` are Kafka's own, and say why where they are not. kio is the oracle."""
 
+import subprocess
+import sys
+
 import pytest
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.index import api_key_map, schema_name_map
 
-from josefine_broker.wire import apis
+from josefine_broker.wire import apis, entities
 from josefine_broker.wire.apis import ApiSpec
 
 ROWS = [pytest.param(spec, id=spec.name) for spec in apis.APIS.values()]
@@ -46,3 +49,19 @@ def test_flexible_versions_are_kafkas(spec: ApiSpec) -> None:
         flexible = version >= spec.flexible_since
         assert load_request_schema(spec.key, version).__flexible__ is flexible
         assert load_response_schema(spec.key, version).__flexible__ is flexible
+
+
+def test_shapes_are_made_when_they_are_asked_for():
+    """Spark starts several Python processes for a query, and each would make all of them."""
+    script = (
+        "import sys, josefine_spark.source, josefine_spark.stream_reader\n"
+        "from josefine_broker.wire import apis, entities\n"
+        "begins = entities.__name__ + '.'\n"
+        "def made(): return sorted(m for m in sys.modules if m.startswith(begins))\n"
+        "assert not made(), made()\n"
+        "apis.APIS[apis.METADATA].request(topics=None), entities.metadata\n"
+        "assert made() == [begins + 'metadata'], made()\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+    with pytest.raises(AttributeError, match="no attribute 'metadatas'"):
+        _ = entities.metadatas
