@@ -48,6 +48,22 @@ def test_a_process_is_this_interpreter_without_spark_s_zips() -> None:
     assert json.loads(done.stdout) == [sys.prefix, ["-c", "an argument", "*"], ":".join(kept)]
 
 
+@pytest.mark.parametrize(("said", "threads"), [({}, "1"), ({"OMP_NUM_THREADS": "3"}, "3")])
+def test_numpy_starts_no_threads_in_a_process_unless_it_is_told_how_many(
+    said: dict[str, str], threads: str
+) -> None:
+    choose_python(local=True)
+    (python,) = chosen()
+    shown = "import os; print(os.environ['OMP_NUM_THREADS'])"
+
+    there = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    done = subprocess.run(
+        [python, "-c", shown], env=there | said, stdout=subprocess.PIPE, text=True, check=True
+    )
+
+    assert done.stdout.strip() == threads
+
+
 def test_a_cluster_s_machines_have_no_such_script() -> None:
     choose_python(local=True)
     choose_python(local=False)
