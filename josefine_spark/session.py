@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 from josefine_spark.cache import cache_dir
 from josefine_spark.class_archive import OPTIONS, with_archive
 from josefine_spark.environment import settle_environment
+from josefine_spark.launcher import quick_launcher
 from josefine_spark.registration import (
     make_active,
     needs_registration,
@@ -130,7 +131,8 @@ def session(
     builder = SparkSession.builder.appName(app_name)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    with quick_launcher():
+        spark = builder.getOrCreate()
     if settings.get("spark.jars.ivySettings") == str(IVY_SETTINGS):
         _keep_resolved(spark)
     _make_known(spark)
