@@ -1,8 +1,8 @@
 """Quickens the process that Spark asks how to start its JVM.
 
 `spark-submit` starts a JVM that prints the command line of the next one. It would look for its few
-classes in the 300 jars beside them: 0.4 s of processor time, 0.55 s until Spark's own JVM starts.
-With its own jar in front, and the simplest compiler and collector, 0.08 s and 0.15 s.
+classes in the 300 jars beside them: 0.3 s until Spark's own JVM starts, and 0.45 s of processor
+time. With its own jar in front, and the simplest compiler and collector, 0.08 s and 0.1 s.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def quick_launcher() -> Iterator[None]:
     try:
         yield
     finally:
-        del os.environ[NAME]
+        os.environ.pop(NAME, None)  # another thread that starts one may have done so
 
 
 def _own_jar_first() -> str:
