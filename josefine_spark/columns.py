@@ -19,6 +19,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from josefine_spark.json_types import COLUMN
+
 _SPARK_FIELDS = [
     StructField("key", BinaryType()),
     StructField("value", BinaryType()),
@@ -48,11 +50,16 @@ HEADERS_FIELD = pa.field("headers", pa.list_(pa.field("element", _HEADER)))
 _OPTIONAL = [HEADERS_FIELD, pa.field("leader_epoch", pa.int32())]
 
 
-def spark_schema(include_headers: bool, columns: Sequence[str] | None = None) -> StructType:
-    """The source's schema, or `columns` of it; each nullable, as in Spark's Kafka source."""
+def spark_schema(
+    include_headers: bool, columns: Sequence[str] | None = None, objects: StructType | None = None
+) -> StructType:
+    """The source's schema, or `columns` of it, and behind them the values as objects of a schema;
+    each nullable, as in Spark's Kafka source."""
     wanted = names(include_headers, columns)
-    fields = [*_SPARK_FIELDS, *_SPARK_OPTIONAL]
-    return StructType([field for field in fields if field.name in wanted])
+    fields = [field for field in [*_SPARK_FIELDS, *_SPARK_OPTIONAL] if field.name in wanted]
+    if objects is not None:
+        fields.append(StructField(COLUMN, objects))
+    return StructType(fields)
 
 
 def written_schema() -> StructType:

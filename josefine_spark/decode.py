@@ -7,10 +7,12 @@ twin in `decode_oracle.py`, which is also what the tests compare this with.
 """
 
 import gc
+import hashlib
 import importlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -56,11 +58,22 @@ def import_kernels(name: str) -> Any:
 
     config: Any = numba.config
     before = config.CACHE_DIR
-    config.CACHE_DIR = str(cache_dir("numba"))
+    config.CACHE_DIR = str(cache_dir(f"numba/{_sources_digest()}"))
     try:
         return importlib.import_module(f"josefine_spark.{name}")
     finally:
         config.CACHE_DIR = before
+
+
+@cache
+def _sources_digest() -> str:
+    """Of all modules with loops: numba looks whether the one that it compiled has changed, and not
+    at those whose loops it calls."""
+    digest = hashlib.sha256()
+    for file in sorted(Path(__file__).parent.glob("*.py")):
+        if file.stem.endswith("kernels") or file.stem in ("memory_access", "json_bytes"):
+            digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def decoder_class() -> Any:

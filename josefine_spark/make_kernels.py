@@ -6,17 +6,20 @@ import sys
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql.types import StringType, StructField, StructType
 
 from josefine_broker.records.builder import Record, build_batch
 from josefine_spark.columns import HEADERS_FIELD
 from josefine_spark.decode import Decoder, decoder_class
 from josefine_spark.encode import Encoder, Identity
+from josefine_spark.json_rows import JsonRows
 
 RECORD = Record(b"key", b"value", headers=(("name", b"value"),))
 
 
 def make() -> bool:
-    """Decode and encode one record in every way that has loops of its own. False without numba."""
+    """Decode, read and encode one record in every way that has loops of its own. False without
+    numba."""
     if decoder_class() is not Decoder:
         return False
     records = memoryview(bytes(build_batch([RECORD])))
@@ -24,6 +27,8 @@ def make() -> bool:
         decoder = Decoder("topic", 0, include_headers=include_headers)
         decoder.end_offset(records)
         decoder.decode(records, 0, 1)
+    text = StructType([StructField("text", StringType())])
+    JsonRows(text).read(pa.array([b'{"text":"json"}']))
     columns = pa.array([RECORD.key]), pa.array([RECORD.value])
     for headers in (None, pa.array([[{"key": "name", "value": b"value"}]], HEADERS_FIELD.type)):
         encoder = Encoder(Identity(), batch_bytes=1024)

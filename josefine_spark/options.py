@@ -89,6 +89,8 @@ class ReadOptions:
     include_headers: bool = False
     columns: tuple[str, ...] | None = None
     """Only these, in their order; None: those that are always there, and headers if included."""
+    json_schema: str | None = None
+    """`StructType.json()` of what values are, to be read into a column `json`."""
     rows: RowFilter = ALL_ROWS
     fail_on_data_loss: bool = True
     poll_timeout_ms: int = POLL_TIMEOUT_MS

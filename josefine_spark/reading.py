@@ -5,12 +5,14 @@ what the range still seems to need; nothing outside [start, end) is given out; n
 the poll timeout is an error; a range that is gone is an error or, when asked for, a logged loss.
 """
 
+from __future__ import annotations
+
 import logging
 import queue
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
@@ -23,6 +25,9 @@ from josefine_spark.data_loss import Loss, Reason, data_loss_error
 from josefine_spark.decode import decoder_class
 from josefine_spark.errors import ReadError
 from josefine_spark.options import ReadOptions
+
+if TYPE_CHECKING:
+    from josefine_spark.json_rows import JsonRows
 
 log = logging.getLogger("josefine.spark")
 
@@ -64,12 +69,14 @@ def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[Any]:
         columns=options.columns,
         rows=options.rows,
     )
+    objects = None if options.json_schema is None else _objects(options.json_schema)
     ahead = _FetchAhead(options, wanted, decoder)
     finished = False
     try:
         for offset, fetched in ahead:
             aborted = _aborted(fetched) if options.read_committed else ()
-            yield from decoder.decode(fetched.records, offset, wanted.end, aborted).batches
+            batches = decoder.decode(fetched.records, offset, wanted.end, aborted).batches
+            yield from batches if objects is None else map(objects.beside, batches)
         _record(options, wanted, ahead.losses)
         finished = True
     finally:
@@ -77,6 +84,13 @@ def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[Any]:
         ahead.stop()
         if not finished:
             drop_client(options.connection)
+
+
+def _objects(schema: str) -> JsonRows:
+    from josefine_spark.json_rows import JsonRows
+    from josefine_spark.json_types import parse_schema
+
+    return JsonRows(parse_schema(schema))
 
 
 def _record(options: ReadOptions, wanted: OffsetRange, losses: list[Loss]) -> None:

@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 from josefine_spark.admission import OffsetRange
 from josefine_spark.errors import OptionError
 from josefine_spark.heap import freeze_loaded
-from josefine_spark.options import Delivery, SinkOptions, SourceOptions
+from josefine_spark.options import Delivery, ReadOptions, SinkOptions, SourceOptions
 from josefine_spark.sink_options import sink_options
 from josefine_spark.source_options import source_options
 from josefine_spark.stream_reader import JosefineStreamReader
@@ -56,13 +56,12 @@ class JosefineDataSource(DataSource):
         return remember_options(columns, self.options) if self._is_of_table else columns
 
     def _columns(self) -> StructType:
-        from josefine_spark.columns import spark_schema, written_schema
+        from josefine_spark.columns import written_schema
 
         if self._is_of_table and is_only_written(self.options):
             return written_schema()
         check_columns_named(self.options)
-        read = source_options(self.options, streaming=None).read
-        return spark_schema(read.include_headers, read.columns)
+        return _columns_of(source_options(self.options, streaming=None).read)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         given = options_with_table(self.options, schema, written=False)
@@ -153,15 +152,21 @@ def _say_without_effect(options: SourceOptions | SinkOptions) -> None:
 
 
 def _check_schema(given: StructType, options: SourceOptions) -> None:
-    from josefine_spark.columns import spark_schema
-
-    expected = spark_schema(options.read.include_headers, options.read.columns)
+    expected = _columns_of(options.read)
     if [(each.name, each.dataType) for each in given] != [
         (each.name, each.dataType) for each in expected
     ]:
         raise OptionError(
             f"the schema of this source is fixed: {expected.simpleString()}; leave .schema() out"
         )
+
+
+def _columns_of(read: ReadOptions) -> StructType:
+    from josefine_spark.columns import spark_schema
+    from josefine_spark.json_types import parse_schema
+
+    objects = None if read.json_schema is None else parse_schema(read.json_schema)
+    return spark_schema(read.include_headers, read.columns, objects)
 
 
 def _wall_ms() -> int:

@@ -62,6 +62,7 @@ SOURCE_OPTIONS = (
     "includeHeaders",
     "includeLeaderEpoch",
     "columns",
+    "jsonSchema",
     "fromTimestamp",
     "keys",
     "kafka.isolation.level",
@@ -142,6 +143,7 @@ def _read_options(options: OptionText) -> ReadOptions:
         connection=connection(options),
         include_headers=options.boolean("includeHeaders", False),
         columns=_columns(options),
+        json_schema=_json_schema(options),
         rows=RowFilter(from_ms=_from_ms(options), keys=_keys(options)),
         fail_on_data_loss=options.boolean("failOnDataLoss", True),
         poll_timeout_ms=options.integer("kafkaConsumer.pollTimeoutMs", 1) or POLL_TIMEOUT_MS,
@@ -172,6 +174,19 @@ def _columns(options: OptionText) -> tuple[str, ...] | None:
         if options.boolean(option, name in wanted) != (name in wanted):
             raise OptionError(f"columns and {option} say different things of the column {name}")
     return tuple(name for name in COLUMNS if name in wanted)
+
+
+def _json_schema(options: OptionText) -> str | None:
+    if not options.has("jsonSchema"):
+        return None
+    from josefine_spark.json_types import parse_schema
+
+    columns = _columns(options)
+    if columns is not None and "value" not in columns:
+        raise OptionError("jsonSchema reads the column value: name it among columns, too")
+    text = options.text("jsonSchema", "")
+    parse_schema(text)
+    return text
 
 
 def _from_ms(options: OptionText) -> int | None:

@@ -10,8 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from pipelines.json_values import JsonValues
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+
+OBJECTS = "json"
+"""A column of the josefine source: the object that a value is, null where it has not read it."""
 
 
 class Values(Protocol):
@@ -53,14 +59,31 @@ def parsed(frame: DataFrame, reading: Reading) -> DataFrame:
 
     good = F.lit(True)
     for side in reading:
-        data = F.col(side.column)
+        data, name = F.col(side.column), f"_parsed_{side.column}"
+        made, read = side.values.parse(data), _read(frame, side)
+        if read is not None:
+            made = F.when(read.isNull(), made)
         # Through explode, because the optimizer would copy a plain column's expression into the
         # filter on `_good` and parse every row once for the filter and once more for the columns.
-        once = F.explode(F.array(side.values.parse(data))).alias(f"_parsed_{side.column}")
-        frame = frame.select("*", once)
+        frame = frame.select("*", F.explode(F.array(made)).alias(name))
+        if read is not None:
+            # Not within explode, which Spark interprets where it parses.
+            frame = frame.withColumn(name, F.coalesce(read, F.col(name)))
         if not side.null_for_bad:
-            good &= _is_good(side) | (data.isNull() if side.null_is_good else F.lit(False))
-    return frame.withColumn("_good", good)
+            is_good = _is_good(side)
+            if read is not None:
+                is_good = F.col(OBJECTS).isNotNull() | is_good
+            good &= is_good | (data.isNull() if side.null_is_good else F.lit(False))
+    return frame.withColumn("_good", good).drop(OBJECTS)
+
+
+def _read(frame: DataFrame, side: Side) -> Column | None:
+    """What a side was read to by who read the source, null where by nobody; None: it never is."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if not isinstance(side.values, JsonValues) or OBJECTS not in frame.columns:
+        return None
+    return side.values.of_object(F.col(OBJECTS)) if side.column == "value" else None
 
 
 def good_rows(frame: DataFrame, reading: Reading) -> DataFrame:

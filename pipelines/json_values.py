@@ -42,6 +42,15 @@ class JsonValues:
         wide = StructType([*self._schema.fields]).add(BAD_TEXT, StringType())
         return F.from_json(data.cast("string"), wide, _STRICT)
 
+    def of_object(self, found: Column) -> Column:
+        """What `parse` gives of a good value, from the object that it is; null of null."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        nothing = F.lit(None).cast("string").alias(BAD_TEXT)
+        names = self._schema.names
+        wide = F.struct(*(found.getField(name).alias(name) for name in names), nothing)
+        return F.when(found.isNotNull(), wide)
+
     def is_good(self, data: Column, parsed: Column) -> Column:
         from pyspark.sql import functions as F  # noqa: N812
 

@@ -13,7 +13,7 @@ from josefine_spark.topic_offsets import ByPartition, TopicOffsets, nested
 from pipelines.chain import Batch, together
 from pipelines.connecting import PREFIXES, connection_of, options_of_security
 from pipelines.errors import RunError, SetupError
-from pipelines.model import Source
+from pipelines.model import Format, Source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -197,6 +197,7 @@ class JosefineKind:
             # A time would be asked for before offsets.
             options.pop(source.start.option)
             options["startingOffsets"] = json.dumps(to_dict(at))
+        options |= _objects(source)
         return spark.readStream.format("josefine").options(**options).load()
 
     def read(self, spark: SparkSession, source: Source, batch: Batch) -> DataFrame:
@@ -208,6 +209,7 @@ class JosefineKind:
         options["assign"] = json.dumps(numbers_of(sorted(ends)))
         options["startingOffsets"] = json.dumps(nested(begins))
         options["endingOffsets"] = json.dumps(nested(ends))
+        options |= _objects(source)
         return spark.read.format("josefine").options(**options).load()
 
     def parse(self, text: str) -> TopicOffsets:
@@ -228,6 +230,21 @@ class JosefineKind:
         except OSError as error:
             return str(error)
         return ""
+
+
+def _objects(source: Source) -> dict[str, str]:
+    """The option by which plain JSON is read where records are decoded; none where its columns are
+    of types that are not read there, or more is asked than whether it fits them."""
+    from pyspark.sql.types import StructType
+
+    from josefine_spark.json_types import unreadable
+
+    how = source.decode
+    if how is None or how.format is not Format.JSON or how.framed or how.strict:
+        return {}
+    schema = StructType.fromDDL(how.schema.text)
+    assert isinstance(schema, StructType)
+    return {} if unreadable(schema) is not None else {"jsonSchema": schema.json()}
 
 
 def _connection(source: Source) -> Connection:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.records.builder import Record
@@ -131,6 +132,21 @@ def test_columns_that_are_asked_for_are_the_frame(topics: Topics, read: Read) ->
         (b"k2", 2, 0),
     ]
     assert read(topic, includeLeaderEpoch="true").columns == [*read(topic).columns, "leader_epoch"]
+
+
+def test_values_that_are_asked_for_as_objects_are_a_column(topics: Topics, read: Read) -> None:
+    schema = StructType.fromDDL("id INT, note STRING, place STRUCT<lat: DOUBLE>")
+    assert isinstance(schema, StructType)
+    topic = topics.create()
+    good = '{"note":"é","id":1,"place":{"lat":2.5}}'.encode()
+    topics.append(topic, 0, [Record(None, value) for value in (good, b'{"id":"1"}', None)])
+
+    frame = read(topic, jsonSchema=schema.json())
+
+    assert frame.schema["json"].dataType == schema
+    rows = [(row.value is None, row.json) for row in frame.orderBy("offset").collect()]
+    assert rows == [(False, (1, "é", (2.5,))), (False, None), (True, None)]
+    assert read(topic, jsonSchema=schema.json(), columns="value").columns == ["value", "json"]
 
 
 @pytest.mark.parametrize(("options", "expected"), RANGES, ids=lambda one: str(one)[:60])

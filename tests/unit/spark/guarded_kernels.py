@@ -59,7 +59,7 @@ def copy_bytes(target: Guarded, at: int, source: Guarded, start: int, size: int)
 
 def guarded_kernels(source: str | None = None, module: str = "kernels") -> SimpleNamespace:
     """What `import_kernels` gives, guarded; `source` stands for the module's own (for mutants)."""
-    plain = _without_numba(source, module)
+    plain = without_numba(source, module)
     names = {name: getattr(plain, name) for name in dir(plain) if name.isupper()}
     loops = {name: _guarded(getattr(plain, name)) for name in LOOPS[module]}
     return SimpleNamespace(**names, **loops)
@@ -70,7 +70,7 @@ def kernels_source(module: str = "kernels") -> str:
         return file.read()
 
 
-def _without_numba(source: str | None, name: str) -> ModuleType:
+def without_numba(source: str | None, name: str) -> ModuleType:
     path = import_kernels(name).__file__
     spec = importlib.util.spec_from_file_location("guarded_kernels_of_josefine", path)
     assert spec is not None

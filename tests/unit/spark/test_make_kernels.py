@@ -16,16 +16,18 @@ import json
 import numpy as np
 import pyarrow as pa
 from josefine_broker.records.builder import Record, build_batch
-from josefine_spark import encode_kernels, kernels
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
+from josefine_spark import encode_kernels, json_kernels, json_text_kernels, kernels
 from josefine_spark.columns import HEADERS_FIELD
 from josefine_spark.decode import Decoder
 from josefine_spark.encode import Encoder, Identity
+from josefine_spark.json_rows import JsonRows
 from josefine_spark.make_kernels import make
 
 def compiled():
     return {
         f"{module.__name__}.{name}": len(loop.signatures)
-        for module in (kernels, encode_kernels)
+        for module in (kernels, encode_kernels, json_kernels, json_text_kernels)
         for name, loop in vars(module).items()
         if hasattr(loop, "signatures") and loop.signatures
     }
@@ -45,8 +47,18 @@ asked = np.full(rows.num_rows, -1)
 for headers in (None, rows.column("headers")):
     encoder.add(keys, values, headers, asked, topics, 0)
 encoder.seal_all(0)
+objects = StructType([StructField("id", IntegerType()), StructField("note", StringType())])
+assert JsonRows(objects).read(pa.array([b'{"note":"a","id":1}', None, b"{"])).null_count == 2
 print(json.dumps([made, compiled()]))
 """
+
+
+LOOPS = {
+    "josefine_spark.kernels.decode",
+    "josefine_spark.encode_kernels.encode",
+    "josefine_spark.json_kernels.parse",
+    "josefine_spark.json_text_kernels.gather",
+}
 
 
 def test_what_setup_compiles_is_all_that_is_run() -> None:
@@ -57,5 +69,5 @@ def test_what_setup_compiles_is_all_that_is_run() -> None:
     assert not done.returncode, done.stderr
     made, run = json.loads(done.stdout)
     # A loop from the cache brings those that it calls along, and they do not show.
-    assert {"josefine_spark.kernels.decode", "josefine_spark.encode_kernels.encode"} <= run.keys()
+    assert run.keys() >= LOOPS
     assert made == run

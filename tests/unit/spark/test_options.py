@@ -134,6 +134,18 @@ def test_rows_are_asked_for_by_keys() -> None:
     assert source_options(BASE, streaming=None).read.rows.keys is None
 
 
+INT_FIELD = '{"name":"x","type":"integer","nullable":true,"metadata":{}}'
+INT_JSON = f'{{"type":"struct","fields":[{INT_FIELD}]}}'
+FLOAT_JSON = INT_JSON.replace("integer", "float")
+
+
+def test_values_are_asked_for_as_objects() -> None:
+    read = source_options(BASE | {"jsonSchema": INT_JSON}, streaming=True).read
+
+    assert read.json_schema == INT_JSON
+    assert source_options(BASE, streaming=True).read.json_schema is None
+
+
 SOURCE_MISTAKES = [
     ({"keys": "a,b"}, 'keys: expected JSON as ["first","second"], got \'a,b\''),
     ({"keys": "[]"}, "keys: expected JSON as"),
@@ -158,6 +170,9 @@ SOURCE_MISTAKES = [
     ({"columns": "key,vlaue"}, "leader_epoch; no column is called 'vlaue'"),
     ({"columns": "key", "includeLeaderEpoch": "true"}, "columns and includeLeaderEpoch say"),
     ({"includeLeaderEpoch": "yes"}, "includeLeaderEpoch: expected true or false"),
+    ({"jsonSchema": "id INT"}, r"jsonSchema: expected StructType.json(), got 'id INT'"),
+    ({"jsonSchema": FLOAT_JSON}, "jsonSchema: x FLOAT is not read here: expected STRING, BOOLEAN"),
+    ({"jsonSchema": INT_JSON, "columns": "key"}, "jsonSchema reads the column value: name it"),
     ({"columns": " "}, "columns: expected some of key, value, topic, "),
     ({"columns": "key", "includeHeaders": "true"}, "say different things"),
     ({"columns": "headers", "includeHeaders": "false"}, "say different things"),

@@ -1,0 +1,5 @@
+"""The bytes that JSON's grammar names (RFC 8259, section 2)."""
+
+QUOTE, BACKSLASH, COMMA, COLON = b'"\\,:'
+OPEN, CLOSE, OPEN_LIST, CLOSE_LIST = b"{}[]"
+MINUS, PLUS, POINT, ZERO, NINE = b"-+.09"

@@ -1,0 +1,43 @@
+"""JSON that is read where records are decoded gives the rows that Spark's own reader gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from josefine_spark.json_rows import JsonRows
+from pipelines import decode
+from pipelines.json_values import JsonValues
+from tests.unit.spark.json_documents import SCHEMA, documents
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+COUNT = 20_000
+
+
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_rows_are_those_of_sparks_reader(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    values = pa.array(documents(seed, COUNT), pa.binary())
+    taken = JsonRows(SCHEMA).read(values)
+    table = pa.table({"number": pa.array(range(COUNT)), "value": values, decode.OBJECTS: taken})
+    pq.write_table(table, tmp_path / "values.parquet")
+    frame = spark.read.parquet(str(tmp_path))
+    reading = (decode.Side(column="value", values=JsonValues(SCHEMA)),)
+
+    by_both = decode.parsed(frame, reading)
+    by_spark = decode.parsed(frame.drop(decode.OBJECTS), reading)
+
+    assert by_both.columns == by_spark.columns
+    assert taken.null_count < COUNT / 2
+    differ = by_both.alias("a").join(by_spark.alias("b"), "number")
+    # As text, for 0.0 and -0.0 are equal.
+    same = F.to_json("a._parsed_value").eqNullSafe(F.to_json("b._parsed_value"))
+    same &= F.col("a._parsed_value").eqNullSafe(F.col("b._parsed_value"))
+    good = F.col("a._good") == F.col("b._good")
+    assert differ.where(~(same & good)).select("a.value").limit(3).collect() == []
+    assert by_both.where("_good").count() >= COUNT - taken.null_count
