@@ -13,6 +13,7 @@ from pyspark.sql.types import (
     LongType,
     ShortType,
     StringType,
+    StructField,
     StructType,
     TimestampType,
 )
@@ -34,7 +35,8 @@ _OTHERS = (BooleanType, DateType, DoubleType, TimestampType)
 
 
 def parse_schema(text: str) -> StructType:
-    """The option's value: `StructType.json()`. Raises OptionError."""
+    """The option's value, `StructType.json()`, each column nullable, as `from_json` has it. Raises
+    OptionError."""
     try:
         schema = StructType.fromJson(json.loads(text))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -46,7 +48,16 @@ def parse_schema(text: str) -> StructType:
             f"INT, BIGINT, DOUBLE, DECIMAL of {DECIMAL_DIGITS_MAX} digits, DATE, TIMESTAMP or a "
             "STRUCT of these"
         )
-    return schema
+    return _nullable(schema)
+
+
+def _nullable(schema: StructType) -> StructType:
+    fields = []
+    for field in schema.fields:
+        kind = field.dataType
+        inner = _nullable(kind) if isinstance(kind, StructType) else kind
+        fields.append(StructField(field.name, inner, nullable=True))
+    return StructType(fields)
 
 
 def unreadable(schema: StructType) -> str | None:

@@ -166,6 +166,8 @@ def test_the_columns_are_those_that_pyspark_makes_of_the_schema() -> None:
     taken.validate(full=True)
     assert taken.type == arrow_type(SCHEMA)
     assert parse_schema(SCHEMA.json()) == SCHEMA
+    strict = of(StructType([StructField("y", DoubleType(), nullable=False, metadata={"a": 1})]))
+    assert parse_schema(strict.json()) == of(StructType([StructField("y", DoubleType())]))
 
 
 @pytest.mark.parametrize(
