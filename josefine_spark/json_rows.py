@@ -76,10 +76,13 @@ class JsonRows:
 
     def _read(self, values: Any) -> Any:
         k, fields, rows = self._kernels, self._fields, len(values)
-        _, ends, data = values.buffers()
+        valid, ends, data = values.buffers()
         data = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
         ends = np.frombuffer(ends, np.int32)[values.offset : values.offset + rows + 1]
-        given = values.is_valid().to_numpy(zero_copy_only=False).view(np.uint8)
+        given = np.ones(rows, np.uint8)
+        if valid is not None:  # not by `to_numpy`, which imports pandas
+            bits = np.unpackbits(np.frombuffer(valid, np.uint8), bitorder="little")
+            given = bits[values.offset : values.offset + rows]
         out = _Out(fields, rows, k)
         fields.table[:, k.SEEN] = -1
         schema = (fields.table, fields.names, self._powers)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 from typing import Any
 
 import pyarrow as pa
@@ -457,3 +459,27 @@ def test_a_collector_that_was_off_stays_off() -> None:
     finally:
         gc.enable()
         gc.unfreeze()
+
+
+LOADED = """
+import sys
+from josefine_broker.records.builder import Record, build_batch
+from josefine_spark.decode import decoder_class
+from josefine_spark.json_rows import JsonRows
+from josefine_spark.source_options import COLUMNS
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
+decoder = decoder_class()("t", 0, include_headers=True, columns=COLUMNS)
+records = [Record(b"k", b'{"n":1,"s":"a"}', headers=(("a", b"b"),)), Record(None, None)]
+(batch,) = decoder.decode(memoryview(bytes(build_batch(records))), 0, 2).batches
+schema = StructType([StructField("n", IntegerType()), StructField("s", StringType())])
+print(JsonRows(schema).beside(batch).num_rows, "numba" in sys.modules, "pandas" in sys.modules)
+"""
+
+
+def test_reading_loads_no_pandas() -> None:
+    """A third of what a new worker of Spark loads before its first record."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.split() == ["2", "True", "False"]
