@@ -6,8 +6,9 @@ key, is wholly what its format and schema say, or the file asks for null where i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from pipelines.json_values import JsonValues
@@ -47,6 +48,8 @@ class Side:
     null_is_good: bool = False
     null_for_bad: bool = False
     leaves_out_null: bool = False
+    made: dict[str, tuple[object, Column]] = field(default_factory=dict, compare=False, repr=False)
+    """Columns of this side by what they are, each with its Spark context (`_once`)."""
 
 
 Reading = tuple[Side, ...]
@@ -59,31 +62,60 @@ def parsed(frame: DataFrame, reading: Reading) -> DataFrame:
 
     good = F.lit(True)
     for side in reading:
-        data, name = F.col(side.column), f"_parsed_{side.column}"
-        made, read = side.values.parse(data), _read(frame, side)
-        if read is not None:
-            made = F.when(read.isNull(), made)
-        # Through explode, because the optimizer would copy a plain column's expression into the
-        # filter on `_good` and parse every row once for the filter and once more for the columns.
-        frame = frame.select("*", F.explode(F.array(made)).alias(name))
-        if read is not None:
-            # Not within explode, which Spark interprets where it parses.
-            frame = frame.withColumn(name, F.coalesce(read, F.col(name)))
+        is_read = _is_read(frame, side)
+        frame = frame.select("*", _once(side, f"made {is_read}", partial(_made, side, is_read)))
+        if is_read:
+            frame = frame.withColumn(_name(side), _once(side, "read", partial(_read, side)))
         if not side.null_for_bad:
-            is_good = _is_good(side)
-            if read is not None:
-                is_good = F.col(OBJECTS).isNotNull() | is_good
-            good &= is_good | (data.isNull() if side.null_is_good else F.lit(False))
+            good &= _once(side, f"good {is_read}", partial(_good, side, is_read))
     return frame.withColumn("_good", good).drop(OBJECTS)
 
 
-def _read(frame: DataFrame, side: Side) -> Column | None:
-    """What a side was read to by who read the source, null where by nobody; None: it never is."""
+def _is_read(frame: DataFrame, side: Side) -> bool:
+    """Whether some of it was read by who read the source."""
+    is_json = side.column == "value" and isinstance(side.values, JsonValues)
+    return is_json and OBJECTS in frame.columns
+
+
+def _made(side: Side, is_read: bool) -> Column:
+    """What a side is parsed to, but for what is read already."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    if not isinstance(side.values, JsonValues) or OBJECTS not in frame.columns:
-        return None
-    return side.values.of_object(F.col(OBJECTS)) if side.column == "value" else None
+    made = side.values.parse(F.col(side.column))
+    if is_read:
+        made = F.when(F.col(OBJECTS).isNull(), made)
+    # Through explode, because the optimizer would copy a plain column's expression into the
+    # filter on `_good` and parse every row once for the filter and once more for the columns.
+    return F.explode(F.array(made)).alias(_name(side))
+
+
+def _read(side: Side) -> Column:
+    """What is read already, or made: not within explode, which Spark interprets where it parses."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    assert isinstance(side.values, JsonValues)
+    return F.coalesce(side.values.of_object(F.col(OBJECTS)), _parsed(side))
+
+
+def _good(side: Side, is_read: bool) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    good = _is_good(side)
+    if is_read:
+        good = F.col(OBJECTS).isNotNull() | good
+    return good | F.col(side.column).isNull() if side.null_is_good else good
+
+
+def _once(side: Side, what: str, make: Callable[[], Column]) -> Column:
+    """A column of a side, the same for each batch of a Spark context: those of an object of 19
+    fields are hundreds of round trips to the JVM."""
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    found = side.made.get(what)
+    if found is None or found[0] is not context:
+        found = side.made[what] = (context, make())
+    return found[1]
 
 
 def good_rows(frame: DataFrame, reading: Reading) -> DataFrame:
@@ -92,15 +124,21 @@ def good_rows(frame: DataFrame, reading: Reading) -> DataFrame:
 
     frame = frame.where("_good")
     for side in reading:
-        decoded = side.values.result(_parsed(side))
         if side.leaves_out_null:
             frame = frame.where(F.col(side.column).isNotNull())
-        if side.null_for_bad:
-            decoded = F.when(_is_good(side), decoded)
-        elif side.null_is_good:
-            decoded = F.when(F.col(side.column).isNotNull(), decoded)
-        frame = frame.withColumn(side.column, decoded)
-    return frame.drop("_good", *(f"_parsed_{side.column}" for side in reading))
+        frame = frame.withColumn(side.column, _once(side, "decoded", partial(_decoded, side)))
+    return frame.drop("_good", *(_name(side) for side in reading))
+
+
+def _decoded(side: Side) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    decoded = side.values.result(_parsed(side))
+    if side.null_for_bad:
+        return F.when(_is_good(side), decoded)
+    if side.null_is_good:
+        return F.when(F.col(side.column).isNotNull(), decoded)
+    return decoded
 
 
 def bad_rows(frame: DataFrame, reading: Reading, source: str) -> DataFrame:
@@ -123,23 +161,30 @@ def bad_rows(frame: DataFrame, reading: Reading, source: str) -> DataFrame:
 
 def _reasons(reading: Reading) -> Iterator[Column]:
     """Each null where its side is good."""
+    for side in reading:
+        if not side.null_for_bad:
+            yield _once(side, "reason", partial(_reason, side))
+
+
+def _reason(side: Side) -> Column:
     from pyspark.sql import functions as F  # noqa: N812
 
-    for side in reading:
-        if side.null_for_bad:
-            continue
-        data = F.col(side.column)
-        none = None if side.null_is_good else f"the {side.column} is null"
-        reason = F.when(data.isNull(), F.lit(none).cast("string")).when(
-            ~_is_good(side), side.values.reason(data, _parsed(side))
-        )
-        yield F.concat(F.lit("key: "), reason) if side.column == "key" else reason
+    data = F.col(side.column)
+    none = None if side.null_is_good else f"the {side.column} is null"
+    reason = F.when(data.isNull(), F.lit(none).cast("string")).when(
+        ~_is_good(side), side.values.reason(data, _parsed(side))
+    )
+    return F.concat(F.lit("key: "), reason) if side.column == "key" else reason
+
+
+def _name(side: Side) -> str:
+    return f"_parsed_{side.column}"
 
 
 def _parsed(side: Side) -> Column:
     from pyspark.sql import functions as F  # noqa: N812
 
-    return F.col(f"_parsed_{side.column}")
+    return F.col(_name(side))
 
 
 def _is_good(side: Side) -> Column:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from pipelines.avro_schema import parse_record
@@ -27,9 +28,14 @@ def reading_of(source: Source, *, offline: bool = False) -> Reading | None:
 
     `offline`: they are the file's own, whose schemas no registry has.
     """
-    offline = offline or source.is_in_file
+    return _reading(source.decode, source.decode_key, offline or source.is_in_file)
+
+
+@lru_cache(maxsize=64)
+def _reading(value: Decode | None, key: Decode | None, offline: bool) -> Reading | None:
+    """One for all batches: it keeps the columns that it makes."""
     sides = []
-    for column, how in (("value", source.decode), ("key", source.decode_key)):
+    for column, how in (("value", value), ("key", key)):
         if how is None:
             continue
         is_change = how.format is Format.DEBEZIUM

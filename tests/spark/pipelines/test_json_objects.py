@@ -7,7 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark import SparkContext
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from josefine_spark.json_rows import JsonRows
@@ -41,3 +42,26 @@ def test_rows_are_those_of_sparks_reader(spark: SparkSession, tmp_path: Path, se
     good = F.col("a._good") == F.col("b._good")
     assert differ.where(~(same & good)).select("a.value").limit(3).collect() == []
     assert by_both.where("_good").count() >= COUNT - taken.null_count
+
+
+def test_columns_are_made_once_for_all_batches_of_a_context(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    class Counted(JsonValues):
+        def parse(self, data: Column) -> Column:
+            calls.append(data)
+            return super().parse(data)
+
+    reading = (decode.Side(column="value", values=Counted(SCHEMA)),)
+    frame = spark.range(1).select(F.lit(b'{"id":7}').alias("value"))
+
+    for _ in range(2):
+        (row,) = decode.good_rows(decode.parsed(frame, reading), reading).collect()
+        assert row.value.id == 7
+    assert len(calls) == 1
+
+    monkeypatch.setattr(SparkContext, "_active_spark_context", object())
+    decode.parsed(frame, reading)
+    assert len(calls) == 2
