@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -62,6 +63,8 @@ def test_columns_are_made_once_for_all_batches_of_a_context(
         assert row.value.id == 7
     assert len(calls) == 1
 
-    monkeypatch.setattr(SparkContext, "_active_spark_context", object())
+    here = spark.sparkContext
+    other = SimpleNamespace(_jvm=here._jvm, _gateway=here._gateway)
+    monkeypatch.setattr(SparkContext, "_active_spark_context", other)
     decode.parsed(frame, reading)
     assert len(calls) == 2
