@@ -7,6 +7,7 @@ taken.
 """
 
 import warnings
+from collections.abc import Iterator
 from itertools import accumulate
 from typing import Any
 
@@ -28,7 +29,11 @@ from josefine_spark.decode import import_kernels
 from josefine_spark.json_types import COLUMN, INTEGER_BITS
 
 ROWS_MAX = 65_536
-"""Read at a time: what is kept of a row is 8 bytes and more for each field, small values too."""
+"""Of one record batch, and read at a time."""
+
+CELLS_MAX = 1 << 22
+"""Words of 8 bytes that are kept of the rows read at a time. Each row has them for each field, also
+where a small value names few of many fields."""
 
 _OTHERS: dict[type[DataType], tuple[str, Any]] = {
     DoubleType: ("DOUBLE", pa.float64()),
@@ -63,16 +68,26 @@ class JsonRows:
             self._powers = _powers(self._kernels)
             self._stack = np.zeros(self._kernels.DEPTH_MAX, dtype=np.int64)
 
-    def beside(self, batch: Any) -> Any:
-        """The record batch with the column behind the others."""
-        return batch.append_column(pa.field(COLUMN, self._type), self.read(batch.column("value")))
+    def beside(self, batch: Any) -> Iterator[Any]:
+        """The record batch with the column behind the others, in as many pieces as it takes."""
+        field, size = pa.field(COLUMN, self._type), self._rows_max()
+        for at in range(0, batch.num_rows, size):
+            part = batch.slice(at, size)
+            yield part.append_column(field, self.read(part.column("value")))
 
     def read(self, values: Any) -> Any:
         """The objects of binary values, as many; null where a row is not taken."""
         if self._kernels is None or len(values) == 0:
             return pa.nulls(len(values), self._type)
-        parts = [self._read(values.slice(at, ROWS_MAX)) for at in range(0, len(values), ROWS_MAX)]
+        size = self._rows_max()
+        parts = [self._read(values.slice(at, size)) for at in range(0, len(values), size)]
         return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+
+    def _rows_max(self) -> int:
+        if self._kernels is None:
+            return ROWS_MAX
+        cells = self._fields.words + self._fields.texts * self._kernels.SPAN_ROWS
+        return int(max(1, min(ROWS_MAX, CELLS_MAX // max(1, cells))))
 
     def _read(self, values: Any) -> Any:
         k, fields, rows = self._kernels, self._fields, len(values)

@@ -76,7 +76,8 @@ def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[Any]:
         for offset, fetched in ahead:
             aborted = _aborted(fetched) if options.read_committed else ()
             batches = decoder.decode(fetched.records, offset, wanted.end, aborted).batches
-            yield from batches if objects is None else map(objects.beside, batches)
+            for batch in batches:
+                yield from (batch,) if objects is None else objects.beside(batch)
         _record(options, wanted, ahead.losses)
         finished = True
     finally:

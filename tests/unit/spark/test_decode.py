@@ -472,7 +472,8 @@ decoder = decoder_class()("t", 0, include_headers=True, columns=COLUMNS)
 records = [Record(b"k", b'{"n":1,"s":"a"}', headers=(("a", b"b"),)), Record(None, None)]
 (batch,) = decoder.decode(memoryview(bytes(build_batch(records))), 0, 2).batches
 schema = StructType([StructField("n", IntegerType()), StructField("s", StringType())])
-print(JsonRows(schema).beside(batch).num_rows, "numba" in sys.modules, "pandas" in sys.modules)
+(beside,) = JsonRows(schema).beside(batch)
+print(beside.num_rows, "numba" in sys.modules, "pandas" in sys.modules)
 """
 
 

@@ -149,6 +149,20 @@ def test_a_column_that_is_sliced_and_longer_than_is_read_at_a_time(
     assert COMPILED.read(pa.array([], pa.binary())).to_pylist() == []
 
 
+def test_a_record_batch_of_a_wide_schema_comes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_rows, "CELLS_MAX", 300)
+    wide = StructType([StructField(f"c{n}", StringType()) for n in range(10)])
+    values = [b'{"c%d":"%d"}' % (n % 10, n) for n in range(25)]
+    batch = pa.record_batch({"value": pa.array(values, pa.binary()), "n": list(range(25))})
+
+    parts = list(JsonRows(wide).beside(batch))
+
+    assert [part.num_rows for part in parts] == [10, 10, 5]
+    joined = pa.Table.from_batches(parts)
+    assert joined.column("n").to_pylist() == list(range(25))
+    assert joined.column("json").to_pylist() == read(values, wide)
+
+
 def test_without_numba_all_is_left_to_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> Any:
         raise ImportError(name)
