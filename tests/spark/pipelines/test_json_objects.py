@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,8 +14,10 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from josefine_spark.json_rows import JsonRows
-from pipelines import decode
+from josefine_spark.source import JosefineDataSource
+from pipelines import decode, sources
 from pipelines.json_values import JsonValues
+from pipelines.model import Format
 from tests.unit.spark.json_documents import SCHEMA, documents
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -68,3 +71,17 @@ def test_columns_are_made_once_for_all_batches_of_a_context(
     monkeypatch.setattr(SparkContext, "_active_spark_context", other)
     decode.parsed(frame, reading)
     assert len(calls) == 2
+
+
+def test_plain_json_is_asked_for_where_records_are_decoded(spark: SparkSession) -> None:
+    def asked(schema: str, **words: Any) -> dict[str, str]:
+        placed = SimpleNamespace(text=schema)
+        how: Any = {"format": Format.JSON, "framed": False, "strict": False, "schema": placed}
+        source: Any = SimpleNamespace(decode=SimpleNamespace(**how | words))
+        return sources._objects(source)
+
+    options = {"bootstrapServers": "127.0.0.1:9092", "subscribe": "t", **asked("id INT NOT NULL")}
+
+    assert JosefineDataSource(options).schema().names[-1] == decode.OBJECTS
+    assert asked("id INT", strict=True) == asked("id INT", framed=True) == {}
+    assert asked("id INT", format=Format.CSV) == asked("ids ARRAY<INT>") == {}
