@@ -64,7 +64,7 @@ class Decoded:
 
 def decoded(frame: DataFrame, reading: Reading | None) -> Decoded:
     """Read and parse a batch, all of it. Nothing is kept where that fails."""
-    parsed = frames.parse(frame, reading)
+    parsed = frames.parse(frame, reading, is_kept=True)
     rows, bad = keep(parsed, "true" if reading is None else "not _good")
     return Decoded(rows=rows, bad=None if reading is None else bad)
 
@@ -78,7 +78,7 @@ def rows_of_source(frame: DataFrame, source: Source, *, keeps: bool, counts: boo
         made = decoded(frame, reading)
         parsed, bad, kept = made.rows, made.bad, (made,)
     else:
-        parsed = frames.parse(frame, reading)
+        parsed = frames.parse(frame, reading, is_kept=keeps)
         if keeps:
             kept = (parsed.persist(),)
     good = frames.good_rows(parsed, reading)
@@ -114,7 +114,8 @@ def rows_of_state(
     parsed: dict[str, DataFrame] = {}
     try:
         for one in sources:
-            parsed[one.name] = frames.parse(read(one), reading_of(one)).persist()
+            rows = frames.parse(read(one), reading_of(one), is_kept=True)
+            parsed[one.name] = rows.persist()
     except BaseException:
         good.unpersist()
         for each in parsed.values():

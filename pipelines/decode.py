@@ -56,14 +56,21 @@ Reading = tuple[Side, ...]
 """The sides of a source's records that are decoded; the others stay bytes."""
 
 
-def parsed(frame: DataFrame, reading: Reading) -> DataFrame:
-    """The source's rows with the raw bytes, what each side was parsed to and the flag `_good`."""
+def parsed(frame: DataFrame, reading: Reading, *, is_kept: bool = False) -> DataFrame:
+    """The source's rows with the raw bytes, what each side was parsed to and the flag `_good`.
+    `is_kept`: they are kept as they are, before anything looks at them."""
     from pyspark.sql import functions as F  # noqa: N812
 
     good = F.lit(True)
     for side in reading:
         is_read = _is_read(frame, side)
-        frame = frame.select("*", _once(side, f"made {is_read}", partial(_made, side, is_read)))
+        made = _once(side, f"made {is_read}", partial(_made, side, is_read))
+        if not is_kept:
+            # Through explode, because the optimizer would copy a plain column's expression into
+            # the filter on `_good` and parse every row once for the filter and once more for the
+            # columns. Of what is kept it sees no expressions.
+            made = F.explode(F.array(made))
+        frame = frame.select("*", made.alias(_name(side)))
         if is_read:
             frame = frame.withColumn(_name(side), _once(side, "read", partial(_read, side)))
         if not side.null_for_bad:
@@ -82,11 +89,7 @@ def _made(side: Side, is_read: bool) -> Column:
     from pyspark.sql import functions as F  # noqa: N812
 
     made = side.values.parse(F.col(side.column))
-    if is_read:
-        made = F.when(F.col(OBJECTS).isNull(), made)
-    # Through explode, because the optimizer would copy a plain column's expression into the
-    # filter on `_good` and parse every row once for the filter and once more for the columns.
-    return F.explode(F.array(made)).alias(_name(side))
+    return F.when(F.col(OBJECTS).isNull(), made) if is_read else made
 
 
 def _read(side: Side) -> Column:

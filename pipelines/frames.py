@@ -266,9 +266,10 @@ def refuse_stateful(pipeline: Pipeline, node: str, good: Good, at: str | None = 
     raise refusal(transform.said.place, transform.said.path, message)
 
 
-def parse(frame: DataFrame, reading: Reading | None) -> DataFrame:
-    """A source's rows, parsed and marked good or bad; as they are when nothing is decoded."""
-    return frame if reading is None else decode.parsed(frame, reading)
+def parse(frame: DataFrame, reading: Reading | None, *, is_kept: bool = False) -> DataFrame:
+    """A source's rows, parsed and marked good or bad; as they are when nothing is decoded.
+    `is_kept`: as in `decode.parsed`."""
+    return frame if reading is None else decode.parsed(frame, reading, is_kept=is_kept)
 
 
 def good_rows(parsed: DataFrame, reading: Reading | None) -> DataFrame:

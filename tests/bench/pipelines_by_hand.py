@@ -3,8 +3,8 @@ source, from_json, Delta's sink for the append, foreachBatch and MERGE for the d
 number as Delta's transaction. No dead letters, no anchored offsets, nothing of ours.
 
 Shuffle and snapshot partitions are what two cores want, the JVM's options those of
-conf/pipelines/flights.yaml.
-`python -m tests.bench.pipelines_by_hand BOOTSTRAP TOPIC FOLDER ROWS JARS SINK...`
+conf/pipelines/flights.yaml, or of a job of hours (`warm`) the JVM's own.
+`python -m tests.bench.pipelines_by_hand BOOTSTRAP TOPIC FOLDER ROWS JARS short|warm SINK...`
 """
 
 import sys
@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 DDL = Path(__file__).parents[2] / "conf" / "pipelines" / "flights.ddl"
+OF_SHORT_RUNS = "spark.driver.extraJavaOptions"
 CONF = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -25,7 +26,7 @@ CONF = {
     "spark.driver.memory": "2g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    OF_SHORT_RUNS: "-XX:TieredStopAtLevel=1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
@@ -37,10 +38,13 @@ KEYS = ("carrier", "time_hour")
 TRANSACTION = "spark.databricks.delta.write.txn"
 
 
-def main(bootstrap: str, topic: str, folder: str, rows: str, jars: str, *sinks: str) -> None:
+def main(
+    bootstrap: str, topic: str, folder: str, rows: str, jars: str, lasts: str, *sinks: str
+) -> None:
     builder = SparkSession.builder.appName("by hand").master("local[2]").config("spark.jars", jars)
     for key, value in CONF.items():
-        builder = builder.config(key, value)
+        if lasts == "short" or key != OF_SHORT_RUNS:
+            builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     queries = []

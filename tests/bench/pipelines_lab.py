@@ -20,6 +20,7 @@ from josefine_cli.demo_produce import publish
 from tests.bench import whole_runs
 from tests.bench.brokers import create_topic
 from tests.bench.peer_jars import peer_jars
+from tests.bench.pipelines_by_hand import OF_SHORT_RUNS
 from tests.bench.whole_runs import Ran
 from tests.support.broker import REPOSITORY, BrokerProcess
 
@@ -65,8 +66,12 @@ class Lab:
         sinks: Sequence[str] = SINKS,
         rows: int = BATCH,
         on_error: str = "dead_letter",
+        *,
+        warm: bool = False,
     ) -> Ran:
-        file = write_pipeline(folder, topic, sinks, on_error)
+        """`warm`: with the JVM's own options, as a run of hours has them. The shipped file's are
+        those of a short one, without the optimizing compiler."""
+        file = write_pipeline(folder, topic, sinks, on_error, warm=warm)
         command = [sys.executable, "-m", "josefine_cli.main", "pipeline", "run", str(file)]
         return whole_runs.run([*command, "--json"], folder, self.environment(folder, rows))
 
@@ -79,14 +84,20 @@ class Lab:
         }
 
     def by_hand(
-        self, folder: Path, topic: str, sinks: Sequence[str] = SINKS, rows: int = BATCH
+        self,
+        folder: Path,
+        topic: str,
+        sinks: Sequence[str] = SINKS,
+        rows: int = BATCH,
+        *,
+        warm: bool = False,
     ) -> Ran:
-        """Raises NoJarsError."""
+        """`warm` as in `ours`. Raises NoJarsError."""
         from josefine_spark.session import delta_conf
 
         jars = ",".join([delta_conf({})["spark.jars"], *peer_jars()])
         command = [sys.executable, "-m", "tests.bench.pipelines_by_hand", self.bootstrap, topic]
-        command += [str(folder), str(rows), jars, *sinks]
+        command += [str(folder), str(rows), jars, "warm" if warm else "short", *sinks]
         return whole_runs.run(command, folder, {"PYTHONPATH": str(REPOSITORY)})
 
 
@@ -100,11 +111,20 @@ def lab() -> Iterator[Lab]:
 
 
 def write_pipeline(
-    folder: Path, topic: str, sinks: Sequence[str], on_error: str, trigger: str = ""
+    folder: Path,
+    topic: str,
+    sinks: Sequence[str],
+    on_error: str,
+    trigger: str = "",
+    *,
+    warm: bool = False,
 ) -> Path:
-    """The shipped file over another topic, with some of its sinks; `trigger`: every so often."""
+    """The shipped file over another topic, with some of its sinks; `trigger`: every so often;
+    `warm`: as in `Lab.ours`."""
     said: dict[str, Any] = yaml.safe_load((CONF / "flights.yaml").read_text())
     del said["tests"]
+    if warm:
+        del said["spark"]["conf"][OF_SHORT_RUNS]
     source = said["sources"]["events"]
     source["topics"] = [topic]
     source["decode"]["value"] |= {"schema": str(CONF / "flights.ddl"), "on_error": on_error}

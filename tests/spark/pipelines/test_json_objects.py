@@ -12,6 +12,7 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import BinaryType, StructType
 
 from josefine_spark.json_rows import JsonRows
 from josefine_spark.source import JosefineDataSource
@@ -25,8 +26,11 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 COUNT = 20_000
 
 
+@pytest.mark.parametrize("is_kept", [False, True])
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_rows_are_those_of_sparks_reader(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+def test_rows_are_those_of_sparks_reader(
+    spark: SparkSession, tmp_path: Path, seed: int, is_kept: bool
+) -> None:
     values = pa.array(documents(seed, COUNT), pa.binary())
     taken = JsonRows(SCHEMA).read(values)
     table = pa.table({"number": pa.array(range(COUNT)), "value": values, decode.OBJECTS: taken})
@@ -34,7 +38,8 @@ def test_rows_are_those_of_sparks_reader(spark: SparkSession, tmp_path: Path, se
     frame = spark.read.parquet(str(tmp_path))
     reading = (decode.Side(column="value", values=JsonValues(SCHEMA)),)
 
-    by_both = decode.parsed(frame, reading)
+    by_both = decode.parsed(frame, reading, is_kept=is_kept)
+    by_both = by_both.localCheckpoint() if is_kept else by_both
     by_spark = decode.parsed(frame.drop(decode.OBJECTS), reading)
 
     assert by_both.columns == by_spark.columns
@@ -46,6 +51,22 @@ def test_rows_are_those_of_sparks_reader(spark: SparkSession, tmp_path: Path, se
     good = F.col("a._good") == F.col("b._good")
     assert differ.where(~(same & good)).select("a.value").limit(3).collect() == []
     assert by_both.where("_good").count() >= COUNT - taken.null_count
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+@pytest.mark.parametrize("with_objects", [False, True])
+def test_a_value_is_parsed_once(spark: SparkSession, with_objects: bool, is_kept: bool) -> None:
+    reading = (decode.Side(column="value", values=JsonValues(SCHEMA)),)
+    # Of rows that are not known when the plan is made.
+    schema = StructType().add("value", BinaryType()).add(decode.OBJECTS, SCHEMA)
+    frame = spark.createDataFrame([(b"{}", None)], schema)
+    frame = frame if with_objects else frame.drop(decode.OBJECTS)
+
+    parsed = decode.parsed(frame, reading, is_kept=is_kept)
+
+    rows = parsed if is_kept else decode.good_rows(parsed, reading)
+    plan: Any = rows._jdf.queryExecution()
+    assert plan.optimizedPlan().toString().count("from_json(") == 1
 
 
 def test_columns_are_made_once_for_all_batches_of_a_context(
