@@ -1,12 +1,18 @@
-"""Where josefine keeps what it can fetch or compute again: jars, compiled kernels.
+"""Where josefine keeps what it can fetch or compute again: jars, compiled kernels, classes.
 
 `$JOSEFINE_CACHE`, else `josefine` below `$XDG_CACHE_HOME` or `~/.cache`, else (nothing there can
 be written) a folder of this user below the system's temporary folder.
 """
 
 import os
+import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
+
+UNUSED_S = 30 * 24 * 3600
+"""Behind which something that is marked when it is used is left over from another version or
+installation."""
 
 
 def cache_dir(name: str) -> Path:
@@ -20,6 +26,25 @@ def cache_dir(name: str) -> Path:
         if os.access(folder, os.W_OK):
             return folder
     raise OSError("no folder to cache in: set JOSEFINE_CACHE to one that can be written")
+
+
+def mark_used(path: Path) -> None:
+    """So that `forget_unused` leaves it where it is."""
+    with suppress(OSError):
+        os.utime(path)
+
+
+def forget_unused(name: str, now_s: float) -> None:
+    """Remove from the folder `name` what nobody has used for long, as far as it can be. `now_s`:
+    since 1970."""
+    for path in cache_dir(name).iterdir():
+        with suppress(OSError):
+            if now_s - path.stat().st_mtime <= UNUSED_S:
+                continue
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
 
 
 def _candidates() -> list[Path]:

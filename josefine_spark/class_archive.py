@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from josefine_spark.cache import cache_dir
+from josefine_spark.cache import cache_dir, mark_used
 
 OPTIONS = "spark.driver.extraJavaOptions"
 WORK = 2
@@ -51,4 +51,5 @@ def with_archive(settings: Mapping[str, str]) -> dict[str, str]:
     path = archive()
     if path is None or not path.is_file():
         return {}
+    mark_used(path)
     return {OPTIONS: f"{given} {QUIET} -XX:SharedArchiveFile={path}".strip()}

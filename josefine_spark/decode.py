@@ -25,7 +25,7 @@ from josefine_broker.records.builder import Record, build_batch
 from josefine_broker.records.compression import decompress, decompress_into
 from josefine_broker.records.crc import crc32c
 from josefine_spark.aborted import AbortedTransaction, aborted_batches
-from josefine_spark.cache import cache_dir
+from josefine_spark.cache import cache_dir, mark_used
 from josefine_spark.columns import HEADERS_FIELD, TIMESTAMP_MS_MAX, Decoded, arrow_schema
 from josefine_spark.row_filter import ALL_ROWS, RowFilter
 
@@ -58,7 +58,9 @@ def import_kernels(name: str) -> Any:
 
     config: Any = numba.config
     before = config.CACHE_DIR
-    config.CACHE_DIR = str(cache_dir(f"numba/{_sources_digest()}"))
+    folder = cache_dir(f"numba/{_sources_digest()}")
+    mark_used(folder)
+    config.CACHE_DIR = str(folder)
     try:
         return importlib.import_module(f"josefine_spark.{name}")
     finally:

@@ -1,14 +1,17 @@
 """Compiles the loops that readers and writers run into the cache, so that a session's first rows do
-not wait for the compiler: `python -m josefine_spark.make_kernels`, quick when they are there.
+not wait for the compiler: `python -m josefine_spark.make_kernels`, quick when they are there. Loops
+of other versions that nobody has run for long are removed.
 """
 
 import sys
+import time
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import StringType, StructField, StructType
 
 from josefine_broker.records.builder import Record, build_batch
+from josefine_spark.cache import forget_unused
 from josefine_spark.columns import HEADERS_FIELD
 from josefine_spark.decode import Decoder, decoder_class
 from josefine_spark.encode import Encoder, Identity
@@ -39,4 +42,5 @@ def make() -> bool:
 
 
 if __name__ == "__main__":
+    forget_unused("numba", time.time())
     sys.exit(0 if make() else 1)

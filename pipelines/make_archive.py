@@ -1,5 +1,5 @@
 """Makes the archive of the JVM's classes (`josefine_spark.class_archive`) by the work of a short
-pipeline: `python -m pipelines.make_archive`, which does nothing when it is there.
+pipeline: `python -m pipelines.make_archive`, which makes none when it is there.
 
 What no work has loaded is not in it: so here is a bit of all that a run does, and of what tables
 are read and changed with beside one.
@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from josefine_spark.cache import forget_unused
 from josefine_spark.class_archive import OPTIONS, QUIET, archive
 from pipelines.progress import LineReporter
 from pipelines.run import run_pipeline
@@ -64,7 +66,9 @@ LINES = 900
 
 
 def make() -> None:
-    """Make the archive unless it is there."""
+    """Make the archive unless it is there; those of others that nobody uses any more are
+    removed."""
+    forget_unused("classes", time.time())
     path = archive()
     if path is None or path.is_file():
         return

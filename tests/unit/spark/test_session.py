@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from josefine_spark import class_archive
 from josefine_spark import session as package_session
-from josefine_spark.cache import cache_dir
+from josefine_spark.cache import UNUSED_S, cache_dir, forget_unused, mark_used
 from josefine_spark.class_archive import OPTIONS
 from josefine_spark.registration import needs_registration
 from josefine_spark.session import (
@@ -175,6 +176,23 @@ def test_cache_falls_back_when_home_cannot_be_written(
     monkeypatch.setattr("tempfile.tempdir", None)
 
     assert cache_dir("numba").is_relative_to(tmp_path)
+
+
+def test_what_nobody_has_used_for_long_leaves_the_cache() -> None:
+    folder, now_s = cache_dir("classes"), time.time()
+    for name, age_s in (("old", UNUSED_S + 1), ("used", UNUSED_S + 1), ("new", UNUSED_S - 1)):
+        (folder / name).mkdir()
+        (folder / name / "file").touch()
+        (folder / f"{name}.jsa").touch()
+        os.utime(folder / name, (0, now_s - age_s))
+        os.utime(folder / f"{name}.jsa", (0, now_s - age_s))
+    for name in ("used", "used.jsa", "missing"):
+        mark_used(folder / name)
+
+    forget_unused("classes", now_s)
+
+    assert {path.name for path in folder.iterdir()} == {"used", "used.jsa", "new", "new.jsa"}
+    assert (folder / "used" / "file").is_file()
 
 
 def test_the_package_offers_the_session() -> None:
