@@ -108,7 +108,8 @@ def read_tables(directory: Path) -> TableTotals:
     return TableTotals(**totals)
 
 
-def _read(path: Path) -> Any:
+def open_table(path: Path) -> Any:
+    """A Delta table as Arrow's dataset, None where there is none."""
     from deltalake import DeltaTable
     from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
@@ -118,7 +119,12 @@ def _read(path: Path) -> Any:
     # of its files when the interpreter ends takes the process with it ("terminate called without
     # an active exception", in one of seven runs on a busy machine). Arrow's own is not.
     files = SubTreeFileSystem(str(path), LocalFileSystem())
-    return DeltaTable(str(path)).to_pyarrow_table(filesystem=files)
+    return DeltaTable(str(path)).to_pyarrow_dataset(filesystem=files)
+
+
+def _read(path: Path) -> Any:
+    rows = open_table(path)
+    return None if rows is None else rows.to_table()
 
 
 def compare(

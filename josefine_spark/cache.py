@@ -7,6 +7,7 @@ be written) a folder of this user below the system's temporary folder.
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -34,17 +35,23 @@ def mark_used(path: Path) -> None:
         os.utime(path)
 
 
-def forget_unused(name: str, now_s: float) -> None:
-    """Remove from the folder `name` what nobody has used for long, as far as it can be. `now_s`:
-    since 1970."""
-    for path in cache_dir(name).iterdir():
-        with suppress(OSError):
-            if now_s - path.stat().st_mtime <= UNUSED_S:
-                continue
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
+def forget_unused(name: str, patterns: Sequence[str], now_s: float) -> None:
+    """Remove from the folder `name` what nobody has used for long, as far as it can be. `patterns`:
+    how names of ours look there, for whoever names the cache may have others' files in it; `now_s`:
+    since 1970. Raises nothing."""
+    with suppress(OSError):
+        folder = cache_dir(name)
+        for path in [path for pattern in patterns for path in folder.glob(pattern)]:
+            with suppress(OSError):
+                if now_s - path.stat().st_mtime > UNUSED_S:
+                    _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 def _candidates() -> list[Path]:

@@ -17,6 +17,9 @@ from josefine_spark.decode import Decoder, decoder_class
 from josefine_spark.encode import Encoder, Identity
 from josefine_spark.json_rows import JsonRows
 
+FOLDERS = ("[0-9a-f]" * 16, "josefine_spark_" + "[0-9a-f]" * 40)
+"""How those of the cache are named: by our sources, and, before that was so, by numba."""
+
 RECORD = Record(b"key", b"value", headers=(("name", b"value"),))
 
 
@@ -42,5 +45,5 @@ def make() -> bool:
 
 
 if __name__ == "__main__":
-    forget_unused("numba", time.time())
+    forget_unused("numba", FOLDERS, time.time())
     sys.exit(0 if make() else 1)

@@ -73,14 +73,13 @@ def rows_of_source(frame: DataFrame, source: Source, *, keeps: bool, counts: boo
     """`keeps`: the batch is looked at several times (good rows, counts): decode it once; `counts`:
     at once, for how many are bad decides."""
     reading, bad = reading_of(source), None
-    kept: tuple[Persisted, ...] = ()
+    kept: tuple[Persisted, ...]
     if counts:
         made = decoded(frame, reading)
         parsed, bad, kept = made.rows, made.bad, (made,)
     else:
-        parsed = frames.parse(frame, reading, is_kept=keeps)
-        if keeps:
-            kept = (parsed.persist(),)
+        parsed = (frames.persisted if keeps else frames.parse)(frame, reading)
+        kept = (parsed,) if keeps else ()
     good = frames.good_rows(parsed, reading)
     return RowsIn(parsed={source.name: parsed}, good=good, bad=bad, kept=kept)
 
@@ -114,8 +113,7 @@ def rows_of_state(
     parsed: dict[str, DataFrame] = {}
     try:
         for one in sources:
-            rows = frames.parse(read(one), reading_of(one), is_kept=True)
-            parsed[one.name] = rows.persist()
+            parsed[one.name] = frames.persisted(read(one), reading_of(one))
     except BaseException:
         good.unpersist()
         for each in parsed.values():

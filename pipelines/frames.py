@@ -272,6 +272,11 @@ def parse(frame: DataFrame, reading: Reading | None, *, is_kept: bool = False) -
     return frame if reading is None else decode.parsed(frame, reading, is_kept=is_kept)
 
 
+def persisted(frame: DataFrame, reading: Reading | None) -> DataFrame:
+    """The same, which Spark keeps from the first look on until `unpersist`."""
+    return parse(frame, reading, is_kept=True).persist()
+
+
 def good_rows(parsed: DataFrame, reading: Reading | None) -> DataFrame:
     """The good rows, decoded."""
     return parsed if reading is None else decode.good_rows(parsed, reading)

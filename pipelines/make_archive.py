@@ -63,17 +63,20 @@ dead_letter: { type: delta, path: "${WORK}/dead" }
 trigger: { available_now: true }
 """
 LINES = 900
+SCRATCH = "making-"
+NAMES = ("[0-9a-f]" * 16 + ".jsa", SCRATCH + "?" * 8)
+"""Of archives, and of what is left where the making of one was killed."""
 
 
 def make() -> None:
     """Make the archive unless it is there; those of others that nobody uses any more are
     removed."""
-    forget_unused("classes", time.time())
+    forget_unused("classes", NAMES, time.time())
     path = archive()
     if path is None or path.is_file():
         return
     print("making an archive of Spark's classes; sessions start faster with it", file=sys.stderr)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix="making-") as scratch:
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=SCRATCH) as scratch:
         work = Path(scratch)
         made = work / "classes.jsa"
         options = f"{QUIET} -XX:ArchiveClassesAtExit={made} -XX:TieredStopAtLevel=1"

@@ -87,7 +87,7 @@ class Replay:
         planned = self._table.of(number).where(F.array_contains("sinks", sink.name))
         letters = self._look.all_letters().join(planned, [*RECORD], "left_semi")
         records = self._look.records(letters)
-        parsed = frames.parse(records, self._look.reading).persist()
+        parsed = frames.persisted(records, self._look.reading)
         try:
             good = frames.good_rows(parsed, self._look.reading)
             nodes = frames.nodes_for(self._pipeline, sink, good)

@@ -19,8 +19,9 @@ from tests.support.maven import NoJarsError
 SMALL = 8_000
 """Records of a batch that is nearly all overhead: 42 of them in a year."""
 LARGE_YEARS = 7
+LARGE_BATCH = 4 * BATCH
 LARGE: dict[str, tuple[str, int, int]] = {
-    "warm_append": ("flights", 4 * BATCH, 2),
+    "warm_append": ("flights", LARGE_BATCH, 2),
     "merge_of_120000": ("delays", BATCH, 8),
 }
 """Sink, records of a batch, how many gaps between commits warm it up."""
@@ -69,7 +70,7 @@ def backfill(lab: Lab, scale: float) -> None:
     for count in (1, years):
         topic = lab.topic(count)
         with lab.folder() as folder:
-            ran = lab.ours(folder, topic, ("flights",), 4 * BATCH, warm=True)
+            ran = lab.ours(folder, topic, ("flights",), LARGE_BATCH, warm=True)
             check(folder, count * FLIGHTS, ("flights",))
         peaks.append(round(ran.peak_mb))
         say(f"backfill of {count * FLIGHTS:,}: {ran.wall_s:.1f} s, {ran.peak_mb:,.0f} MB")

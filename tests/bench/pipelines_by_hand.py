@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 DDL = Path(__file__).parents[2] / "conf" / "pipelines" / "flights.ddl"
-OF_SHORT_RUNS = "spark.driver.extraJavaOptions"
 CONF = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -26,10 +25,10 @@ CONF = {
     "spark.driver.memory": "2g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    OF_SHORT_RUNS: "-XX:TieredStopAtLevel=1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+OF_SHORT_RUNS = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
 SUMS = {"flights": "count(*)", "departed": "count(dep_time)", "arrived": "count(arr_delay)"} | {
     f"{column}_sum": f"sum({column})" for column in ("dep_delay", "arr_delay")
 }
@@ -42,9 +41,8 @@ def main(
     bootstrap: str, topic: str, folder: str, rows: str, jars: str, lasts: str, *sinks: str
 ) -> None:
     builder = SparkSession.builder.appName("by hand").master("local[2]").config("spark.jars", jars)
-    for key, value in CONF.items():
-        if lasts == "short" or key != OF_SHORT_RUNS:
-            builder = builder.config(key, value)
+    for key, value in (CONF | (OF_SHORT_RUNS if lasts == "short" else {})).items():
+        builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     queries = []

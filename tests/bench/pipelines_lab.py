@@ -15,12 +15,13 @@ from typing import Any
 import yaml
 from rich.console import Console
 
+from josefine_cli.demo_check import open_table
 from josefine_cli.demo_flights import data_set
 from josefine_cli.demo_produce import publish
+from josefine_spark.class_archive import OPTIONS
 from tests.bench import whole_runs
 from tests.bench.brokers import create_topic
 from tests.bench.peer_jars import peer_jars
-from tests.bench.pipelines_by_hand import OF_SHORT_RUNS
 from tests.bench.whole_runs import Ran
 from tests.support.broker import REPOSITORY, BrokerProcess
 
@@ -124,7 +125,7 @@ def write_pipeline(
     said: dict[str, Any] = yaml.safe_load((CONF / "flights.yaml").read_text())
     del said["tests"]
     if warm:
-        del said["spark"]["conf"][OF_SHORT_RUNS]
+        del said["spark"]["conf"][OPTIONS]
     source = said["sources"]["events"]
     source["topics"] = [topic]
     source["decode"]["value"] |= {"schema": str(CONF / "flights.ddl"), "on_error": on_error}
@@ -147,14 +148,8 @@ def commit_times(folder: Path, sink: str) -> list[float]:
 
 def check(folder: Path, events: int, sinks: Sequence[str] = SINKS) -> None:
     """RuntimeError unless each table has all events once."""
-    from deltalake import DeltaTable
-    from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
-
     for sink in sinks:
-        path = str(folder / "tables" / sink)
-        # Not by deltalake's own file system: see josefine_cli/demo_check.py.
-        files = SubTreeFileSystem(path, LocalFileSystem())
-        rows = DeltaTable(path).to_pyarrow_dataset(filesystem=files)
+        rows = open_table(folder / "tables" / sink)
         if sink == "flights":
             found = rows.count_rows()
         else:

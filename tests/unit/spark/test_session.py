@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import time
 import xml.etree.ElementTree as ET
+from fnmatch import fnmatchcase
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
-from josefine_spark import class_archive
+from josefine_spark import class_archive, decode, make_kernels
 from josefine_spark import session as package_session
 from josefine_spark.cache import UNUSED_S, cache_dir, forget_unused, mark_used
 from josefine_spark.class_archive import OPTIONS
@@ -25,6 +27,7 @@ from josefine_spark.session import (
     prepare_environment,
     spark_version,
 )
+from pipelines import make_archive
 from pipelines.starting import what_begins
 
 JAR = "delta-spark_4.2_2.13-4.4.0.jar"
@@ -186,13 +189,50 @@ def test_what_nobody_has_used_for_long_leaves_the_cache() -> None:
         (folder / f"{name}.jsa").touch()
         os.utime(folder / name, (0, now_s - age_s))
         os.utime(folder / f"{name}.jsa", (0, now_s - age_s))
+    (folder / "others").touch()
+    os.utime(folder / "others", (0, 0))
     for name in ("used", "used.jsa", "missing"):
         mark_used(folder / name)
 
-    forget_unused("classes", now_s)
+    forget_unused("classes", ["o?d", "u*", "n*", "*.jsa"], now_s)
 
+    (folder / "others").unlink()  # which is not ours, however old
     assert {path.name for path in folder.iterdir()} == {"used", "used.jsa", "new", "new.jsa"}
     assert (folder / "used" / "file").is_file()
+
+
+def test_what_setup_removes_is_named_as_what_it_makes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(tmp_path / "jdk" / "bin" / "java", "")
+    (tmp_path / "jdk" / "release").write_text('JAVA_VERSION="17.0.1"')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    made = class_archive.archive()
+    assert made is not None
+    with TemporaryDirectory(prefix=make_archive.SCRATCH) as scratch:
+        for name in (made.name, Path(scratch).name):
+            assert any(fnmatchcase(name, pattern) for pattern in make_archive.NAMES), name
+    assert any(fnmatchcase(decode._sources_digest(), pattern) for pattern in make_kernels.FOLDERS)
+
+
+def test_without_a_folder_to_cache_in_nothing_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("JOSEFINE_CACHE", str(tmp_path / "file"))
+
+    forget_unused("classes", ["*"], time.time())
+
+
+def test_loops_that_are_imported_are_marked_as_used() -> None:
+    pytest.importorskip("numba")
+    decode.import_kernels("json_kernels")  # writes into it, or finds it
+    folder = cache_dir(f"numba/{decode._sources_digest()}")
+    os.utime(folder, (0, 0))
+
+    decode.import_kernels("json_kernels")
+
+    assert time.time() - folder.stat().st_mtime < UNUSED_S
 
 
 def test_the_package_offers_the_session() -> None:
@@ -209,11 +249,13 @@ def test_a_session_uses_the_archive_of_this_java_and_leaves_a_callers_own_alone(
     assert path is not None
     assert class_archive.with_archive({}) == {}
     path.touch()
+    os.utime(path, (0, 0))
 
     found = class_archive.with_archive({class_archive.OPTIONS: "-Xss1m"})
     own = class_archive.with_archive({class_archive.OPTIONS: "-Xshare:off"})
     (tmp_path / "jdk" / "release").write_text('JAVA_VERSION="21.0.1"')
 
+    assert time.time() - path.stat().st_mtime < UNUSED_S
     (options,) = found.values()
     assert options.startswith("-Xss1m ")
     assert options.endswith(f" -XX:SharedArchiveFile={path}")
