@@ -16,6 +16,7 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.awaiting import Promise
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.metadata.image import INTERNAL_TOPICS
+from josefine_broker.engine.parked import Parked
 from josefine_broker.engine.transacting import (
     TransactionWait,
     do_transactions_work,
@@ -44,9 +45,17 @@ def handle(ctx: Context, info: RequestInfo, request: e.AddPartitionsToTxnRequest
         if wait is not None and len(found) == len(request.transactions):
             wait.keep(build)
 
+    waits = []
     for at, each in enumerate(request.transactions):
-        _take(ctx, info, each, partial(told, at))
+        asked = _take(ctx, info, each, partial(told, at))
+        if asked is not None:
+            waits.append(asked)
     do_transactions_work(ctx)
+    for answer, hear in waits:
+        if answer.done:
+            hear(answer)
+        else:
+            answer.on_done = hear
     if len(found) == len(request.transactions):
         return build()
     deadline_ms = ctx.clock.monotonic_ms() + ctx.settings.metadata_timeout_ms
@@ -64,29 +73,29 @@ def _take(
     info: RequestInfo,
     transaction: e.AddPartitionsToTxnTransaction,
     told: Callable[[_Codes], None],
-) -> None:
-    """`told` comes now or later, once."""
+) -> tuple[Parked, Callable[[Parked], None]] | None:
+    """`told` is called now, or by what is returned: a wait, and who hears its answer."""
     transactional_id = transaction.transactional_id
     tps = _partitions(transaction)
     try:
         transaction_partition(ctx, transactional_id)
     except KafkaError as error:
         told(dict.fromkeys(tps, error.code))
-        return
+        return None
     coordinator = ctx.clients.transactions.coordinator
     producer = producer_of(transaction.producer_id, transaction.producer_epoch)
     if transaction.verify_only:
         codes = coordinator.verify(transactional_id, producer, tps)
         told({tp: abortable(info, code) for tp, code in codes.items()})
-        return
+        return None
     refused = {tp: code for tp in tps if (code := _why_not(ctx, info, tp)) is not ErrorCode.none}
     if refused:
         told(dict.fromkeys(tps, ErrorCode.operation_not_attempted) | refused)
-        return
+        return None
     wait = TransactionWait(ctx, lambda answer: answer.error)
-    wait.on_done = lambda done: told(dict.fromkeys(tps, _told(info, done.response)))
     version = VERSION_2 if info.header.api_version >= BROKERS_SINCE else VERSION_1
     coordinator.add(transactional_id, producer, tps, wait, now_of(ctx), version)
+    return wait, lambda done: told(dict.fromkeys(tps, _told(info, done.response)))
 
 
 def _told(info: RequestInfo, answer: object) -> ErrorCode:

@@ -167,9 +167,12 @@ def _ask_here(
         heard(coordinator.verify(claim.transactional_id, producer, tps))
         return
     wait = TransactionWait(ctx, lambda answer: answer.error)
-    wait.on_done = lambda done: heard(dict.fromkeys(tps, _code(done.response)))
     coordinator.add(claim.transactional_id, producer, tps, wait, now_of(ctx), VERSION_2)
     do_transactions_work(ctx)
+    if wait.done:
+        heard(dict.fromkeys(tps, _code(wait.response)))
+    else:
+        wait.on_done = lambda done: heard(dict.fromkeys(tps, _code(done.response)))
 
 
 def _code(answer: object) -> ErrorCode:

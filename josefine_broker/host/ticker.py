@@ -1,6 +1,9 @@
-"""Time for everything that waits: one timer for the parked requests, one for each periodic duty.
+"""Time for everything that waits: one timer for the parked requests, one for each periodic duty,
+and turns of the event loop for the parked requests that are completed.
 
 The parked timer is armed for the earliest deadline only, so an idle broker does not wake up. A
+completed request is answered in the loop's next turn, together with all that were completed in this
+one: never by whoever completed it, for an answer makes a connection serve its next request. A
 periodic duty that fails is logged and runs again; `Fatal` goes to the node, which stops. A duty may
 be an iterator, which is a long walk with places where others may run: it is left there once it has
 taken `STEP_MS`, and gone on with a moment later.
@@ -60,6 +63,9 @@ class Ticker:
 
     def start(self) -> None:
         self._running = True
+        self._parked.on_completed = self._answer_soon
+        if self._parked.has_completed:
+            self._answer_soon()
         for duty in self._duties:
             self._schedule(duty)
         self.arm()
@@ -79,6 +85,16 @@ class Ticker:
         set_for_ms = self._alarm.at_ms
         if set_for_ms is None or deadline_ms < set_for_ms:
             self._alarm.set(deadline_ms)
+
+    def _answer_soon(self) -> None:
+        if self._running:
+            asyncio.get_running_loop().call_soon(self._answer)
+
+    def _answer(self) -> None:
+        self._guarded("completed requests", self._parked.run_completed)
+        if self._parked.has_completed:  # one failed: the others are answered all the same
+            self._answer_soon()
+        self.arm()
 
     def _expire(self) -> None:
         self._guarded("parked requests", self._tick)

@@ -91,7 +91,8 @@ class Host:
     def release(self, connection: Connection) -> None:
         """It needs no memory any more: others go on."""
         for each in self.memory.release(connection, self.monotonic_ms()):
-            each.has_memory()
+            # In a turn of its own: it serves requests, and may release memory for the next one.
+            asyncio.get_running_loop().call_soon(each.has_memory)
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -234,7 +235,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def waiting(self) -> list[Waiting]:
         """Requests that were begun, and have no answer yet."""
-        return [one for one in self._pending if isinstance(one, Waiting) and one.buffers is None]
+        return [one for one in self._pending if isinstance(one, Waiting) and not one.parked.done]
 
     @property
     def host(self) -> str:
@@ -287,7 +288,7 @@ class Connection(asyncio.BufferedProtocol):
     def _work_off(self) -> None:
         """Serve the backlog as far as the bounds allow; then send, and read on or stop reading."""
         if self._busy:
-            return  # a handler completed one of our own waiting requests: the outer call goes on
+            return  # a request ended this session, which drains: the outer call goes on
         self._busy = True
         backlog, in_flight_max = self._backlog, self._host.limits.in_flight_max
         while (
@@ -451,14 +452,13 @@ class Connection(asyncio.BufferedProtocol):
         self._host.on_parked()
 
     def _answer(self, waiting: Waiting) -> None:
-        """A waiting request is done: encode it and release the answers that are next in order."""
+        """A waiting request is done: encode it, release the answers that are next in order, and
+        serve what waited for room. Called in a turn of its own (`ParkedRequests.run_completed`)."""
         if self._closed:
             return
         try:
             waiting.buffers = self._host.dispatcher.finish(waiting)
         except Exception:
-            # We are called from whatever completed the request, often another connection's
-            # handler: the failure is this connection's alone.
             self._fail("answer not encodable")
             return
         pending = self._pending

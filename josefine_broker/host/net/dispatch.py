@@ -3,7 +3,8 @@
 Rules: a request that cannot be parsed, or whose key and version are not served, ends its connection
 (`DisconnectError`), but for ApiVersions, which answers error 35 with a v0 body (KIP-511). An
 unexpected exception of a handler is answered UNKNOWN_SERVER_ERROR and logged once; `Fatal` is never
-caught here.
+caught here. No request is served from within another one: a handler sees the broker's state change
+by nobody but itself.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ class Waiting:
 class Dispatcher:
     """The literal route table, and the one answer that no route gives. One per broker."""
 
-    __slots__ = ("_routes", "_stats", "_throttle", "_unsupported")
+    __slots__ = ("_is_serving", "_routes", "_stats", "_throttle", "_unsupported")
 
     def __init__(
         self,
@@ -118,6 +119,7 @@ class Dispatcher:
         self._routes = dict(routes)
         self._unsupported = unsupported_version
         self._stats = stats
+        self._is_serving = False
 
     def serve(self, frame: memoryview, peer: Peer) -> Buffers | Waiting | None:
         """The encoded answer, a `Waiting`, or None when none is owed. Raises DisconnectError."""
@@ -138,6 +140,8 @@ class Dispatcher:
         throttle, weight = self._throttle, None
         if throttle is not None and throttle.is_needed:
             body, weight = throttle.begin(header, peer.principal, body, len(frame))
+        assert not self._is_serving, "a request is served from within another one"
+        self._is_serving = True
         try:
             answer = route.handle(header, peer, body)
         except KafkaError as error:
@@ -145,6 +149,8 @@ class Dispatcher:
             answer = route.refuse(body, error)
         except Exception:
             answer = self._report_failure(route, header, peer, body)
+        finally:
+            self._is_serving = False
         worked_ns = perf_counter_ns() - started_ns
         if weight is not None:
             weight = weight._replace(worked_ns=worked_ns)

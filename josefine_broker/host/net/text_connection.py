@@ -178,7 +178,7 @@ class TextConnection(asyncio.Protocol):
     def _work_off(self, *, resumed: bool = False) -> None:
         """Serve as far as the bounds allow; then read on, or stop reading."""
         if self._busy or self._ended:
-            return  # a command completed what we wait for ourselves: the outer call goes on
+            return  # busy: a command broke an invariant, and the broker stops
         self._busy = True
         session, goes_on, sent, steps = self._session, True, 0, 0
         try:
@@ -214,7 +214,7 @@ class TextConnection(asyncio.Protocol):
             return
         waiting = session.waiting
         if waiting is not None:
-            waiting.on_done = self._done
+            waiting.on_done = self._resume
             self._host.on_parked()
         is_held = waiting is not None or self._write_paused or self._draining
         stops = is_held and session.unserved_bytes > UNSERVED_BYTES_MAX
@@ -225,11 +225,8 @@ class TextConnection(asyncio.Protocol):
             else:
                 self._transport.resume_reading()
 
-    def _done(self, _parked: Parked) -> None:
-        """What the session waits for is done: it goes on, in a turn of its own."""
-        asyncio.get_running_loop().call_soon(self._resume)
-
-    def _resume(self) -> None:
+    def _resume(self, _parked: Parked) -> None:
+        """What the session waits for is done (told by `ParkedRequests.run_completed`)."""
         waiting = self._session.waiting
         if waiting is not None and waiting.done:
             self._work_off(resumed=True)

@@ -112,6 +112,8 @@ class Faults:
     """In this share of lives with a group of the consumer protocol it has classic members, too."""
     transactions: float = 0.0
     """In this share of lives there are transactional producers, and readers of their transfers."""
+    unbounded: float = 0.0
+    """In this share of lives one producer has more requests in flight than a broker works on."""
     two_phase: float = 0.0
     """In this share of lives with transactions one producer takes part in a two-phase commit."""
     stranger_per_second: float = 0.0
@@ -164,9 +166,11 @@ STRENGTH_MAX = {
     "consumer_groups": 1.0,
     "two_phase": 1.0,
     "migrating": 1.0,
+    "unbounded": 1.0,
 }
 
 NEWEST = {
+    "unbounded": 0.0,
     "migrating": 0.0,
     "two_phase": 0.0,
     "consumer_groups": 0.0,
@@ -247,6 +251,7 @@ SWITCHES = {
     "consumer_groups": ("consumer assignment told",),
     "two_phase": ("participant prepared",),
     "migrating": ("classic member let in by a consumer group",),
+    "unbounded": ("more requests in flight than a broker works on",),
 }
 """What is counted when a fault takes place, of each that the seed may switch on."""
 
@@ -359,6 +364,8 @@ COUNTED = (
     "pipelined batch held back behind a refused one",
     "acknowledgement behind one that came too late",
     "acknowledgement behind a refused one that was stored before",
+    "more requests in flight than a broker works on",
+    "request served from the backlog after an answer",
 )
 """What a run counts when it really happens; a fault that never does proves nothing."""
 

@@ -15,6 +15,7 @@ from josefine_broker.engine.cluster.joining import Asking
 from josefine_broker.engine.cluster.peers import Peers
 from josefine_broker.engine.controller import membership
 from josefine_broker.engine.metadata import apply, elections, reassignment, registration
+from josefine_broker.engine.parked import ParkedRequests
 from josefine_broker.engine.partition.partition import Partition
 from josefine_broker.engine.partition.refusals import EarlyRefusals, Refusals
 from josefine_broker.engine.partition.replication import Followers
@@ -122,6 +123,13 @@ MUTANTS = [
         old="partition.high_watermark >= self.end_offset",
         new="True",
         faults={},
+    ),
+    Mutant(
+        breaks="an answer does not run within whatever completed the request",
+        function=ParkedRequests.note_completed,
+        old="self._completed.append(parked)",
+        new="parked.on_done(parked)",
+        faults={"unbounded": 1.0},
     ),
     Mutant(
         breaks="the high watermark is where the slowest ISR member is",

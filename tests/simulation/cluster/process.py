@@ -158,7 +158,11 @@ class Process:
     # -- what follows each of them
 
     def _follow_up(self) -> None:
-        while self._is_touched:
+        parked = self.ctx.parked
+        while self._is_touched or parked.has_completed:
+            parked.run_completed()
+            if not self._is_touched:
+                continue
             self._is_touched = False
             self.engine.pump()
             if self.is_ended:

@@ -7,6 +7,7 @@ caught here: it ends the run.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from josefine_broker.api.table import SERVED
@@ -24,9 +25,11 @@ from tests.simulation.cluster.network import Connection
 if TYPE_CHECKING:
     from tests.simulation.cluster.process import Process
 
-__all__ = ["LISTENER", "Server"]
+__all__ = ["IN_FLIGHT_MAX", "LISTENER", "Server"]
 
 LISTENER = "PLAINTEXT"
+IN_FLIGHT_MAX = 8
+"""Requests of a connection that are worked on; what comes behind them waits in its backlog."""
 
 
 class _Slot:
@@ -46,43 +49,73 @@ class _Slot:
         return self.answer
 
 
+@dataclass(slots=True)
+class _Client:
+    """What one connection waits for, and what it has sent that is not begun."""
+
+    pending: deque[_Slot] = field(default_factory=deque)
+    backlog: deque[bytes] = field(default_factory=deque)
+
+
 class Server:
     """One per process."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
-        self._pending: dict[Connection, deque[_Slot]] = {}
+        self._clients: dict[Connection, _Client] = {}
+        self._is_serving = False
 
     def accept(self, connection: Connection) -> bool:
-        if connection in self._pending:
+        if connection in self._clients:
             return True
         if connection.is_accepted or not self._process.is_serving:
             return False
         connection.is_accepted = True
-        self._pending[connection] = deque()
+        self._clients[connection] = _Client()
         return True
 
     def received(self, connection: Connection, frame: bytes) -> None:
+        self._clients[connection].backlog.append(frame)
+        self._work_off(connection)
+
+    def _work_off(self, connection: Connection) -> None:
+        """Answer what can be, and begin what there is room for."""
+        client = self._clients.get(connection)
+        while client is not None:
+            self._flush(connection, client)
+            if not client.backlog or len(client.pending) >= IN_FLIGHT_MAX:
+                return
+            self._serve(connection, client, client.backlog.popleft())
+            client = self._clients.get(connection)
+
+    def _serve(self, connection: Connection, client: _Client, frame: bytes) -> None:
         view = memoryview(bytearray(frame))[4:]
         header = parse_request_header(view)
         request = decode_request(header, view)
         api = SERVED[header.api_key]
         info = RequestInfo(header, "User:ANONYMOUS", "127.0.0.1:5", LISTENER)
+        assert not self._is_serving, "a request is served from within another one"
+        self._is_serving = True
         try:
             answer = api.handle(self._process.ctx, info, request)
         except KafkaError as error:
             answer = api.refuse(request, error)
+        self._is_serving = False
         if answer is None:
             return
         slot = _Slot(header, answer)
-        pending = self._pending[connection]
-        pending.append(slot)
+        client.pending.append(slot)
         if slot.parked is not None:
-            slot.parked.on_done = lambda _: self._flush(connection)
-        self._flush(connection)
+            slot.parked.on_done = lambda _: self._answered(connection)
 
-    def _flush(self, connection: Connection) -> None:
-        pending = self._pending.get(connection)
+    def _answered(self, connection: Connection) -> None:
+        client = self._clients.get(connection)
+        met = self._process.world.met
+        met["request served from the backlog after an answer"] += bool(client and client.backlog)
+        self._work_off(connection)
+
+    def _flush(self, connection: Connection, client: _Client) -> None:
+        pending = client.pending
         while pending:
             answer = pending[0].take()
             if answer is None:
@@ -102,26 +135,29 @@ class Server:
                 return
 
     def hung_up(self, connection: Connection) -> None:
-        for slot in self._pending.pop(connection, ()):
+        client = self._clients.pop(connection, None)
+        for slot in () if client is None else client.pending:
             if slot.parked is not None:
                 slot.parked.on_done = None
                 self._process.ctx.parked.cancel(slot.parked)
 
     def drain(self) -> None:
-        """Long waits are answered at once; for a clean stop."""
+        """Long waits are answered at once; for a clean stop. Nothing more is begun."""
         now_ms = self._process.clock.monotonic_ms()
-        for pending in self._pending.values():
-            for slot in tuple(pending):
+        for client in self._clients.values():
+            client.backlog.clear()
+            for slot in tuple(client.pending):
                 parked = slot.parked
                 if parked is not None and parked.is_cut_short and not parked.done:
                     self._process.ctx.parked.forget(parked)
                     parked.expire(now_ms)
+        self._process.ctx.parked.run_completed()
 
     def end(self, *, power: bool) -> None:
         """The process is gone: with power, the machine says so to whoever is connected."""
-        for connection in self._pending:
+        for connection in self._clients:
             if power:
                 connection.vanish()
             else:
                 connection.refuse()
-        self._pending.clear()
+        self._clients.clear()

@@ -37,6 +37,7 @@ from tests.simulation.cluster.scheduler import Scheduler
 from tests.simulation.cluster.strangers import Strangers
 from tests.simulation.cluster.transfer_facts import TOPICS
 from tests.simulation.cluster.transfer_watch import TransferWatch
+from tests.simulation.cluster.unbounded_producers import add_unbounded
 from tests.simulation.cluster.unclean import was_unclean
 from tests.simulation.cluster.view import Ack, Batch, Key, View, batches_of
 
@@ -72,16 +73,14 @@ class World:
         self._sights: dict[int, dict[tuple[str, int], Sight]] = {}
         self._timing = Random(self.rng.random())
         self._birth_chance = Random(seed + 2).random()
-        self._upgrades = Random(seed + 5)
         self._is_formed = False
+        self._upgrades = Random(seed + 5)
         self._begins_old = self._upgrades.random() < faults.upgraded
         if self._begins_old:  # at level 1 a broker that doubts a log is judged as a whole
             self.faults = self.network.faults = replace(faults, **NO_DAMAGE)
         self.strangers = Strangers(self, Random(seed + 3))
-        self.broker_ids = tuple(range(1, brokers + 1))
-        """Who belongs to the cluster, or is to."""
-        self.founder_ids = self.broker_ids
-        """Who forms the cluster."""
+        self.broker_ids = self.founder_ids = tuple(range(1, brokers + 1))
+        """Who belongs to the cluster, or is to; and who forms it."""
         self.machines = {id_: self._make_machine(id_) for id_ in self.broker_ids}
         self.clients: Sequence[int] = range(CLIENT_NODES, CLIENT_NODES + PRODUCERS + CONSUMERS + 1)
         self.members = Members(self, MEMBERS_NODE, Random(seed + 4))
@@ -129,6 +128,7 @@ class World:
         consumers = [Consumer(self, node, Random(self.rng.random())) for node in nodes]
         for client in (*self.producers, *consumers):
             self.scheduler.at(1_000 + self.rng.randrange(500), client.start)
+        add_unbounded(self)
 
     def _topics(self) -> list[TopicSpec]:
         """Every promise that this world can keep: synced or cached, one or two in sync."""

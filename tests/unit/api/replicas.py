@@ -340,6 +340,7 @@ class Replicas:
         self.clock.elapsed_ms += ms
         for ctx in list(self.ctx.values()):
             ctx.parked.tick(self.clock.elapsed_ms)
+            ctx.parked.run_completed()
 
     def check_isrs(self) -> None:
         for ctx in list(self.ctx.values()):
@@ -372,6 +373,9 @@ class Replicas:
     def step(self) -> bool:
         """Every follower sends and receives what it can; whether anything moved."""
         moved = False
+        for ctx in list(self.ctx.values()):
+            moved |= ctx.parked.has_completed
+            ctx.parked.run_completed()
         for follower in list(self.ctx):
             for leader in list(self.ctx):
                 moved |= follower != leader and self.send(follower, leader)

@@ -297,8 +297,8 @@ def test_client_that_is_gone_is_answered_nothing(world: World) -> None:
     assert not waiting.done
 
 
-def test_request_made_while_another_is_answered_waits_its_turn() -> None:
-    """An answer may wake a connection that sends the next request in the same call."""
+def test_all_joins_are_decided_before_the_request_that_follows_the_first_answer() -> None:
+    """An answer lets a connection serve its next request, here the leader's sync."""
     world = group_world(initial_rebalance_delay_ms=3_000)
     first, second = newcomer(world), newcomer(world)
     told: list[Any] = []
@@ -306,8 +306,8 @@ def test_request_made_while_another_is_answered_waits_its_turn() -> None:
 
     def sync_at_once(parked: Parked) -> None:
         joined = said(parked)
+        told.append((joined.member_id, second.done))
         syncs.append(sync(world, joined, {joined.member_id: b"all"}))
-        told.append((joined.member_id, syncs[-1].done))
 
     first.on_done = sync_at_once
     second.on_done = lambda parked: told.append(said(parked).member_id)
@@ -315,7 +315,7 @@ def test_request_made_while_another_is_answered_waits_its_turn() -> None:
     world.advance(3_000)
 
     leader, follower = said(first), said(second)
-    assert told == [(leader.member_id, False), follower.member_id]
+    assert told == [(leader.member_id, True), follower.member_id]
     assert said(syncs[0]).assignment == b"all"
 
 

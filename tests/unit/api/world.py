@@ -114,6 +114,7 @@ class World:
         """What brokers understand that are started here."""
         self.files = files or MemoryFiles()
         self.height = 0
+        self._is_answering = False
         self.clock = ManualClock()
         self.raft = QueueRaft()
         self.raft.world = self
@@ -200,13 +201,23 @@ class World:
         )
         info = RequestInfo(header, principal, "127.0.0.1:5", listener)
         try:
-            return api.handle(self.ctx, info, request)
+            answer = api.handle(self.ctx, info, request)
         except KafkaError as error:
-            return api.refuse(request, error)
+            answer = api.refuse(request, error)
+        self.answer()
+        return answer
+
+    def answer(self) -> None:
+        """As the host's event loop does after each input: a client may ask again as it hears."""
+        if not self._is_answering:
+            self._is_answering = True
+            self.ctx.parked.run_completed()
+            self._is_answering = False
 
     def advance(self, ms: int) -> None:
         self.clock.elapsed_ms += ms
         self.ctx.parked.tick(self.clock.elapsed_ms)
+        self.answer()
 
     def propose(self, change: Change) -> None:
         """As another broker would."""

@@ -40,6 +40,7 @@ def test_wake_completes_and_forgets() -> None:
     table.wake(B, 0)
     table.wake(A, 0)
     table.tick(1000)
+    table.run_completed()
 
     assert waiting.answers == ["woken"]
     assert len(table) == 0
@@ -96,6 +97,7 @@ def test_deadline_completes_exactly_then() -> None:
     table.tick(99)
     assert waiting.answers == []
     table.tick(100)
+    table.run_completed()
 
     assert waiting.answers == ["late"]
     assert table.next_deadline_ms() is None
@@ -118,22 +120,117 @@ def test_request_cancelled_by_the_answer_to_another_is_not_answered() -> None:
     """An answer may close the connection that the next one waits for."""
     table = ParkedRequests()
     first, second = Waiting(100), Waiting(100)
-    first.on_done = lambda parked: table.forget(second)
+
+    def close_the_connection(parked: Parked) -> None:
+        second.on_done = None
+        table.forget(second)
+
+    first.on_done = close_the_connection
     for waiting in (first, second):
         table.park(waiting, partitions=[A])
 
     table.wake(A, 0)
+    table.run_completed()
 
     assert first.done
     assert second.answers == []
 
 
+def test_completion_calls_nobody_until_the_host_lets_answers_run() -> None:
+    table, told = ParkedRequests(), []
+    table.on_completed = lambda: told.append("answers are due")
+    waiting = [Waiting(100), Waiting(100)]
+    for each in waiting:
+        table.park(each, partitions=[A])
+
+    table.wake(A, 0)
+    assert [each.done for each in waiting] == [True, True]
+    assert [each.answers for each in waiting] == [[], []]
+    assert told == ["answers are due"]
+    table.run_completed()
+
+    assert [each.answers for each in waiting] == [["woken"], ["woken"]]
+    assert not table.has_completed
+
+
+def test_answers_never_run_within_a_look_or_within_another_answer() -> None:
+    table = ParkedRequests()
+
+    class Impatient(Waiting):
+        def try_complete(self, partition: PartitionKey | None, now_ms: int) -> bool:
+            table.run_completed()
+            return False
+
+    impatient, nested = Impatient(100), Waiting(100)
+    nested.on_done = lambda parked: table.run_completed()
+    table.park(impatient, partitions=[A])
+    table.park(nested, partitions=[B])
+
+    with pytest.raises(AssertionError, match="somebody looks at news"):
+        table.wake(A, 0)
+    table.forget(impatient)
+    table.wake(B, 0)
+    with pytest.raises(AssertionError, match="an answer is under way"):
+        table.run_completed()
+
+
+def test_news_that_a_look_brings_is_looked_at_after_it_by_those_it_concerns() -> None:
+    """A committed record of a coordinator makes it append the next one, which is news again."""
+    table, looks = ParkedRequests(), []
+
+    class Appending(Waiting):
+        def try_complete(self, partition: PartitionKey | None, now_ms: int) -> bool:
+            looks.append(self.deadline_ms)
+            table.wake(A, now_ms)
+            assert looks == [self.deadline_ms], "the news ran within the look"
+            return super().try_complete(partition, now_ms)
+
+    class Counting(Waiting):
+        def try_complete(self, partition: PartitionKey | None, now_ms: int) -> bool:
+            looks.append(self.deadline_ms)
+            return super().try_complete(partition, now_ms)
+
+    table.park(Appending(1), partitions=[A])
+    table.park(Counting(2, wakes_needed=2), partitions=[A])
+
+    table.wake(A, 0)
+
+    assert looks == [1, 2, 2]
+    assert len(table) == 0
+
+
+def test_failure_of_one_request_keeps_the_news_for_the_others() -> None:
+    table = ParkedRequests()
+
+    class Broken(Waiting):
+        def try_complete(self, partition: PartitionKey | None, now_ms: int) -> bool:
+            raise ZeroDivisionError
+
+    broken, behind, other = Broken(100), Waiting(100), Waiting(100)
+    table.park(broken, partitions=[A])
+    table.park(behind, partitions=[A])
+    table.park(other, partitions=[B])
+
+    with pytest.raises(ZeroDivisionError):
+        table.wake(A, 0)
+    table.wake(B, 0)
+
+    assert behind.done
+    assert other.done
+
+
 def test_second_answer_is_fatal() -> None:
     waiting = Waiting(100)
+    ParkedRequests().park(waiting, partitions=[A])
     waiting.complete(1)
 
     with pytest.raises(Fatal):
         waiting.complete(2)
+
+
+def test_who_waits_for_a_request_that_was_never_parked_would_wait_for_ever() -> None:
+    with pytest.raises(AssertionError, match="never parked"):
+        Waiting(100).complete(1)
 
 
 def test_deadlines_of_the_forgotten_do_not_pile_up() -> None:
@@ -191,7 +288,94 @@ def test_every_request_is_answered_once_or_was_cancelled(
         assert table.next_deadline_ms() == min((w.deadline_ms for w in open_now), default=None)
 
     table.tick(now_ms + 1000)
+    table.run_completed()
 
     for waiting in everyone:
         assert len(waiting.answers) == (0 if waiting in cancelled else 1)
     assert (table._for_partition, table._for_follower, table._for_brokers) == ({}, {}, {})
+
+
+class Meddling(Waiting):
+    """What it does as it looks and as it is answered is drawn: wake others, cancel one, park a new
+    one, as coordinators and connections do."""
+
+    def __init__(self, world: "MeddledWith", deadline_ms: int, wakes_needed: int) -> None:
+        super().__init__(deadline_ms, wakes_needed)
+        self.world = world
+        self.on_done = self.answered
+
+    def try_complete(self, partition: PartitionKey | None, now_ms: int) -> bool:
+        assert not self.done
+        assert not self.world.is_looking, "a look within a look"
+        self.world.is_looking = True
+        self.world.meddle()
+        self.world.is_looking = False
+        return super().try_complete(partition, now_ms)
+
+    def answered(self, parked: Parked) -> None:
+        assert not self.world.is_looking, "an answer within a look"
+        assert not self.world.is_answering, "an answer within an answer"
+        self.world.is_answering = True
+        self.answers.append(parked.response)
+        self.world.meddle()
+        self.world.is_answering = False
+
+
+class MeddledWith:
+    """The table, and what is drawn for those who wait in it."""
+
+    def __init__(self, draws: list[int]) -> None:
+        self.table = ParkedRequests()
+        self.draws = draws
+        self.everyone: list[Meddling] = []
+        self.cancelled: set[Meddling] = set()
+        self.is_looking = self.is_answering = False
+
+    def draw(self, below: int) -> int:
+        return self.draws.pop() % below if self.draws else 0
+
+    def park(self) -> None:
+        waiting = Meddling(self, 50 + self.draw(10), 1 + self.draw(3))
+        self.everyone.append(waiting)
+        self.table.park(waiting, partitions=[A, B][: 1 + self.draw(2)], follower=2, brokers=True)
+
+    def meddle(self) -> None:
+        if not self.draws:
+            return
+        match self.draw(6):
+            case 0:
+                self.table.wake(A, 0)
+            case 1:
+                self.table.wake_follower(2, 0)
+            case 2:
+                self.table.wake_for_brokers(0)
+            case 3:
+                self.park()
+            case 4:
+                self.cancel(self.draw(len(self.everyone)))
+            case _ if not self.is_looking:
+                self.table.tick(50 + self.draw(10))
+
+    def cancel(self, at: int) -> None:
+        waiting = self.everyone[at]
+        if not waiting.answers:
+            waiting.on_done = None  # type: ignore[assignment]
+            self.cancelled.add(waiting)
+            self.table.forget(waiting)
+
+
+@given(st.lists(st.integers(0, 1 << 20), min_size=10, max_size=200))
+def test_nobody_who_is_answered_or_looks_is_called_from_within_another(draws: list[int]) -> None:
+    world = MeddledWith(draws)
+    world.park()
+    while world.draws:
+        world.park()
+        world.meddle()
+        world.table.wake(A, 0)
+        world.table.run_completed()
+    world.table.tick(1000)
+    world.table.run_completed()
+
+    for waiting in world.everyone:
+        assert len(waiting.answers) == (0 if waiting in world.cancelled else 1)
+    assert len(world.table) == 0

@@ -330,6 +330,31 @@ def test_a_lost_connection_forgets_its_waiting_requests() -> None:
     on_uvloop(scenario)
 
 
+def test_request_served_after_an_answer_may_bring_news_for_what_was_just_answered() -> None:
+    """A produce with acks=all: its answer makes room for the next request of its connection, and
+    that one appends and moves the high watermark that both wait for."""
+
+    async def scenario() -> None:
+        served: list[Serving] = []
+
+        def handle(header: RequestHeader, peer: Peer, body: Any) -> Any:
+            served[0].release("watermark")  # what is appended is committed at once
+            return served[0].hold(body.states_filter[0], key="watermark")
+
+        async with serving(handle, in_flight_max=1) as server:
+            served.append(server)
+            client = await server.connect()
+            for number in range(20):
+                client.ask(number, f"batch {number}")
+            for number in range(20):
+                await until(lambda: len(server.parked) or server.fatal, "it waits")
+                server.release("watermark")
+                assert server.fatal == []
+                assert await client.answer() == (number, f"batch {number}")
+
+    on_uvloop(scenario)
+
+
 def test_a_request_without_an_answer_owed_gets_none() -> None:
     def handle(header: RequestHeader, peer: Peer, body: Any) -> Any:
         text = body.states_filter[0]

@@ -66,10 +66,12 @@ async def serving(
         guesses=guesses or Guesses(),
     )
     await served.server.start([bound], None, {"SASL": authentication})
+    served.ticker.start()
     served.port = bound.port
     try:
         yield served, seen
     finally:
+        served.ticker.stop()
         await served.server.stop(5)
 
 
@@ -322,6 +324,7 @@ def test_request_that_was_begun_is_answered_before_its_connection_ends() -> None
     async def scenario() -> None:
         held = Held(2**62, "late")
         async with serving(held, lasts_ms=50) as (served, seen):
+            served.parked.park(held)
             asking = Asking(await served.connect())
             await asking.handshake("OAUTHBEARER")
             token = e.sasl_authenticate.SaslAuthenticateRequest(auth_bytes=client_first("alice.s"))
@@ -396,6 +399,7 @@ def test_what_was_begun_in_a_session_is_answered_behind_its_end() -> None:
     async def scenario() -> None:
         held = Held(2**62, "late")
         async with serving(held, session_ms=200) as (served, seen):
+            served.parked.park(held)
             asking = Asking(await served.connect())
             await asking.handshake()
             token = e.sasl_authenticate.SaslAuthenticateRequest(auth_bytes=SECRET)
@@ -441,6 +445,7 @@ def test_refusal_of_another_proof_waits_for_the_answers_before_it() -> None:
     async def scenario() -> None:
         held = Held(2**62, "late")
         async with serving(held, session_ms=60_000) as (served, seen):
+            served.parked.park(held)
             asking = Asking(await served.connect())
             await asking.handshake()
             await asking.token(SECRET)
