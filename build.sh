@@ -137,6 +137,7 @@ run_lint() {
   "$PY" -m ruff format --check .
   "$PY" -m mypy
   "$VENV/bin/lint-imports"
+  "$PY" -m tests.compat.matrix
 }
 
 # pytest_in PROCESSES ARGUMENT... : who takes which test is in tests/sharing.py; -n after it wins.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if (file := os.environ.get("JOSEFINE_COMPAT_MATRIX")) and not hasattr(
         session.config, "workerinput"
     ):
-        write_matrix(Path(file), ORACLE if WITH_APACHE_KAFKA else OURS, _OUTCOMES)
+        broker = ORACLE if WITH_APACHE_KAFKA else OURS
+        write_matrix(Path(file), broker, _OUTCOMES, date.today())
 
 
 @pytest.fixture(scope="session")

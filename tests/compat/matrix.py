@@ -1,8 +1,9 @@
 """Which client does what, on which broker: the tables of COMPATIBILITY.md, from whole runs.
 
-`./build.sh test compat --all` and `./build.sh test oracle --all` write down in `matrix.json` how
-each test ended; said by hand is only why a client is not tried. A test is on three brokers if it
-gets the fixture `cluster`.
+`./build.sh test compat --all` and `./build.sh test oracle --all` write to `matrix.json` how each
+test ended, on which commit and on which day; written by hand is only why a client is not tried. A
+test is on three brokers if it gets the fixture `cluster`. `python -m tests.compat.matrix`, which
+`./build.sh lint` calls, warns when a table is older than `AGE_MAX`.
 """
 
 from __future__ import annotations
@@ -10,10 +11,15 @@ from __future__ import annotations
 import ast
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
+from datetime import date, timedelta
 from functools import cache
 from pathlib import Path
 
+AGE_MAX = timedelta(days=31)
+"""After that nobody knows whether a table still holds: clients and brokers have changed since."""
 FILE = Path(__file__).with_name("matrix.json")
 OURS, ORACLE = "josefine", "Apache Kafka 4.3.0"
 BY_CLIENT = ("test_groups.py", "test_foreign_transactions.py", "test_transactions.py")
@@ -51,16 +57,42 @@ Outcomes = Mapping[str, str]
 """Test → passed, failed or skipped."""
 
 
-def write_matrix(file: Path, broker: str, outcomes: Outcomes) -> None:
+def write_matrix(file: Path, broker: str, outcomes: Outcomes, today: date) -> None:
     """Put a run's outcomes in the place of the last run's on the same broker."""
     known = json.loads(file.read_text()) if file.exists() else {}
-    known[broker] = dict(sorted(outcomes.items()))
+    known[broker] = {
+        "commit": _commit(),
+        "date": today.isoformat(),
+        "outcomes": dict(sorted(outcomes.items())),
+    }
     file.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n")
+
+
+def _commit() -> str:
+    """The checked-out commit, marked where files differ from it."""
+    line = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    return subprocess.run(line, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def warnings(file: Path, today: date) -> list[str]:
+    """A line for each broker whose table is older than `AGE_MAX`."""
+    verbs = {OURS: "compat", ORACLE: "oracle"}
+    return [
+        f"tests/compat/matrix.json: the table of {broker} is of {run['date']} (commit "
+        f"{run['commit']}), older than {AGE_MAX.days} days: run ./build.sh test {verbs[broker]} "
+        "--all, then ./build.sh docs"
+        for broker, run in json.loads(file.read_text()).items()
+        if today - date.fromisoformat(run["date"]) > AGE_MAX
+    ]
 
 
 def lines() -> Iterator[str]:
     """Of Markdown."""
-    known = json.loads(FILE.read_text())
+    runs = json.loads(FILE.read_text())
+    for broker in (OURS, ORACLE):
+        yield f"{broker}: measured on {runs[broker]['date']}, commit {runs[broker]['commit']}."
+    yield ""
+    known = {broker: run["outcomes"] for broker, run in runs.items()}
     cells = {broker: _by_client(outcomes) for broker, outcomes in known.items()}
     clients = sorted({client for row in cells[OURS].values() for client in row})
     yield f"| groups and transactions, here and ({ORACLE}) | brokers | {' | '.join(clients)} |"
@@ -138,3 +170,8 @@ def _parts(test: str) -> dict[str, str | None]:
 
 def _said(outcome: str | None) -> str:
     return {"passed": "yes", "failed": "no"}.get(outcome or "", "-")
+
+
+if __name__ == "__main__":
+    for warning in warnings(FILE, date.today()):
+        print(f"warning: {warning}", file=sys.stderr)

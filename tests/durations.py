@@ -1,0 +1,135 @@
+"""How long tests take: recorded at each run, shown by `./build.sh test --slowest`, and bounded.
+
+A run writes the seconds of each test's set-up and call to `.cache/test_durations.json`; what was
+run before and not again keeps its figure. One phase of one test may take `LIMIT_S` seconds, or be
+on the list `LONG` with a reason: a test that grows past it fails the run that would land it.
+Seconds are wall-clock time beside the other processes of that run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.sharing import UNIT_SECONDS_FILE, unit_of
+
+__all__ = ["LIMIT_S", "LONG", "Recorder", "rows_of", "too_long"]
+
+RECORD = Path(__file__).resolve().parents[1] / ".cache/test_durations.json"
+LIMIT_S = 60.0
+LONG: Mapping[str, str] = {}
+"""The start of a test's id → why it takes longer."""
+NOTED_S = 0.05
+"""What takes less is not recorded: most tests, and nothing of the time."""
+UNIT_NOTED_S = 2.0
+
+Seconds = Mapping[str, Mapping[str, float]]
+"""A test's id → phase → seconds."""
+
+
+def too_long(seconds: Seconds, long: Mapping[str, str] = LONG) -> list[str]:
+    """A line for each phase of a test that takes longer than it may."""
+    return [
+        f"{nodeid}: {phase} took {took:.0f} s, {LIMIT_S:.0f} s are allowed: make it shorter, share "
+        "its set-up, mark it slow with a share left here, or name it in tests/durations.py::LONG"
+        for nodeid, phases in sorted(seconds.items())
+        for phase, took in phases.items()
+        if took > LIMIT_S and not nodeid.startswith(tuple(long))
+    ]
+
+
+def rows_of(seconds: Seconds, most: int) -> list[str]:
+    """The table: units of work first, then single tests, the longest on top."""
+    units = unit_seconds(seconds)
+    total = sum(units.values())
+    tests = sorted(seconds.items(), key=lambda each: -sum(each[1].values()))
+    return [
+        f"{total:8.0f} s  all that is recorded, {len(seconds)} tests over {NOTED_S} s",
+        "",
+        *(f"{took:8.1f} s  {unit}" for unit, took in units.most_common(most)),
+        "",
+        f"{'set-up':>8} {'call':>8}",
+        *(
+            f"{phases.get('setup', 0):8.1f} {phases.get('call', 0):8.1f}  {nodeid}"
+            for nodeid, phases in tests[:most]
+        ),
+    ]
+
+
+def unit_seconds(seconds: Seconds) -> Counter[str]:
+    """Of each unit (`tests/sharing.py`), all its tests together."""
+    units: Counter[str] = Counter()
+    for nodeid, phases in seconds.items():
+        units[unit_of(nodeid)] += sum(phases.values())  # type: ignore[assignment]
+    return units
+
+
+def read_record(path: Path = RECORD) -> dict[str, dict[str, float]]:
+    """Empty where nothing was recorded, or the record is damaged: the next run makes it anew."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+class Recorder:
+    """The pytest plugin. In the process that collects the reports."""
+
+    def __init__(self, *, is_daily: bool, path: Path = RECORD) -> None:
+        """`is_daily`: the run has the tests of every day, whose length is bounded."""
+        self._is_daily = is_daily
+        self._path = path
+        self._seconds: dict[str, dict[str, float]] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.duration >= NOTED_S:
+            phases = self._seconds.setdefault(report.nodeid, {})
+            phases[report.when] = round(report.duration, 2)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self._seconds:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.write_text(json.dumps(read_record(self._path) | self._seconds, indent=0))
+        if self._over() and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for line in self._over():
+            terminalreporter.write_line(f"FAILED, too long: {line}", red=True)
+
+    def _over(self) -> list[str]:
+        return too_long(self._seconds) if self._is_daily else []
+
+
+def main(arguments: Iterable[str]) -> int:
+    parser = argparse.ArgumentParser(prog="./build.sh test --slowest", description=__doc__)
+    parser.add_argument("most", nargs="?", type=int, default=40, help="rows (default: 40)")
+    parser.add_argument(
+        "--write-units",
+        action="store_true",
+        help="write what each unit takes to tests/unit_seconds.json, by which they are started",
+    )
+    asked = parser.parse_args(list(arguments))
+    seconds = read_record()
+    if not seconds:
+        print("nothing is recorded yet: run ./build.sh test first", file=sys.stderr)
+        return 1
+    if asked.write_units:
+        units = {
+            unit: round(took) for unit, took in unit_seconds(seconds).items() if took > UNIT_NOTED_S
+        }
+        UNIT_SECONDS_FILE.write_text(json.dumps(units, indent=1, sort_keys=True) + "\n")
+    print("\n".join(rows_of(seconds, asked.most)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
