@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The one door: ./build.sh setup | lint | test [unit|sim|integration|compat|oracle|spark|slow|pyspark41|changed|all] | demo | bench | docs
+# The one door: ./build.sh setup | lint | test [--slowest|unit|sim|integration|compat|oracle|spark|slow|pyspark41|changed|all] | demo | bench | docs
 # Every verb does the set-up it needs, is quick when run again, and works from any directory and
 # without a terminal. What it installs goes into .venv/ here and ~/.cache/josefine (jars).
 set -euo pipefail
@@ -22,6 +22,7 @@ usage: ./build.sh VERB [ARGUMENTS]
   test [KIND] [PYTEST ARGUMENTS]
                         KIND: unit, sim, integration, compat, spark, all (default: all);
                         several processes share the tests: -n N says how many, -n 0 none (--pdb)
+  test --slowest [N]    the units of work and the tests that took longest when they last ran here
   test slow [PYTEST ARGUMENTS]
                         the long proofs that the daily tests take a share of, or leave out
   test compat --all [PYTEST ARGUMENTS]
@@ -149,6 +150,7 @@ run_test() {
   local kind=${1:-all}
   [ $# -gt 0 ] && shift
   case $kind in
+    --slowest) setup_light; "$PY" -m tests.durations "$@" ;;
     unit) setup_light; pytest_in "$(cores)" tests/unit "$@" ;;
     sim) setup_light
          case " $* " in

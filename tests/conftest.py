@@ -1,6 +1,6 @@
-"""For all tests: how several processes share them, failures told at once, the figures that tests
-tell at the end, and Hypothesis without its limits of time, which measure a busy machine and not our
-code."""
+"""For all tests: how several processes share them, the daily share of long proofs, failures told at
+once, the figures that tests tell at the end, how long they took, and Hypothesis without its limits
+of time, which measure a busy machine and not our code."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.durations import Recorder
+from tests.shares import mark_the_rest_slow
 
 if TYPE_CHECKING:
     from tests.scheduler import Scheduler
@@ -23,6 +26,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
     from tests.scheduler import Scheduler
 
     return Scheduler(config, log)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--share-seed",
+        type=int,
+        default=0,
+        help="which cases of the long proofs belong to the tests of this day (tests/shares.py)",
+    )
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m looks at the marks
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    mark_the_rest_slow(items, config.getoption("--share-seed"))
 
 
 class _Failures:
@@ -45,6 +62,8 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):  # not in the processes that only run tests
         config.pluginmanager.register(_Failures(config))
+        is_daily = config.getoption("markexpr") == "not slow"
+        config.pluginmanager.register(Recorder(is_daily=is_daily))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -3,13 +3,16 @@
 Rules: a file's tests run in one process, one after the other, so that its module's broker or
 cluster is made once; the tests of a folder that share a Spark session run in one process (or two,
 where there are many), for a session takes seconds to start and a gigabyte; tests that start drivers
-of their own are units. Units of Spark come first, being the longest, and the last process begins at
-the other end, with what mostly waits: so computing and waiting lie side by side from the first
-minute on. A process that has nothing left to do takes the next unit; the order within a unit is
-pytest-randomly's.
+of their own are units. The longest units come first, so that the processes end together: those of
+Spark, and for the last process the others, which mostly wait: so computing and waiting lie side by
+side from the first minute on. A process that has nothing left to do takes the next unit; the order
+within a unit is pytest-randomly's.
 """
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
 
 SESSION_FOLDERS = ("tests/spark/connector", "tests/spark/pipelines")
 HALVED = {"tests/spark/pipelines": "test_p"}
@@ -17,9 +20,7 @@ HALVED = {"tests/spark/pipelines": "test_p"}
 below that name and those from it on."""
 OWN_DRIVERS = ("tests/spark/pipelines/test_kill.py",)
 
-SPARK = (*OWN_DRIVERS, "tests/spark")
-OTHERS = ("tests/integration/cluster", "tests/integration", "tests/compat", "tests/simulation")
-"""Longest first: what begins last should be short, or one process works on alone at the end."""
+SPARK = ("tests/spark",)
 
 
 def unit_of(nodeid: str) -> str:
@@ -33,11 +34,27 @@ def unit_of(nodeid: str) -> str:
     return f"{folder} {1 + (name >= HALVED[folder])}" if folder in HALVED else folder
 
 
-def next_unit(waiting: Iterable[str], *, of_last_process: bool) -> str:
-    """What a process takes up next. There must be something."""
-    order = (*OTHERS, "tests/unit", *SPARK) if of_last_process else (*SPARK, *OTHERS)
+UNIT_SECONDS_FILE = Path(__file__).with_name("unit_seconds.json")
+"""What units took when that was last written (`python -m tests.durations --write-units`); a unit
+that is not named there is short."""
 
-    def place(unit: str) -> int:
-        return next((n for n, each in enumerate(order) if unit.startswith(each)), len(order))
+
+@cache
+def unit_seconds() -> Mapping[str, float]:
+    found: dict[str, float] = json.loads(UNIT_SECONDS_FILE.read_text())
+    return found
+
+
+def next_unit(
+    waiting: Iterable[str],
+    *,
+    of_last_process: bool,
+    seconds: Mapping[str, float] | None = None,
+) -> str:
+    """What a process takes up next: the longest of its kind. There must be something."""
+    known = unit_seconds() if seconds is None else seconds
+
+    def place(unit: str) -> tuple[bool, float]:
+        return unit.startswith(SPARK) is of_last_process, -known.get(unit, 0.0)
 
     return min(waiting, key=place)

@@ -132,11 +132,15 @@ class Share:
 
     total: Total
     lives: list[Life]
+    is_whole: bool
+    """Not only the lives of a day."""
 
 
-def live_share(live: Live, seeds: Iterable[int], words: dict[str, str]) -> Share:
+def live_share(
+    live: Live, seeds: Iterable[int], words: dict[str, str], *, is_whole: bool = True
+) -> Share:
     """All of them, and their sums."""
-    share = Share(total=Total(words), lives=[])
+    share = Share(total=Total(words), lives=[], is_whole=is_whole)
     for life in live_all(live, seeds):
         share.total.add(life)
         share.lives.append(life)

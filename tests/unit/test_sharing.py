@@ -2,7 +2,15 @@
 
 from pathlib import Path
 
-from tests.sharing import OTHERS, OWN_DRIVERS, SESSION_FOLDERS, SPARK, next_unit, unit_of
+from tests.sharing import (
+    HALVED,
+    OWN_DRIVERS,
+    SESSION_FOLDERS,
+    SPARK,
+    next_unit,
+    unit_of,
+    unit_seconds,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -17,14 +25,14 @@ def test_a_file_is_a_unit_and_so_are_a_session_and_a_driver() -> None:
     assert unit_of(f"{kill}::test_a[1]") == f"{kill}::test_a[1]"
 
 
-def test_spark_comes_first_and_for_the_last_process_last() -> None:
-    kill = f"{OWN_DRIVERS[0]}::test_a"
-    units = ["tests/unit/test_style.py", "tests/spark/connector", "tests/compat/test_kcat.py", kill]
+def test_longest_comes_first_of_spark_and_for_the_last_process_of_the_others() -> None:
+    seconds = {"tests/spark/deploy/a.py": 9.0, "tests/compat/b.py": 5.0, "tests/spark/c.py": 20.0}
+    units = ["tests/unit/d.py", *seconds]
 
     def order(of_last_process: bool) -> list[str]:
         waiting, taken = list(units), []
         while waiting:
-            taken.append(next_unit(waiting, of_last_process=of_last_process))
+            taken.append(next_unit(waiting, of_last_process=of_last_process, seconds=seconds))
             waiting.remove(taken[-1])
         return taken
 
@@ -33,6 +41,7 @@ def test_spark_comes_first_and_for_the_last_process_last() -> None:
 
 
 def test_what_is_named_is_there() -> None:
-    assert [
-        name for name in (*SESSION_FOLDERS, *SPARK, *OTHERS) if not (ROOT / name).exists()
-    ] == []
+    units = (name.partition("::")[0].partition(" ")[0] for name in unit_seconds())
+    named = (*SESSION_FOLDERS, *HALVED, *OWN_DRIVERS, *SPARK, *units)
+
+    assert [name for name in named if not (ROOT / name).exists()] == []

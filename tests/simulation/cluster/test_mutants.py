@@ -51,11 +51,6 @@ def caught_by(mutant: Mutant) -> int | None:
 ALL = (
     *MUTANTS, *GROUP_MUTANTS, *TRANSFER_MUTANTS, *CONSUMER_MUTANTS, *PARTICIPANT_MUTANTS,
 )  # fmt: skip
-SOME = [
-    pytest.param(mutant, id=mutant.breaks, marks=[pytest.mark.slow] if n % 3 else [])
-    for n, mutant in enumerate(ALL)
-]
-"""Every third at every run of the tests; all of them with `-m "slow or not slow"`."""
 
 
 def test_every_mutant_finds_the_line_that_it_breaks() -> None:
@@ -66,6 +61,7 @@ def test_every_mutant_finds_the_line_that_it_breaks() -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("mutant", SOME)
+@pytest.mark.long_proof(share=8)
+@pytest.mark.parametrize("mutant", ALL, ids=lambda mutant: mutant.breaks)
 def test_a_broken_rule_is_caught(mutant: Mutant) -> None:
     assert caught_by(mutant) is not None, f"nobody noticed that this is broken: {mutant.breaks}"

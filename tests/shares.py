@@ -1,0 +1,35 @@
+"""The daily share of long proofs: a test with many long cases runs a few of them each day.
+
+`@pytest.mark.long_proof(share=N)` on a test with parameters leaves one of N of its cases in the
+tests of every day and marks the others `slow`, which `./build.sh test slow` runs, all of them.
+Which cases stay is drawn by `--share-seed` (0 unless said), the same in every process and order.
+"""
+
+from collections.abc import Sequence
+
+import pytest
+
+__all__ = ["daily_of", "mark_the_rest_slow"]
+
+MARKER = "long_proof"
+
+
+def mark_the_rest_slow(items: Sequence[pytest.Item], seed: int) -> None:
+    """Marks, of each test that is a long proof, the cases that do not belong to this share."""
+    proofs: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker(MARKER) is not None:
+            proofs.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for cases in proofs.values():
+        marker = cases[0].get_closest_marker(MARKER)
+        assert marker is not None
+        by_id = {case.nodeid: case for case in cases}
+        daily = daily_of(sorted(by_id), marker.kwargs["share"], seed)
+        for nodeid, case in by_id.items():
+            if nodeid not in daily:
+                case.add_marker(pytest.mark.slow)
+
+
+def daily_of(cases: Sequence[str], share: int, seed: int) -> frozenset[str]:
+    """One of `share` of these, at least one, evenly spread; another seed gives the next ones."""
+    return frozenset(cases[seed % min(share, len(cases)) :: share])
