@@ -1,4 +1,4 @@
-"""Tests that take too long are named, those on the list are not, and the table shows the longest."""
+"""Tests that take too long are named, listed ones are not, and the table shows the longest."""
 
 import json
 from pathlib import Path
