@@ -67,11 +67,22 @@ def opened(bootstrap: str, transactional_id: str, topic: str) -> Producer:
     return producer
 
 
+_CLIENTS: list[BlockingClient] = []
+
+
+@pytest.fixture(autouse=True)
+def close_clients() -> Iterator[None]:
+    yield
+    while _CLIENTS:
+        _CLIENTS.pop().close()
+
+
 class Participant:
     """A producer that takes part in a two-phase commit, which librdkafka's does not."""
 
     def __init__(self, bootstrap: str, transactional_id: str, topic: str) -> None:
         self.client = BlockingClient(bootstrap)
+        _CLIENTS.append(self.client)
         self.id = transactional_id
         self.producer: ProducerIdentity = self.client.run(
             lambda s, t, d: take_ids(s, (self.id,), 60_000, t, d, two_phase=True)

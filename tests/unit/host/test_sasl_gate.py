@@ -71,8 +71,7 @@ async def serving(
     try:
         yield served, seen
     finally:
-        served.ticker.stop()
-        await served.server.stop(5)
+        await served.stop()
 
 
 class Asking:
