@@ -60,6 +60,7 @@ from josefine_broker.host.disk.data_dir import (
 from josefine_broker.host.disk.files import RealFiles
 from josefine_broker.host.disk.flusher import Flusher
 from josefine_broker.host.engine_host import EngineHost, Hooks
+from josefine_broker.host.escaped_errors import stop_on_broken_invariants
 from josefine_broker.host.log.cleaner import Cleaner
 from josefine_broker.host.log.log_manager import LogManager
 from josefine_broker.host.metrics import Metrics
@@ -139,6 +140,7 @@ class Node:
     async def start(self, say: Say) -> None:
         """Recover and serve; `say` gets each line for the user. Raises BindError, DataDirError,
         CorruptData, OSError, Fatal: then `abandon` what was begun."""
+        stop_on_broken_invariants(asyncio.get_running_loop(), self._failed)
         directory = self.config.broker.data_dir
         self._undo.callback(DataDirLock(directory).release)
         remove_addresses(directory)
