@@ -22,7 +22,11 @@ from josefine_broker.engine.groups.consumer.embedded import (
 from josefine_broker.engine.groups.consumer.heartbeats import of_its_epoch, take_place
 from josefine_broker.engine.groups.consumer.leaving import static_of, unknown_member, without
 from josefine_broker.engine.groups.consumer.reconciling import asked, joined_again
-from josefine_broker.engine.groups.consumer.states import ConsumerMemberState
+from josefine_broker.engine.groups.consumer.states import (
+    ConsumerGroupEvent,
+    ConsumerGroupState,
+    ConsumerMemberState,
+)
 from josefine_broker.engine.groups.consumer.subscriptions import Topics
 from josefine_broker.engine.groups.consumer.values import (
     ClassicSide,
@@ -68,7 +72,12 @@ def join(
     chooses_else = before.assignor is not None
     after = of_its_epoch(after, topics, reads_else or chooses_else, is_news or reads_else)
     member = joined_again(after, after.members[member.member_id], said.parts(topics))
-    return after.with_member(member).settled(), member
+    after = after.with_member(member)
+    if after.state is ConsumerGroupState.STABLE:
+        # A member that joined is not reconciled before it syncs, even if it gets what it had. The
+        # log has its state, and a coordinator that replays it finds the group reconciling.
+        after = after.moved(ConsumerGroupEvent.REJOINED)
+    return after, member
 
 
 def _said(group: ConsumerGroup, request: ClassicJoin) -> Subscription:
