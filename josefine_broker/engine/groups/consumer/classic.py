@@ -38,7 +38,8 @@ from josefine_broker.engine.groups.consumer.values import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicJoin:
-    """A JoinGroup of a consumer. `is_newcomer`: its id was made for it."""
+    """A JoinGroup of a consumer. `is_newcomer`: its id was generated for it, so it may create a
+    member. It never replaces one that exists."""
 
     member_id: str
     instance_id: str | None
@@ -101,7 +102,9 @@ def _found(
     group: ConsumerGroup, request: ClassicJoin, settings: Settings
 ) -> tuple[ConsumerMember, ConsumerGroup]:
     """The member that joins, and the group with the place it takes. Raises KafkaError."""
-    if not request.is_newcomer:
+    # A newcomer's join that arrives a second time finds its member. A blank one in its place would
+    # forget the partitions that the client still has, and others would get them.
+    if not request.is_newcomer or request.member_id in group.members:
         return member_of(group, request.member_id, request.instance_id), group
     if request.instance_id is not None:
         holder = group.static_member(request.instance_id)

@@ -112,6 +112,20 @@ def test_a_member_that_joined_and_does_not_ask_what_it_has_is_called(lab: Mixed)
     assert lab.classic_beat("old", 2) is ErrorCode.none
 
 
+def test_a_join_as_a_newcomer_by_a_member_takes_nothing_from_it(lab: Mixed) -> None:
+    """The first join of its connection before, that arrives again: its client reads on."""
+    has = settle(lab)
+    kept = lab.member("new").assigned
+
+    epoch = lab.classic_join("old", is_newcomer=True, topics=("nothing",)).epoch
+
+    assert lab.member("old").revoking == has
+    lab.say("new", 2, kept)
+    assert lab.member("new").assigned == kept
+    lab.classic_sync("old", epoch)
+    assert lab.say("new", epoch, kept).parts == lab.every("t"), "its client heard of that join"
+
+
 def test_a_stable_group_reconciles_until_a_member_that_joined_again_syncs(lab: Mixed) -> None:
     settle(lab)
     assert lab.state == "Stable"
