@@ -313,5 +313,16 @@ def replay(machine: ConsumerMachine, steps: Steps) -> None:
     machine.teardown()
 
 
+def test_a_member_reads_all_of_its_target_after_an_old_join_in_its_epoch() -> None:
+    steps: Steps = (
+        ("begin", {"count": 2}),
+        ("all_beat", {}),
+        ("beat", {"place": 0, "is_lost": False}),
+        ("old_join", {"place": 1}),
+    )
+
+    replay(ConsumerMachine(), steps)
+
+
 TestConsumerMachine = ConsumerMachine.TestCase
 TestConsumerMachine.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
