@@ -62,8 +62,8 @@ CONSUMER_MUTANTS = [
     Mutant(
         breaks="a join that may be an old one frees nothing that its member had",
         function=reconciling.begun_anew,
-        old="(member.assigned | member.revoking) - target",
-        new="target - target",
+        old="lost = had - target",
+        new="lost = target - target",
         faults=FAILOVERS | CONSUMERS | CUTS,
         seed=570,
     ),

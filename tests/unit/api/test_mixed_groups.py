@@ -90,6 +90,18 @@ def test_a_classic_member_comes_to_a_group_of_both(world: World) -> None:
     assert has(world, joined) == []
 
 
+def test_a_member_id_told_to_a_newcomer_is_not_new_once_a_member_has_it(world: World) -> None:
+    beat(world, "new")
+    member_id = said(classic.join(world)).member_id
+    beat(world, "new", -1)
+    assert parts(beat(world, member_id)) == [0, 1, 2], "it came by the consumer protocol"
+
+    answer = said(classic.join(world, member_id))
+
+    assert answer.error_code is ErrorCode.unknown_member_id
+    assert parts(beat(world, "other")) == [], "the member still has everything"
+
+
 def test_members_that_are_left_alone_are_served_on(world: World) -> None:
     old = leader(world)
     beat(world, "new")

@@ -22,7 +22,11 @@ from josefine_broker.engine.groups.consumer.embedded import (
 from josefine_broker.engine.groups.consumer.heartbeats import of_its_epoch, take_place
 from josefine_broker.engine.groups.consumer.leaving import static_of, unknown_member, without
 from josefine_broker.engine.groups.consumer.reconciling import asked, joined_again
-from josefine_broker.engine.groups.consumer.states import ConsumerMemberState
+from josefine_broker.engine.groups.consumer.states import (
+    ConsumerGroupEvent,
+    ConsumerGroupState,
+    ConsumerMemberState,
+)
 from josefine_broker.engine.groups.consumer.subscriptions import Topics
 from josefine_broker.engine.groups.consumer.values import (
     ClassicSide,
@@ -34,7 +38,8 @@ from josefine_broker.engine.groups.consumer.values import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicJoin:
-    """A JoinGroup of a consumer. `is_newcomer`: its id was made for it."""
+    """A JoinGroup of a consumer. `is_newcomer`: its id was generated for it, so it may create a
+    member. It never replaces one that exists."""
 
     member_id: str
     instance_id: str | None
@@ -68,7 +73,12 @@ def join(
     chooses_else = before.assignor is not None
     after = of_its_epoch(after, topics, reads_else or chooses_else, is_news or reads_else)
     member = joined_again(after, after.members[member.member_id], said.parts(topics))
-    return after.with_member(member).settled(), member
+    after = after.with_member(member)
+    if after.state is ConsumerGroupState.STABLE:
+        # A member that joined is not reconciled before it syncs, even if it gets what it had. The
+        # log has its state, and a coordinator that replays it finds the group reconciling.
+        after = after.moved(ConsumerGroupEvent.REJOINED)
+    return after, member
 
 
 def _said(group: ConsumerGroup, request: ClassicJoin) -> Subscription:
@@ -92,7 +102,9 @@ def _found(
     group: ConsumerGroup, request: ClassicJoin, settings: Settings
 ) -> tuple[ConsumerMember, ConsumerGroup]:
     """The member that joins, and the group with the place it takes. Raises KafkaError."""
-    if not request.is_newcomer:
+    # A newcomer's join that arrives a second time finds its member. A blank one in its place would
+    # forget the partitions that the client still has, and others would get them.
+    if not request.is_newcomer or request.member_id in group.members:
         return member_of(group, request.member_id, request.instance_id), group
     if request.instance_id is not None:
         holder = group.static_member(request.instance_id)

@@ -34,10 +34,17 @@ def reconciled(group: ConsumerGroup, member: ConsumerMember, owned: Parts | None
 
 def begun_anew(group: ConsumerGroup, member: ConsumerMember) -> ConsumerMember:
     """The member that joins, in the target's epoch at once; the same object where it is as it was.
-    What it is not to have any more is free with its first heartbeat there."""
+    What it is not to have any more is free with its first heartbeat there. If it is in that epoch
+    already, it keeps what it has, and its next heartbeat adds to it."""
     target = group.target_of(member.member_id)
-    has = target - group.held_by_others(member.member_id)
-    lost = (member.assigned | member.revoking) - target
+    had = member.assigned | member.revoking
+    if member.epoch == group.target_epoch:
+        # If the join is an old one, nobody hears its answer, and the client goes on in this epoch.
+        # It is only notified of what its own heartbeats add, so those must add what is free.
+        has = had & target
+    else:
+        has = target - group.held_by_others(member.member_id)
+    lost = had - target
     has_all = has == target and not lost
     event = ConsumerMemberEvent.HAS_ALL if has_all else ConsumerMemberEvent.MUST_WAIT
     after = member.moved(event, group.target_epoch, has, lost)

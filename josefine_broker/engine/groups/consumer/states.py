@@ -26,6 +26,7 @@ class ConsumerGroupEvent(Enum):
     CHANGED = "changed"  # members or what they read are others than the target was made for
     ASSIGNED = "assigned"  # the target assignment is made for the group's epoch
     CONVERGED = "converged"  # the last member has what the target gives it
+    REJOINED = "rejoined"  # a classic member sent another JoinGroup, and its SyncGroup is to come
     EMPTIED = "emptied"  # nobody is left
     REMOVED = "removed"  # deleted, expired, or a classic member took the name over
     LEFT = "left to classic"  # only classic members are left: they go on as a classic group
@@ -41,6 +42,7 @@ GROUP_TRANSITIONS: dict[tuple[ConsumerGroupState, ConsumerGroupEvent], ConsumerG
     (ConsumerGroupState.RECONCILING, ConsumerGroupEvent.CONVERGED): ConsumerGroupState.STABLE,
     (ConsumerGroupState.RECONCILING, ConsumerGroupEvent.EMPTIED): ConsumerGroupState.EMPTY,
     (ConsumerGroupState.STABLE, ConsumerGroupEvent.CHANGED): ConsumerGroupState.ASSIGNING,
+    (ConsumerGroupState.STABLE, ConsumerGroupEvent.REJOINED): ConsumerGroupState.RECONCILING,
     (ConsumerGroupState.STABLE, ConsumerGroupEvent.EMPTIED): ConsumerGroupState.EMPTY,
     (ConsumerGroupState.ASSIGNING, ConsumerGroupEvent.LEFT): ConsumerGroupState.DEAD,
     (ConsumerGroupState.RECONCILING, ConsumerGroupEvent.LEFT): ConsumerGroupState.DEAD,

@@ -112,6 +112,48 @@ def test_a_member_that_joined_and_does_not_ask_what_it_has_is_called(lab: Mixed)
     assert lab.classic_beat("old", 2) is ErrorCode.none
 
 
+def test_a_join_as_a_newcomer_by_a_member_takes_nothing_from_it(lab: Mixed) -> None:
+    """The first join of its connection before, that arrives again: its client reads on."""
+    has = settle(lab)
+    kept = lab.member("new").assigned
+
+    epoch = lab.classic_join("old", is_newcomer=True, topics=("nothing",)).epoch
+
+    assert lab.member("old").revoking == has
+    lab.say("new", 2, kept)
+    assert lab.member("new").assigned == kept
+    lab.classic_sync("old", epoch)
+    assert lab.say("new", epoch, kept).parts == lab.every("t"), "its client heard of that join"
+
+
+def test_a_stable_group_reconciles_until_a_member_that_joined_again_syncs(lab: Mixed) -> None:
+    settle(lab)
+    assert lab.state == "Stable"
+
+    lab.classic_join("old")
+
+    assert lab.state == "Reconciling"
+    assert lab.replayed() == {GROUP: lab.group}, "another coordinator sees the same"
+    lab.classic_sync("old", 2)
+    assert lab.state == "Stable"
+
+
+def test_a_stable_group_reconciles_until_the_next_process_of_a_member_syncs() -> None:
+    lab = Mixed(t=4)
+    lab.join("new", topics=frozenset({"u"}))
+    lab.classic_join("old", is_newcomer=True, instance_id="one")
+    lab.classic_sync("old", 2)
+    lab.say("new", 1)
+    assert lab.state == "Stable"
+
+    lab.classic_join("next", is_newcomer=True, instance_id="one")
+
+    assert lab.state == "Reconciling"
+    assert lab.replayed() == {GROUP: lab.group}
+    assert lab.classic_sync("next", 2) == lab.every("t")
+    assert lab.state == "Stable"
+
+
 def test_a_classic_member_has_the_session_that_it_chose(lab: Mixed) -> None:
     lab.advance(SESSION_MS - 1)
     lab.say("new", 1)

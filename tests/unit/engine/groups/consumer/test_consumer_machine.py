@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -294,6 +295,33 @@ class ConsumerMachine(RuleBasedStateMachine):
             read = frozenset().union(*reads(group.members, self.lab.topics).values())
             names = [each.name for each in self.lab.topics.values() if each.topic_id in read]
             assert frozenset().union(*group.target.values()) == self.lab.every(*names)
+
+
+Steps = tuple[tuple[str, dict[str, Any]], ...]
+"""Rules by name, each with its arguments, in the order in which they are applied."""
+
+
+def replay(machine: ConsumerMachine, steps: Steps) -> None:
+    """One run of a machine that was found once, with everything that must hold after each step."""
+    for name, arguments in steps:
+        getattr(machine, name)(**arguments)
+        machine.nobody_has_what_another_has()
+        machine.nothing_is_given_twice()
+        machine.epochs_never_fall()
+        machine.the_log_is_the_group()
+        machine.a_stable_group_has_shared_out_everything()
+    machine.teardown()
+
+
+def test_a_member_reads_all_of_its_target_after_an_old_join_in_its_epoch() -> None:
+    steps: Steps = (
+        ("begin", {"count": 2}),
+        ("all_beat", {}),
+        ("beat", {"place": 0, "is_lost": False}),
+        ("old_join", {"place": 1}),
+    )
+
+    replay(ConsumerMachine(), steps)
 
 
 TestConsumerMachine = ConsumerMachine.TestCase

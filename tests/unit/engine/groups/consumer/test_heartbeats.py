@@ -218,6 +218,18 @@ def test_an_old_join_takes_nothing_from_a_member_that_was_let_in_again() -> None
     assert lab.say("b", 2).parts == lab.every("t") - (kept or frozenset())
 
 
+def test_an_old_join_gives_a_member_nothing_that_it_would_not_hear_of() -> None:
+    lab = two_members()
+    lab.say("a", 1, lab.say("a", 1).parts)
+    free = lab.every("t") - lab.member("a").assigned
+    assert lab.member("b").epoch == 2
+
+    lab.join("b")
+
+    assert lab.say("b", 2).parts == free, "the answer to that join was heard by nobody"
+    assert lab.state == "Stable"
+
+
 def test_a_member_nobody_knows_is_told_to_begin_anew() -> None:
     lab = Lab(t=1)
 

@@ -19,7 +19,9 @@ from tests.unit.engine.groups.consumer.test_consumer_machine import (
     SUBSCRIPTIONS,
     Client,
     ConsumerMachine,
+    Steps,
     places,
+    replay,
 )
 
 OUT = (ErrorCode.unknown_member_id, ErrorCode.illegal_generation)
@@ -104,12 +106,13 @@ class MixedMachine(ConsumerMachine):
             assert code in PASSING
             client.must_join |= code is CALLED
 
-    @rule(place=places)
-    def old_classic_join(self, place: int) -> None:
-        """Of a connection that was given up; its answer is heard by nobody."""
+    @rule(place=places, which=st.integers(0, 3))
+    def old_classic_join(self, place: int, which: int) -> None:
+        """One of its client's last joins arrives again, from a connection that was closed since.
+        Nobody hears the answer."""
         client = self.client(place)
         if isinstance(client, ClassicClient) and client.old_joins:
-            asked = client.old_joins[0]
+            asked = client.old_joins[-1 - which % len(client.old_joins)]
             if asked.member_id in self.members:
                 with suppress(KafkaError):
                     self.lab.take_join(asked)
@@ -118,6 +121,30 @@ class MixedMachine(ConsumerMachine):
     def members(self) -> frozenset[str]:
         group = self.lab.groups.get("g")
         return frozenset(() if group is None else group.members)
+
+
+def test_an_old_join_of_a_newcomer_gives_away_nothing_of_its_member() -> None:
+    steps: Steps = (
+        ("begin", {"count": 1}),
+        ("leave", {"place": 0}),
+        ("start_classic", {"is_cooperative": False, "topics": frozenset({"t"})}),
+        ("subscribe", {"is_regex": False, "place": 0, "topics": frozenset({"t", "u"})}),
+        ("old_classic_join", {"place": 0, "which": 1}),
+        ("start_classic", {"is_cooperative": False, "topics": frozenset({"t", "u"})}),
+    )
+
+    replay(MixedMachine(), steps)
+
+
+def test_the_log_has_the_state_of_a_stable_group_after_an_old_join() -> None:
+    steps: Steps = (
+        ("begin", {"count": 1}),
+        ("leave", {"place": 0}),
+        ("start_classic", {"is_cooperative": False, "topics": frozenset({"t"})}),
+        ("old_classic_join", {"place": 0, "which": 0}),
+    )
+
+    replay(MixedMachine(), steps)
 
 
 TestMixedMachine = MixedMachine.TestCase
