@@ -176,8 +176,10 @@ def test_static_member_comes_back_to_its_partitions_and_the_others_notice_nothin
     """KIP-345. The other member is librdkafka's, which tells what was taken from it."""
     bootstrap = one_broker.bootstrap
     topic = make_topic(bootstrap)
-    other = stack.enter_context(closing(Librdkafka(bootstrap, topic, topic)))
+    # In this order: aiokafka's constructor waits for its assignment, and librdkafka, once it is in
+    # the group, joins again only while somebody polls it.
     restarted = subscribe(bootstrap, topic, topic, "static")
+    other = stack.enter_context(closing(Librdkafka(bootstrap, topic, topic)))
     try:
         poll_until(lambda _: share(other, restarted), "two members", other, restarted)
         owned = restarted.assigned()
