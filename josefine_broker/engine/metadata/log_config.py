@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import Enum
 
+from josefine_broker.records.codecs import GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL, Compression
+
 DAY_MS = 24 * 3600 * 1000
 
 
@@ -33,6 +35,11 @@ class LogConfig:
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int | None = None
+    compression: Compression | None = None
+    """The codec that batches are stored with; None: as they were sent."""
+    gzip_level: int = GZIP_LEVEL
+    lz4_level: int = LZ4_LEVEL
+    zstd_level: int = ZSTD_LEVEL
     was_compacted: bool = False
     """`compact` was once among the policies: what it took away is still missing."""
 
@@ -43,6 +50,16 @@ class LogConfig:
     @property
     def compacts(self) -> bool:
         return "compact" in self.cleanup_policy
+
+    @property
+    def compression_level(self) -> int | None:
+        """Of the codec that batches are stored with; None where it has no levels."""
+        levels = {
+            Compression.GZIP: self.gzip_level,
+            Compression.LZ4: self.lz4_level,
+            Compression.ZSTD: self.zstd_level,
+        }
+        return None if self.compression is None else levels.get(self.compression)
 
     @property
     def may_have_holes(self) -> bool:

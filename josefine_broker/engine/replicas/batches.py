@@ -2,7 +2,8 @@
 and of the markers that end transactions.
 
 Rules: a batch is checked (length, limit, magic, CRC, counts), judged by the partition, stamped in
-place and written, in that order; its records are never looked at. After a refusal, the log's own
+place and written, in that order; its records are not looked at, but for a topic whose
+`compression.type` is another codec than the batch's. After a refusal, the log's own
 (a full disk) among them, nothing has changed.
 """
 
@@ -10,9 +11,10 @@ from typing import NoReturn
 
 from josefine_broker.base.errors import ErrorCode, Fatal, KafkaError
 from josefine_broker.base.ids import ProducerEpoch, ProducerId
+from josefine_broker.base.limits import DECOMPRESSED_BYTES_MAX
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.hosted import HostedPartition
-from josefine_broker.engine.metadata.log_config import TimestampType
+from josefine_broker.engine.metadata.log_config import LogConfig, TimestampType
 from josefine_broker.engine.metadata.topic_config import TopicSettings
 from josefine_broker.engine.replicas.leading import appended_to_many
 from josefine_broker.records.batch import (
@@ -27,6 +29,7 @@ from josefine_broker.records.batch import (
     verify,
 )
 from josefine_broker.records.control import Marker, build_marker
+from josefine_broker.records.recompression import in_codec
 
 NO_APPEND_TIME = -1
 _LOG_APPEND_TIME = TimestampType.LOG_APPEND_TIME
@@ -64,6 +67,10 @@ def append_batch(
     if duplicate is not None:
         ctx.counters.duplicate_batches += 1
         return duplicate.base_offset, duplicate.max_timestamp_ms if stamps_time else NO_APPEND_TIME
+    compression = log_config.compression
+    if compression is not None and header.compression != compression:
+        batch = _recompressed(batch, header, log_config)
+        header = parse_header(batch)
     if stamps_time:
         # The one change inside the CRC: attribute bit and max timestamp (KIP-32).
         header = stamp_log_append_time(batch, 0, now_ms)
@@ -115,6 +122,21 @@ def append_marker(
     else:
         appended_to_many(ctx, tp, hosted, base_offset)
     return base_offset + 1
+
+
+def _recompressed(batch: memoryview, header: BatchHeader, config: LogConfig) -> memoryview:
+    """The batch in the codec of the topic's `compression.type`. Raises CorruptData, and
+    KafkaError(message_too_large) where it is larger so than it may be."""
+    assert config.compression is not None
+    codec, level = config.compression, config.compression_level
+    found = in_codec(batch, header, codec, level, bytes_max=DECOMPRESSED_BYTES_MAX)
+    if len(found) > config.message_bytes_max:
+        raise KafkaError(
+            ErrorCode.message_too_large,
+            f"a batch of {len(found)} bytes as {config.compression.name.lower()},"
+            f" max.message.bytes is {config.message_bytes_max}",
+        )
+    return memoryview(found)
 
 
 def _refuse(batch: memoryview, header: BatchHeader, message_bytes_max: int) -> NoReturn:
