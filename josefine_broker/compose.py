@@ -19,7 +19,7 @@ from josefine_broker.engine.metadata.changes import RegisterBroker
 from josefine_broker.engine.metadata.features import SUPPORTED
 from josefine_broker.engine.metadata.image import Endpoint
 from josefine_broker.engine.metadata.log_config import LogConfig, TimestampType
-from josefine_broker.engine.metadata.topic_config import TopicSettings
+from josefine_broker.engine.metadata.topic_config import COMPRESSIONS, TopicSettings
 from josefine_broker.engine.partition.partition import ACKS_ALL
 from josefine_broker.engine.partition.replica_fetch import FetchLimits
 from josefine_broker.engine.quorum import SnapshotLimits
@@ -48,6 +48,7 @@ def log_config(section: LogSection) -> LogConfig:
         flush_messages=section.flush_messages,
         flush_ms=section.flush_ms,
         message_bytes_max=section.message_bytes_max,
+        compression=COMPRESSIONS[section.compression_type],
         timestamp_type=TimestampType(section.timestamp_type),
         delete_retention_ms=section.cleaner_delete_retention_ms,
         min_cleanable_dirty_ratio=section.cleaner_min_cleanable_ratio,

@@ -214,6 +214,10 @@ class LogSection(Section):
         default=None,
         description="Bound of what the log cleaner reads and writes together; null: none.",
     )
+    compression_type: Literal["producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"] = Field(
+        default="producer",
+        description="The codec that batches are stored with; producer: as they were sent.",
+    )
     timestamp_type: Literal["CreateTime", "LogAppendTime"] = Field(
         default="CreateTime",
         description="Whose clock stamps records: the producer's or the broker's.",

@@ -15,7 +15,7 @@ from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.metadata.changes import CreateTopic
 from josefine_broker.engine.metadata.partition_limit import PartitionLimit
 from josefine_broker.engine.metadata.proposals import Proposal
-from josefine_broker.engine.metadata.topic_config import resolve, shown
+from josefine_broker.engine.metadata.topic_config import described
 from josefine_broker.engine.proposing import answer_when_settled, submit_change
 from josefine_broker.wire.entities import create_topics as e
 
@@ -77,7 +77,6 @@ def _change(ctx: Context, topic: e.CreatableTopic, limit: PartitionLimit) -> Cre
 
 def _created(ctx: Context, change: CreateTopic, *, with_id: bool) -> e.CreatableTopicResult:
     assigned = {name for name, _ in change.config}
-    settings = resolve(change.config, ctx.settings.topic_defaults)
     return e.CreatableTopicResult(
         name=change.name,
         topic_id=change.topic_id if with_id else None,
@@ -87,7 +86,7 @@ def _created(ctx: Context, change: CreateTopic, *, with_id: bool) -> e.Creatable
             e.CreatableTopicConfigs(
                 name=name, value=value, config_source=source_of(ctx, name, name in assigned)
             )
-            for name, value in shown(settings).items()
+            for name, value in described(change.config, ctx.settings.topic_defaults).items()
         ),
     )
 

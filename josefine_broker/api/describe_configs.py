@@ -13,7 +13,7 @@ from josefine_broker.engine.metadata.topic_config import (
     TOPIC_CONFIGS,
     ConfigType,
     TopicSettings,
-    resolve,
+    described,
     shown,
 )
 from josefine_broker.wire.entities import describe_configs as e
@@ -28,7 +28,7 @@ _BROKER_VALUES: tuple[tuple[str, ConfigType, Callable[[BrokerSettings], str]], .
     ("auto.create.topics.enable", ConfigType.BOOLEAN, lambda s: str(s.auto_create_topics).lower()),
     ("default.replication.factor", ConfigType.INT, lambda s: str(s.default_replication_factor)),
     ("fetch.max.bytes", ConfigType.INT, lambda s: str(s.fetch_bytes_max)),
-    ("log.dirs", ConfigType.STRING, lambda s: s.data_directory),
+    ("log.dirs", ConfigType.LIST, lambda s: s.data_directory),
     ("num.partitions", ConfigType.INT, lambda s: str(s.default_partitions)),
     ("offsets.topic.num.partitions", ConfigType.INT, lambda s: str(s.offsets.partitions)),
     (
@@ -38,7 +38,7 @@ _BROKER_VALUES: tuple[tuple[str, ConfigType, Callable[[BrokerSettings], str]], .
     ),
 )
 _BROKER_DEFAULTS = {key: read(BrokerSettings()) for key, _, read in _BROKER_VALUES} | {
-    key.broker_name: KAFKA_DEFAULTS[key.name] for key in TOPIC_CONFIGS
+    key.broker_name: KAFKA_DEFAULTS[key.name] for key in TOPIC_CONFIGS if key.broker_name
 }
 
 
@@ -95,7 +95,7 @@ def _topic_configs(
     if topic is None:
         raise KafkaError(ErrorCode.unknown_topic_or_partition, f"no topic '{name}'")
     own = {key for key, _ in topic.config}
-    values = shown(resolve(topic.config, ctx.settings.topic_defaults))
+    values = described(topic.config, ctx.settings.topic_defaults)
     defaults = shown(ctx.settings.topic_defaults)
     results = []
     for key in TOPIC_CONFIGS:
@@ -106,7 +106,8 @@ def _topic_configs(
                 synonyms.append(_synonym(key.name, values[key.name], SOURCE_TOPIC))
             if defaults[key.name] != KAFKA_DEFAULTS[key.name]:
                 synonyms.append(_synonym(key.broker_name, defaults[key.name], SOURCE_BROKER_FILE))
-            synonyms.append(_synonym(key.broker_name, KAFKA_DEFAULTS[key.name], SOURCE_DEFAULT))
+            if key.broker_name:
+                synonyms.append(_synonym(key.broker_name, KAFKA_DEFAULTS[key.name], SOURCE_DEFAULT))
         results.append(
             e.DescribeConfigsResourceResult(
                 name=key.name,
@@ -130,7 +131,9 @@ def _broker_configs(ctx: Context, name: str) -> list[e.DescribeConfigsResourceRe
     defaults = shown(ctx.settings.topic_defaults)
     values = [(key, kind, read(ctx.settings)) for key, kind, read in _BROKER_VALUES]
     values.append(("broker.id", ConfigType.INT, str(ctx.broker_id)))
-    values += [(key.broker_name, key.type, defaults[key.name]) for key in TOPIC_CONFIGS]
+    values += [
+        (key.broker_name, key.type, defaults[key.name]) for key in TOPIC_CONFIGS if key.broker_name
+    ]
     return [
         e.DescribeConfigsResourceResult(
             name=key,

@@ -30,9 +30,10 @@ TOPIC_NAME_CHARS_MAX = 249
 
 COORDINATORS_TOPIC_CONFIG = (
     ("cleanup.policy", "compact"),
+    ("compression.type", "producer"),
     ("segment.bytes", str(100 * 1024 * 1024)),
 )
-"""As Kafka makes it, but for the compression."""
+"""As Kafka makes it: a broker's default compression is not for each commit of an offset."""
 
 LISTED_MS = 3_000
 """Metadata names a broker for so long after it was fenced. librdkafka drops a broker that is not
@@ -80,7 +81,7 @@ def new_topic(
     check_name(name)
     if name in ctx.image.topics:
         raise KafkaError(ErrorCode.topic_already_exists, f"topic '{name}' already exists")
-    pairs = check_configs(config)
+    pairs = check_configs(config, ctx.settings.topic_defaults)
     live = live_racks(ctx)
     if assignment:
         if partitions != -1 or replication_factor != -1:

@@ -24,6 +24,7 @@ from josefine_broker.engine.groups.values import GroupSettings
 from josefine_broker.engine.metadata.features import SUPPORTED
 from josefine_broker.engine.metadata.image import Endpoint
 from josefine_broker.engine.metadata.log_config import LogConfig, TimestampType
+from josefine_broker.engine.metadata.topic_config import COMPRESSIONS
 from josefine_broker.engine.transactions.values import TransactionSettings
 from josefine_broker.host.net.server import Bound
 from josefine_broker.text import front
@@ -52,6 +53,13 @@ def test_every_log_key_arrives() -> None:
     config = load_config(None, {}, {f"log.{key}": value for key, value in values.items()})
     log = broker_settings(config).topic_defaults.log
     assert log == LogConfig(**{**values, "timestamp_type": TimestampType.LOG_APPEND_TIME})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", COMPRESSIONS)
+def test_every_compression_arrives(name: str) -> None:
+    config = load_config(None, {}, {"log.compression_type": name})
+
+    assert broker_settings(config).topic_defaults.log.compression == COMPRESSIONS[name]
 
 
 def test_topic_defaults_and_limits_arrive() -> None:
