@@ -28,6 +28,7 @@ from josefine_broker.engine.transactions.values import TransactionSettings
 from josefine_broker.host.log.cleaner import CleanerSettings
 from josefine_broker.host.net.connection import ConnectionLimits
 from josefine_broker.host.net.server import Bound
+from josefine_broker.records.structure import is_compiled
 from josefine_broker.text.front import TextSettings
 from raft import Config, NodeId
 
@@ -49,6 +50,7 @@ def log_config(section: LogSection) -> LogConfig:
         flush_ms=section.flush_ms,
         message_bytes_max=section.message_bytes_max,
         compression=COMPRESSIONS[section.compression_type],
+        validates_records=section.validate_records == "full",
         timestamp_type=TimestampType(section.timestamp_type),
         delete_retention_ms=section.cleaner_delete_retention_ms,
         min_cleanable_dirty_ratio=section.cleaner_min_cleanable_ratio,
@@ -263,6 +265,16 @@ def raft_address(config: BrokerConfig, bound: Bound, this_host: str) -> HostPort
     if config.own_voter is not None:
         return config.own_voter.address
     return HostPort(this_host if bound.host in WILDCARDS else bound.host, bound.port)
+
+
+def slow_validation(config: BrokerConfig, *, is_compiled: bool = is_compiled) -> list[str]:
+    """A warning where records are validated by Python."""
+    if is_compiled or config.log.validate_records != "full":
+        return []
+    return [
+        "records are validated by Python on this platform, about 1.5 us each: log.validate_records:"
+        " headers (conf/broker.yaml) trades that check for speed"
+    ]
 
 
 def named_but_loopback(bound: Iterable[Bound], config: BrokerConfig) -> list[str]:

@@ -166,6 +166,12 @@ class LogSection(Section):
     message_bytes_max: Bytes = Field(
         default=1_048_588, description="Largest record batch accepted, as sent (compressed)."
     )
+    validate_records: Literal["full", "headers"] = Field(
+        default="full",
+        description="What of a produced batch is checked before it is acknowledged. full: header,"
+        " checksum, and the structure of every record, decompressed for that; headers: not the"
+        " records, so a client's broken batch is stored, and those who read it fail.",
+    )
     retention_ms: TimeoutMs | None = Field(
         default=604_800_000,
         description="Closed segments older than this are deleted; null: kept for ever.",

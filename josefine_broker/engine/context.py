@@ -29,6 +29,7 @@ from josefine_broker.engine.ports import LogsPort, Ports, QuorumPort, RaftPort
 from josefine_broker.engine.security.authorizer import Authorizer
 from josefine_broker.engine.transactions.coordinator import TransactionCoordinator
 from josefine_broker.engine.transactions.values import TransactionSettings
+from josefine_broker.engine.validation.queue import ValidationQueue
 
 
 class RequestInfo(NamedTuple):
@@ -164,6 +165,7 @@ class ClientState:
     transactions: Transactions
     questions: Questions = field(default_factory=Questions)
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
+    validations: ValidationQueue = field(default_factory=ValidationQueue)
     authorizer: Authorizer | None = None
     """None: everybody may do everything."""
     listeners_apart: frozenset[str] = frozenset()

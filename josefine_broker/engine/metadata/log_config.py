@@ -29,6 +29,8 @@ class LogConfig:
     flush_ms: int | None = None
     message_bytes_max: int = 1_048_588
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    validates_records: bool = True
+    """Every produced record's structure, not only the batch's header and checksum."""
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     delete_retention_ms: int = DAY_MS
     """How long a tombstone stays behind the first cleaning that met it."""

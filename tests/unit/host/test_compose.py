@@ -16,6 +16,7 @@ from josefine_broker.compose import (
     named_but_loopback,
     raft_address,
     registration,
+    slow_validation,
     text_settings,
 )
 from josefine_broker.config import load_config
@@ -52,6 +53,7 @@ def test_every_log_key_arrives() -> None:
     }
     config = load_config(None, {}, {f"log.{key}": value for key, value in values.items()})
     log = broker_settings(config).topic_defaults.log
+    assert log.validates_records
     assert log == LogConfig(**{**values, "timestamp_type": TimestampType.LOG_APPEND_TIME})  # type: ignore[arg-type]
 
 
@@ -60,6 +62,23 @@ def test_every_compression_arrives(name: str) -> None:
     config = load_config(None, {}, {"log.compression_type": name})
 
     assert broker_settings(config).topic_defaults.log.compression == COMPRESSIONS[name]
+
+
+def test_records_are_validated_unless_the_file_says_headers() -> None:
+    config = load_config(None, {}, {"log.validate_records": "headers"})
+
+    assert not broker_settings(config).topic_defaults.log.validates_records
+
+
+def test_a_platform_without_the_compiled_check_is_warned_of_what_that_costs() -> None:
+    full = load_config(None, {}, {})
+    headers = load_config(None, {}, {"log.validate_records": "headers"})
+
+    (warning,) = slow_validation(full, is_compiled=False)
+
+    assert "log.validate_records" in warning
+    assert slow_validation(full, is_compiled=True) == []
+    assert slow_validation(headers, is_compiled=False) == []
 
 
 def test_topic_defaults_and_limits_arrive() -> None:
