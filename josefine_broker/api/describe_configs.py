@@ -7,6 +7,7 @@ defaults, and are read-only.
 
 from collections.abc import Callable, Mapping
 
+from josefine_broker.api.shared.topics import check_name
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import BrokerSettings, Context, RequestInfo
 from josefine_broker.engine.metadata.topic_config import (
@@ -91,6 +92,7 @@ def _describe(
 def _topic_configs(
     ctx: Context, name: str, request: e.DescribeConfigsRequest
 ) -> list[e.DescribeConfigsResourceResult]:
+    check_name(name)
     topic = ctx.image.topics.get(name)
     if topic is None:
         raise KafkaError(ErrorCode.unknown_topic_or_partition, f"no topic '{name}'")

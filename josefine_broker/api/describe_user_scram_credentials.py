@@ -26,9 +26,15 @@ def handle(
 def refuse(
     request: e.DescribeUserScramCredentialsRequest, error: KafkaError
 ) -> e.DescribeUserScramCredentialsResponse:
-    """The answer when the whole request is refused."""
+    """The answer when the whole request is refused: the error of all, and a result for each user
+    that was asked for, as Kafka has it. librdkafka counts on as many results as it named users."""
+    failed = e.DescribeUserScramCredentialsResult(
+        user="", error_code=error.code, error_message=error.message or None
+    )
     return e.DescribeUserScramCredentialsResponse(
-        error_code=error.code, error_message=error.message or None, results=()
+        error_code=error.code,
+        error_message=error.message or None,
+        results=(failed,) * len(request.users or ()),
     )
 
 

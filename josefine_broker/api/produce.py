@@ -13,6 +13,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from josefine_broker.api.shared.hints import leader_of, node_endpoints
+from josefine_broker.api.shared.record_errors import timestamp_errors
 from josefine_broker.api.shared.transactions import abortable, adds_partitions, check_transactions
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
@@ -243,7 +244,11 @@ def _append(
             ctx, tp, hosted, records, acks, now_ms, in_transaction=in_transaction
         )
     except KafkaError as error:
-        return _refuse(ctx, index, error.code, error.message, topic)
+        refused = _refuse(ctx, index, error.code, error.message, topic)
+        if error.code is not ErrorCode.invalid_timestamp:
+            return refused
+        found = timestamp_errors(records, hosted.settings, now_ms)
+        return refused._replace(record_errors=found)
     except CorruptData as error:
         return _refuse(ctx, index, ErrorCode.corrupt_message, str(error))
     if acks == ACKS_ALL and not hosted.partition.is_alone:
