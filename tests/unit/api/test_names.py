@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import UUID
 
 import pytest
@@ -192,19 +191,29 @@ def test_records_that_are_out_of_time_are_named() -> None:
     assert str(NOW_MS - 1_001) in (answer.record_errors[0].message or "")
 
 
-def test_refused_question_for_passwords_has_a_result_for_each_user_asked_for() -> None:
-    """As Kafka's DescribeUserScramCredentialsRequest.getErrorResponse has: librdkafka reads as many
-    as it named, and ended with a segmentation fault."""
+@pytest.mark.parametrize(
+    ("users", "whole", "each"),
+    [
+        (("a", "b"), ErrorCode.none, [ErrorCode.cluster_authorization_failed] * 2),
+        ((), ErrorCode.cluster_authorization_failed, []),
+        (None, ErrorCode.cluster_authorization_failed, []),
+    ],
+)
+def test_refused_question_for_passwords_is_answered_for_each_user_that_is_named(
+    users: tuple[str, ...] | None, whole: ErrorCode, each: list[ErrorCode]
+) -> None:
+    """librdkafka ends with a segmentation fault on an error of the whole."""
     d = e.describe_user_scram_credentials
-    request = d.DescribeUserScramCredentialsRequest(users=(d.UserName(name="a"),) * 2)
+    wanted = None if users is None else tuple(d.UserName(name=name) for name in users)
+    request = d.DescribeUserScramCredentialsRequest(users=wanted)
     world = World()
     world.ctx.clients.authorizer = Authorizer(frozenset())
 
     answer = world.ask(apis.DESCRIBE_USER_SCRAM_CREDENTIALS, request)
 
-    denied: Any = ErrorCode.cluster_authorization_failed
-    assert answer.error_code is denied
-    assert [each.error_code for each in answer.results] == [denied] * 2
+    assert answer.error_code is whole
+    assert [result.user for result in answer.results] == list(users or ())
+    assert [result.error_code for result in answer.results] == each
 
 
 # Configurations.
