@@ -16,12 +16,16 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 
 def handle(ctx: Context, info: RequestInfo, request: e.IncrementalAlterConfigsRequest) -> object:
     """Change the configuration of each topic named; errors are per resource. Of a broker nothing
-    is set, so that all may be deleted."""
+    is kept, so that all may be deleted."""
     return alter_topics(
         ctx,
         [Resource(each.resource_type, each.resource_name) for each in request.resources],
         lambda at, topic: _change(ctx, topic, request.resources[at].configs),
-        lambda at: (c.name for c in request.resources[at].configs if c.config_operation != DELETE),
+        lambda at: [
+            (each.name, each.value)
+            for each in request.resources[at].configs
+            if each.config_operation != DELETE
+        ],
         _answer,
         validate_only=request.validate_only,
     )
@@ -63,7 +67,8 @@ def _change(
 def _edited_list(ctx: Context, topic: TopicEntry, config: e.AlterableConfig) -> str:
     if not is_list(config.name):
         raise KafkaError(ErrorCode.invalid_config, f"'{config.name}' is not a list")
-    now = shown(resolve(topic.config, ctx.settings.topic_defaults))[config.name].split(",")
+    text = shown(resolve(topic.config, ctx.settings.topic_defaults))[config.name]
+    now = [part for part in text.split(",") if part]
     named = [part.strip() for part in (config.value or "").split(",")]
     if config.config_operation == APPEND:
         return ",".join(now + [part for part in named if part not in now])

@@ -5,6 +5,7 @@ one that compares finds what it set. Each says why it has no effect; COMPATIBILI
 it tells which are refused.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -12,7 +13,8 @@ from josefine_broker.engine.metadata.config_texts import INT_MAX, LONG_MAX, flag
 
 
 class Inert(NamedTuple):
-    """One of them. `type` is a name of ConfigType."""
+    """One of them. `type` is a name of ConfigType; `broker_name` is empty where Kafka's brokers
+    have no default of it."""
 
     name: str
     broker_name: str
@@ -24,6 +26,21 @@ class Inert(NamedTuple):
 
 _AS_SENT = "batches are stored as they were sent"
 _ALL_LOCAL = "all storage is local, and kept by `retention.ms` and `retention.bytes`"
+
+_THROTTLE = (
+    "replication is throttled by each broker's own `replication.throttle_bytes_per_second`, for all"
+    " replicas that are out of sync"
+)
+_THROTTLED_REPLICA = re.compile(r"([0-9]+:[0-9]+)?")
+
+
+def throttled_replicas(text: str) -> str:
+    """As Kafka's ThrottledReplicaListValidator reads them."""
+    named = [part.strip() for part in text.split(",")]
+    if text.strip() != "*" and not all(map(_THROTTLED_REPLICA.fullmatch, named)):
+        raise ValueError("must be * or a list of partition:broker")
+    return text
+
 
 INERT: tuple[Inert, ...] = (
     Inert(
@@ -53,6 +70,8 @@ INERT: tuple[Inert, ...] = (
         number("file.delete.delay.ms", 0, LONG_MAX),
         "a reader has read its bytes before a file can go: nothing has to wait",
     ),
+    Inert("follower.replication.throttled.replicas", "", "LIST", "", throttled_replicas, _THROTTLE),
+    Inert("leader.replication.throttled.replicas", "", "LIST", "", throttled_replicas, _THROTTLE),
     Inert(
         "local.retention.bytes",
         "log.local.retention.bytes",
@@ -119,15 +138,9 @@ INERT: tuple[Inert, ...] = (
     ),
 )
 
-REPLICATION_THROTTLE = (
-    "replication is throttled by each broker's own `replication.throttle_bytes_per_second`, for all"
-    " replicas that are out of sync: leave the throttle out"
-)
 _SINCE_KAFKA_3 = "every record batch is of format 2, as in Kafka 4, which does not have it either"
 
 REFUSED: Mapping[str, str] = {
-    "follower.replication.throttled.replicas": REPLICATION_THROTTLE,
-    "leader.replication.throttled.replicas": REPLICATION_THROTTLE,
     "message.downconversion.enable": _SINCE_KAFKA_3,
     "message.format.version": _SINCE_KAFKA_3,
 }

@@ -157,7 +157,7 @@ def test_what_newer_code_set_has_no_effect_and_stops_nobody(pair: tuple[str, str
 
 @pytest.mark.parametrize("inert", INERT, ids=[each.name for each in INERT])
 def test_setting_without_effect_is_kept_and_described(inert: Inert) -> None:
-    value = {"BOOLEAN": "true", "INT": "7", "LONG": "7"}[inert.type]
+    value = {"BOOLEAN": "true", "INT": "7", "LONG": "7", "LIST": "0:1"}[inert.type]
     if inert.name == "remote.storage.enable":
         value = inert.default  # the only one that it can have
 
