@@ -4,7 +4,7 @@ what people are told. No part is started here, and nobody asked: chance and name
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from josefine_broker.base.addresses import HostPort, is_loopback
 from josefine_broker.config import BrokerConfig
@@ -94,7 +94,37 @@ def broker_settings(config: BrokerConfig) -> BrokerSettings:
         metadata_timeout_ms=config.raft.proposal_timeout_ms,
         lag_time_max_ms=config.replication.lag_time_max_ms,
         replica_fetch=fetch_limits(config.replication),
+        host_configs=host_configs(config),
     )
+
+
+def host_configs(config: BrokerConfig) -> Mapping[str, str]:
+    """What DescribeConfigs shows of the part that no handler knows, under Kafka's names."""
+    broker, network, log = config.broker, config.network, config.log
+    names = [each.name for each in broker.listeners]
+    found = {
+        "connections.max.idle.ms": network.idle_timeout_ms,
+        "connections.max.reauth.ms": config.sasl.reauthentication_ms or 0,
+        "inter.broker.listener.name": config.inter_broker_listener,
+        "leader.imbalance.check.interval.seconds": config.cluster.imbalance_check_interval_ms
+        // 1_000,
+        "listener.security.protocol.map": ",".join(
+            f"{name}:{config.protocol_of(name).value}" for name in names
+        ),
+        "listeners": ",".join(f"{each.name}://{each.address}" for each in broker.listeners),
+        "log.cleaner.backoff.ms": log.cleaner_backoff_ms,
+        "log.cleaner.dedupe.buffer.size": log.cleaner_dedupe_buffer_bytes,
+        "log.retention.check.interval.ms": log.retention_check_interval_ms,
+        "max.connections": network.connections_max,
+        "sasl.enabled.mechanisms": ",".join(config.sasl.mechanisms),
+        "socket.request.max.bytes": network.frame_bytes_max,
+        "ssl.client.auth": config.tls.client_auth,
+    }
+    if network.connections_per_address_max is not None:
+        found["max.connections.per.ip"] = network.connections_per_address_max
+    if log.cleaner_bytes_per_second_max is not None:
+        found["log.cleaner.io.max.bytes.per.second"] = float(log.cleaner_bytes_per_second_max)
+    return {name: str(value) for name, value in found.items()}
 
 
 def group_settings(config: BrokerConfig) -> GroupSettings:

@@ -129,6 +129,16 @@ DIFFERENT: dict[str, str] = {
         " kafka-python prove again; aiokafka 0.14 and the clients here do not: they are hung up on,"
         " and come again"
     ),
+    "throttles of replication": (
+        "`leader.` and `follower.replication.throttled.replicas` of topics and the `.rate`s of"
+        " brokers are accepted, for tools that move partitions set them always, and have no"
+        " effect; the rates are not kept. `replication.throttle_bytes_per_second` of each broker's"
+        " file paces its replicas that are out of sync"
+    ),
+    "DescribeUserScramCredentials without the right to": (
+        "has the error with each user that the request names, and of the whole where it names none"
+        " (Kafka: both): librdkafka 2.16 ends with a segmentation fault on an error of the whole"
+    ),
     "what an administrator changed": (
         "the broker that answers has it then; Kafka's learns of it a moment later"
     ),

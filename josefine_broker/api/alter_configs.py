@@ -18,7 +18,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.AlterConfigsRequest) -> o
         ctx,
         [Resource(each.resource_type, each.resource_name) for each in request.resources],
         lambda at, topic: _change(ctx, topic, request.resources[at]),
-        lambda at: (config.name for config in request.resources[at].configs),
+        lambda at: [(each.name, each.value) for each in request.resources[at].configs],
         _answer,
         validate_only=request.validate_only,
     )

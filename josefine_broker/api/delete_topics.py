@@ -27,6 +27,8 @@ def handle(ctx: Context, info: RequestInfo, request: e.DeleteTopicsRequest) -> o
             if times[wanted.name, wanted.topic_id] > 1:
                 raise KafkaError(ErrorCode.invalid_request, "the topic is named more than once")
             topic = _find(ctx, wanted)
+            if wanted.name is not None and times[None, topic.topic_id]:
+                raise KafkaError(ErrorCode.invalid_request, "the topic is named by its id, too")
             proposal = submit_change(ctx, DeleteTopic(topic_id=topic.topic_id), deadline_ms)
             outcomes.append((topic.name, topic.topic_id, proposal))
         except KafkaError as error:
@@ -52,12 +54,12 @@ def _find(ctx: Context, wanted: e.DeleteTopicState) -> TopicEntry:
         topic = ctx.image.topic_by_id(wanted.topic_id)
         if topic is None:
             raise KafkaError(ErrorCode.unknown_topic_id, f"no topic with id {wanted.topic_id}")
-    else:
-        topic = ctx.image.topics.get(wanted.name or "")
+    elif wanted.name is not None:
+        topic = ctx.image.topics.get(wanted.name)
         if topic is None:
-            raise KafkaError(
-                ErrorCode.unknown_topic_or_partition, f"no topic '{wanted.name or ''}'"
-            )
+            raise KafkaError(ErrorCode.unknown_topic_or_partition, f"no topic '{wanted.name}'")
+    else:
+        raise KafkaError(ErrorCode.invalid_request, "a topic by neither name nor id")
     if topic.is_internal:
         raise KafkaError(ErrorCode.invalid_request, f"'{topic.name}' is the broker's own topic")
     return topic

@@ -21,12 +21,16 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 
 def handle(ctx: Context, info: RequestInfo, request: e.IncrementalAlterConfigsRequest) -> object:
     """Change the configuration of each topic named; errors are per resource. Of a broker nothing
-    is set, so that all may be deleted."""
+    is kept, so that all may be deleted."""
     return alter_topics(
         ctx,
         [Resource(each.resource_type, each.resource_name) for each in request.resources],
         lambda at, topic: _change(ctx, topic, request.resources[at].configs),
-        lambda at: (c.name for c in request.resources[at].configs if c.config_operation != DELETE),
+        lambda at: [
+            (each.name, each.value)
+            for each in request.resources[at].configs
+            if each.config_operation != DELETE
+        ],
         _answer,
         validate_only=request.validate_only,
     )

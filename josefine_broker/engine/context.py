@@ -5,7 +5,7 @@ Rules: one `Context` per broker, on one thread. Each class says who assigns its 
 held by `tests/unit/test_owners.py`. Everybody reads.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -75,6 +75,8 @@ class BrokerSettings:
     lag_time_max_ms: int = 10_000
     """A follower that has not had everything for this long leaves the ISR."""
     replica_fetch: FetchLimits = field(default_factory=FetchLimits)
+    host_configs: Mapping[str, str] = field(default_factory=dict)
+    """What DescribeConfigs shows of the host, under Kafka's names."""
 
 
 @dataclass(slots=True)

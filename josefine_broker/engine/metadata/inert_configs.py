@@ -33,10 +33,6 @@ class Inert(NamedTuple):
 
 
 _JAVA_ARRAY_BYTES_MAX = 2**31 - 9
-REPLICATION_THROTTLE = (
-    "replication is throttled by each broker's own `replication.throttle_bytes_per_second`, for all"
-    " replicas that are out of sync: leave the throttle out"
-)
 _ALL_LOCAL = "all storage is local, and kept by `retention.ms` and `retention.bytes`"
 _OWN_THROTTLE = (
     "a broker throttles all of its replicas that are out of sync, by its own"

@@ -6,6 +6,7 @@ import socket
 
 import pytest
 
+from josefine_broker.api.shared.broker_configs import BROKER_CONFIGS
 from josefine_broker.compose import (
     broker_settings,
     connection_limits,
@@ -79,6 +80,22 @@ def test_a_platform_without_the_compiled_check_is_warned_of_what_that_costs() ->
     assert "log.validate_records" in warning
     assert slow_validation(full, is_compiled=True) == []
     assert slow_validation(headers, is_compiled=False) == []
+
+
+def test_what_the_host_knows_is_described_under_kafkas_names() -> None:
+    overrides: dict[str, object] = {
+        "broker.listeners": ["IN://127.0.0.1:9092", "SSL://127.0.0.1:9094"],
+        "network.idle_timeout_ms": 5_000,
+        "network.connections_per_address_max": None,
+        "tls.certificate": "c.pem",
+    }
+    found = broker_settings(load_config(None, {}, overrides)).host_configs
+
+    assert found["listeners"] == "IN://127.0.0.1:9092,SSL://127.0.0.1:9094"
+    assert found["listener.security.protocol.map"] == "IN:PLAINTEXT,SSL:SSL"
+    assert found["connections.max.idle.ms"] == "5000"
+    assert "max.connections.per.ip" not in found
+    assert set(found) < {row.name for row in BROKER_CONFIGS}, "each has its row"
 
 
 def test_topic_defaults_and_limits_arrive() -> None:
