@@ -38,7 +38,7 @@ _OWN_THROTTLE = (
     "a broker throttles all of its replicas that are out of sync, by its own"
     " `replication.throttle_bytes_per_second`"
 )
-_BATCH_BOUND = "records are bounded by their batch: 512 MiB, decompressed"
+_BATCH_BOUND = "a record is bounded by its batch, whose decompressed size has a limit of its own"
 _AS_NEEDED = "an index is as long as its segment needs"
 _FILES_GROW = "files grow with what is written: recovery takes their length for true"
 _READ_BEFORE = "a reader has read its bytes before a file can go: nothing has to wait"
