@@ -263,7 +263,7 @@ def _append(
         queue = ctx.clients.validations
         validated = (
             validate_batch(hosted.settings, records, each.now_ms, room=queue.room)
-            if tp not in queue
+            if tp not in queue.partitions
             else None
         )
     except (KafkaError, CorruptData) as error:

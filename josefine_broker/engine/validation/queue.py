@@ -38,20 +38,17 @@ class _Queued:
 class ValidationQueue:
     """All of them, by partition. Changed on the event loop only."""
 
-    __slots__ = ("_bytes", "_partitions", "room")
+    __slots__ = ("_bytes", "partitions", "room")
 
     def __init__(self) -> None:
-        self._partitions: dict[PartitionKey, deque[_Queued]] = {}
+        self.partitions: dict[PartitionKey, deque[_Queued]] = {}
+        """Batches of these must wait here for those before them."""
         self._bytes = 0
         self.room = loop_room()
         """Where batches are decompressed that are validated on the event loop."""
 
     def __len__(self) -> int:
-        return sum(map(len, self._partitions.values()))
-
-    def __contains__(self, tp: PartitionKey) -> bool:
-        """Whether a batch of that partition must wait here for those before it."""
-        return tp in self._partitions
+        return sum(map(len, self.partitions.values()))
 
     def validate(
         self,
@@ -64,7 +61,7 @@ class ValidationQueue:
     ) -> None:
         """Validate a batch by `work`; `then` is called on the loop, once, in the batch's turn."""
         queued = _Queued(len(batch), then)
-        self._partitions.setdefault(tp, deque()).append(queued)
+        self.partitions.setdefault(tp, deque()).append(queued)
         self._bytes += queued.bytes
         job = partial(_judge, settings, batch, now_ms)
         if self._bytes > QUEUED_BYTES_MAX:
@@ -80,7 +77,7 @@ class ValidationQueue:
             # An error of ours, which the host has logged, or a broker that stops.
             verdict = KafkaError(ErrorCode.request_timed_out, "the batch was not validated")
         queued.verdict = verdict
-        waiting = self._partitions[tp]
+        waiting = self.partitions[tp]
         while waiting and (first := waiting[0]).verdict is not None:
             # It stays at the head while it is appended: what that lets in queues behind it.
             if first.then is _taken:
@@ -90,7 +87,7 @@ class ValidationQueue:
             waiting.popleft()
             self._bytes -= first.bytes
         if not waiting:
-            del self._partitions[tp]
+            del self.partitions[tp]
 
 
 def _taken(verdict: Verdict) -> None:
