@@ -69,6 +69,11 @@ REGRESSIONS = (
 
 @pytest.fixture(scope="module")
 def world() -> World:
+    return our_world()
+
+
+def our_world() -> World:
+    """A broker in memory with the topics of the cases."""
     world = World()
     for name, configs in TOPICS.items():
         world.create(name, **{key.replace(".", "_"): value for key, value in configs.items()})
