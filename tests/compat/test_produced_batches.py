@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 
 import pytest
 
 from tests.compat.brokers import WITH_APACHE_KAFKA
 from tests.compat.produced_batches import Verdict, ask, fuzzed, load
 from tests.unit.api.test_produced_batches import may_differ, our_world
+from tests.unit.api.world import NOW_MS
 
 FUZZED = int(os.environ.get("JOSEFINE_FUZZ_CASES", "1500"))
 SEED = int(os.environ.get("JOSEFINE_FUZZ_SEED", "1"))
@@ -31,6 +33,7 @@ def test_apache_kafka_still_answers_what_was_recorded(bootstrap: str) -> None:
 def test_a_fuzzed_batch_has_the_same_verdict_here_and_there(bootstrap: str) -> None:
     """JOSEFINE_FUZZ_SEED and JOSEFINE_FUZZ_CASES draw others, or more."""
     world = our_world()
+    world.clock.elapsed_ms = time.time_ns() // 1_000_000 - NOW_MS
     differ = []
     for case, theirs in ask(bootstrap, list(fuzzed(SEED, FUZZED))):
         answer = world.produce(case.batch, topic=case.topic, acks=1)
