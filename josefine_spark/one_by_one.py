@@ -23,7 +23,7 @@ log = logging.getLogger("josefine.spark")
 
 WAY_PAST = (
     "its checksum is right, so it was produced like this. failOnDataLoss=false passes over it, and"
-    " lossTable records it (a pipeline: --on-data-loss skip_and_record)"
+    " lossTable records it; in a pipeline `josefine pipeline offsets set` goes on behind it"
 )
 
 

@@ -262,7 +262,7 @@ def _append(
         hosted = ctx.hosted.partitions.get(tp) or _hosted(ctx, topic, part)
         queue = ctx.clients.validations
         validated = (
-            validate_batch(hosted.settings, records, each.now_ms, room=queue.room)
+            validate_batch(hosted.settings, records, each.now_ms, room=queue.room, is_loop=True)
             if tp not in queue.partitions
             else None
         )

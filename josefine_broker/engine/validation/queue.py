@@ -14,7 +14,12 @@ from functools import partial
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_broker.engine.metadata.topic_config import TopicSettings
 from josefine_broker.engine.ports import WorkPort
-from josefine_broker.engine.validation.produced_batch import Validated, loop_room, validate_batch
+from josefine_broker.engine.validation.produced_batch import (
+    Validated,
+    loop_room,
+    thread_room,
+    validate_batch,
+)
 
 QUEUED_BYTES_MAX = 64 * 1024 * 1024
 """Of batches as they were sent."""
@@ -38,7 +43,7 @@ class _Queued:
 class ValidationQueue:
     """All of them, by partition. Changed on the event loop only."""
 
-    __slots__ = ("_bytes", "partitions", "room")
+    __slots__ = ("_bytes", "_thread_room", "partitions", "room")
 
     def __init__(self) -> None:
         self.partitions: dict[PartitionKey, deque[_Queued]] = {}
@@ -46,6 +51,7 @@ class ValidationQueue:
         self._bytes = 0
         self.room = loop_room()
         """Where batches are decompressed that are validated on the event loop."""
+        self._thread_room: memoryview | None = None  # made when a batch needs it
 
     def __len__(self) -> int:
         return sum(map(len, self.partitions.values()))
@@ -67,8 +73,12 @@ class ValidationQueue:
         if self._bytes > QUEUED_BYTES_MAX:
             self._done(tp, queued, job())
             return
+        if self._thread_room is None:
+            self._thread_room = thread_room()
+        in_room = partial(job, self._thread_room)
         try:
-            work(lambda _breathe: job(), lambda: True, partial(self._done, tp, queued))
+            # One job at a time: they share a room.
+            work(lambda _breathe: in_room(), lambda: True, partial(self._done, tp, queued))
         except KafkaError:  # too much is waiting there
             self._done(tp, queued, job())
 
@@ -95,9 +105,11 @@ def _taken(verdict: Verdict) -> None:
     raise AssertionError("a validated batch was taken twice")
 
 
-def _judge(settings: TopicSettings, batch: memoryview, now_ms: int) -> Verdict:
+def _judge(
+    settings: TopicSettings, batch: memoryview, now_ms: int, room: memoryview | None = None
+) -> Verdict:
     try:
-        validated = validate_batch(settings, batch, now_ms)
+        validated = validate_batch(settings, batch, now_ms, room=room)
     except (KafkaError, CorruptData) as error:
         return error
     assert validated is not None

@@ -257,9 +257,12 @@ def test_what_is_opened_on_the_loop_is_bounded(codec: int) -> None:
     small = memoryview(bytearray(batch_of(b"x" * 1000, compression=codec)))
     large = memoryview(bytearray(batch_of(b"x" * LARGE, compression=codec)))
 
-    assert validate_batch(TopicSettings(), small, NOW_MS, room=loop_room()) is not None
-    assert validate_batch(TopicSettings(), large, NOW_MS, room=loop_room()) is None
+    assert (
+        validate_batch(TopicSettings(), small, NOW_MS, room=loop_room(), is_loop=True) is not None
+    )
+    assert validate_batch(TopicSettings(), large, NOW_MS, room=loop_room(), is_loop=True) is None
     assert validate_batch(TopicSettings(), large, NOW_MS) is not None
+    assert validate_batch(TopicSettings(), large, NOW_MS, room=loop_room()) is not None
 
 
 def test_lz4_blocks_that_depend_on_each_other_are_refused() -> None:
@@ -301,6 +304,6 @@ def test_an_uncompressed_batch_takes_long_only_without_the_compiled_check(
     batch = memoryview(bytearray(batch_of(*[b"x" * 100] * 500)))
     room = loop_room()
 
-    assert validate_batch(TopicSettings(), batch, NOW_MS, room=room) is not None
+    assert validate_batch(TopicSettings(), batch, NOW_MS, room=room, is_loop=True) is not None
     monkeypatch.setattr(produced_batch, "is_compiled", False)
-    assert validate_batch(TopicSettings(), batch, NOW_MS, room=room) is None
+    assert validate_batch(TopicSettings(), batch, NOW_MS, room=room, is_loop=True) is None

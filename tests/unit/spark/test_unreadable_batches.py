@@ -100,7 +100,7 @@ def test_the_error_names_topic_partition_offsets_cause_and_way_past(
     )
     assert "record 1 of 3" in said or "record 2 of 3" in said or "more than the 3" in said
     assert "failOnDataLoss=false" in said
-    assert "--on-data-loss skip_and_record" in said
+    assert "josefine pipeline offsets set" in said
 
 
 @pytest.mark.usefixtures("decoder")
