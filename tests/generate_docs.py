@@ -78,13 +78,23 @@ DIFFERENT: dict[str, str] = {
         " is not open for ever: `transactions.two_phase_commit_timeout_max_ms` is its timeout, and"
         " it is aborted then"
     ),
-    "a record without a key in a compacted topic": (
-        "Kafka refuses it (INVALID_RECORD), for which it decompresses and reads every record that "
-        "is produced to such a topic. This broker reads none: it would cost 1.4 µs each, more than "
-        "all else that a record in a batch costs. So it is taken, and as it was acknowledged and "
-        "nothing replaces it, the log cleaner keeps it; "
-        "`cleaner_records_without_key_total` counts them. Kafka's cleaner drops those that were "
-        "there before the topic was compacted"
+    "what a produced batch may be": (
+        "as Kafka's LogValidator decides, record by record, and stricter where a batch that Kafka "
+        "stores is one that some reader cannot read: INVALID_RECORD also for an offset delta that "
+        "is not the record's place in the batch (Kafka stores it, or rewrites the batch), a "
+        "negative length other than -1, a varint with bits beyond its type, a record length that "
+        "is not that of its fields in a compressed batch, bytes behind the batch or behind its "
+        "compressed frame, and a producer id below -1. INVALID_RECORD where Kafka has no name for "
+        "it (UNKNOWN_SERVER_ERROR): what cannot be decompressed; UNSUPPORTED_COMPRESSION_TYPE for "
+        "the codecs 5 to 7. INVALID_RECORD for a transactional batch without a producer id (Kafka: "
+        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED for the request). Records of one batch that expand "
+        "to more than 128 MiB: MESSAGE_TOO_LARGE, on which Java's producer splits the batch (Kafka "
+        "has no bound). An answer names 1,000 records at fault at most. "
+        "`log.validate_records: headers` checks headers and checksums alone"
+    ),
+    "a record without a key that a compacted topic holds": (
+        "from before the topic was compacted, or from a broker that did not refuse it: the log "
+        "cleaner keeps it (`cleaner_records_without_key_total` counts them); Kafka's drops it"
     ),
     "what a cleaned log keeps": (
         "as Kafka's, the last batch of each producer that is remembered, and of what was cleaned, "

@@ -264,7 +264,9 @@ def _append(
         queue, settings = ctx.clients.validations, hosted.settings
         validate = validate_batch if settings.log.compression is None else validate_for_storage
         validated = (
-            validate(settings, records, each.now_ms, room=queue.room) if tp not in queue else None
+            validate(settings, records, each.now_ms, room=queue.room, is_loop=True)
+            if tp not in queue.partitions
+            else None
         )
     except (KafkaError, CorruptData) as error:
         return _refused(ctx, topic, index, error)

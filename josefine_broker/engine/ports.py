@@ -159,7 +159,8 @@ class Ports:
     work: WorkPort = work_at_once
     """Where what takes longer than a few milliseconds is done. Written by `node.py`."""
     validation: WorkPort = work_at_once
-    """The same for produced batches that take long to validate. Written by `node.py`."""
+    """The same for produced batches that take long to validate: one after another. Written by
+    `node.py`."""
     tell: TellPort = tell_nobody
     """What happened to a log is told when it does, also by a broker that ends at that moment.
     Written by `node.py`."""

@@ -24,12 +24,12 @@ _LZ4_INDEPENDENT_BLOCKS = 0x20
 """In the frame's flags."""
 
 
-def open_body(batch: memoryview, header: BatchHeader, room: memoryview | None) -> Body | None:
-    """The records of a whole batch. None: they do not fit into `room`, so opening them takes long.
-
-    Without `room` they may be as large as PRODUCED_BYTES_MAX. Raises KafkaError(invalid_record |
-    message_too_large).
-    """
+def open_body(
+    batch: memoryview, header: BatchHeader, room: memoryview | None, *, may_grow: bool
+) -> Body | None:
+    """The records of a whole batch, in `room` if they are compressed and fit. Where they do not:
+    None, so opening them takes long, or if it `may_grow` in memory of their own, as large as
+    PRODUCED_BYTES_MAX. Raises KafkaError(invalid_record | message_too_large)."""
     codec = header.compression
     if codec == Compression.NONE:
         return batch, HEADER_BYTES
@@ -39,7 +39,10 @@ def open_body(batch: memoryview, header: BatchHeader, room: memoryview | None) -
             _check_lz4_frame(packed)
         if room is not None:
             size = decompress_into(codec, packed, room)
-            return None if size is None else (room[:size], 0)
+            if size is not None:
+                return room[:size], 0
+            if not may_grow:
+                return None
         return decompress(codec, packed, bytes_max=PRODUCED_BYTES_MAX), 0
     except ExpandsTooFarError as error:
         # Java's producer splits a batch on this answer, which is what helps.

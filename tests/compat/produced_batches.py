@@ -18,7 +18,7 @@ from random import Random
 from typing import NamedTuple
 
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
-from josefine_broker.records.batch import HEADER, HEADER_BYTES, stamp_crc
+from josefine_broker.records.batch import CRC_START, HEADER, HEADER_BYTES, stamp_crc
 from josefine_broker.records.builder import varint
 from josefine_broker.records.compression import compress
 from josefine_broker.wire import apis, codec
@@ -275,6 +275,43 @@ def _of_codec(number: int, codec_name: str) -> Iterator[Case]:
             changed[rng.randrange(len(changed))] = rng.randrange(256)
         sent = batch(good(), number, packed=bytes(changed))
         yield Case(f"{codec_name}/random/{each}", "plain", sent)
+
+
+def fuzzed(seed: int, count: int) -> Iterator[Case]:
+    """Good batches with a few bytes changed: of a record before it is compressed, of what was
+    compressed, or of the header."""
+    rng = Random(seed)
+    for number in range(count):
+        codec_number = rng.randrange(len(CODECS))
+        body = bytearray(b"".join(good()))
+        place = rng.choice(("records", "records", "packed", "header"))
+        if place == "records":
+            _change(body, rng)
+        packed = bytearray(compress(codec_number, bytes(body)))
+        if place == "packed":
+            _change(packed, rng)
+        built = bytearray(batch(good(), codec_number, packed=bytes(packed)))
+        if place == "header":
+            # Not the lengths and the magic, of which the table has the interesting values.
+            at = rng.randrange(CRC_START, HEADER_BYTES)
+            built[at] ^= 1 << rng.randrange(8)
+            stamp_crc(built)
+        yield Case(f"{CODECS[codec_number]}/random/{number}", "plain", bytes(built))
+
+
+def _change(data: bytearray, rng: Random) -> None:
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        at = rng.randrange(len(data))
+        match rng.randrange(4):
+            case 0:
+                data[at] ^= 1 << rng.randrange(8)
+            case 1:
+                data[at] = rng.choice((0, 1, 0x7F, 0x80, 0xFF))
+            case 2:
+                del data[at : at + rng.randrange(1, 4)]
+                data += b"" if data else b"\0"
+            case _:
+                data[at:at] = rng.randbytes(rng.randrange(1, 4))
 
 
 def load() -> list[Verdict]:

@@ -14,7 +14,7 @@ from functools import partial
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_broker.engine.metadata.topic_config import TopicSettings
 from josefine_broker.engine.ports import WorkPort
-from josefine_broker.engine.validation.produced_batch import Validated, loop_room
+from josefine_broker.engine.validation.produced_batch import Validated, loop_room, thread_room
 from josefine_broker.engine.validation.stored_codec import validate_for_storage
 
 QUEUED_BYTES_MAX = 64 * 1024 * 1024
@@ -39,20 +39,18 @@ class _Queued:
 class ValidationQueue:
     """All of them, by partition. Changed on the event loop only."""
 
-    __slots__ = ("_bytes", "_partitions", "room")
+    __slots__ = ("_bytes", "_thread_room", "partitions", "room")
 
     def __init__(self) -> None:
-        self._partitions: dict[PartitionKey, deque[_Queued]] = {}
+        self.partitions: dict[PartitionKey, deque[_Queued]] = {}
+        """Batches of these must wait here for those before them."""
         self._bytes = 0
         self.room = loop_room()
         """Where batches are decompressed that are validated on the event loop."""
+        self._thread_room: memoryview | None = None  # made when a batch needs it
 
     def __len__(self) -> int:
-        return sum(map(len, self._partitions.values()))
-
-    def __contains__(self, tp: PartitionKey) -> bool:
-        """Whether a batch of that partition must wait here for those before it."""
-        return tp in self._partitions
+        return sum(map(len, self.partitions.values()))
 
     def validate(
         self,
@@ -65,14 +63,18 @@ class ValidationQueue:
     ) -> None:
         """Validate a batch by `work`; `then` is called on the loop, once, in the batch's turn."""
         queued = _Queued(len(batch), then)
-        self._partitions.setdefault(tp, deque()).append(queued)
+        self.partitions.setdefault(tp, deque()).append(queued)
         self._bytes += queued.bytes
         job = partial(_judge, settings, batch, now_ms)
         if self._bytes > QUEUED_BYTES_MAX:
             self._done(tp, queued, job())
             return
+        if self._thread_room is None:
+            self._thread_room = thread_room()
+        in_room = partial(job, self._thread_room)
         try:
-            work(lambda _breathe: job(), lambda: True, partial(self._done, tp, queued))
+            # One job at a time: they share a room.
+            work(lambda _breathe: in_room(), lambda: True, partial(self._done, tp, queued))
         except KafkaError:  # too much is waiting there
             self._done(tp, queued, job())
 
@@ -81,7 +83,7 @@ class ValidationQueue:
             # An error of ours, which the host has logged, or a broker that stops.
             verdict = KafkaError(ErrorCode.request_timed_out, "the batch was not validated")
         queued.verdict = verdict
-        waiting = self._partitions[tp]
+        waiting = self.partitions[tp]
         while waiting and (first := waiting[0]).verdict is not None:
             # It stays at the head while it is appended: what that lets in queues behind it.
             if first.then is _taken:
@@ -91,7 +93,7 @@ class ValidationQueue:
             waiting.popleft()
             self._bytes -= first.bytes
         if not waiting:
-            del self._partitions[tp]
+            del self.partitions[tp]
 
 
 def _taken(verdict: Verdict) -> None:
@@ -99,9 +101,11 @@ def _taken(verdict: Verdict) -> None:
     raise AssertionError("a validated batch was taken twice")
 
 
-def _judge(settings: TopicSettings, batch: memoryview, now_ms: int) -> Verdict:
+def _judge(
+    settings: TopicSettings, batch: memoryview, now_ms: int, room: memoryview | None = None
+) -> Verdict:
     try:
-        validated = validate_for_storage(settings, batch, now_ms)
+        validated = validate_for_storage(settings, batch, now_ms, room=room)
     except (KafkaError, CorruptData) as error:
         return error
     assert validated is not None

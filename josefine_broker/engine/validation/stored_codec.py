@@ -6,11 +6,11 @@ loop. The limit of a batch counts for what was sent and for what is stored, as i
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.base.limits import DECOMPRESSED_BYTES_MAX
 from josefine_broker.engine.metadata.log_config import LogConfig
 from josefine_broker.engine.metadata.topic_config import TopicSettings
 from josefine_broker.engine.validation.produced_batch import Validated, validate_batch
 from josefine_broker.records.batch import COMPRESSION_MASK, CRC_START, HEADER_BYTES, parse_header
+from josefine_broker.records.body import PRODUCED_BYTES_MAX
 from josefine_broker.records.codecs import Compression
 from josefine_broker.records.recompression import in_codec
 
@@ -26,15 +26,20 @@ def validate_for_storage(
     *,
     is_built: bool = False,
     room: memoryview | None = None,
+    is_loop: bool = False,
 ) -> Validated | None:
     """As `validate_batch`, and the batch has the topic's codec. Raises KafkaError and
     CorruptData."""
     log_config = settings.log
     if log_config.compression is None:
-        return validate_batch(settings, batch, now_ms, is_built=is_built, room=room)
-    if room is not None and _takes_long(batch, log_config.compression):
+        return validate_batch(
+            settings, batch, now_ms, is_built=is_built, room=room, is_loop=is_loop
+        )
+    if is_loop and _takes_long(batch, log_config.compression):
         return None
-    validated = validate_batch(settings, batch, now_ms, is_built=is_built, room=room)
+    validated = validate_batch(
+        settings, batch, now_ms, is_built=is_built, room=room, is_loop=is_loop
+    )
     if validated is None or validated.header.compression == log_config.compression:
         return validated
     return _recompressed(log_config, log_config.compression, validated)
@@ -51,7 +56,7 @@ def _takes_long(batch: memoryview, wanted: Compression) -> bool:
 def _recompressed(config: LogConfig, codec: Compression, validated: Validated) -> Validated:
     """Raises KafkaError(message_too_large), CorruptData."""
     level = config.compression_level
-    found = in_codec(*validated, codec, level, bytes_max=DECOMPRESSED_BYTES_MAX)
+    found = in_codec(*validated, codec, level, bytes_max=PRODUCED_BYTES_MAX)
     if len(found) > config.message_bytes_max:
         raise KafkaError(
             ErrorCode.message_too_large,

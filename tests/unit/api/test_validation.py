@@ -115,7 +115,7 @@ def test_a_batch_is_recompressed_elsewhere_unless_it_is_small_and_not_compressed
 
     def on_the_loop(batch: bytes) -> bool:
         view = memoryview(bytearray(batch))
-        return validate_for_storage(settings, view, NOW_MS, room=wide) is not None
+        return validate_for_storage(settings, view, NOW_MS, room=wide, is_loop=True) is not None
 
     assert on_the_loop(batch_of(b"x" * 10_000))
     assert on_the_loop(batch_of(b"x" * 100_000, compression=Compression.GZIP))
@@ -297,9 +297,12 @@ def test_what_is_opened_on_the_loop_is_bounded(codec: int) -> None:
     small = memoryview(bytearray(batch_of(b"x" * 1000, compression=codec)))
     large = memoryview(bytearray(batch_of(b"x" * LARGE, compression=codec)))
 
-    assert validate_batch(TopicSettings(), small, NOW_MS, room=loop_room()) is not None
-    assert validate_batch(TopicSettings(), large, NOW_MS, room=loop_room()) is None
+    assert (
+        validate_batch(TopicSettings(), small, NOW_MS, room=loop_room(), is_loop=True) is not None
+    )
+    assert validate_batch(TopicSettings(), large, NOW_MS, room=loop_room(), is_loop=True) is None
     assert validate_batch(TopicSettings(), large, NOW_MS) is not None
+    assert validate_batch(TopicSettings(), large, NOW_MS, room=loop_room()) is not None
 
 
 def test_lz4_blocks_that_depend_on_each_other_are_refused() -> None:
@@ -341,6 +344,6 @@ def test_an_uncompressed_batch_takes_long_only_without_the_compiled_check(
     batch = memoryview(bytearray(batch_of(*[b"x" * 100] * 500)))
     room = loop_room()
 
-    assert validate_batch(TopicSettings(), batch, NOW_MS, room=room) is not None
+    assert validate_batch(TopicSettings(), batch, NOW_MS, room=room, is_loop=True) is not None
     monkeypatch.setattr(produced_batch, "is_compiled", False)
-    assert validate_batch(TopicSettings(), batch, NOW_MS, room=room) is None
+    assert validate_batch(TopicSettings(), batch, NOW_MS, room=room, is_loop=True) is None
