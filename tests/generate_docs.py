@@ -10,6 +10,7 @@ from pathlib import Path
 from kio.index import load_request_schema
 from kio.schema.index import api_key_map, schema_name_map
 
+from josefine_broker.api.declined import REASONS
 from josefine_broker.api.table import SERVED
 from josefine_broker.engine.metadata.inert_configs import INERT, REFUSED
 from josefine_broker.engine.metadata.topic_config import TOPIC_CONFIGS
@@ -25,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 NOT_SERVED: dict[str, str] = {
     "*DelegationToken": "there are no tokens yet",
-    "AlterReplicaLogDirs, AssignReplicasToDirs": "a broker has one log directory",
+    "AssignReplicasToDirs": "a broker has one log directory",
     "AddRaftVoter, UpdateRaftVoter": (
         "the controller makes registered brokers voters by itself, and they say where they are; "
         "RemoveRaftVoter is for one that lost its data, and UnregisterBroker removes a broker"
@@ -38,7 +39,6 @@ NOT_SERVED: dict[str, str] = {
         "groups of the classic and of the consumer protocol are served; the newer kinds are not"
     ),
     "GetTelemetrySubscriptions, PushTelemetry": "clients work without; metrics are at /metrics",
-    "ListConfigResources": "topics and the broker that is asked are all that has a configuration",
 }
 """APIs that Kafka has and this broker has not, with the reason; `*` stands for any letters."""
 
@@ -64,8 +64,8 @@ DIFFERENT: dict[str, str] = {
         "GROUP_ID_NOT_FOUND, at which clients give up). A member that waits for partitions is told "
         "to be heard sooner than the others (Kafka: as often). `SubscribedTopicRegex` is matched "
         "without backtracking; of RE2's syntax "
-        "flags, `\\b` and POSIX classes are refused with INVALID_REGULAR_EXPRESSION, and the "
-        "broker's own topics match none. The assignors `uniform` and `range` do not look at racks. "
+        "flags, `\\b` and POSIX classes are refused with INVALID_REGULAR_EXPRESSION. "
+        "The assignors `uniform` and `range` do not look at racks. "
         "What a member had before it began anew (epoch 0), and is not to have again, is free with "
         "its next heartbeat (Kafka: at once, also by an old join of a connection that was given "
         "up). "
@@ -149,6 +149,10 @@ DIFFERENT: dict[str, str] = {
         "has the error with each user that the request names, and of the whole where it names none"
         " (Kafka: both): librdkafka 2.16 ends with a segmentation fault on an error of the whole"
     ),
+    "InitProducerId 6 (KIP-939)": (
+        "is listed in ApiVersions where `transactions.two_phase_commit_enable` says so (Kafka:"
+        " `unstable.api.versions.enable`)"
+    ),
     "what an administrator changed": (
         "the broker that answers has it then; Kafka's learns of it a moment later"
     ),
@@ -182,11 +186,18 @@ def compatibility() -> str:
         "| key | API | versions |",
         "|---|---|---|",
     ]
-    served = [api.spec for api in SERVED.values()]
+    served = [api.spec for api in SERVED.values() if not api.spec.is_declined]
     lines += [f"| {a.key} | {a.name} | {a.min_version}–{a.max_version} |" for a in served]
-    lines += ["", "## Not served, and why", "", "Every other API of Kafka's:", ""]
-    lines += ["| key | API | reason |", "|---|---|---|"]
-    lines += [f"| {key} | {name} | {why} |" for key, name, why in not_served()]
+    lines += [
+        "",
+        "## Not served, and why",
+        "",
+        "Every other API of Kafka's. Those with an error are",
+    ]
+    lines += ["listed in ApiVersions all the same and answered with it, as by a Kafka where the"]
+    lines += ["feature is off: tools tell Kafka's version by the keys that a broker lists.", ""]
+    lines += ["| key | API | error | reason |", "|---|---|---|---|"]
+    lines += [f"| {key} | {name} | {_error(key)} | {why} |" for key, name, why in not_served()]
     lines += ["", "Of those that are served:", "", "| what | reason |", "|---|---|"]
     ledger = {**versions_not_served(), **LIMITED}
     lines += [f"| {what} | {why} |" for what, why in ledger.items()]
@@ -202,6 +213,11 @@ def compatibility() -> str:
     lines += ["", *CONFIGS_AS_KAFKAS, "", "| what differs | here |", "|---|---|"]
     lines += [f"| {each.what} | {each.here} |" for each in config_candidates.DIFFERENT]
     return "\n".join(lines) + "\n"
+
+
+def _error(key: int) -> str:
+    """That a declined API is answered with; others are not listed, and end the connection."""
+    return REASONS[key].code.name.upper() if key in REASONS else ""
 
 
 def _acting() -> list[str]:
@@ -222,7 +238,7 @@ def not_served() -> list[tuple[int, str, str]]:
     """(key, name, reason) of each API that no file answers."""
     found = []
     for key, name in kafkas_apis().items():
-        if key not in SERVED:
+        if key not in SERVED or key in REASONS:
             (why,) = reasons(name).values()
             found.append((key, name, why))
     return found

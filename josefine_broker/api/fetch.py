@@ -56,6 +56,7 @@ FOUND_BEFORE_READING = frozenset(
 )
 """Errors that do not end a consumer's long poll, as in KafkaApis.handleFetchRequest: they last, and
 a consumer of one healthy and one deleted topic asks again as soon as it is answered."""
+_new = tuple.__new__
 
 
 class Round(NamedTuple):
@@ -393,11 +394,10 @@ class _WaitingConsumer(_Waiting):
         self, ctx: Context, info: RequestInfo, request: FetchRequest, plan: FetchPlan, found: Round
     ) -> None:
         super().__init__(ctx, info, request, plan)
-        pairs = zip(plan.wanted, found.results, strict=True)
         read = [
-            self._readable(wanted, fetched.partition)
-            for wanted, fetched in pairs
-            if not fetched.partition.error_code
+            self._readable(wanted, fetched[2])
+            for wanted, fetched in zip(plan.wanted, found.results, strict=True)
+            if not fetched[2].error_code
         ]
         bytes_max = min(request.max_bytes, ctx.settings.fetch_bytes_max)
         self.missing = MissingBytes(min(request.min_bytes, bytes_max), read)
@@ -409,13 +409,17 @@ class _WaitingConsumer(_Waiting):
 
     def _readable(self, wanted: Wanted, answer: FetchPartitionResponse) -> Readable:
         name, topic_id, part = wanted
-        topic = self._ctx.topic_name(name, topic_id)
-        assert topic is not None
+        topic = name if topic_id is None else self._ctx.image.topic_names[topic_id]
         key = (topic, part.index)
         hosted = self._ctx.hosted.partitions[key]
-        has_more = _next_offset(part, answer) < self._end(hosted)
-        size = sum(map(len, answer.records or ()))
-        return Readable(key, size, part.max_bytes, has_more, _visible_bytes(hosted, self._request))
+        size, next_offset = 0, part.fetch_offset
+        if answer.records:
+            size = sum(map(len, answer.records))
+            for _, header in iter_batches(answer.records[-1]):
+                next_offset = header.end_offset
+        has_more = next_offset < self._end(hosted)
+        visible = _visible_bytes(hosted, self._request)
+        return _new(Readable, (key, size, part.max_bytes, has_more, visible))
 
     def _end(self, hosted: HostedPartition) -> int:
         partition = hosted.partition
@@ -458,9 +462,3 @@ class _WaitingConsumer(_Waiting):
         if epochs and hosted.partition.leader_epoch > max(epochs):
             return False
         return hosted.partition.is_leader or serves_followers
-
-
-def _next_offset(part: FetchPartition, answer: FetchPartitionResponse) -> int:
-    """Where this reader would go on after these records."""
-    headers = [header for _, header in iter_batches(answer.records[-1])] if answer.records else ()
-    return headers[-1].end_offset if headers else part.fetch_offset

@@ -32,18 +32,22 @@ class MissingBytes:
 
     def __init__(self, wanted_bytes: int, partitions: list[Readable]) -> None:
         """`wanted_bytes`: the fetch's minimum, but no more than the whole answer may hold."""
-        fitting = sum(each.max_bytes for each in partitions)
-        # A partition whose limit is 0 bytes still gets its first batch (KIP-74): one byte of news.
-        self._missing = max(1, min(wanted_bytes, fitting))
         self._seen: dict[PartitionKey, int] = {}
         self._room: dict[PartitionKey, int] = {}
-        has_read = any(each.size_bytes for each in partitions)
+        fitting = read = held_back = 0
         for key, size_bytes, max_bytes, has_more, visible_bytes in partitions:
-            room = max(0, max_bytes - size_bytes)
-            is_full = has_more and has_read
-            self._missing -= size_bytes + (room if is_full else 0)
+            fitting += max_bytes
+            read += size_bytes
             self._seen[key] = visible_bytes
-            self._room[key] = 0 if is_full else max(1, room)
+            # A partition whose limit is 0 bytes still gets its first batch (KIP-74).
+            self._room[key] = room = max_bytes - size_bytes if max_bytes > size_bytes else 1
+            if has_more:
+                held_back += room
+                self._room[key] = 0
+        if held_back and not read:  # a gap, and nothing is full
+            self._room = {each.key: max(1, each.max_bytes) for each in partitions}
+            held_back = 0
+        self._missing = max(1, min(wanted_bytes, fitting)) - read - held_back
 
     @property
     def keys(self) -> tuple[PartitionKey, ...]:
