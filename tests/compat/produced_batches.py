@@ -337,19 +337,19 @@ class Sender:
         host, port = bootstrap.rsplit(":", 1)
         self._at = host, int(port)
         self._names = names
-        self._socket = socket.create_connection(self._at, timeout=20)
+        self.socket = socket.create_connection(self._at, timeout=20)
 
     def code(self, case: Case) -> int:
         part = ProducePartition(0, memoryview(bytearray(case.batch)))
         topic = ProduceTopic(self._names[case.topic], None, (part,))
         request = ProduceRequest(None, 1, 10_000, (topic,))
-        self._socket.sendall(b"".join(codec.encode_request(apis.PRODUCE, VERSION, 1, "c", request)))
+        self.socket.sendall(b"".join(codec.encode_request(apis.PRODUCE, VERSION, 1, "c", request)))
         frames = FrameBuffer()
         while True:
-            received = self._socket.recv_into(frames.get_buffer())
+            received = self.socket.recv_into(frames.get_buffer())
             if not received:
-                self._socket.close()
-                self._socket = socket.create_connection(self._at, timeout=20)
+                self.socket.close()
+                self.socket = socket.create_connection(self._at, timeout=20)
                 return CLOSED
             found = frames.buffer_updated(received)
             if found:
@@ -358,7 +358,7 @@ class Sender:
         return int(response.topics[0].partitions[0].error_code)
 
     def close(self) -> None:
-        self._socket.close()
+        self.socket.close()
 
 
 def ask(bootstrap: str, asked: Sequence[Case]) -> list[Verdict]:
