@@ -153,6 +153,9 @@ DIFFERENT: dict[str, str] = {
         "is listed in ApiVersions where `transactions.two_phase_commit_enable` says so (Kafka:"
         " `unstable.api.versions.enable`)"
     ),
+    "new topics whose names differ in `.` and `_` alone": (
+        "are refused within one request, too (Kafka makes both of them)"
+    ),
     "what an administrator changed": (
         "the broker that answers has it then; Kafka's learns of it a moment later"
     ),

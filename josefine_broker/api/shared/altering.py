@@ -106,7 +106,7 @@ def _check_broker(ctx: Context, name: str, assign: Iterable[tuple[str, str | Non
         try:
             at_least(0)(read_value(ConfigType.LONG, value))
         except ValueError as error:
-            raise KafkaError(ErrorCode.invalid_config, f"'{key}' {error}: {value!r}") from error
+            raise KafkaError(ErrorCode.invalid_request, f"'{key}' {error}: {value!r}") from error
 
 
 def _topic(ctx: Context, resource: Resource) -> TopicEntry:

@@ -96,7 +96,7 @@ def check_not_internal(name: str) -> None:
     own topics."""
     if name == METADATA_TOPIC:
         raise KafkaError(
-            ErrorCode.topic_authorization_failed, f"'{name}' is the name of the cluster's metadata"
+            ErrorCode.invalid_request, f"'{name}' is the name of the cluster's metadata"
         )
     if name in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.invalid_topic_exception, f"'{name}' is the broker's own topic")

@@ -274,7 +274,7 @@ def test_throttled_rate_is_a_number_of_bytes(world: World, value: str) -> None:
 
     answer = alter(world, rate, kind=BROKER, name="1")
 
-    assert answer.error_code == ErrorCode.invalid_config
+    assert answer.error_code == ErrorCode.invalid_request
 
 
 TOOLS_READ = (
