@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The one door: ./build.sh setup | lint | test [--slowest|unit|sim|integration|compat|oracle|spark|slow|pyspark41|changed|all] | demo | bench | docs
+# The one door: ./build.sh setup | lint | test [--slowest|unit|sim|integration|compat|oracle|spark|slow|pyspark41|changed|all] | demo | bench | native | docs
 # Every verb does the set-up it needs, is quick when run again, and works from any directory and
 # without a terminal. What it installs goes into .venv/ here and ~/.cache/josefine (jars).
 set -euo pipefail
@@ -39,6 +39,8 @@ usage: ./build.sh VERB [ARGUMENTS]
                         of the Raft library (default; --nodes: how many), or of whole brokers
   lint                  ruff, mypy, import contracts, style rules
   bench [NAME ...]      one JSON line per measure: broker, cleaner, cluster, groups, journal, pipelines, raft, scale, spark, spark_cold, spark_cpu, spark_sink, text, tls, transactions (default: all)
+  native [--check]      compile the check of produced records for every platform again, after a
+                        change of record_structure.c; --check: only compare with what is there
   docs                  write the generated pages again (COMPATIBILITY.md, docs/checklist.md, conf/)
 TEXT
 }
@@ -225,6 +227,7 @@ case $verb in
   demo) setup demo; exec "$PY" -m josefine_cli.main demo "$@" ;;
   bench) case "$*" in groups|journal|raft|text|tls|transactions) setup_light ;; *) setup dev ;; esac  # these need no Java
          exec "$PY" -m tests.bench "$@" ;;
+  native) setup_light; exec "$PY" -m tests.build_native "$@" ;;
   docs) setup_light; "$PY" -m tests.generate_docs; "$PY" -m conf.generate ;;
   ''|-h|--help|help) usage ;;
   *) usage >&2; die "unknown verb '$verb'" ;;

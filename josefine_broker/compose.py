@@ -4,7 +4,7 @@ what people are told. No part is started here, and nobody asked: chance and name
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from josefine_broker.base.addresses import HostPort, is_loopback
 from josefine_broker.config import BrokerConfig
@@ -19,7 +19,7 @@ from josefine_broker.engine.metadata.changes import RegisterBroker
 from josefine_broker.engine.metadata.features import SUPPORTED
 from josefine_broker.engine.metadata.image import Endpoint
 from josefine_broker.engine.metadata.log_config import LogConfig, TimestampType
-from josefine_broker.engine.metadata.topic_config import TopicSettings
+from josefine_broker.engine.metadata.topic_config import COMPRESSIONS, TopicSettings
 from josefine_broker.engine.partition.partition import ACKS_ALL
 from josefine_broker.engine.partition.replica_fetch import FetchLimits
 from josefine_broker.engine.quorum import SnapshotLimits
@@ -28,6 +28,7 @@ from josefine_broker.engine.transactions.values import TransactionSettings
 from josefine_broker.host.log.cleaner import CleanerSettings
 from josefine_broker.host.net.connection import ConnectionLimits
 from josefine_broker.host.net.server import Bound
+from josefine_broker.records.structure import is_compiled
 from josefine_broker.text.front import TextSettings
 from raft import Config, NodeId
 
@@ -48,6 +49,8 @@ def log_config(section: LogSection) -> LogConfig:
         flush_messages=section.flush_messages,
         flush_ms=section.flush_ms,
         message_bytes_max=section.message_bytes_max,
+        compression=COMPRESSIONS[section.compression_type],
+        validates_records=section.validate_records == "full",
         timestamp_type=TimestampType(section.timestamp_type),
         delete_retention_ms=section.cleaner_delete_retention_ms,
         min_cleanable_dirty_ratio=section.cleaner_min_cleanable_ratio,
@@ -91,7 +94,37 @@ def broker_settings(config: BrokerConfig) -> BrokerSettings:
         metadata_timeout_ms=config.raft.proposal_timeout_ms,
         lag_time_max_ms=config.replication.lag_time_max_ms,
         replica_fetch=fetch_limits(config.replication),
+        host_configs=host_configs(config),
     )
+
+
+def host_configs(config: BrokerConfig) -> Mapping[str, str]:
+    """What DescribeConfigs shows of the part that no handler knows, under Kafka's names."""
+    broker, network, log = config.broker, config.network, config.log
+    names = [each.name for each in broker.listeners]
+    found = {
+        "connections.max.idle.ms": network.idle_timeout_ms,
+        "connections.max.reauth.ms": config.sasl.reauthentication_ms or 0,
+        "inter.broker.listener.name": config.inter_broker_listener,
+        "leader.imbalance.check.interval.seconds": config.cluster.imbalance_check_interval_ms
+        // 1_000,
+        "listener.security.protocol.map": ",".join(
+            f"{name}:{config.protocol_of(name).value}" for name in names
+        ),
+        "listeners": ",".join(f"{each.name}://{each.address}" for each in broker.listeners),
+        "log.cleaner.backoff.ms": log.cleaner_backoff_ms,
+        "log.cleaner.dedupe.buffer.size": log.cleaner_dedupe_buffer_bytes,
+        "log.retention.check.interval.ms": log.retention_check_interval_ms,
+        "max.connections": network.connections_max,
+        "sasl.enabled.mechanisms": ",".join(config.sasl.mechanisms),
+        "socket.request.max.bytes": network.frame_bytes_max,
+        "ssl.client.auth": config.tls.client_auth,
+    }
+    if network.connections_per_address_max is not None:
+        found["max.connections.per.ip"] = network.connections_per_address_max
+    if log.cleaner_bytes_per_second_max is not None:
+        found["log.cleaner.io.max.bytes.per.second"] = float(log.cleaner_bytes_per_second_max)
+    return {name: str(value) for name, value in found.items()}
 
 
 def group_settings(config: BrokerConfig) -> GroupSettings:
@@ -262,6 +295,16 @@ def raft_address(config: BrokerConfig, bound: Bound, this_host: str) -> HostPort
     if config.own_voter is not None:
         return config.own_voter.address
     return HostPort(this_host if bound.host in WILDCARDS else bound.host, bound.port)
+
+
+def slow_validation(config: BrokerConfig, *, is_compiled: bool = is_compiled) -> list[str]:
+    """A warning where records are validated by Python."""
+    if is_compiled or config.log.validate_records != "full":
+        return []
+    return [
+        "records are validated by Python on this platform, about 1.5 us each: log.validate_records:"
+        " headers (conf/broker.yaml) trades that check for speed"
+    ]
 
 
 def named_but_loopback(bound: Iterable[Bound], config: BrokerConfig) -> list[str]:

@@ -166,6 +166,12 @@ class LogSection(Section):
     message_bytes_max: Bytes = Field(
         default=1_048_588, description="Largest record batch accepted, as sent (compressed)."
     )
+    validate_records: Literal["full", "headers"] = Field(
+        default="full",
+        description="What of a produced batch is checked before it is acknowledged. full: header,"
+        " checksum, and the structure of every record, decompressed for that; headers: not the"
+        " records, so a client's broken batch is stored, and those who read it fail.",
+    )
     retention_ms: TimeoutMs | None = Field(
         default=604_800_000,
         description="Closed segments older than this are deleted; null: kept for ever.",
@@ -213,6 +219,10 @@ class LogSection(Section):
     cleaner_bytes_per_second_max: Bytes | None = Field(
         default=None,
         description="Bound of what the log cleaner reads and writes together; null: none.",
+    )
+    compression_type: Literal["producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"] = Field(
+        default="producer",
+        description="The codec that batches are stored with; producer: as they were sent.",
     )
     timestamp_type: Literal["CreateTime", "LogAppendTime"] = Field(
         default="CreateTime",

@@ -29,6 +29,7 @@ from josefine_broker.compose import (
     initial_voters,
     named_but_loopback,
     registration,
+    slow_validation,
     sweep_ms,
     text_settings,
 )
@@ -154,7 +155,7 @@ class Node:
             text_bound = self._bind(TEXT_LISTENER, text.host, text.port)
         clients = (*bound, *([] if text_bound is None else [text_bound]))
         raft_bound = self._bind("raft", *self.config.raft.listener)
-        doubts = self._securing.warnings(self._clock.now_ms())
+        doubts = [*slow_validation(self.config), *self._securing.warnings(self._clock.now_ms())]
         for warning in (*named_but_loopback((*clients, raft_bound), self.config), *doubts):
             say(f"warning: {warning}")
         admin = self.config.admin.address
@@ -282,11 +283,12 @@ class Node:
         self._identity = belong(self.config.broker.data_dir, self._identity, cluster_id)
 
     def _start_worker(self, ctx: Context) -> None:
-        worker = Worker(self._failed)
+        worker, validation = Worker(self._failed), Worker(self._failed, "validation")
         self._undo.push_async_callback(worker.stop)
+        self._undo.push_async_callback(validation.stop)
         self._undo.push_async_callback(self._securing.begin(self._failed, self._clock))
         self._undo.push_async_callback(self._tracing.begin(self._failed))
-        ctx.ports.work = worker.submit
+        ctx.ports.work, ctx.ports.validation = worker.submit, validation.submit
 
     def _start_cleaner(self, ctx: Context, manager: LogManager, hosting: Hosting) -> Cleaner:
         worker = Worker(self._failed, "cleaner")

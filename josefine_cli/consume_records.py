@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import Any
 
-from josefine_broker.base.errors import CorruptData
+from josefine_broker.base.errors import CorruptData, UnreadableBatchError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.fetch import Positions, records_between
 from josefine_broker.client.fetched import FetchedPartition
@@ -38,9 +38,16 @@ class OutputFormat(StrEnum):
 
 @contextlib.contextmanager
 def named_when_damaged(tp: TopicPartition) -> Iterator[None]:
-    """Bytes do not know where they lie: add it, and what finds the place in the files."""
+    """Bytes do not know where they lie: add it, and the way past a batch that was produced broken,
+    or what finds the place in the files."""
     try:
         yield
+    except UnreadableBatchError as error:
+        raise UserError(
+            f"{tp} at offset {error.offset}: {error}; its checksum is right, so it was produced"
+            f" like this, and every reader fails here. To go past it: josefine consume {tp.topic}"
+            f" --partitions {tp.partition} --from {error.end_offset}"
+        ) from error
     except CorruptData as error:
         raise UserError(
             f"partition {tp} is damaged: {error}; "

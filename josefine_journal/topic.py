@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from uuid import UUID
 
-from josefine_broker.base.errors import CorruptData, ErrorCode
+from josefine_broker.base.errors import CorruptData, ErrorCode, UnreadableBatchError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.fetch import FetchOptions, Positions, records_between
 from josefine_broker.client.fetched import FetchedPartition
@@ -93,6 +93,8 @@ class TopicLog:
             try:
                 records = list(records_between(part.records, at, end))
                 positions.advance(tp, part.records)
+            except UnreadableBatchError as error:
+                raise JournalError(f"{tp}: {error}") from error
             except CorruptData as error:
                 raise JournalError(f"partition {tp} is damaged: {error}") from error
             if records:

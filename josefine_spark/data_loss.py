@@ -2,7 +2,8 @@
 
 A record is lost when it lies between where the stream stands and where the partition begins
 (retention, DeleteRecords), when the log ends before where the stream stands (an unclean leader
-election, a restored disk), or when the topic is gone or is another one of the same name.
+election, a restored disk), or when the topic is gone or is another one of the same name. A task may
+find one more kind: a batch whose producer wrote what nobody can read.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,6 +23,7 @@ class Reason(Enum):
     TRUNCATED = "the log ends before them"
     RECREATED = "the topic was deleted and created again"
     GONE = "the partition does not exist any more"
+    UNREADABLE = "they were produced in a batch that cannot be read"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient, FetchedPartition
 from josefine_broker.records.batch import MAGIC
 from josefine_spark.aborted import AbortedTransaction
@@ -24,6 +24,7 @@ from josefine_spark.connections import client_for, drop_client
 from josefine_spark.data_loss import Loss, Reason, data_loss_error
 from josefine_spark.decode import decoder_class
 from josefine_spark.errors import ReadError
+from josefine_spark.one_by_one import OneByOne
 from josefine_spark.options import ReadOptions
 
 if TYPE_CHECKING:
@@ -75,7 +76,11 @@ def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[Any]:
     try:
         for offset, fetched in ahead:
             aborted = _aborted(fetched) if options.read_committed else ()
-            batches = decoder.decode(fetched.records, offset, wanted.end, aborted).batches
+            try:
+                batches = decoder.decode(fetched.records, offset, wanted.end, aborted).batches
+            except (CorruptData, KafkaError) as error:
+                one_by_one = OneByOne(decoder, wanted, options.fail_on_data_loss, ahead.losses)
+                batches = one_by_one.decode(fetched.records, offset, aborted, error)
             for batch in batches:
                 yield from (batch,) if objects is None else objects.beside(batch)
         _record(options, wanted, ahead.losses)

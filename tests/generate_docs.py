@@ -10,6 +10,7 @@ from pathlib import Path
 from kio.index import load_request_schema
 from kio.schema.index import api_key_map, schema_name_map
 
+from josefine_broker.api.declined import REASONS
 from josefine_broker.api.table import SERVED
 from josefine_broker.engine.metadata.inert_configs import INERT, REFUSED
 from josefine_broker.engine.metadata.topic_config import TOPIC_CONFIGS
@@ -18,14 +19,14 @@ from pipelines.json_schema import json_schema
 from pipelines.metric_table import ROWS
 from tests import state_machines
 from tests.checklist import Row, rows
-from tests.compat import matrix
+from tests.compat import config_candidates, matrix
 from tests.connector_rows import features
 
 ROOT = Path(__file__).resolve().parents[1]
 
 NOT_SERVED: dict[str, str] = {
     "*DelegationToken": "there are no tokens yet",
-    "AlterReplicaLogDirs, AssignReplicasToDirs": "a broker has one log directory",
+    "AssignReplicasToDirs": "a broker has one log directory",
     "AddRaftVoter, UpdateRaftVoter": (
         "the controller makes registered brokers voters by itself, and they say where they are; "
         "RemoveRaftVoter is for one that lost its data, and UnregisterBroker removes a broker"
@@ -38,7 +39,6 @@ NOT_SERVED: dict[str, str] = {
         "groups of the classic and of the consumer protocol are served; the newer kinds are not"
     ),
     "GetTelemetrySubscriptions, PushTelemetry": "clients work without; metrics are at /metrics",
-    "ListConfigResources": "topics and the broker that is asked are all that has a configuration",
 }
 """APIs that Kafka has and this broker has not, with the reason; `*` stands for any letters."""
 
@@ -64,8 +64,8 @@ DIFFERENT: dict[str, str] = {
         "GROUP_ID_NOT_FOUND, at which clients give up). A member that waits for partitions is told "
         "to be heard sooner than the others (Kafka: as often). `SubscribedTopicRegex` is matched "
         "without backtracking; of RE2's syntax "
-        "flags, `\\b` and POSIX classes are refused with INVALID_REGULAR_EXPRESSION, and the "
-        "broker's own topics match none. The assignors `uniform` and `range` do not look at racks. "
+        "flags, `\\b` and POSIX classes are refused with INVALID_REGULAR_EXPRESSION. "
+        "The assignors `uniform` and `range` do not look at racks. "
         "What a member had before it began anew (epoch 0), and is not to have again, is free with "
         "its next heartbeat (Kafka: at once, also by an old join of a connection that was given "
         "up). "
@@ -78,13 +78,23 @@ DIFFERENT: dict[str, str] = {
         " is not open for ever: `transactions.two_phase_commit_timeout_max_ms` is its timeout, and"
         " it is aborted then"
     ),
-    "a record without a key in a compacted topic": (
-        "Kafka refuses it (INVALID_RECORD), for which it decompresses and reads every record that "
-        "is produced to such a topic. This broker reads none: it would cost 1.4 µs each, more than "
-        "all else that a record in a batch costs. So it is taken, and as it was acknowledged and "
-        "nothing replaces it, the log cleaner keeps it; "
-        "`cleaner_records_without_key_total` counts them. Kafka's cleaner drops those that were "
-        "there before the topic was compacted"
+    "what a produced batch may be": (
+        "as Kafka's LogValidator decides, record by record, and stricter where a batch that Kafka "
+        "stores is one that some reader cannot read: INVALID_RECORD also for an offset delta that "
+        "is not the record's place in the batch (Kafka stores it, or rewrites the batch), a "
+        "negative length other than -1, a varint with bits beyond its type, a record length that "
+        "is not that of its fields in a compressed batch, bytes behind the batch or behind its "
+        "compressed frame, and a producer id below -1. INVALID_RECORD where Kafka has no name for "
+        "it (UNKNOWN_SERVER_ERROR): what cannot be decompressed; UNSUPPORTED_COMPRESSION_TYPE for "
+        "the codecs 5 to 7. INVALID_RECORD for a transactional batch without a producer id (Kafka: "
+        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED for the request). Records of one batch that expand "
+        "to more than 128 MiB: MESSAGE_TOO_LARGE, on which Java's producer splits the batch (Kafka "
+        "has no bound). An answer names 1,000 records at fault at most. "
+        "`log.validate_records: headers` checks headers and checksums alone"
+    ),
+    "a record without a key that a compacted topic holds": (
+        "from before the topic was compacted, or from a broker that did not refuse it: the log "
+        "cleaner keeps it (`cleaner_records_without_key_total` counts them); Kafka's drops it"
     ),
     "what a cleaned log keeps": (
         "as Kafka's, the last batch of each producer that is remembered, and of what was cleaned, "
@@ -129,11 +139,36 @@ DIFFERENT: dict[str, str] = {
         " kafka-python prove again; aiokafka 0.14 and the clients here do not: they are hung up on,"
         " and come again"
     ),
+    "throttles of replication": (
+        "`leader.` and `follower.replication.throttled.replicas` of topics and the `.rate`s of"
+        " brokers are accepted, for tools that move partitions set them always, and have no"
+        " effect; the rates are not kept. `replication.throttle_bytes_per_second` of each broker's"
+        " file paces its replicas that are out of sync"
+    ),
+    "DescribeUserScramCredentials without the right to": (
+        "has the error with each user that the request names, and of the whole where it names none"
+        " (Kafka: both): librdkafka 2.16 ends with a segmentation fault on an error of the whole"
+    ),
+    "InitProducerId 6 (KIP-939)": (
+        "is listed in ApiVersions where `transactions.two_phase_commit_enable` says so (Kafka:"
+        " `unstable.api.versions.enable`)"
+    ),
+    "new topics whose names differ in `.` and `_` alone": (
+        "are refused within one request, too (Kafka makes both of them)"
+    ),
     "what an administrator changed": (
         "the broker that answers has it then; Kafka's learns of it a moment later"
     ),
 }
 """Where a served feature behaves otherwise than Kafka's, with the reason."""
+
+CONFIGS_AS_KAFKAS = (
+    "What is accepted of each, how it is printed and which error code a refusal has is as in",
+    "Apache Kafka 4.4: `tests/compat/recorded/topic_configs.json` holds its verdicts on some 2,000",
+    "texts, lists and deletions, the suite compares ours, and `./build.sh test oracle` asks Kafka",
+    "again. `compression.type` is honoured when a batch comes in: one with another codec is stored",
+    "with the topic's, in the level that the topic says.",
+)
 
 ORACLE = (
     "The tests with other people's clients (`tests/compat`) pass against Apache Kafka 4.3.0 as",
@@ -154,11 +189,18 @@ def compatibility() -> str:
         "| key | API | versions |",
         "|---|---|---|",
     ]
-    served = [api.spec for api in SERVED.values()]
+    served = [api.spec for api in SERVED.values() if not api.spec.is_declined]
     lines += [f"| {a.key} | {a.name} | {a.min_version}–{a.max_version} |" for a in served]
-    lines += ["", "## Not served, and why", "", "Every other API of Kafka's:", ""]
-    lines += ["| key | API | reason |", "|---|---|---|"]
-    lines += [f"| {key} | {name} | {why} |" for key, name, why in not_served()]
+    lines += [
+        "",
+        "## Not served, and why",
+        "",
+        "Every other API of Kafka's. Those with an error are",
+    ]
+    lines += ["listed in ApiVersions all the same and answered with it, as by a Kafka where the"]
+    lines += ["feature is off: tools tell Kafka's version by the keys that a broker lists.", ""]
+    lines += ["| key | API | error | reason |", "|---|---|---|---|"]
+    lines += [f"| {key} | {name} | {_error(key)} | {why} |" for key, name, why in not_served()]
     lines += ["", "Of those that are served:", "", "| what | reason |", "|---|---|"]
     ledger = {**versions_not_served(), **LIMITED}
     lines += [f"| {what} | {why} |" for what, why in ledger.items()]
@@ -171,8 +213,14 @@ def compatibility() -> str:
     lines += [f"| `{inert.name}` | {inert.why} |" for inert in INERT]
     lines += ["", "Refused:", "", "| name | why |", "|---|---|"]
     lines += [f"| `{name}` | {why} |" for name, why in REFUSED.items()]
-    lines.append("| `compression.type` but `producer` | batches are stored as they were sent |")
+    lines += ["", *CONFIGS_AS_KAFKAS, "", "| what differs | here |", "|---|---|"]
+    lines += [f"| {each.what} | {each.here} |" for each in config_candidates.DIFFERENT]
     return "\n".join(lines) + "\n"
+
+
+def _error(key: int) -> str:
+    """That a declined API is answered with; others are not listed, and end the connection."""
+    return REASONS[key].code.name.upper() if key in REASONS else ""
 
 
 def _acting() -> list[str]:
@@ -193,7 +241,7 @@ def not_served() -> list[tuple[int, str, str]]:
     """(key, name, reason) of each API that no file answers."""
     found = []
     for key, name in kafkas_apis().items():
-        if key not in SERVED:
+        if key not in SERVED or key in REASONS:
             (why,) = reasons(name).values()
             found.append((key, name, why))
     return found

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import update_wrapper
 from typing import Any
 
+from josefine_broker.api.declined import REASONS
 from josefine_broker.api.rules.asker import CODES, After, Asker, Refuse, Rule, authorized
 from josefine_broker.api.rules.groups import (
     coordinators,
@@ -55,6 +56,14 @@ ALTER, DESCRIBE = Operation.ALTER, Operation.DESCRIBE
 DESCRIBE_CONFIGS, ALTER_CONFIGS = Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS
 
 OPEN: Rule = ()
+SHARE_STATE = (
+    apis.INITIALIZE_SHARE_GROUP_STATE,
+    apis.READ_SHARE_GROUP_STATE,
+    apis.WRITE_SHARE_GROUP_STATE,
+    apis.DELETE_SHARE_GROUP_STATE,
+    apis.READ_SHARE_GROUP_STATE_SUMMARY,
+)
+"""Of those that are declined, what Kafka's brokers alone ask of each other."""
 IS_MEMBER = whole(READ, GROUP, "group_id")
 IS_PRODUCER = whole(WRITE, TRANSACTIONAL_ID, "transactional_id")
 
@@ -107,6 +116,7 @@ RULES: Mapping[int, Rule] = {
     apis.DELETE_ACLS: (cluster(ALTER),),
     apis.DESCRIBE_CONFIGS: (configs(DESCRIBE_CONFIGS, "results"),),
     apis.ALTER_CONFIGS: (configs(ALTER_CONFIGS, "responses"),),
+    apis.ALTER_REPLICA_LOG_DIRS: (cluster(ALTER),),
     apis.DESCRIBE_LOG_DIRS: (cluster(DESCRIBE),),
     apis.SASL_AUTHENTICATE: OPEN,
     apis.CREATE_PARTITIONS: (each(ALTER, TOPIC, "topics", "results", "name"),),
@@ -143,13 +153,17 @@ RULES: Mapping[int, Rule] = {
         with_operations(TOPIC, "topics", "name", "topic_authorized_operations"),
     ),
     apis.REMOVE_RAFT_VOTER: (cluster(ALTER),),
+    apis.LIST_CONFIG_RESOURCES: (cluster(DESCRIBE_CONFIGS),),
+    **dict.fromkeys(REASONS, OPEN),
+    apis.ADD_RAFT_VOTER: (cluster(ALTER),),
+    **dict.fromkeys(SHARE_STATE, (cluster(Operation.CLUSTER_ACTION),)),
 }
 
 
 BROKERS: Mapping[int, Callable[[RequestInfo, Any], bool]] = {
     apis.FETCH: lambda _, request: bool(request.replica_id >= 0),
     apis.ADD_PARTITIONS_TO_TXN: lambda info, _: bool(info.header.api_version >= BROKERS_SINCE),
-    apis.WRITE_TXN_MARKERS: lambda *_: True,
+    **dict.fromkeys((apis.WRITE_TXN_MARKERS, *SHARE_STATE), lambda *_: True),
 }
 """Whether it is a request that only brokers send: those that need CLUSTER_ACTION."""
 

@@ -1,9 +1,10 @@
 """AlterConfigs (key 33, KIP-133): a topic's whole configuration at once; what is not named goes."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 from josefine_broker.api.shared.altering import Resource, alter_topics, results
-from josefine_broker.base.errors import KafkaError
+from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.metadata.changes import AlterTopicConfig
 from josefine_broker.engine.metadata.image import TopicEntry
@@ -16,8 +17,8 @@ def handle(ctx: Context, info: RequestInfo, request: e.AlterConfigsRequest) -> o
     return alter_topics(
         ctx,
         [Resource(each.resource_type, each.resource_name) for each in request.resources],
-        lambda at, topic: _change(topic, request.resources[at]),
-        lambda at: (config.name for config in request.resources[at].configs),
+        lambda at, topic: _change(ctx, topic, request.resources[at]),
+        lambda at: [(each.name, each.value) for each in request.resources[at].configs],
         _answer,
         validate_only=request.validate_only,
     )
@@ -29,8 +30,16 @@ def refuse(request: e.AlterConfigsRequest, error: KafkaError) -> e.AlterConfigsR
     return _answer((resource, error) for resource in resources)
 
 
-def _change(topic: TopicEntry, resource: e.AlterConfigsResource) -> AlterTopicConfig:
-    assign = check_configs((config.name, config.value) for config in resource.configs)
+def _change(ctx: Context, topic: TopicEntry, resource: e.AlterConfigsResource) -> AlterTopicConfig:
+    for name, times in Counter(config.name for config in resource.configs).items():
+        if times > 1:
+            raise KafkaError(ErrorCode.invalid_request, f"'{name}' is given more than once")
+    for config in resource.configs:
+        if config.value is None:
+            raise KafkaError(ErrorCode.invalid_request, f"'{config.name}' has no value")
+    assign = check_configs(
+        ((config.name, config.value) for config in resource.configs), ctx.settings.topic_defaults
+    )
     named = {name for name, _ in assign}
     remove = tuple(name for name, _ in topic.config if name not in named)
     return AlterTopicConfig(topic_id=topic.topic_id, assign=assign, remove=remove)

@@ -2,15 +2,17 @@
 
 KIP-511: a version we do not know is answered UNSUPPORTED_VERSION with a v0 body that lists the
 versions of every key, so that the client can ask again. KIP-584: the features that this code
-understands, and the levels that the cluster has finalized.
+understands, and the levels that the cluster has finalized. InitProducerId 6 (KIP-939) is listed
+where two-phase commits are enabled: Kafka does not list it yet.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.metadata.features import SUPPORTED
-from josefine_broker.wire.apis import ApiSpec
+from josefine_broker.wire.apis import INIT_PRODUCER_ID, ApiSpec
 from josefine_broker.wire.entities import api_versions as e
 
 _SUPPORTED = tuple(
@@ -22,17 +24,27 @@ ZERO_SINCE = 4
 _SUPPORTED_ABOVE_0 = tuple(each for each in _SUPPORTED if each.min_version)
 
 
+TWO_PHASE_SINCE = 6
+"""Version of InitProducerId. Tools take a broker that lists what no Kafka does for no Kafka."""
+
+
 class ApiVersionsHandler:
     """Holds the part of the answer that is the same for everybody, at any time."""
 
-    __slots__ = ("_api_keys",)
+    __slots__ = ("_all_keys", "_api_keys")
 
     def __init__(self, served: Iterable[ApiSpec]) -> None:
-        self._api_keys = tuple(
+        self._all_keys = tuple(
             e.ApiVersion(
                 api_key=spec.key, min_version=spec.min_version, max_version=spec.max_version
             )
             for spec in served
+        )
+        self._api_keys = tuple(
+            replace(each, max_version=TWO_PHASE_SINCE - 1)
+            if each.api_key == INIT_PRODUCER_ID
+            else each
+            for each in self._all_keys
         )
 
     def handle(
@@ -41,8 +53,9 @@ class ApiVersionsHandler:
         image = ctx.image
         knows_zero = info.header.api_version >= ZERO_SINCE
         supported = _SUPPORTED if knows_zero else _SUPPORTED_ABOVE_0
+        has_two_phase = ctx.settings.offsets.transactions.two_phase_enable
         return e.ApiVersionsResponse(
-            api_keys=self._api_keys,
+            api_keys=self._all_keys if has_two_phase else self._api_keys,
             supported_features=supported,
             finalized_features_epoch=image.features_epoch,
             finalized_features=tuple(

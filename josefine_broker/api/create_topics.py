@@ -9,13 +9,13 @@ one with the wrong partitions or policy would scatter or lose what groups commit
 from collections import Counter
 
 from josefine_broker.api.describe_configs import source_of
-from josefine_broker.api.shared.topics import check_not_internal, new_topic
+from josefine_broker.api.shared.topics import NewNames, check_not_internal, new_topic
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.metadata.changes import CreateTopic
 from josefine_broker.engine.metadata.partition_limit import PartitionLimit
 from josefine_broker.engine.metadata.proposals import Proposal
-from josefine_broker.engine.metadata.topic_config import resolve, shown
+from josefine_broker.engine.metadata.topic_config import described
 from josefine_broker.engine.proposing import answer_when_settled, submit_change
 from josefine_broker.wire.entities import create_topics as e
 
@@ -26,12 +26,12 @@ def handle(ctx: Context, info: RequestInfo, request: e.CreateTopicsRequest) -> o
     times = Counter(topic.name for topic in request.topics)
     changes: dict[str, CreateTopic] = {}
     errors: dict[str, KafkaError] = {}
-    limit = ctx.partition_limit()
+    names, limit = NewNames(ctx.image), ctx.partition_limit()
     for topic in request.topics:
         try:
             if times[topic.name] > 1:
                 raise KafkaError(ErrorCode.invalid_request, "the topic is named more than once")
-            changes[topic.name] = _change(ctx, topic, limit)
+            changes[topic.name] = _change(ctx, topic, names, limit)
         except KafkaError as error:
             errors[topic.name] = error
     proposals: dict[str, Proposal] = {}
@@ -59,7 +59,9 @@ def refuse(request: e.CreateTopicsRequest, error: KafkaError) -> e.CreateTopicsR
     return e.CreateTopicsResponse(topics=topics)
 
 
-def _change(ctx: Context, topic: e.CreatableTopic, limit: PartitionLimit) -> CreateTopic:
+def _change(
+    ctx: Context, topic: e.CreatableTopic, names: NewNames, limit: PartitionLimit
+) -> CreateTopic:
     check_not_internal(topic.name)
     assignment = {each.partition_index: each.broker_ids for each in topic.assignments}
     if len(assignment) != len(topic.assignments):
@@ -67,6 +69,7 @@ def _change(ctx: Context, topic: e.CreatableTopic, limit: PartitionLimit) -> Cre
     return new_topic(
         ctx,
         topic.name,
+        names,
         limit,
         partitions=topic.num_partitions,
         replication_factor=topic.replication_factor,
@@ -77,7 +80,6 @@ def _change(ctx: Context, topic: e.CreatableTopic, limit: PartitionLimit) -> Cre
 
 def _created(ctx: Context, change: CreateTopic, *, with_id: bool) -> e.CreatableTopicResult:
     assigned = {name for name, _ in change.config}
-    settings = resolve(change.config, ctx.settings.topic_defaults)
     return e.CreatableTopicResult(
         name=change.name,
         topic_id=change.topic_id if with_id else None,
@@ -87,7 +89,7 @@ def _created(ctx: Context, change: CreateTopic, *, with_id: bool) -> e.Creatable
             e.CreatableTopicConfigs(
                 name=name, value=value, config_source=source_of(ctx, name, name in assigned)
             )
-            for name, value in shown(settings).items()
+            for name, value in described(change.config, ctx.settings.topic_defaults).items()
         ),
     )
 

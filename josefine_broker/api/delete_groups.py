@@ -1,12 +1,12 @@
 """DeleteGroups (key 42): groups without members, with all that they committed.
 
 Each is one deletion in its partition of `__consumer_offsets`, answered when it is on every in-sync
-replica; errors are per group.
+replica; errors are per group. A group may have an empty name, as one of simple consumers has.
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
-from josefine_broker.engine.offsets_topic import append_deletion, check_group_id, coordinator_of
+from josefine_broker.engine.offsets_topic import append_deletion, coordinator_of
 from josefine_broker.engine.replicas.committing import Appended, answer_when_committed
 from josefine_broker.wire.entities import delete_groups as e
 
@@ -31,7 +31,6 @@ def refuse(request: e.DeleteGroupsRequest, error: KafkaError) -> e.DeleteGroupsR
 
 def _delete(ctx: Context, group_id: str, codes: dict[str, ErrorCode]) -> list[Appended]:
     """Raises KafkaError."""
-    check_group_id(group_id)
     coordinator_of(ctx, group_id)
     coordinator = ctx.clients.groups.coordinator
     code = coordinator.may_delete(group_id)

@@ -95,7 +95,7 @@ def _delete(ctx: Context, topic: str, part: e.DeleteRecordsPartition) -> Deletio
         check_not_internal(topic)
         hosted = ctx.hosted_partition(topic, part.partition_index)
         hosted.partition.check_serves()
-        if not hosted.settings.log.deletes:
+        if hosted.settings.log.compacts and not hosted.settings.log.deletes:
             raise KafkaError(ErrorCode.policy_violation, "the topic's cleanup.policy is compact")
         end = hosted.partition.high_watermark
         if deletion.offset == HIGH_WATERMARK:

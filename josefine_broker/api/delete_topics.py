@@ -18,15 +18,22 @@ _Outcome = tuple[str | None, UUID | None, KafkaError | Proposal]
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.DeleteTopicsRequest) -> object:
-    """Delete each topic named; errors are per topic."""
+    """Delete each topic named; errors are per topic, one for a topic that is named twice."""
     deadline_ms = ctx.clock.monotonic_ms() + request.timeout_ms
     outcomes: list[_Outcome] = []
     times = Counter((each.name, each.topic_id) for each in request.topics)
-    for wanted in request.topics:
+    names = [name for name, topic_id in times if name is not None and topic_id is None]
+    by_name = {ctx.image.topics[name].topic_id for name in names if name in ctx.image.topics}
+    for (name, topic_id), count in times.items():
+        if name is None and topic_id in by_name:
+            continue  # its name has the error
+        wanted = e.DeleteTopicState(name=name, topic_id=topic_id)
         try:
-            if times[wanted.name, wanted.topic_id] > 1:
+            if count > 1:
                 raise KafkaError(ErrorCode.invalid_request, "the topic is named more than once")
             topic = _find(ctx, wanted)
+            if wanted.name is not None and times[None, topic.topic_id]:
+                raise KafkaError(ErrorCode.invalid_request, "the topic is named by its id, too")
             proposal = submit_change(ctx, DeleteTopic(topic_id=topic.topic_id), deadline_ms)
             outcomes.append((topic.name, topic.topic_id, proposal))
         except KafkaError as error:
@@ -52,12 +59,12 @@ def _find(ctx: Context, wanted: e.DeleteTopicState) -> TopicEntry:
         topic = ctx.image.topic_by_id(wanted.topic_id)
         if topic is None:
             raise KafkaError(ErrorCode.unknown_topic_id, f"no topic with id {wanted.topic_id}")
-    else:
-        topic = ctx.image.topics.get(wanted.name or "")
+    elif wanted.name is not None:
+        topic = ctx.image.topics.get(wanted.name)
         if topic is None:
-            raise KafkaError(
-                ErrorCode.unknown_topic_or_partition, f"no topic '{wanted.name or ''}'"
-            )
+            raise KafkaError(ErrorCode.unknown_topic_or_partition, f"no topic '{wanted.name}'")
+    else:
+        raise KafkaError(ErrorCode.invalid_request, "a topic by neither name nor id")
     if topic.is_internal:
         raise KafkaError(ErrorCode.invalid_request, f"'{topic.name}' is the broker's own topic")
     return topic

@@ -1,45 +1,20 @@
 """DescribeConfigs (key 32): topics, and this broker's own read-only values (KIP-133, KIP-226).
 
 A topic's value is its own, or the broker's file's where that differs from Kafka's default, or the
-default: the source says which. Broker settings come from its file, where they are not the
-defaults, and are read-only.
+default: the source says which. Broker settings come from its file, where they are not Kafka's
+defaults, and are read-only; which ones there are `shared/broker_configs.py` says.
 """
 
-from collections.abc import Callable, Mapping
-
+from josefine_broker.api.shared.broker_configs import KAFKA_DEFAULTS, ShownConfig, broker_configs
+from josefine_broker.api.shared.topics import check_name
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.engine.context import BrokerSettings, Context, RequestInfo
-from josefine_broker.engine.metadata.topic_config import (
-    TOPIC_CONFIGS,
-    ConfigType,
-    TopicSettings,
-    resolve,
-    shown,
-)
+from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.metadata.topic_config import TOPIC_CONFIGS, described, shown
 from josefine_broker.wire.entities import describe_configs as e
 
 TOPIC, BROKER = 2, 4
 
 SOURCE_TOPIC, SOURCE_BROKER_FILE, SOURCE_DEFAULT = 1, 4, 5
-
-KAFKA_DEFAULTS: Mapping[str, str] = shown(TopicSettings())
-
-_BROKER_VALUES: tuple[tuple[str, ConfigType, Callable[[BrokerSettings], str]], ...] = (
-    ("auto.create.topics.enable", ConfigType.BOOLEAN, lambda s: str(s.auto_create_topics).lower()),
-    ("default.replication.factor", ConfigType.INT, lambda s: str(s.default_replication_factor)),
-    ("fetch.max.bytes", ConfigType.INT, lambda s: str(s.fetch_bytes_max)),
-    ("log.dirs", ConfigType.STRING, lambda s: s.data_directory),
-    ("num.partitions", ConfigType.INT, lambda s: str(s.default_partitions)),
-    ("offsets.topic.num.partitions", ConfigType.INT, lambda s: str(s.offsets.partitions)),
-    (
-        "transaction.max.timeout.ms",
-        ConfigType.INT,
-        lambda s: str(s.offsets.transactions.timeout_max_ms),
-    ),
-)
-_BROKER_DEFAULTS = {key: read(BrokerSettings()) for key, _, read in _BROKER_VALUES} | {
-    key.broker_name: KAFKA_DEFAULTS[key.name] for key in TOPIC_CONFIGS
-}
 
 
 def handle(
@@ -75,7 +50,7 @@ def _describe(
     if resource.resource_type == TOPIC:
         configs = _topic_configs(ctx, resource.resource_name, request)
     elif resource.resource_type == BROKER:
-        configs = _broker_configs(ctx, resource.resource_name)
+        configs = _broker_configs(ctx, resource.resource_name, request)
     else:
         raise KafkaError(
             ErrorCode.invalid_request, f"resources of type {resource.resource_type} have no configs"
@@ -91,11 +66,12 @@ def _describe(
 def _topic_configs(
     ctx: Context, name: str, request: e.DescribeConfigsRequest
 ) -> list[e.DescribeConfigsResourceResult]:
+    check_name(name)
     topic = ctx.image.topics.get(name)
     if topic is None:
         raise KafkaError(ErrorCode.unknown_topic_or_partition, f"no topic '{name}'")
     own = {key for key, _ in topic.config}
-    values = shown(resolve(topic.config, ctx.settings.topic_defaults))
+    values = described(topic.config, ctx.settings.topic_defaults)
     defaults = shown(ctx.settings.topic_defaults)
     results = []
     for key in TOPIC_CONFIGS:
@@ -106,7 +82,8 @@ def _topic_configs(
                 synonyms.append(_synonym(key.name, values[key.name], SOURCE_TOPIC))
             if defaults[key.name] != KAFKA_DEFAULTS[key.name]:
                 synonyms.append(_synonym(key.broker_name, defaults[key.name], SOURCE_BROKER_FILE))
-            synonyms.append(_synonym(key.broker_name, KAFKA_DEFAULTS[key.name], SOURCE_DEFAULT))
+            if key.broker_name:
+                synonyms.append(_synonym(key.broker_name, KAFKA_DEFAULTS[key.name], SOURCE_DEFAULT))
         results.append(
             e.DescribeConfigsResourceResult(
                 name=key.name,
@@ -124,26 +101,31 @@ def _synonym(name: str, value: str, source: int) -> e.DescribeConfigsSynonym:
     return e.DescribeConfigsSynonym(name=name, value=value, source=source)
 
 
-def _broker_configs(ctx: Context, name: str) -> list[e.DescribeConfigsResourceResult]:
+def _broker_configs(
+    ctx: Context, name: str, request: e.DescribeConfigsRequest
+) -> list[e.DescribeConfigsResourceResult]:
     if name not in ("", str(ctx.broker_id)):
         raise KafkaError(ErrorCode.invalid_request, f"this is broker {ctx.broker_id}, not '{name}'")
-    defaults = shown(ctx.settings.topic_defaults)
-    values = [(key, kind, read(ctx.settings)) for key, kind, read in _BROKER_VALUES]
-    values.append(("broker.id", ConfigType.INT, str(ctx.broker_id)))
-    values += [(key.broker_name, key.type, defaults[key.name]) for key in TOPIC_CONFIGS]
     return [
         e.DescribeConfigsResourceResult(
-            name=key,
-            value=value,
+            name=each.name,
+            value=each.value,
             read_only=True,
-            config_source=SOURCE_DEFAULT
-            if _BROKER_DEFAULTS.get(key) == value
-            else SOURCE_BROKER_FILE,
-            synonyms=(),
-            config_type=kind.value,
+            config_source=SOURCE_DEFAULT if each.value == each.default else SOURCE_BROKER_FILE,
+            synonyms=_broker_synonyms(each) if request.include_synonyms else (),
+            config_type=each.type.value,
         )
-        for key, kind, value in sorted(values, key=lambda each: each[0])
+        for each in sorted(broker_configs(ctx))
     ]
+
+
+def _broker_synonyms(config: ShownConfig) -> tuple[e.DescribeConfigsSynonym, ...]:
+    found = []
+    if config.value != config.default and config.value is not None:
+        found.append(_synonym(config.name, config.value, SOURCE_BROKER_FILE))
+    if config.default is not None:
+        found.append(_synonym(config.name, config.default, SOURCE_DEFAULT))
+    return tuple(found)
 
 
 def _failed(resource: e.DescribeConfigsResource, error: KafkaError) -> e.DescribeConfigsResult:

@@ -9,12 +9,12 @@ NOT_LEADER_OR_FOLLOWER, with the leader as far as it is known.
 from josefine_broker.api.shared.forwarding import forward
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.metadata.image import METADATA_TOPIC
 from josefine_broker.engine.ports import QuorumMember, QuorumView
 from josefine_broker.wire.entities import describe_quorum as e
 
 EPOCH_MAX = 2**31 - 1
 """What Kafka's protocol carries; our term is higher only behind a member whose memory failed."""
-METADATA_TOPIC = "__cluster_metadata"
 LISTENER = "CONTROLLER"
 """What Kafka's tools call the listener of a quorum's members."""
 

@@ -1,8 +1,9 @@
 """Fetch (key 1): whole batches as buffers, long polls, sessions; for consumers and followers.
 
 Rules: the first partition that has bytes gets at least one batch, however large (KIP-74); a fetch
-with fewer than `min_bytes` waits up to `max_wait_ms`, but an error is told at once; consumers see
-below the high watermark, read_committed ones below the last stable offset (KIP-98). Sessions are
+with fewer than `min_bytes` waits up to `max_wait_ms`, but an error that was found while reading is
+reported at once; consumers see below the high watermark, read_committed ones below the last stable
+offset (KIP-98). A partition whose next batch does not fit counts as full. Sessions are
 KIP-227's, topic ids KIP-516's (since v13), leader epochs KIP-320's (since v9). Consumers may read
 from followers, and are sent to one in their rack (KIP-392, since v11). How followers read is in
 `engine/replicas/fetch_follower.py`; who does not lead names the leader (KIP-951).
@@ -27,6 +28,7 @@ from josefine_broker.engine.partition.fetch_session import (
     select_answers,
     wanted_of,
 )
+from josefine_broker.engine.partition.fetch_wait import MissingBytes, Readable
 from josefine_broker.engine.partition.partition import Partition
 from josefine_broker.engine.replicas.fetch_follower import check_follower, read_for_follower
 from josefine_broker.engine.replicas.leading import submit_isr_changes
@@ -42,6 +44,19 @@ from josefine_broker.wire.fetch import (
 
 READ_COMMITTED = 1
 FOLLOWERS_SERVE_SINCE = 11
+IDS_SINCE = 13
+
+FOUND_BEFORE_READING = frozenset(
+    (
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.inconsistent_topic_id,
+        ErrorCode.topic_authorization_failed,
+    )
+)
+"""Errors that do not end a consumer's long poll, as in KafkaApis.handleFetchRequest: they last, and
+a consumer of one healthy and one deleted topic asks again as soon as it is answered."""
+_new = tuple.__new__
 
 
 class Round(NamedTuple):
@@ -50,8 +65,8 @@ class Round(NamedTuple):
     results: list[Fetched]
     got_bytes: int
     is_urgent: bool
-    """Something must be told at once: an error, a divergence, another replica to read from, records
-    to delete."""
+    """Something must be told at once: an error found while reading, a divergence, another replica
+    to read from, records to delete. Or nothing can be read, so that no news would end the wait."""
 
 
 def handle(ctx: Context, info: RequestInfo, request: FetchRequest) -> FetchResponse | Parked:
@@ -59,7 +74,7 @@ def handle(ctx: Context, info: RequestInfo, request: FetchRequest) -> FetchRespo
     if request.replica_id >= 0:
         check_follower(ctx, request)
     if request.session_epoch == FINAL_EPOCH and not request.session_id:
-        plan = FetchPlan(tuple(wanted_of(request)))
+        plan = FetchPlan(wanted_of(request))
     else:
         waiting = ctx.clients.sessions.take_waiting(request.session_id)
         if waiting is not None and not waiting.done:
@@ -69,13 +84,27 @@ def handle(ctx: Context, info: RequestInfo, request: FetchRequest) -> FetchRespo
     news = ctx.parked.follower_news
     found = _read_all(ctx, info, request, plan, is_first=True)
     missing_bytes = min(request.min_bytes, request.max_bytes) - found.got_bytes
-    if missing_bytes <= 0 or found.is_urgent or request.max_wait_ms <= 0 or not plan.wanted:
+    if missing_bytes <= 0 or found.is_urgent or request.max_wait_ms <= 0:
         return _answer(ctx, info, plan, found.results)
     if request.replica_id >= 0 and ctx.parked.follower_news != news:
         # What this fetch confirmed made somebody append: a marker, or what was behind it.
         found = _read_all(ctx, info, request, plan, is_first=False)
         return _answer(ctx, info, plan, found.results)
-    return _park(ctx, info, request, plan, missing_bytes)
+    if request.replica_id >= 0:
+        follower = _WaitingFollower(ctx, info, request, plan)
+        ctx.parked.park(follower, follower=request.replica_id)
+        return _parked(plan, follower)
+    consumer = _WaitingConsumer(ctx, info, request, plan, found)
+    if consumer.missing.is_enough:
+        return _answer(ctx, info, plan, found.results)
+    ctx.parked.park(consumer, partitions=consumer.missing.keys)
+    return _parked(plan, consumer)
+
+
+def _parked(plan: FetchPlan, waiting: Parked) -> Parked:
+    if plan.session is not None:
+        plan.session.waiting = waiting
+    return waiting
 
 
 def refuse(request: FetchRequest, error: KafkaError) -> FetchResponse:
@@ -93,11 +122,13 @@ def _read_all(
     replica_id = request.replica_id
     rack_id = request.rack_id if is_first else ""
     room = min(request.max_bytes, ctx.settings.fetch_bytes_max)
-    got, is_urgent = 0, False
+    got, is_urgent, can_read = 0, False, False
     results = []
     asker = asker_of(ctx, info)
     for name, topic_id, part in plan.wanted:
         try:
+            if topic_id is None and not name and version >= IDS_SINCE:
+                raise KafkaError(ErrorCode.unknown_topic_id)  # the id of zeros
             if asker is not None:
                 _check_reader(asker, ctx.topic_name(name, topic_id))
             hosted = _find(ctx, name, topic_id, part.index)
@@ -113,22 +144,24 @@ def _read_all(
             else:
                 is_urgent = True
         except KafkaError as error:
-            is_urgent = True
+            is_urgent |= error.code not in FOUND_BEFORE_READING
             topic = ctx.topic_name(name, topic_id) or ""
             results.append(Fetched(name, topic_id, _failed(ctx, topic, part, error)))
             continue
+        can_read = True
         got += size
         room -= size
         results.append(Fetched(name, topic_id, answer))
-    return Round(results, got, is_urgent)
+    return Round(results, got, is_urgent or not can_read)
 
 
 def _read_all_for_follower(
     ctx: Context, request: FetchRequest, plan: FetchPlan, *, is_first: bool
 ) -> Round:
-    """As `_read_all`; partitions without news are passed over, for a session may have thousands."""
+    """As `_read_all`; partitions without news are passed over, for a session may have thousands.
+    Every error is urgent: a follower backs off from the partition, and asks on for the others."""
     room = min(request.max_bytes, ctx.settings.fetch_bytes_max)
-    got, is_urgent = 0, False
+    got, is_urgent = 0, not plan.wanted
     results = []
     moved: list[tuple[str, int]] = []
     named = (
@@ -312,29 +345,6 @@ def _answer(
     return FetchResponse(0, 0, session_id, list(topics.values()), endpoints)
 
 
-def _park(
-    ctx: Context, info: RequestInfo, request: FetchRequest, plan: FetchPlan, missing_bytes: int
-) -> Parked:
-    deadline_ms = ctx.clock.monotonic_ms() + request.max_wait_ms
-    waiting: _Waiting
-    if request.replica_id >= 0:
-        waiting = _WaitingFollower(ctx, info, request, plan, deadline_ms)
-        ctx.parked.park(waiting, follower=request.replica_id)
-    else:
-        keys: dict[tuple[str, int], int] = {}
-        for name, topic_id, part in plan.wanted:
-            topic = ctx.topic_name(name, topic_id)
-            assert topic is not None
-            key = (topic, part.index)
-            keys[key] = _visible_bytes(ctx.hosted.partitions[key], request)
-        waiting = _WaitingConsumer(ctx, info, request, plan, deadline_ms)
-        waiting.expect(keys, missing_bytes)
-        ctx.parked.park(waiting, partitions=keys)
-    if plan.session is not None:
-        plan.session.waiting = waiting
-    return waiting
-
-
 def _visible_bytes(hosted: HostedPartition, request: FetchRequest) -> int:
     """Bytes that ever became visible to this reader: to a debugger, all that were appended."""
     partition = hosted.partition
@@ -349,14 +359,9 @@ class _Waiting(Parked):
     is_cut_short = True
 
     def __init__(
-        self,
-        ctx: Context,
-        info: RequestInfo,
-        request: FetchRequest,
-        plan: FetchPlan,
-        deadline_ms: int,
+        self, ctx: Context, info: RequestInfo, request: FetchRequest, plan: FetchPlan
     ) -> None:
-        super().__init__(deadline_ms)
+        super().__init__(ctx.clock.monotonic_ms() + request.max_wait_ms)
         self._ctx = ctx
         self._info = info
         self._request = request
@@ -383,18 +388,47 @@ class _WaitingFollower(_Waiting):
 class _WaitingConsumer(_Waiting):
     """Waits for bytes: counts those that become visible to it."""
 
-    __slots__ = ("_held_back", "_missing_bytes", "_seen")
+    __slots__ = ("_held_back", "missing")
 
-    def expect(self, seen: dict[tuple[str, int], int], missing_bytes: int) -> None:
-        self._seen = seen
-        self._missing_bytes = missing_bytes
-        self._held_back: dict[tuple[str, int], int] = {}
+    def __init__(
+        self, ctx: Context, info: RequestInfo, request: FetchRequest, plan: FetchPlan, found: Round
+    ) -> None:
+        super().__init__(ctx, info, request, plan)
+        read = [
+            self._readable(wanted, fetched[2])
+            for wanted, fetched in zip(plan.wanted, found.results, strict=True)
+            if not fetched[2].error_code
+        ]
+        bytes_max = min(request.max_bytes, ctx.settings.fetch_bytes_max)
+        self.missing = MissingBytes(min(request.min_bytes, bytes_max), read)
+        self._held_back: dict[PartitionKey, int] = {}
         """Where it sees less than is committed, by open transactions: up to which offset."""
-        if self._request.isolation_level == READ_COMMITTED:
-            for key in seen:
-                self._holds_back(key, self._ctx.hosted.partitions[key].partition)
+        if request.isolation_level == READ_COMMITTED:
+            for key in self.missing.keys:
+                self._holds_back(key, ctx.hosted.partitions[key].partition)
 
-    def _holds_back(self, key: tuple[str, int], partition: Partition) -> bool:
+    def _readable(self, wanted: Wanted, answer: FetchPartitionResponse) -> Readable:
+        name, topic_id, part = wanted
+        topic = name if topic_id is None else self._ctx.image.topic_names[topic_id]
+        key = (topic, part.index)
+        hosted = self._ctx.hosted.partitions[key]
+        size, next_offset = 0, part.fetch_offset
+        if answer.records:
+            size = sum(map(len, answer.records))
+            for _, header in iter_batches(answer.records[-1]):
+                next_offset = header.end_offset
+        has_more = next_offset < self._end(hosted)
+        visible = _visible_bytes(hosted, self._request)
+        return _new(Readable, (key, size, part.max_bytes, has_more, visible))
+
+    def _end(self, hosted: HostedPartition) -> int:
+        partition = hosted.partition
+        end = partition.readable_end(self._request.replica_id, hosted.log.log_end_offset)
+        if self._request.isolation_level == READ_COMMITTED:
+            return min(end, partition.last_stable_offset)
+        return end
+
+    def _holds_back(self, key: PartitionKey, partition: Partition) -> bool:
         """Whether open transactions hide what is new there."""
         stable = partition.last_stable_offset
         was_stable = self._held_back.pop(key, stable)
@@ -406,16 +440,13 @@ class _WaitingConsumer(_Waiting):
         assert partition is not None
         hosted = self._ctx.hosted.partitions.get(partition)
         if hosted is not None and self._may_read(hosted):
-            if self._request.isolation_level == READ_COMMITTED:
-                was_held_back = partition in self._held_back
-                if self._holds_back(partition, hosted.partition):
-                    return False
-                if was_held_back:
-                    self._missing_bytes = 0  # how much it was that came in sight was not counted
-            total = _visible_bytes(hosted, self._request)
-            self._missing_bytes -= total - self._seen[partition]
-            self._seen[partition] = total
-            if self._missing_bytes > 0:
+            was_held_back = partition in self._held_back
+            reads_committed = self._request.isolation_level == READ_COMMITTED
+            if reads_committed and self._holds_back(partition, hosted.partition):
+                return False
+            # How much came in sight when a transaction ended was not counted: any will do.
+            is_enough = self.missing.grew(partition, _visible_bytes(hosted, self._request))
+            if not is_enough and not was_held_back:
                 return False
         self.expire(now_ms)  # enough, or the partition is gone and the fetch has an error to tell
         return True

@@ -8,7 +8,12 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.metadata.changes import AlterTopicConfig
 from josefine_broker.engine.metadata.image import TopicEntry
-from josefine_broker.engine.metadata.topic_config import check_config, is_list, resolve, shown
+from josefine_broker.engine.metadata.topic_config import (
+    check_config,
+    check_together,
+    is_list,
+    shown,
+)
 from josefine_broker.wire.entities import incremental_alter_configs as e
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -16,12 +21,16 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 
 def handle(ctx: Context, info: RequestInfo, request: e.IncrementalAlterConfigsRequest) -> object:
     """Change the configuration of each topic named; errors are per resource. Of a broker nothing
-    is set, so that all may be deleted."""
+    is kept, so that all may be deleted."""
     return alter_topics(
         ctx,
         [Resource(each.resource_type, each.resource_name) for each in request.resources],
         lambda at, topic: _change(ctx, topic, request.resources[at].configs),
-        lambda at: (c.name for c in request.resources[at].configs if c.config_operation != DELETE),
+        lambda at: [
+            (each.name, each.value)
+            for each in request.resources[at].configs
+            if each.config_operation != DELETE
+        ],
         _answer,
         validate_only=request.validate_only,
     )
@@ -48,26 +57,43 @@ def _change(
             remove.append(config.name)
             continue
         value = config.value
+        if value is None:
+            raise KafkaError(ErrorCode.invalid_request, f"'{config.name}' has no value")
         if config.config_operation in (APPEND, SUBTRACT):
-            value = _edited_list(ctx, topic, config)
+            value = _edited_list(ctx, topic, config, value)
         elif config.config_operation != SET:
             raise KafkaError(ErrorCode.invalid_request, f"operation {config.config_operation}")
         check_config(config.name, value)
-        assert value is not None
         assign[config.name] = value
+    kept = {name: value for name, value in topic.config if name not in remove}
+    check_together((kept | assign).items(), ctx.settings.topic_defaults)
     return AlterTopicConfig(
         topic_id=topic.topic_id, assign=tuple(assign.items()), remove=tuple(remove)
     )
 
 
-def _edited_list(ctx: Context, topic: TopicEntry, config: e.AlterableConfig) -> str:
+def _edited_list(ctx: Context, topic: TopicEntry, config: e.AlterableConfig, value: str) -> str:
+    """The list after the operation: as in Kafka, which splits texts as they are, so that `a` does
+    not take ` a ` out, and which appends an empty element for an empty text."""
     if not is_list(config.name):
         raise KafkaError(ErrorCode.invalid_config, f"'{config.name}' is not a list")
-    now = shown(resolve(topic.config, ctx.settings.topic_defaults))[config.name].split(",")
-    named = [part.strip() for part in (config.value or "").split(",")]
-    if config.config_operation == APPEND:
-        return ",".join(now + [part for part in named if part not in now])
-    return ",".join(part for part in now if part not in named)
+    own = dict(topic.config).get(config.name)
+    now = shown(ctx.settings.topic_defaults)[config.name] if own is None else own
+    parts = [part for part in now.split(",") if part]
+    for part in _parts(value):
+        if config.config_operation == APPEND and part not in parts:
+            parts.append(part)
+        elif config.config_operation == SUBTRACT and part in parts:
+            parts.remove(part)
+    return ",".join(parts)
+
+
+def _parts(text: str) -> list[str]:
+    """As Java's `split(",")`: empty parts at the end are left out, but for an empty text."""
+    parts = text.split(",")
+    while len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    return parts if text == "" or parts != [""] else []
 
 
 def _answer(

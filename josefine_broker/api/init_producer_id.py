@@ -2,7 +2,8 @@
 transactional id the producer's id and its next epoch, which fences whoever had it before.
 
 Ids come in blocks by a metadata change (KIP-730). An idempotent producer always gets a new id, also
-when it names its old one; a transactional one that names it keeps it (KIP-360).
+when it names its old one; a transactional one that names it keeps it (KIP-360). An id
+without an epoch, or the other way round, is INVALID_REQUEST.
 """
 
 from collections.abc import Callable
@@ -27,11 +28,16 @@ from josefine_broker.engine.transacting import (
     transaction_partition,
 )
 from josefine_broker.engine.transactions.values import Init, TransactionAnswer
+from josefine_broker.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from josefine_broker.wire.entities import init_producer_id as e
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.InitProducerIdRequest) -> object:
     """A producer id, at once or when its block is allocated."""
+    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
+        raise KafkaError(
+            ErrorCode.invalid_request, "a producer id and its epoch go together: one is missing"
+        )
     if request.transactional_id is not None:
         return _of_transactional_id(ctx, info, request, request.transactional_id)
     producer_id = ctx.clients.producer_ids.take()

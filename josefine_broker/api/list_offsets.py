@@ -2,7 +2,8 @@
 
 Special timestamps: -1 latest (the high watermark; the last stable offset for read_committed), -2
 earliest, -3 the record with the largest timestamp (KIP-734, since v7), -4 earliest local (KIP-405,
-since v8: all storage is local), -5 latest tiered (KIP-1005, since v9: there is none, so -1).
+since v8: all storage is local), -5 latest tiered (KIP-1005, since v9: there is none, so -1), -6
+earliest pending upload (KIP-1023, since v11: likewise).
 
 Rules: what needs a look at records is done beside the broker's thread, one request's partitions one
 after another, and answered when all are; then it is looked at again who leads, and where the log
@@ -21,8 +22,16 @@ from josefine_broker.records.batch import NO_LEADER_EPOCH
 from josefine_broker.wire.entities import list_offsets as e
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+EARLIEST_PENDING_UPLOAD = -6
 
-SINCE_VERSION = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+SINCE_VERSION = {
+    LATEST: 0,
+    EARLIEST: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
 READ_COMMITTED = 1
 NOT_FOUND = (-1, -1, -1)
 Found = tuple[int, int, int] | None
@@ -165,7 +174,7 @@ class Lookup:
         if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
             start = hosted.log.log_start_offset
             return start, -1, partition.epochs.epoch_of(start)
-        assert timestamp_ms == LATEST_TIERED
+        assert timestamp_ms in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
         return NOT_FOUND
 
     def _end(self, hosted: HostedPartition) -> int:

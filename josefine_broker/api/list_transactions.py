@@ -1,12 +1,15 @@
 """ListTransactions (key 66, KIP-664): the transactional ids that this broker coordinates.
 
 A client asks every broker. Those that run for longer than some time since version 1 (KIP-994): only
-what is not over runs. While a partition of `__transaction_state` is being read the answer is an
-error: a list without its ids would look complete.
+what is not over runs. By a regular expression since version 2 (KIP-1152), which has to match the
+whole of an id, and is of the kind that groups subscribe by. While a partition of
+`__transaction_state` is being read the answer is an error: a list without its ids would look
+complete.
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.groups.consumer.patterns import compiled
 from josefine_broker.engine.transactions.states import IDLE, TransactionState
 from josefine_broker.engine.transactions.values import TransactionView
 from josefine_broker.wire.entities import list_transactions as e
@@ -22,6 +25,8 @@ def handle(
     if transactions.loading:
         raise KafkaError(ErrorCode.coordinator_load_in_progress)
     now_ms = ctx.clock.now_ms()
+    wanted = request.transactional_id_pattern
+    pattern = compiled(wanted) if wanted else None
     return e.ListTransactionsResponse(
         unknown_state_filters=tuple(each for each in request.state_filters if each not in STATES),
         transaction_states=tuple(
@@ -32,6 +37,7 @@ def handle(
             )
             for view in transactions.coordinator.views()
             if _passes(view, request, now_ms)
+            and (pattern is None or pattern.matches(view.transactional_id))
         ),
     )
 

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from josefine_broker.api.shared.topics import (
     ALL_TOPIC_OPERATIONS,
+    NewNames,
     check_name,
     just_fenced_brokers,
     new_topic,
@@ -16,10 +17,18 @@ from josefine_broker.api.shared.topics import (
 )
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
-from josefine_broker.engine.metadata.image import INTERNAL_TOPICS, PartitionEntry, TopicEntry
+from josefine_broker.engine.metadata.image import (
+    INTERNAL_TOPICS,
+    METADATA_TOPIC,
+    PartitionEntry,
+    TopicEntry,
+)
 from josefine_broker.engine.metadata.proposals import Proposal
 from josefine_broker.engine.proposing import answer_when_settled, submit_change
 from josefine_broker.wire.entities import metadata as e
+
+NEVER_MADE = INTERNAL_TOPICS | {METADATA_TOPIC}
+"""Because a client asks for them."""
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.MetadataRequest) -> object:
@@ -54,15 +63,15 @@ def _create_missing(
     if not (request.allow_auto_topic_creation and ctx.settings.auto_create_topics):
         return {}
     proposals: dict[str, Proposal] = {}
-    limit = ctx.partition_limit()
+    names, limit = NewNames(ctx.image), ctx.partition_limit()
     for topic in request.topics or ():
         name = topic.name
         known = name is None or name in ctx.image.topics or name in proposals
-        if known or topic.topic_id is not None or name in INTERNAL_TOPICS:
+        if known or topic.topic_id is not None or name in NEVER_MADE:
             continue
         assert name is not None
         try:
-            proposals[name] = submit_change(ctx, new_topic(ctx, name, limit), deadline_ms)
+            proposals[name] = submit_change(ctx, new_topic(ctx, name, names, limit), deadline_ms)
         except KafkaError as error:
             refused[name] = _told(error)
     return proposals
@@ -89,8 +98,10 @@ def _answer(
             _topic(ctx.image.topics[n], reachable, operations) for n in sorted(ctx.image.topics)
         ]
     else:
+        # Kafka collects them in a set: a topic that is named twice is answered once.
         topics = [
-            _requested(ctx, topic, reachable, operations, refused) for topic in request.topics
+            _requested(ctx, topic, reachable, operations, refused)
+            for topic in dict.fromkeys(request.topics)
         ]
     return e.MetadataResponse(
         brokers=tuple(

@@ -20,6 +20,7 @@ from josefine_broker.engine.offsets_topic import coordinator_of, store_offsets
 from josefine_broker.wire.entities import offset_commit as e
 
 GROUP_NOT_FOUND_SINCE = 9
+IDS_SINCE = 10
 ANSWERS_MAX = 4_096
 """Answers of one partition that are kept: making one costs more than all else about it."""
 _new = tuple.__new__
@@ -39,8 +40,9 @@ def handle(ctx: Context, info: RequestInfo, request: e.OffsetCommitRequest) -> o
     metadata_max = ctx.settings.offsets.metadata_bytes_max
     codes: _Codes = {}
     offsets = []
+    by_id = info.header.api_version >= IDS_SINCE
     for at, topic in enumerate(request.topics):
-        name = ctx.topic_name(topic.name, topic.topic_id)
+        name = ctx.topic_name((topic.name or None) if by_id else topic.name, topic.topic_id)
         entry = None if name is None else ctx.image.topics.get(name)
         partition_count = 0 if entry is None else len(entry.partitions)
         unknown = (

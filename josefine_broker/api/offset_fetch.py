@@ -15,15 +15,17 @@ from josefine_broker.engine.groups.offsets import CommittedOffset
 from josefine_broker.engine.offsets_topic import coordinator_of
 from josefine_broker.wire.entities import offset_fetch as e
 
+IDS_SINCE = 10
 NOTHING = CommittedOffset(offset=-1, leader_epoch=-1, metadata="", commit_time_ms=-1)
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.OffsetFetchRequest) -> e.OffsetFetchResponse:
     """The committed offsets of each group named; errors are per group."""
     groups = []
+    by_id = info.header.api_version >= IDS_SINCE
     for group in request.groups:
         try:
-            groups.append(_group(ctx, group, require_stable=request.require_stable))
+            groups.append(_group(ctx, group, require_stable=request.require_stable, by_id=by_id))
         except KafkaError as error:
             groups.append(_failed(group, error))
     return e.OffsetFetchResponse(groups=tuple(groups))
@@ -35,7 +37,7 @@ def refuse(request: e.OffsetFetchRequest, error: KafkaError) -> e.OffsetFetchRes
 
 
 def _group(
-    ctx: Context, group: e.OffsetFetchRequestGroup, *, require_stable: bool
+    ctx: Context, group: e.OffsetFetchRequestGroup, *, require_stable: bool, by_id: bool
 ) -> e.OffsetFetchResponseGroup:
     coordinator_of(ctx, group.group_id)
     _check_member(ctx, group)
@@ -47,7 +49,7 @@ def _group(
             topics.append(_topic(ctx, group.group_id, name, None, indexes, require_stable))
     else:
         for topic in group.topics:
-            known = ctx.topic_name(topic.name, topic.topic_id)
+            known = ctx.topic_name((topic.name or None) if by_id else topic.name, topic.topic_id)
             if known is None:
                 topics.append(_failed_topic(topic, ErrorCode.unknown_topic_id))
             else:

@@ -1,10 +1,12 @@
 """Produce (key 0): KIP-98 batches appended to partitions, acks 0, 1 and all.
 
-The hot path: control per request, data per batch, nothing per record. Since v13 topics come by id
-(KIP-516); zstd needs v7 (KIP-110). Each partition has its own error. acks=all is answered when
-every in-sync replica has the batches. Who does not lead names the leader (KIP-951, since v10).
-The first batch of a transaction waits until its coordinator was asked (KIP-890).
-acks=0 has no answer: an error ends the connection, which makes the client look for the leader.
+The hot path: control per request, data per batch, and per record only what compiled code does: a
+batch is validated before it is appended (`engine/validation`), on another thread where that takes
+long. Since v13 topics come by id (KIP-516); zstd needs v7 (KIP-110). Each partition has its own
+error. acks=all is answered when every in-sync replica has the batches. Who does not lead names the
+leader (KIP-951, since v10). The first batch of a transaction waits until its coordinator was asked
+(KIP-890). acks=0 has no answer: an error ends the connection, which makes the client look for the
+leader.
 """
 
 from collections.abc import Callable
@@ -16,6 +18,7 @@ from josefine_broker.api.shared.hints import leader_of, node_endpoints
 from josefine_broker.api.shared.transactions import abortable, adds_partitions, check_transactions
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
+from josefine_broker.engine.awaiting import Promise
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata.image import INTERNAL_TOPICS
@@ -24,7 +27,14 @@ from josefine_broker.engine.partition.partition import ACKS_ALL
 from josefine_broker.engine.partition.questions import Claim
 from josefine_broker.engine.replicas.batches import append_batch
 from josefine_broker.engine.replicas.committing import Appended, answer_when_committed
-from josefine_broker.engine.verifying import go_on_when_verified, must_verify_batch
+from josefine_broker.engine.validation.produced_batch import (
+    RecordsRefusedError,
+    Validated,
+    validate_batch,
+)
+from josefine_broker.engine.validation.queue import Verdict
+from josefine_broker.engine.validation.stored_codec import validate_for_storage
+from josefine_broker.engine.verifying import go_on_when_verified, must_verify_batch, pass_on
 from josefine_broker.records.batch import HEADER_BYTES, BatchHeader, parse_header
 from josefine_broker.wire.produce import (
     ProducePartition,
@@ -32,12 +42,15 @@ from josefine_broker.wire.produce import (
     ProduceRequest,
     ProduceResponse,
     ProduceTopicResponse,
+    RecordError,
 )
 
 ACKS = (-1, 0, 1)
 ZSTD = 4
 ZSTD_SINCE_VERSION = 7
 RECORD_BATCH = 2
+VALIDATION_SLACK_MS = 30_000
+"""Past a request's own timeout: a validation ends, and what is late is only the answer."""
 MAGIC_AT = 16
 ATTRIBUTES_AT = 22
 """Low byte of the attributes in a batch: its low three bits are the compression codec."""
@@ -58,20 +71,31 @@ _NO_ERROR = ProducePartitionResponse(0)[5:]
 _UNDECIDED = ProducePartitionResponse(0, ErrorCode.request_timed_out.value)
 
 
+class _Round(NamedTuple):
+    """One request, and what its partitions leave undecided."""
+
+    ctx: Context
+    info: RequestInfo
+    request: ProduceRequest
+    now_ms: int
+    waiting: list[Appended]
+    """Appended with acks=all, not yet on every replica in sync."""
+    held: list["_Held"]
+    """Their transaction's coordinator is asked first."""
+    late: list["_Late"]
+    """Their validation takes long, or that of those before them."""
+
+
 def handle(ctx: Context, info: RequestInfo, request: ProduceRequest) -> object:
     """Append one batch per partition named; errors are per partition."""
     acks = request.acks
     if acks not in ACKS:
         raise KafkaError(ErrorCode.invalid_required_acks, f"acks is {acks}")
-    in_transaction = request.transactional_id is not None
-    if in_transaction:
+    if request.transactional_id is not None:
         check_transactions(ctx)
-    now_ms = ctx.clock.now_ms()
+    each = _new(_Round, (ctx, info, request, ctx.clock.now_ms(), [], [], []))
     append = _append if info.header.api_version >= ZSTD_SINCE_VERSION else _append_of_old_client
     topics: list[ProduceTopicResponse] = []
-    waiting: list[Appended] = []
-    """Appended with acks=all, not yet on every replica in sync."""
-    held: list[_Held] = []
     for name, topic_id, partitions in request.topics:
         topic = name if topic_id is None else ctx.topic_name(name, topic_id)
         results: list[ProducePartitionResponse] = []
@@ -80,22 +104,14 @@ def handle(ctx: Context, info: RequestInfo, request: ProduceRequest) -> object:
                 _note_early(ctx, topic_id, part)
                 answer = _refuse(ctx, part.index, ErrorCode.unknown_topic_id)
             else:
-                at = len(results)
-                if (
-                    in_transaction
-                    and (found := _unverified(ctx, topic, part, adds=adds_partitions(info)))
-                    is not None
-                ):
-                    held.append(_Held(*found, results, at))
-                    answer = _UNDECIDED
-                else:
-                    answer = append(
-                        ctx, topic, part, acks, now_ms, results, at, waiting, in_transaction
-                    )
+                answer = append(each, topic, part, results, len(results))
             results.append(answer)
         topics.append(_new(ProduceTopicResponse, (name, topic_id, results)))
-    finish = partial(_finish, ctx, info, request, topics, waiting)
-    return finish() if not held else _when_verified(ctx, info, request, held, waiting, finish)
+    finish = partial(_finish, each, topics)
+    if not each.held and not each.late:
+        return finish()
+    go_on = partial(_when_validated, each, finish)
+    return go_on() if not each.held else _when_verified(each, each.held, go_on)
 
 
 def refuse(request: ProduceRequest, error: KafkaError) -> ProduceResponse | None:
@@ -118,14 +134,9 @@ def refuse(request: ProduceRequest, error: KafkaError) -> ProduceResponse | None
     )
 
 
-def _finish(
-    ctx: Context,
-    info: RequestInfo,
-    request: ProduceRequest,
-    topics: list[ProduceTopicResponse],
-    waiting: list[Appended],
-) -> object:
+def _finish(each: _Round, topics: list[ProduceTopicResponse]) -> object:
     """Every partition has its answer, or a promise of one."""
+    ctx, info, request, _, waiting, _, _ = each
     if not request.acks:
         return None if _first_error(topics) is None else Hangup("refused, and acks=0 has no answer")
     if waiting:
@@ -138,71 +149,85 @@ def _finish(
     return response
 
 
+class _Late:
+    """A batch whose validation takes long: whether its partition's answer is known."""
+
+    __slots__ = ("is_settled", "on_settled")
+
+    def __init__(self) -> None:
+        self.is_settled = False
+        self.on_settled: Callable[[], None] | None = None
+
+    def settle(self) -> None:
+        """The answer is in its place."""
+        self.is_settled = True
+        if self.on_settled is not None:
+            self.on_settled()
+
+
+def _when_validated(each: _Round, finish: Callable[[], object]) -> object:
+    """What `finish` answers once every batch has been validated: now, or by a token."""
+    left = [late for late in each.late if not late.is_settled]
+    if not left:
+        return finish()
+    count = len(left)
+    now_ms = each.ctx.clock.monotonic_ms()
+    token = Promise(
+        each.ctx.parked,
+        now_ms + max(each.request.timeout_ms, 0) + VALIDATION_SLACK_MS,
+        lambda: Hangup("a batch was not validated in time"),
+    )
+
+    def one_less() -> None:
+        nonlocal count
+        count -= 1
+        # Nobody is asked for a commit on behalf of a client that is gone.
+        if not count and token.is_wanted:
+            pass_on(finish(), token)
+
+    for late in left:
+        late.on_settled = one_less
+    return token
+
+
 class _Held(NamedTuple):
     """A batch that waits until its transaction is verified, and where its answer belongs."""
 
     tp: TopicPartition
     hosted: HostedPartition
-    header: BatchHeader
-    records: memoryview
+    validated: Validated
     results: list[ProducePartitionResponse]
     at: int
 
 
-def _unverified(
-    ctx: Context, topic: str, part: ProducePartition, *, adds: bool
-) -> tuple[TopicPartition, HostedPartition, BatchHeader, memoryview] | None:
-    """The batch and where it belongs, if the coordinator is to be asked before it is written."""
-    index, records = part
-    hosted = ctx.hosted.partitions.get((topic, index))
-    if hosted is None or not records or len(records) < HEADER_BYTES or topic in INTERNAL_TOPICS:
-        return None
-    tp, header = TopicPartition(topic, index), parse_header(records)
-    return (
-        (tp, hosted, header, records)
-        if must_verify_batch(ctx, tp, hosted, header, adds=adds)
-        else None
-    )
-
-
-def _when_verified(
-    ctx: Context,
-    info: RequestInfo,
-    request: ProduceRequest,
-    held: list[_Held],
-    waiting: list[Appended],
-    finish: Callable[[], object],
-) -> object:
+def _when_verified(each: _Round, held: list[_Held], finish: Callable[[], object]) -> object:
+    """What `finish` answers once the coordinator has said for each batch whether its partition is
+    in the transaction."""
+    ctx, info, request, *_ = each
     assert request.transactional_id is not None
-    first = held[0].header
+    first = held[0].validated.header
     producer = first.producer_id, first.producer_epoch
     claim = Claim(request.transactional_id, *producer, adds_partitions(info))
 
-    def told(each: _Held, code: ErrorCode) -> None:
-        topic, index = each.tp
+    def told(one: _Held, code: ErrorCode) -> None:
+        index = one.tp.partition
         if code is ErrorCode.none:
-            part = ProducePartition(index, each.records)
-            now_ms, acks = ctx.clock.now_ms(), request.acks
-            each.results[each.at] = _append(
-                ctx, topic, part, acks, now_ms, each.results, each.at, waiting, True
-            )
+            one.results[one.at] = _stored(_now(each), *one)
             return
         told_as = abortable(info, AS_PRODUCED.get(code, code))
         if told_as is ErrorCode.not_enough_replicas:
-            each.hosted.partition.refusals.note(each.header, told_as)
-        each.results[each.at] = _refuse(
+            one.hosted.partition.refusals.note(one.validated.header, told_as)
+        one.results[one.at] = _refuse(
             ctx, index, told_as, f"the transaction's coordinator says {code.name}"
         )
 
     wanted = []
-    for each in held:
-        if (
-            each.header.producer_id == claim.producer_id
-            and each.header.producer_epoch == claim.epoch
-        ):
-            wanted.append((each.tp, each.hosted, partial(told, each)))
+    for one in held:
+        header = one.validated.header
+        if header.producer_id == claim.producer_id and header.producer_epoch == claim.epoch:
+            wanted.append((one.tp, one.hosted, partial(told, one)))
         else:
-            told(each, ErrorCode.invalid_producer_id_mapping)
+            told(one, ErrorCode.invalid_producer_id_mapping)
     answer = go_on_when_verified(ctx, claim, wanted, request.timeout_ms, finish)
     return answer if request.acks else None
 
@@ -220,17 +245,14 @@ def _answer(ctx: Context, info: RequestInfo, topics: list[ProduceTopicResponse])
 
 
 def _append(
-    ctx: Context,
+    each: _Round,
     topic: str,
     part: ProducePartition,
-    acks: int,
-    now_ms: int,
     results: list[ProducePartitionResponse],
     at: int,
-    waiting: list[Appended],
-    in_transaction: bool,
 ) -> ProducePartitionResponse:
-    """The answer, for its place in `results`; with acks=all perhaps only a promise of one."""
+    """The answer, for its place in `results`; perhaps only a promise of one."""
+    ctx = each.ctx
     index, records = part
     if topic in INTERNAL_TOPICS:
         return _refuse(ctx, index, ErrorCode.invalid_topic_exception, "the broker's own topic")
@@ -239,16 +261,88 @@ def _append(
     try:
         tp = (topic, index)
         hosted = ctx.hosted.partitions.get(tp) or _hosted(ctx, topic, part)
-        base_offset, append_time_ms = append_batch(
-            ctx, tp, hosted, records, acks, now_ms, in_transaction=in_transaction
+        queue, settings = ctx.clients.validations, hosted.settings
+        validate = validate_batch if settings.log.compression is None else validate_for_storage
+        validated = (
+            validate(settings, records, each.now_ms, room=queue.room, is_loop=True)
+            if tp not in queue.partitions
+            else None
         )
+    except (KafkaError, CorruptData) as error:
+        return _refused(ctx, topic, index, error)
+    if validated is None:
+        return _append_later(each, tp, hosted, records, results, at)
+    if each.request.transactional_id is not None and must_verify_batch(
+        ctx, tp, hosted, validated.header, adds=adds_partitions(each.info)
+    ):
+        each.held.append(_Held(TopicPartition(*tp), hosted, validated, results, at))
+        return _UNDECIDED
+    return _stored(each, tp, hosted, validated, results, at)
+
+
+def _append_later(
+    each: _Round,
+    tp: tuple[str, int],
+    hosted: HostedPartition,
+    records: memoryview,
+    results: list[ProducePartitionResponse],
+    at: int,
+) -> ProducePartitionResponse:
+    """Validate it on another thread; what it is answered until then."""
+    ctx = each.ctx
+    late = _Late()
+    each.late.append(late)
+
+    def judged(verdict: Verdict) -> None:
+        if not isinstance(verdict, Validated):
+            results[at] = _refused(ctx, *tp, verdict)
+        elif ctx.hosted.partitions.get(tp) is not hosted:
+            gone = "the partition was closed meanwhile"
+            results[at] = _refused(ctx, *tp, KafkaError(ErrorCode.not_leader_or_follower, gone))
+        elif each.request.transactional_id is not None and must_verify_batch(
+            ctx, tp, hosted, verdict.header, adds=adds_partitions(each.info)
+        ):
+            _when_verified(
+                each, [_Held(TopicPartition(*tp), hosted, verdict, results, at)], late.settle
+            )
+            return
+        else:
+            results[at] = _stored(_now(each), tp, hosted, verdict, results, at)
+        late.settle()
+
+    results.append(_UNDECIDED)  # its place: the verdict may come at once
+    ctx.clients.validations.validate(
+        ctx.ports.validation, tp, hosted.settings, records, each.now_ms, judged
+    )
+    return results.pop()
+
+
+def _now(each: _Round) -> _Round:
+    """The same, later."""
+    return each._replace(now_ms=each.ctx.clock.now_ms())
+
+
+def _stored(
+    each: _Round,
+    tp: tuple[str, int],
+    hosted: HostedPartition,
+    validated: Validated,
+    results: list[ProducePartitionResponse],
+    at: int,
+) -> ProducePartitionResponse:
+    """The answer to a batch that nothing stands in the way of any more."""
+    ctx, _, request, now_ms, waiting, _, _ = each
+    acks = request.acks
+    try:
+        base_offset, append_time_ms = append_batch(
+            ctx, tp, hosted, validated, acks, now_ms,
+            in_transaction=request.transactional_id is not None,
+        )  # fmt: skip
     except KafkaError as error:
-        return _refuse(ctx, index, error.code, error.message, topic)
-    except CorruptData as error:
-        return _refuse(ctx, index, ErrorCode.corrupt_message, str(error))
+        return _refused(ctx, *tp, error)
     if acks == ACKS_ALL and not hosted.partition.is_alone:
-        waiting.append(_promise(ctx, tp, hosted, records, base_offset, results, at))
-    numbers = (index, 0, base_offset, append_time_ms, hosted.log.log_start_offset)
+        waiting.append(_promise(ctx, tp, hosted, validated.header, base_offset, results, at))
+    numbers = (tp[1], 0, base_offset, append_time_ms, hosted.log.log_start_offset)
     return _new(ProducePartitionResponse, numbers + _NO_ERROR)
 
 
@@ -272,7 +366,7 @@ def _promise(
     ctx: Context,
     tp: tuple[str, int],
     hosted: HostedPartition,
-    records: memoryview,
+    header: BatchHeader,
     base_offset: int,
     results: list[ProducePartitionResponse],
     at: int,
@@ -283,20 +377,16 @@ def _promise(
         if error is not None:
             results[at] = _refuse(ctx, tp[1], error.code, error.message, tp[0])
 
-    end_offset = base_offset + parse_header(records).last_offset_delta + 1
+    end_offset = base_offset + header.last_offset_delta + 1
     return _new(Appended, (ctx, tp, hosted, end_offset, settle))
 
 
 def _append_of_old_client(
-    ctx: Context,
+    each: _Round,
     topic: str,
     part: ProducePartition,
-    acks: int,
-    now_ms: int,
     results: list[ProducePartitionResponse],
     at: int,
-    waiting: list[Appended],
-    in_transaction: bool,
 ) -> ProducePartitionResponse:
     """For clients that may not know the codec they send (KIP-110), or that send message sets.
 
@@ -306,11 +396,25 @@ def _append_of_old_client(
     records = part.records
     if records and len(records) > MAGIC_AT and records[MAGIC_AT] < RECORD_BATCH:
         code = ErrorCode.unsupported_for_message_format
-        return _refuse(ctx, part.index, code, "only record batches (message format 2) are stored")
+        return _refuse(
+            each.ctx, part.index, code, "only record batches (message format 2) are stored"
+        )
     if records and len(records) > ATTRIBUTES_AT and records[ATTRIBUTES_AT] & 7 == ZSTD:
         code = ErrorCode.unsupported_compression_type
-        return _refuse(ctx, part.index, code, "zstd needs Produce v7")
-    return _append(ctx, topic, part, acks, now_ms, results, at, waiting, in_transaction)
+        return _refuse(each.ctx, part.index, code, "zstd needs Produce v7")
+    return _append(each, topic, part, results, at)
+
+
+def _refused(
+    ctx: Context, topic: str, index: int, error: KafkaError | CorruptData
+) -> ProducePartitionResponse:
+    if isinstance(error, CorruptData):
+        return _refuse(ctx, index, ErrorCode.corrupt_message, str(error))
+    answer = _refuse(ctx, index, error.code, error.message, topic)
+    if isinstance(error, RecordsRefusedError):
+        faults = tuple(RecordError(*fault) for fault in error.faults)
+        return answer._replace(record_errors=faults)
+    return answer
 
 
 def _refuse(

@@ -14,6 +14,7 @@ from josefine_broker.api import (
     alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
+    alter_replica_log_dirs,
     alter_user_scram_credentials,
     consumer_group_describe,
     consumer_group_heartbeat,
@@ -44,6 +45,7 @@ from josefine_broker.api import (
     init_producer_id,
     join_group,
     leave_group,
+    list_config_resources,
     list_groups,
     list_offsets,
     list_partition_reassignments,
@@ -65,6 +67,7 @@ from josefine_broker.api import (
 )
 from josefine_broker.api.access import guarded
 from josefine_broker.api.api_versions import ApiVersionsHandler
+from josefine_broker.api.declined import REASONS, Declined
 from josefine_broker.base.errors import KafkaError
 from josefine_broker.engine.context import Handler
 from josefine_broker.wire import apis
@@ -122,6 +125,7 @@ _FILES: Mapping[int, ApiFile] = {
     apis.DELETE_ACLS: delete_acls,
     apis.DESCRIBE_CONFIGS: describe_configs,
     apis.ALTER_CONFIGS: alter_configs,
+    apis.ALTER_REPLICA_LOG_DIRS: alter_replica_log_dirs,
     apis.DESCRIBE_LOG_DIRS: describe_log_dirs,
     apis.SASL_AUTHENTICATE: sasl_authenticate,
     apis.CREATE_PARTITIONS: create_partitions,
@@ -144,8 +148,10 @@ _FILES: Mapping[int, ApiFile] = {
     apis.LIST_TRANSACTIONS: list_transactions,
     apis.CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat,
     apis.CONSUMER_GROUP_DESCRIBE: consumer_group_describe,
+    apis.LIST_CONFIG_RESOURCES: list_config_resources,
     apis.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
     apis.REMOVE_RAFT_VOTER: remove_raft_voter,
+    **{key: Declined(key) for key in REASONS},
 }
 
 API_VERSIONS = ApiVersionsHandler(apis.APIS[key] for key in sorted((*_FILES, apis.API_VERSIONS)))

@@ -7,7 +7,14 @@ derives from BaseException so that no loop swallows it; the state it guards must
 
 from josefine_broker.base.schemas import ErrorCode
 
-__all__ = ["CorruptData", "ErrorCode", "ExpandsTooFarError", "Fatal", "KafkaError"]
+__all__ = [
+    "CorruptData",
+    "ErrorCode",
+    "ExpandsTooFarError",
+    "Fatal",
+    "KafkaError",
+    "UnreadableBatchError",
+]
 
 
 class KafkaError(Exception):
@@ -28,6 +35,19 @@ class CorruptData(Exception):
 
 class ExpandsTooFarError(CorruptData):
     """Compressed records that would become larger than the reader allows; nothing else is wrong."""
+
+
+class UnreadableBatchError(CorruptData):
+    """A batch whose checksum is right and whose records cannot be read: it was produced like that,
+    and no disk is to blame. `end_offset` is where the next batch starts."""
+
+    def __init__(self, offset: int, end_offset: int, cause: str) -> None:
+        super().__init__(
+            f"the batch with the offsets {offset} to {end_offset - 1} cannot be read: {cause}"
+        )
+        self.offset = offset
+        self.end_offset = end_offset
+        self.cause = cause
 
 
 class Fatal(BaseException):

@@ -20,7 +20,8 @@ from josefine_broker.client.operations import by_topic, partition_error, refresh
 from josefine_broker.client.retry import Action, action_for
 from josefine_broker.client.session import Session
 from josefine_broker.records.batch import NO_LEADER_EPOCH, iter_batches, verify
-from josefine_broker.records.reader import Record, read_records
+from josefine_broker.records.builder import Record
+from josefine_broker.records.unreadable import read_whole_batch
 from josefine_broker.wire import apis
 from josefine_broker.wire import fetch as wire
 
@@ -171,13 +172,16 @@ def _fetched(part: wire.FetchPartitionResponse, code: ErrorCode) -> FetchedParti
 def records_between(records: memoryview, begin: int, end: int | None) -> Iterator[Record]:
     """The records of whole batches from `begin` to `end` (exclusive; None: all), CRCs verified.
 
-    Batches may begin before; control batches are no records. Raises CorruptData.
+    Batches may begin before; control batches are no records. Raises CorruptData, of a batch whose
+    checksum is right UnreadableBatchError.
     """
     for pos, header in iter_batches(records):
         if header.is_control:
             continue
         verify(records, pos, header)
-        for record in read_records(records[pos : pos + header.size_bytes]):
+        if header.end_offset <= begin:
+            continue  # whoever starts behind a batch that cannot be read gets past it
+        for record in read_whole_batch(records[pos : pos + header.size_bytes], header):
             if end is not None and record.offset >= end:
                 return
             if record.offset >= begin:

@@ -5,7 +5,7 @@ Rules: one `Context` per broker, on one thread. Each class says who assigns its 
 held by `tests/unit/test_owners.py`. Everybody reads.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -29,6 +29,7 @@ from josefine_broker.engine.ports import LogsPort, Ports, QuorumPort, RaftPort
 from josefine_broker.engine.security.authorizer import Authorizer
 from josefine_broker.engine.transactions.coordinator import TransactionCoordinator
 from josefine_broker.engine.transactions.values import TransactionSettings
+from josefine_broker.engine.validation.queue import ValidationQueue
 
 
 class RequestInfo(NamedTuple):
@@ -74,6 +75,8 @@ class BrokerSettings:
     lag_time_max_ms: int = 10_000
     """A follower that has not had everything for this long leaves the ISR."""
     replica_fetch: FetchLimits = field(default_factory=FetchLimits)
+    host_configs: Mapping[str, str] = field(default_factory=dict)
+    """What DescribeConfigs shows of the host, under Kafka's names."""
 
 
 @dataclass(slots=True)
@@ -164,6 +167,7 @@ class ClientState:
     transactions: Transactions
     questions: Questions = field(default_factory=Questions)
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
+    validations: ValidationQueue = field(default_factory=ValidationQueue)
     authorizer: Authorizer | None = None
     """None: everybody may do everything."""
     listeners_apart: frozenset[str] = frozenset()

@@ -13,7 +13,7 @@ from josefine_broker.engine.context import Context
 from josefine_broker.engine.groups.offsets import coordinator_partition
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.partition.partition import ACKS_ALL
-from josefine_broker.engine.replicas.batches import append_batch
+from josefine_broker.engine.replicas.batches import append_built_batch
 from josefine_broker.engine.replicas.committing import Appended
 from josefine_broker.records.batch import last_offset_delta
 from josefine_broker.records.builder import build_entries
@@ -84,7 +84,7 @@ def append_built(
     """As `append_entries`, of a batch that is built."""
     view = memoryview(batch)
     try:
-        base_offset, _ = append_batch(
+        base_offset, _ = append_built_batch(
             ctx, tp, hosted, view, ACKS_ALL, now_ms, in_transaction=in_transaction
         )
     except KafkaError as error:

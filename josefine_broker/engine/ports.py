@@ -147,7 +147,7 @@ def tell_nobody(message: str, /, *, gravity: Gravity = Gravity.INFO, **fields: o
 
 @dataclass(slots=True, kw_only=True)
 class Ports:
-    """The world as handlers reach it. All but the last three are there from the beginning."""
+    """The world as handlers reach it. All but the last four are there from the beginning."""
 
     rng: Rng
     logs: LogsPort
@@ -158,6 +158,9 @@ class Ports:
     """Why nobody decides now, as a sentence; empty while somebody leads."""
     work: WorkPort = work_at_once
     """Where what takes longer than a few milliseconds is done. Written by `node.py`."""
+    validation: WorkPort = work_at_once
+    """The same for produced batches that take long to validate: one after another. Written by
+    `node.py`."""
     tell: TellPort = tell_nobody
     """What happened to a log is told when it does, also by a broker that ends at that moment.
     Written by `node.py`."""

@@ -92,7 +92,7 @@ def go_on_when_verified(
         then(code)
         left -= 1
         if not left and token is not None and token.is_wanted:
-            _pass_on(go_on(), token)
+            pass_on(go_on(), token)
 
     now_ms = ctx.clock.monotonic_ms()
     verify_ms = min(timeout_ms, VERIFY_MS_MAX)
@@ -110,7 +110,8 @@ def go_on_when_verified(
     return token
 
 
-def _pass_on(answer: object, token: Promise) -> None:
+def pass_on(answer: object, token: Promise) -> None:
+    """Whoever has `token` is answered that, now or when it is known."""
     if isinstance(answer, Parked) and not answer.done:
         answer.on_done = lambda done: token.keep(lambda: done.response)
     else:

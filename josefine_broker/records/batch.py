@@ -121,12 +121,7 @@ def last_offset_delta(batch: Buffer) -> int:
 
 def check_shape(buf: Buffer, pos: int, header: BatchHeader) -> None:
     """Magic, length and counts, without reading the records. Raises CorruptData."""
-    if header.magic != MAGIC:
-        raise CorruptData(f"record batch with magic {header.magic}, not {MAGIC}")
-    if header.batch_length < HEADER_BYTES - LENGTH_OVERHEAD_BYTES:
-        raise CorruptData(f"record batch with length {header.batch_length}")
-    if header.size_bytes > len(buf) - pos:
-        raise CorruptData(f"record batch of {header.size_bytes} bytes, {len(buf) - pos} are there")
+    _check_length(buf, pos, header)
     if header.last_offset_delta < 0 or header.record_count < 0:
         raise CorruptData(
             f"record batch with last offset delta {header.last_offset_delta} "
@@ -134,9 +129,19 @@ def check_shape(buf: Buffer, pos: int, header: BatchHeader) -> None:
         )
 
 
-def verify(buf: Buffer, pos: int, header: BatchHeader) -> None:
-    """Magic, length, counts and CRC32C of the batch at `pos`. Raises CorruptData."""
-    check_shape(buf, pos, header)
+def _check_length(buf: Buffer, pos: int, header: BatchHeader) -> None:
+    if header.magic != MAGIC:
+        raise CorruptData(f"record batch with magic {header.magic}, not {MAGIC}")
+    if header.batch_length < HEADER_BYTES - LENGTH_OVERHEAD_BYTES:
+        raise CorruptData(f"record batch with length {header.batch_length}")
+    if header.size_bytes > len(buf) - pos:
+        raise CorruptData(f"record batch of {header.size_bytes} bytes, {len(buf) - pos} are there")
+
+
+def check_whole(buf: Buffer, pos: int, header: BatchHeader) -> None:
+    """Magic, length and CRC32C of the batch at `pos`: what was sent has arrived, whatever it is.
+    Raises CorruptData."""
+    _check_length(buf, pos, header)
     end = pos + header.size_bytes
     actual = crc32c(memoryview(buf)[pos + CRC_START : end])
     if actual != header.crc:
@@ -144,6 +149,12 @@ def verify(buf: Buffer, pos: int, header: BatchHeader) -> None:
             f"record batch at offset {header.base_offset}: CRC {actual:08x}, "
             f"its header says {header.crc:08x}"
         )
+
+
+def verify(buf: Buffer, pos: int, header: BatchHeader) -> None:
+    """Magic, length, counts and CRC32C of the batch at `pos`. Raises CorruptData."""
+    check_shape(buf, pos, header)
+    check_whole(buf, pos, header)
 
 
 def check_produced(header: BatchHeader) -> None:
@@ -241,6 +252,20 @@ def stamp_log_append_time(buf: bytearray | memoryview, pos: int, timestamp_ms: i
     header = parse_header(buf, pos)
     _ATTRIBUTES.pack_into(buf, pos + CRC_START, header.attributes | TIMESTAMP_TYPE_BIT)
     _OFFSET.pack_into(buf, pos + 35, timestamp_ms)
+    crc = crc32c(memoryview(buf)[pos + CRC_START : pos + header.size_bytes])
+    _CRC.pack_into(buf, pos + 17, crc)
+    return parse_header(buf, pos)
+
+
+def stamp_create_time(buf: bytearray | memoryview, pos: int, max_timestamp_ms: int) -> BatchHeader:
+    """Make a batch CreateTime with that largest timestamp, and a new CRC if that changes it.
+    Returns the header."""
+    header = parse_header(buf, pos)
+    attributes = header.attributes & ~TIMESTAMP_TYPE_BIT
+    if header.max_timestamp_ms == max_timestamp_ms and header.attributes == attributes:
+        return header
+    _ATTRIBUTES.pack_into(buf, pos + CRC_START, attributes)
+    _OFFSET.pack_into(buf, pos + 35, max_timestamp_ms)
     crc = crc32c(memoryview(buf)[pos + CRC_START : pos + header.size_bytes])
     _CRC.pack_into(buf, pos + 17, crc)
     return parse_header(buf, pos)

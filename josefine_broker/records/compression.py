@@ -6,7 +6,6 @@ xerial framing that Java clients write, and read both framed and raw (librdkafka
 
 import zlib
 from collections.abc import Iterator
-from enum import IntEnum
 from struct import Struct
 from types import ModuleType
 
@@ -14,19 +13,10 @@ import cramjam
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, ExpandsTooFarError, KafkaError
 from josefine_broker.base.limits import DECOMPRESSED_BYTES_MAX
+from josefine_broker.records.codecs import GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL, Compression
 from josefine_broker.records.crc import Buffer
 
 __all__ = ["Compression", "compress", "decompress", "decompress_in_pieces", "decompress_into"]
-
-
-class Compression(IntEnum):
-    """Codec numbers as they stand in a batch's attributes."""
-
-    NONE = 0
-    GZIP = 1
-    SNAPPY = 2
-    LZ4 = 3
-    ZSTD = 4
 
 
 _STREAMS: dict[int, ModuleType] = {
@@ -34,8 +24,14 @@ _STREAMS: dict[int, ModuleType] = {
     Compression.LZ4: cramjam.lz4,
     Compression.ZSTD: cramjam.zstd,
 }
-_LEVELS: dict[int, int] = {Compression.GZIP: 6, Compression.LZ4: 1, Compression.ZSTD: 3}
-"""gzip and zstd: Kafka's defaults (KIP-390); lz4: the fast mode."""
+_LEVELS: dict[int, int] = {
+    Compression.GZIP: GZIP_LEVEL,
+    Compression.LZ4: LZ4_LEVEL,
+    Compression.ZSTD: ZSTD_LEVEL,
+}
+_CODEC_LEVELS = {(Compression.GZIP, GZIP_LEVEL): 6, (Compression.LZ4, LZ4_LEVEL): 1}
+"""What two of Kafka's levels are to the codec: -1 stands for zlib's default, and 9 for lz4's fast
+mode, which Kafka used before it had levels."""
 
 _XERIAL_HEADER = b"\x82SNAPPY\x00" + b"\x00\x00\x00\x01" * 2
 _XERIAL_BLOCK_BYTES = 32 * 1024
@@ -48,15 +44,19 @@ _OUTPUT_FULL = "failed to write whole buffer"
 """Rust's message when a decoder's output slice is too short: the only error worth a larger one."""
 
 
-def compress(codec: int, data: Buffer) -> Buffer:
-    """`data` compressed for the wire; codec 0 returns it untouched."""
+def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
+    """`data` compressed for the wire; codec 0 returns it untouched. `level`: Kafka's number, for
+    the codecs that have levels; None is Kafka's default."""
     if codec == Compression.NONE:
         return data
     if codec == Compression.SNAPPY:
         return _compress_xerial(memoryview(data))
+    stream = _stream(codec)
+    wanted = _LEVELS[codec] if level is None else level
+    level = _CODEC_LEVELS.get((Compression(codec), wanted), wanted)
     if codec == Compression.LZ4:
-        return _compress_lz4(data)
-    return bytes(_stream(codec).compress(data, level=_LEVELS[codec]))
+        return _compress_lz4(data, level)
+    return bytes(stream.compress(data, level=level))
 
 
 def decompress(codec: int, data: Buffer, *, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
@@ -168,12 +168,10 @@ def _decompress_stream(stream: ModuleType, data: Buffer, bytes_max: int) -> Buff
             return memoryview(output)[:size]
 
 
-def _compress_lz4(data: Buffer) -> bytes:
+def _compress_lz4(data: Buffer, level: int) -> bytes:
     """A frame of independent blocks: Kafka's Java code refuses dependent ones, the default."""
-    frame = cramjam.lz4.Compressor(
-        level=_LEVELS[Compression.LZ4], content_checksum=False, block_linked=False
-    )
-    frame.compress(data if isinstance(data, bytes | bytearray) else bytes(data))
+    frame = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+    frame.compress(data if isinstance(data, bytes) else bytes(data))
     return bytes(frame.finish())
 
 

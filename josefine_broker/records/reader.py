@@ -46,7 +46,7 @@ def read_records(batch: Buffer, *, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> I
             record = _record(body, pos, end, header.base_offset, header.base_timestamp_ms)
             pos = end
             yield record if fixed_ms is None else record._replace(timestamp_ms=fixed_ms)
-    except (IndexError, UnicodeDecodeError) as error:
+    except IndexError as error:
         raise CorruptData(f"batch at offset {header.base_offset}: {error}") from error
     if pos != len(body):
         raise CorruptData(f"{len(body) - pos} bytes behind the last of {header.record_count}")
@@ -77,7 +77,8 @@ def _headers(
         if name is None:
             raise CorruptData("a record header without a name")
         value, pos = _bytes(body, pos, end)
-        headers.append((name.decode(), value))
+        # A broker stores names that are not UTF-8, and Java's client reads them like this.
+        headers.append((name.decode(errors="replace"), value))
     return tuple(headers), pos
 
 

@@ -22,15 +22,16 @@ class ApiSpec(NamedTuple):
     # response header v1, compact lengths, tagged fields.
     flexible_since: int
     why: str = ""  # a bound is not Kafka's own
+    is_declined: bool = False  # listed, and refused whatever is asked (`api/declined.py`)
 
     @property
     def request(self) -> type:
         """The shape of a request, whatever its version."""
-        return _shape(self.name, "Request")
+        return _mirror(self, "Request") if self.is_declined else _shape(self.name, "Request")
 
     @property
     def response(self) -> type:
-        return _shape(self.name, "Response")
+        return _mirror(self, "Response") if self.is_declined else _shape(self.name, "Response")
 
 
 PRODUCE = 0
@@ -63,9 +64,14 @@ CREATE_ACLS = 30
 DELETE_ACLS = 31
 DESCRIBE_CONFIGS = 32
 ALTER_CONFIGS = 33
+ALTER_REPLICA_LOG_DIRS = 34
 DESCRIBE_LOG_DIRS = 35
 SASL_AUTHENTICATE = 36
 CREATE_PARTITIONS = 37
+CREATE_DELEGATION_TOKEN = 38
+RENEW_DELEGATION_TOKEN = 39
+EXPIRE_DELEGATION_TOKEN = 40
+DESCRIBE_DELEGATION_TOKEN = 41
 DELETE_GROUPS = 42
 ELECT_LEADERS = 43
 INCREMENTAL_ALTER_CONFIGS = 44
@@ -85,8 +91,29 @@ DESCRIBE_TRANSACTIONS = 65
 LIST_TRANSACTIONS = 66
 CONSUMER_GROUP_HEARTBEAT = 68
 CONSUMER_GROUP_DESCRIBE = 69
+LIST_CONFIG_RESOURCES = 74
 DESCRIBE_TOPIC_PARTITIONS = 75
+SHARE_GROUP_HEARTBEAT = 76
+SHARE_GROUP_DESCRIBE = 77
+SHARE_FETCH = 78
+SHARE_ACKNOWLEDGE = 79
+ADD_RAFT_VOTER = 80
 REMOVE_RAFT_VOTER = 81
+INITIALIZE_SHARE_GROUP_STATE = 83
+READ_SHARE_GROUP_STATE = 84
+WRITE_SHARE_GROUP_STATE = 85
+DELETE_SHARE_GROUP_STATE = 86
+READ_SHARE_GROUP_STATE_SUMMARY = 87
+STREAMS_GROUP_HEARTBEAT = 88
+STREAMS_GROUP_DESCRIBE = 89
+DESCRIBE_SHARE_GROUP_OFFSETS = 90
+ALTER_SHARE_GROUP_OFFSETS = 91
+DELETE_SHARE_GROUP_OFFSETS = 92
+
+
+def _declined(key: int, name: str, low: int, high: int, flexible_since: int) -> ApiSpec:
+    return ApiSpec(key, name, low, high, flexible_since, is_declined=True)
+
 
 # fmt: off
 _ROWS = (
@@ -122,9 +149,14 @@ _ROWS = (
     ApiSpec(DELETE_ACLS, "DeleteAcls", 1, 3, 2),
     ApiSpec(DESCRIBE_CONFIGS, "DescribeConfigs", 1, 4, 4),
     ApiSpec(ALTER_CONFIGS, "AlterConfigs", 0, 2, 2),
+    ApiSpec(ALTER_REPLICA_LOG_DIRS, "AlterReplicaLogDirs", 1, 2, 2),
     ApiSpec(DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 5, 2),
     ApiSpec(SASL_AUTHENTICATE, "SaslAuthenticate", 0, 2, 2),
     ApiSpec(CREATE_PARTITIONS, "CreatePartitions", 0, 3, 2),
+    _declined(CREATE_DELEGATION_TOKEN, "CreateDelegationToken", 1, 3, 2),
+    _declined(RENEW_DELEGATION_TOKEN, "RenewDelegationToken", 1, 2, 2),
+    _declined(EXPIRE_DELEGATION_TOKEN, "ExpireDelegationToken", 1, 2, 2),
+    _declined(DESCRIBE_DELEGATION_TOKEN, "DescribeDelegationToken", 1, 3, 2),
     ApiSpec(DELETE_GROUPS, "DeleteGroups", 0, 2, 2),
     ApiSpec(ELECT_LEADERS, "ElectLeaders", 0, 2, 2),
     ApiSpec(INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 0, 1, 1),
@@ -142,13 +174,27 @@ _ROWS = (
     ApiSpec(DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0, 0),
     ApiSpec(UNREGISTER_BROKER, "UnregisterBroker", 0, 0, 0),
     ApiSpec(DESCRIBE_TRANSACTIONS, "DescribeTransactions", 0, 0, 0),
-    ApiSpec(LIST_TRANSACTIONS, "ListTransactions", 0, 1, 0,
-            "2 filters by a client's regular expression (KIP-1152), of a kind that takes no more "
-            "than its input's time; Python has none, and a pattern could hold the broker up"),
+    ApiSpec(LIST_TRANSACTIONS, "ListTransactions", 0, 2, 0),
     ApiSpec(CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", 0, 1, 0),
     ApiSpec(CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", 0, 1, 0),
+    ApiSpec(LIST_CONFIG_RESOURCES, "ListConfigResources", 0, 1, 0),
     ApiSpec(DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", 0, 0, 0),
+    _declined(SHARE_GROUP_HEARTBEAT, "ShareGroupHeartbeat", 1, 1, 0),
+    _declined(SHARE_GROUP_DESCRIBE, "ShareGroupDescribe", 1, 1, 0),
+    _declined(SHARE_FETCH, "ShareFetch", 1, 2, 0),
+    _declined(SHARE_ACKNOWLEDGE, "ShareAcknowledge", 1, 2, 0),
+    _declined(ADD_RAFT_VOTER, "AddRaftVoter", 0, 1, 0),
     ApiSpec(REMOVE_RAFT_VOTER, "RemoveRaftVoter", 0, 0, 0),
+    _declined(INITIALIZE_SHARE_GROUP_STATE, "InitializeShareGroupState", 0, 0, 0),
+    _declined(READ_SHARE_GROUP_STATE, "ReadShareGroupState", 0, 0, 0),
+    _declined(WRITE_SHARE_GROUP_STATE, "WriteShareGroupState", 0, 1, 0),
+    _declined(DELETE_SHARE_GROUP_STATE, "DeleteShareGroupState", 0, 0, 0),
+    _declined(READ_SHARE_GROUP_STATE_SUMMARY, "ReadShareGroupStateSummary", 0, 1, 0),
+    _declined(STREAMS_GROUP_HEARTBEAT, "StreamsGroupHeartbeat", 0, 0, 0),
+    _declined(STREAMS_GROUP_DESCRIBE, "StreamsGroupDescribe", 0, 0, 0),
+    _declined(DESCRIBE_SHARE_GROUP_OFFSETS, "DescribeShareGroupOffsets", 0, 1, 0),
+    _declined(ALTER_SHARE_GROUP_OFFSETS, "AlterShareGroupOffsets", 0, 0, 0),
+    _declined(DELETE_SHARE_GROUP_OFFSETS, "DeleteShareGroupOffsets", 0, 0, 0),
 )
 # fmt: on
 
@@ -167,4 +213,15 @@ def _shape(name: str, what: str) -> type:
     file = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
     place = "wire" if name in ("Produce", "Fetch") else "wire.entities"
     shape: type = getattr(import_module(f"josefine_broker.{place}.{file}"), name + what)
+    return shape
+
+
+@cache
+def _mirror(spec: ApiSpec, what: str) -> type:
+    """Loaded late, as those: the schemas are kio's, a package that takes its time."""
+    schemas = import_module("josefine_broker.base.schemas")
+    load = schemas.load_request_schema if what == "Request" else schemas.load_response_schema
+    shape: type = import_module("josefine_broker.wire.mirrored").mirrored(
+        load(spec.key, spec.max_version)
+    )
     return shape

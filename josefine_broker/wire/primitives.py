@@ -176,6 +176,13 @@ def read_compact_bytes(buf: Buffer, pos: int) -> tuple[bytes, int]:
     return bytes(buf[pos:end]), end
 
 
+def read_nullable_compact_bytes(buf: Buffer, pos: int) -> tuple[bytes | None, int]:
+    """Bytes after their length plus one as a varint, copied; 0 is null."""
+    if buf[pos] == 0:
+        return None, pos + 1
+    return read_compact_bytes(buf, pos)
+
+
 def read_nullable_count(buf: Buffer, pos: int) -> tuple[int | None, int]:
     """Length of an array; every element is at least a byte, so more than remain is a lie."""
     count = INT32.unpack_from(buf, pos)[0]
@@ -357,6 +364,14 @@ def write_compact_bytes(out: bytearray, value: bytes) -> None:
     """Bytes after their length plus one as a varint."""
     out += varint(len(value) + 1)
     out += value
+
+
+def write_nullable_compact_bytes(out: bytearray, value: bytes | None) -> None:
+    """Bytes after their length plus one as a varint; 0 is null."""
+    if value is None:
+        out.append(0)
+    else:
+        write_compact_bytes(out, value)
 
 
 def write_count(out: bytearray, count: int) -> None:

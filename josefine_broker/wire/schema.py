@@ -46,7 +46,7 @@ _BYTES: dict[bool, tuple[Reader, Writer]] = {
     False: (p.read_bytes, p.write_bytes),
     True: (p.read_compact_bytes, p.write_compact_bytes),
 }
-"""By flexible; no message here has bytes that may be null."""
+"""By flexible; no message here has bytes that may be null, but for records."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ def our_name(field: Any) -> str:
     return f"{field.name}_ms" if in_ms else str(field.name)
 
 
-def _parse_hint(hint: Any) -> tuple[bool, bool, type | None]:
+def parse_hint(hint: Any) -> tuple[bool, bool, type | None]:
     """(is an array, may be null, the dataclass that it or each element is)."""
     nullable = False
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
@@ -106,14 +106,14 @@ def _parse_hint(hint: Any) -> tuple[bool, bool, type | None]:
 def _nested_shapes(shape: type) -> dict[str, type]:
     """Field name → the dataclass that the field, or each of its elements, is."""
     hints = typing.get_type_hints(shape)
-    structs = {name: _parse_hint(hint)[2] for name, hint in hints.items()}
+    structs = {name: parse_hint(hint)[2] for name, hint in hints.items()}
     return {name: struct for name, struct in structs.items() if struct is not None}
 
 
 def _field(field: Any, flexible: bool, nested: dict[str, type]) -> _Field:
     name = our_name(field)
     tag = field.metadata.get("tag")
-    is_array, nullable, struct = _parse_hint(field.type)
+    is_array, nullable, struct = parse_hint(field.type)
     # A tagged field is left out rather than null, so its value never is.
     nullable = nullable and tag is None
     default: Any = None
@@ -127,6 +127,9 @@ def _field(field: Any, flexible: bool, nested: dict[str, type]) -> _Field:
     elif field.metadata["kafka_type"] == "bytes":
         assert not nullable
         (read, write), default = _BYTES[flexible], b""
+    elif field.metadata["kafka_type"] == "records":
+        assert flexible
+        read, write = p.read_nullable_compact_bytes, p.write_nullable_compact_bytes
     else:
         read, write, default = _FIXED[field.metadata["kafka_type"]]
     if is_array:

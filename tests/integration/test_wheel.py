@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.build_native import SOURCE, TARGETS
 from tests.support.shipping import (
     ROOT,
     bare_environment,
@@ -93,7 +94,11 @@ def test_wheel_and_sdist_carry_the_licence_the_types_and_the_shipped_files(shipp
     }
 
     typed = {f"{package}/py.typed" for package in PACKAGES}
-    wanted = typed | conf | {"josefine_spark/pom.xml"}
+    native = {
+        f"josefine_broker/records/native/{each}"
+        for each in (*(f"{folder}/record_structure.abi3.so" for folder in TARGETS), SOURCE.name)
+    }
+    wanted = typed | conf | native | {"josefine_spark/pom.xml"}
     assert len(conf) >= 6
     assert wanted - in_wheel == set()
     assert wanted - in_sdist == set()

@@ -27,7 +27,7 @@ from tests.support.server_process import ServerProcess
 from tests.support.waiting import wait_until
 
 POM = Path(__file__).parents[1] / "compat/pom.xml"
-NAME = "apache-kafka-and-streams-4.3.0-2"
+NAME = "apache-kafka-and-streams-4.4.0"
 START_TIMEOUT_S = 120.0
 CLUSTER_ID = "AAAAAAAAQACAAAAAAAAAAQ"
 

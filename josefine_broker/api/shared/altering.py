@@ -1,7 +1,8 @@
 """What IncrementalAlterConfigs and AlterConfigs share: checks, one proposal per topic, answers.
 
-A broker's settings are in its file, so nothing is ever set on one: taking settings away that it has
-not is done at once (Kafka's tools clear throttles behind them), and any other change is refused.
+A broker's settings are in its file, so nothing is ever kept for one: taking settings away that it
+has not is done at once, and a change is refused. The throttles of replication are accepted and have
+no effect, for tools that move partitions set them always, and take them away afterwards.
 """
 
 from collections import Counter
@@ -11,8 +12,8 @@ from typing import NamedTuple, TypeVar
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.metadata.changes import AlterTopicConfig
+from josefine_broker.engine.metadata.config_texts import ConfigType, at_least, read_value
 from josefine_broker.engine.metadata.image import TopicEntry
-from josefine_broker.engine.metadata.inert_configs import REPLICATION_THROTTLE
 from josefine_broker.engine.metadata.proposals import Proposal
 from josefine_broker.engine.proposing import answer_when_settled, submit_change
 
@@ -24,7 +25,8 @@ BROKER_THROTTLES = frozenset(
         "replica.alter.log.dirs.io.max.bytes.per.second",
     }
 )
-"""What `kafka-reassign-partitions` sets with --throttle, and clears with --verify."""
+"""What `kafka-reassign-partitions` sets with --throttle, and clears with --verify; topicctl sets
+them always."""
 R = TypeVar("R")
 
 
@@ -54,14 +56,14 @@ def alter_topics(
     ctx: Context,
     resources: Sequence[Resource],
     change_of: Callable[[int, TopicEntry], AlterTopicConfig],
-    set_on_broker: Callable[[int], Iterable[str]],
+    set_on_broker: Callable[[int], Iterable[tuple[str, str | None]]],
     answer: Callable[[Iterable[tuple[Resource, KafkaError | None]]], R],
     *,
     validate_only: bool,
 ) -> object:
     """Propose `change_of(place in the request, topic)` per topic; `answer` when all settled.
 
-    `set_on_broker` names what the resource at that place, a broker, is to be given.
+    `set_on_broker` says what the resource at that place, a broker, is to be given.
     """
     deadline_ms = ctx.clock.monotonic_ms() + ctx.settings.metadata_timeout_ms
     times = Counter(resources)
@@ -87,20 +89,24 @@ def alter_topics(
     return answer_when_settled(ctx, proposals, deadline_ms, build)
 
 
-def _check_broker(ctx: Context, name: str, names: Iterable[str]) -> None:
-    """Raises KafkaError unless there is such a broker (empty: all) and nothing to be set on it."""
+def _check_broker(ctx: Context, name: str, assign: Iterable[tuple[str, str | None]]) -> None:
+    """Raises KafkaError unless there is such a broker (empty: all), and nothing is to be set on it
+    but throttles."""
     is_there = not name or (name.isdecimal() and int(name) in ctx.image.brokers)
     if not is_there:
         raise KafkaError(ErrorCode.invalid_request, f"there is no broker '{name}'")
-    for each in names:
-        if each in BROKER_THROTTLES:
+    for key, value in assign:
+        if key not in BROKER_THROTTLES:
             raise KafkaError(
-                ErrorCode.invalid_request, f"'{each}' is not served: {REPLICATION_THROTTLE}"
+                ErrorCode.invalid_request,
+                f"'{key}' cannot be set here: a broker's settings are in its file",
             )
-        raise KafkaError(
-            ErrorCode.invalid_request,
-            f"'{each}' cannot be set here: a broker's settings are in its file",
-        )
+        if value is None:
+            raise KafkaError(ErrorCode.invalid_request, f"'{key}' has no value")
+        try:
+            at_least(0)(read_value(ConfigType.LONG, value))
+        except ValueError as error:
+            raise KafkaError(ErrorCode.invalid_request, f"'{key}' {error}: {value!r}") from error
 
 
 def _topic(ctx: Context, resource: Resource) -> TopicEntry:

@@ -1,6 +1,7 @@
 """What several handlers share about topics: names, new topics, brokers as clients see them.
 
-Topic names follow Kafka's rule: letters, digits, `.`, `_`, `-`, at most 249, not `.` or `..`.
+Topic names follow Kafka's rule: letters, digits, `.`, `_`, `-`, at most 249, not `.` or `..`; no
+two differ in `.` and `_` alone, for names of metrics make one of them.
 """
 
 import re
@@ -13,10 +14,12 @@ from josefine_broker.engine.controller.placement import check_assignment, place
 from josefine_broker.engine.metadata.changes import CreateTopic, Replicas
 from josefine_broker.engine.metadata.image import (
     INTERNAL_TOPICS,
+    METADATA_TOPIC,
     OFFSETS_TOPIC,
     TRANSACTIONS_TOPIC,
     BrokerEntry,
     Endpoint,
+    MetadataImage,
 )
 from josefine_broker.engine.metadata.partition_limit import PartitionLimit
 from josefine_broker.engine.metadata.proposals import Proposal
@@ -30,9 +33,10 @@ TOPIC_NAME_CHARS_MAX = 249
 
 COORDINATORS_TOPIC_CONFIG = (
     ("cleanup.policy", "compact"),
+    ("compression.type", "producer"),
     ("segment.bytes", str(100 * 1024 * 1024)),
 )
-"""As Kafka makes it, but for the compression."""
+"""As Kafka makes it: a broker's default compression is not for each commit of an offset."""
 
 LISTED_MS = 3_000
 """Metadata names a broker for so long after it was fenced. librdkafka drops a broker that is not
@@ -56,9 +60,44 @@ def check_name(name: str) -> None:
         )
 
 
+class NewNames:
+    """The topic names that one request makes, judged against those that are there."""
+
+    __slots__ = ("_by_unified", "_image")
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._image = image
+        self._by_unified: dict[str, str] | None = None
+
+    def take(self, name: str) -> None:
+        """Raises KafkaError(topic_already_exists | invalid_topic_exception)."""
+        check_name(name)
+        if name in self._image.topics:
+            raise KafkaError(ErrorCode.topic_already_exists, f"topic '{name}' already exists")
+        if "." not in name and "_" not in name:
+            return  # another name that becomes this one would be this one
+        if self._by_unified is None:
+            self._by_unified = {_unified(each): each for each in self._image.topics}
+        there = self._by_unified.setdefault(_unified(name), name)
+        if there != name:
+            raise KafkaError(
+                ErrorCode.invalid_topic_exception,
+                f"topic '{name}' collides with topic '{there}': choose a name that differs in more "
+                "than '.' and '_', for metrics call both the same",
+            )
+
+
+def _unified(name: str) -> str:
+    return name.replace(".", "_")
+
+
 def check_not_internal(name: str) -> None:
-    """Raises KafkaError(invalid_topic_exception): Kafka's code for what clients may not do
-    to the brokers' own topics."""
+    """Raises KafkaError with the codes that Kafka has for what clients may not do to the brokers'
+    own topics."""
+    if name == METADATA_TOPIC:
+        raise KafkaError(
+            ErrorCode.invalid_request, f"'{name}' is the name of the cluster's metadata"
+        )
     if name in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.invalid_topic_exception, f"'{name}' is the broker's own topic")
 
@@ -66,6 +105,7 @@ def check_not_internal(name: str) -> None:
 def new_topic(
     ctx: Context,
     name: str,
+    names: NewNames,
     limit: PartitionLimit,
     *,
     partitions: int = -1,
@@ -77,10 +117,8 @@ def new_topic(
 
     Raises KafkaError saying what is wrong with the wish.
     """
-    check_name(name)
-    if name in ctx.image.topics:
-        raise KafkaError(ErrorCode.topic_already_exists, f"topic '{name}' already exists")
-    pairs = check_configs(config)
+    names.take(name)
+    pairs = check_configs(config, ctx.settings.topic_defaults)
     live = live_racks(ctx)
     if assignment:
         if partitions != -1 or replication_factor != -1:
@@ -140,6 +178,7 @@ def _submit_internal(ctx: Context, name: str, partitions: int, deadline_ms: int)
     change = new_topic(
         ctx,
         name,
+        NewNames(ctx.image),
         ctx.partition_limit(),
         partitions=partitions,
         config=COORDINATORS_TOPIC_CONFIG,

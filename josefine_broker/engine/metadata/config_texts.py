@@ -1,32 +1,163 @@
-"""How the text of a topic's configuration becomes a value, as Kafka reads it. ValueError says what
-is wrong, in words that fit behind the name and the value."""
+"""Texts of config values, read and printed as Kafka's ConfigDef does: the types and the validators.
 
+Rules: a text is trimmed as `String.trim` does (everything up to the space character), and then read
+as Java's parser of its type reads it; a value is printed as DescribeConfigs prints it. A ValueError
+says what is wrong, in words that fit after the name and the value.
+"""
+
+import math
 import re
 from collections.abc import Callable
+from enum import Enum
 
 from josefine_broker.base.durations import duration_ms
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 
+Value = bool | int | float | str | tuple[str, ...]
+Check = Callable[[Value], object]
+"""A validator: raises ValueError for a value of the right type that is not allowed."""
+
+
+class ConfigType(Enum):
+    """Value types with their DescribeConfigs numbers (KIP-569)."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+_TRIMMED = "".join(map(chr, range(0x21)))
 _UNITS = {"ms": " of milliseconds", "bytes": " of bytes"}
-"""By the last part of a configuration's name."""
-_INTEGER = re.compile(r"-?[0-9]{1,19}")
-_DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{1,19})?")
+"""By the last part of a config's name."""
+_INTEGER = re.compile(r"[+-]?\d+")
+"""Java takes the decimal digits of every script; `\\d` does, too."""
+_BASIC_PLANE_END = "\uffff"
+"""Java looks at UTF-16 units: it does not see a digit in a pair of them."""
+_DECIMAL = re.compile(
+    r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)", re.ASCII
+)
+_HEX_DECIMAL = re.compile(
+    r"[+-]?0[xX]([0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[fFdD]?"
+)
+_COMMA = re.compile(r"[ \t\n\v\f\r]*,[ \t\n\v\f\r]*")
+_BITS = {ConfigType.SHORT: 15, ConfigType.INT: 31, ConfigType.LONG: 63}
 
 
-def number(name: str, low: int, high: int) -> Callable[[str], int]:
-    """Kafka's numbers are of milliseconds or bytes as their names say, and have no unit."""
+def read_value(kind: ConfigType, text: str, name: str = "") -> Value:
+    """The value that a text stands for. `name` tells the unit of a number in the error."""
+    text = text.strip(_TRIMMED)
+    if kind is ConfigType.BOOLEAN:
+        return flag(text)
+    if kind is ConfigType.STRING:
+        return text
+    if kind is ConfigType.DOUBLE:
+        return _double(text)
+    if kind is ConfigType.LIST:
+        return tuple(_COMMA.split(text)) if text else ()
+    return _integer(text, _BITS[kind], name)
 
-    def parse(text: str) -> int:
-        if not _INTEGER.fullmatch(text):
-            raise ValueError(_no_number(name, text))
-        value = int(text)
-        if not low <= value <= high:
+
+def printed(value: Value) -> str:
+    """The text that DescribeConfigs has of a value."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return _printed_double(value)
+    return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+def flag(text: str) -> bool:
+    """A boolean in letters of either case."""
+    value = {"TRUE": True, "FALSE": False}.get(text.strip(_TRIMMED).upper())
+    if value is None:
+        raise ValueError("must be true or false")
+    return value
+
+
+def at_least(low: int) -> Check:
+    """A number from `low` on."""
+
+    def check(value: Value) -> None:
+        assert isinstance(value, int | float)
+        if value < low:
+            raise ValueError(f"must be at least {low}")
+
+    return check
+
+
+def between(low: int, high: int) -> Check:
+    """A number from `low` to `high`. NaN passes, as it does in Kafka: it is neither below nor
+    above."""
+
+    def check(value: Value) -> None:
+        assert isinstance(value, int | float)
+        if value < low or value > high:
             raise ValueError(f"must be from {low} to {high}")
-        return value
 
-    return parse
+    return check
+
+
+def choice(*allowed: str) -> Check:
+    """One of these words."""
+
+    def check(value: Value) -> None:
+        if value not in allowed:
+            raise ValueError(f"must be {' or '.join(allowed)}")
+
+    return check
+
+
+def choices(*allowed: str) -> Check:
+    """A list of some of these words, or of none (KIP-1161)."""
+
+    def check(value: Value) -> None:
+        assert isinstance(value, tuple)
+        if not set(value) <= set(allowed):
+            raise ValueError(f"must be a list of {', '.join(allowed)}, or empty")
+
+    return check
+
+
+def off(why: str) -> Check:
+    """A boolean that cannot be true."""
+
+    def check(value: Value) -> None:
+        if value:
+            raise ValueError(f"must be false: {why}")
+
+    return check
+
+
+def anything(value: Value) -> None:
+    """Every value of the type."""
+
+
+_REPLICA = re.compile(r"([0-9]+:[0-9]+)?")
+
+
+def throttled_replicas(value: Value) -> None:
+    """`*`, or a list of `partition:broker` (Kafka's ThrottledReplicaListValidator)."""
+    assert isinstance(value, tuple)
+    if "".join(value) != "*" and not all(map(_REPLICA.fullmatch, value)):
+        raise ValueError("must be * or a list of partition:broker, as in 0:101,1:102")
+
+
+def _integer(text: str, bits: int, name: str) -> int:
+    if not _INTEGER.fullmatch(text) or max(text) > _BASIC_PLANE_END:
+        raise ValueError(_no_number(name, text))
+    digits = text.lstrip("+-").lstrip("0") or "0"
+    # Python refuses to read thousands of digits; that many are too large in any case.
+    value = int(digits) if len(digits) <= len(str(2**bits)) else 2**bits + 1
+    value = -value if text.startswith("-") else value
+    if not -(2**bits) <= value < 2**bits:
+        raise ValueError(f"must be from {-(2**bits)} to {2**bits - 1}")
+    return value
 
 
 def _no_number(name: str, text: str) -> str:
@@ -35,38 +166,30 @@ def _no_number(name: str, text: str) -> str:
     return f"must be a whole number{unit}" + ("" if found is None else f": {text} is {found}")
 
 
-def ratio(text: str) -> float:
-    """From 0 to 1."""
-    if not _DECIMAL.fullmatch(text) or float(text) > 1:
-        raise ValueError("must be a number from 0 to 1")
-    return float(text)
+def _double(text: str) -> float:
+    """As `Double.parseDouble`: `0.5`, `.5`, `1E-4`, `0.5f`, `0x1p-1`, `NaN`, `Infinity`."""
+    if _DECIMAL.fullmatch(text):
+        return float(text.rstrip("fFdD"))
+    if not _HEX_DECIMAL.fullmatch(text):
+        raise ValueError("must be a number, as in 0.5 or 1.0E-4")
+    mantissa, _, exponent = text.lower().partition("p")
+    try:
+        return float.fromhex(f"{mantissa}p{exponent.rstrip('fd')}")
+    except OverflowError:
+        return -math.inf if text.startswith("-") else math.inf
 
 
-def choice(*allowed: str, why: str = "") -> Callable[[str], str]:
-    """One of these words."""
-
-    def parse(text: str) -> str:
-        if text not in allowed:
-            raise ValueError(f"must be {' or '.join(allowed)}" + (f": {why}" if why else ""))
-        return text
-
-    return parse
-
-
-def flag(text: str) -> bool:
-    """As Kafka reads booleans: whatever their case."""
-    value = {"true": True, "false": False}.get(text.strip().lower())
-    if value is None:
-        raise ValueError("must be true or false")
-    return value
-
-
-def off(why: str) -> Callable[[str], bool]:
-    """A boolean that cannot be true."""
-
-    def parse(text: str) -> bool:
-        if flag(text):
-            raise ValueError(f"must be false: {why}")
-        return False
-
-    return parse
+def _printed_double(value: float) -> str:
+    """As `Double.toString` of Java 19 and later: the shortest digits that stand for the number, at
+    least two of them; with an exponent below 10^-3 and from 10^7 on."""
+    if math.isnan(value) or math.isinf(value):
+        return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    mantissa, _, exponent = repr(value).partition("e")
+    if not exponent:
+        digits = len(repr(value).strip("-").replace(".", "").strip("0"))
+        mantissa, _, exponent = f"{value:.{max(digits - 1, 1)}e}".partition("e")
+    elif "." not in mantissa:
+        mantissa, _, exponent = f"{value:.1e}".partition("e")
+    return f"{mantissa}E{int(exponent)}"

@@ -48,6 +48,8 @@ end raises its producer's epoch, and leaders add partitions."""
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
+METADATA_TOPIC = "__cluster_metadata"
+"""What Kafka calls the log of its controllers; there is never a topic of that name."""
 
 CLEANUP_POLICY = "cleanup.policy"
 WAS_COMPACTED = "was.compacted"

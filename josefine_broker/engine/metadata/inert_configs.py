@@ -1,134 +1,93 @@
-"""Topic configurations that tools set out of habit and that have nothing to act on here.
+"""Topic configs that tools set out of habit and that have nothing to act on here.
 
 They are checked as Kafka checks them, kept, and described, so that a tool that sets one goes on and
-one that compares finds what it set. Each says why it has no effect; COMPATIBILITY.md tells it, as
-it tells which are refused.
+one that compares finds what it set. Each says why it has no effect; COMPATIBILITY.md lists them, as
+it lists which are refused.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from josefine_broker.engine.metadata.config_texts import INT_MAX, LONG_MAX, flag, number, off
+from josefine_broker.engine.metadata.config_texts import (
+    Check,
+    ConfigType,
+    anything,
+    at_least,
+    between,
+    off,
+    throttled_replicas,
+)
+
+_BOOLEAN, _INT, _LONG, _LIST = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG, ConfigType.LIST
 
 
 class Inert(NamedTuple):
-    """One of them. `type` is a name of ConfigType."""
+    """One of them. `broker_name` is empty where the broker has no default of it."""
 
     name: str
     broker_name: str
-    type: str
+    type: ConfigType
     default: str
-    parse: Callable[[str], object]
+    check: Check
     why: str
 
 
-_AS_SENT = "batches are stored as they were sent"
+_JAVA_ARRAY_BYTES_MAX = 2**31 - 9
 _ALL_LOCAL = "all storage is local, and kept by `retention.ms` and `retention.bytes`"
+_OWN_THROTTLE = (
+    "a broker throttles all of its replicas that are out of sync, by its own"
+    " `replication.throttle_bytes_per_second`"
+)
+_BATCH_BOUND = "a record is bounded by its batch, whose decompressed size has a limit of its own"
+_AS_NEEDED = "an index is as long as its segment needs"
+_FILES_GROW = "files grow with what is written: recovery takes their length for true"
+_READ_BEFORE = "a reader has read its bytes before a file can go: nothing has to wait"
+_ALL_AT_ONCE = "a new segment costs nothing before it is written to: all may begin at once"
+_NO_SHARE_GROUPS = "share groups are not served"
 
 INERT: tuple[Inert, ...] = (
+    Inert("errors.deadletterqueue.group.enable", "", _BOOLEAN, "false", anything, _NO_SHARE_GROUPS),
     Inert(
-        "compression.gzip.level",
-        "compression.gzip.level",
-        "INT",
-        "-1",
-        number("", -1, 9),
-        _AS_SENT,
+        "file.delete.delay.ms", "log.segment.delete.delay.ms", _LONG, "60000", at_least(0),
+        _READ_BEFORE,
     ),
     Inert(
-        "compression.lz4.level", "compression.lz4.level", "INT", "9", number("", 1, 17), _AS_SENT
+        "follower.replication.throttled.replicas", "", _LIST, "", throttled_replicas,
+        _OWN_THROTTLE,
     ),
     Inert(
-        "compression.zstd.level",
-        "compression.zstd.level",
-        "INT",
-        "3",
-        number("", -131_072, 22),
-        _AS_SENT,
+        "leader.replication.throttled.replicas", "", _LIST, "", throttled_replicas, _OWN_THROTTLE
     ),
     Inert(
-        "file.delete.delay.ms",
-        "log.segment.delete.delay.ms",
-        "LONG",
-        "60000",
-        number("file.delete.delay.ms", 0, LONG_MAX),
-        "a reader has read its bytes before a file can go: nothing has to wait",
+        "local.retention.bytes", "log.local.retention.bytes", _LONG, "-2", at_least(-2), _ALL_LOCAL
     ),
+    Inert("local.retention.ms", "log.local.retention.ms", _LONG, "-2", at_least(-2), _ALL_LOCAL),
     Inert(
-        "local.retention.bytes",
-        "log.local.retention.bytes",
-        "LONG",
-        "-2",
-        number("local.retention.bytes", -2, LONG_MAX),
-        _ALL_LOCAL,
+        "max.decompressed.message.bytes", "max.decompressed.message.bytes", _INT, "2147483639",
+        between(1, _JAVA_ARRAY_BYTES_MAX), _BATCH_BOUND,
     ),
+    Inert("preallocate", "log.preallocate", _BOOLEAN, "false", anything, _FILES_GROW),
     Inert(
-        "local.retention.ms",
-        "log.local.retention.ms",
-        "LONG",
-        "-2",
-        number("local.retention.ms", -2, LONG_MAX),
-        _ALL_LOCAL,
+        "remote.copy.lag.bytes", "log.remote.copy.lag.bytes", _LONG, "-1", at_least(-1), _ALL_LOCAL
     ),
+    Inert("remote.copy.lag.ms", "log.remote.copy.lag.ms", _LONG, "0", at_least(-1), _ALL_LOCAL),
+    Inert("remote.log.copy.disable", "", _BOOLEAN, "false", anything, _ALL_LOCAL),
+    Inert("remote.log.delete.on.disable", "", _BOOLEAN, "false", anything, _ALL_LOCAL),
     Inert(
-        "preallocate",
-        "log.preallocate",
-        "BOOLEAN",
-        "false",
-        flag,
-        "files grow with what is written: recovery takes their length for true",
-    ),
-    Inert(
-        "remote.log.copy.disable",
-        "remote.log.copy.disable",
-        "BOOLEAN",
-        "false",
-        flag,
-        _ALL_LOCAL,
-    ),
-    Inert(
-        "remote.log.delete.on.disable",
-        "remote.log.delete.on.disable",
-        "BOOLEAN",
-        "false",
-        flag,
-        _ALL_LOCAL,
-    ),
-    Inert(
-        "remote.storage.enable",
-        "remote.log.storage.system.enable",
-        "BOOLEAN",
-        "false",
-        off("all storage is local"),
+        "remote.storage.enable", "", _BOOLEAN, "false", off("all storage is local"),
         "all storage is local; true is refused",
     ),
     Inert(
-        "segment.index.bytes",
-        "log.index.size.max.bytes",
-        "INT",
-        "10485760",
-        number("segment.index.bytes", 4, INT_MAX),
-        "an index is as long as its segment needs",
+        "segment.index.bytes", "log.index.size.max.bytes", _INT, "10485760", at_least(4),
+        _AS_NEEDED,
     ),
-    Inert(
-        "segment.jitter.ms",
-        "log.roll.jitter.ms",
-        "LONG",
-        "0",
-        number("segment.jitter.ms", 0, LONG_MAX),
-        "a new segment costs nothing before it is written to: all may begin at once",
-    ),
-)
+    Inert("segment.jitter.ms", "log.roll.jitter.ms", _LONG, "0", at_least(0), _ALL_AT_ONCE),
+)  # fmt: skip
 
-REPLICATION_THROTTLE = (
-    "replication is throttled by each broker's own `replication.throttle_bytes_per_second`, for all"
-    " replicas that are out of sync: leave the throttle out"
-)
 _SINCE_KAFKA_3 = "every record batch is of format 2, as in Kafka 4, which does not have it either"
 
 REFUSED: Mapping[str, str] = {
-    "follower.replication.throttled.replicas": REPLICATION_THROTTLE,
-    "leader.replication.throttled.replicas": REPLICATION_THROTTLE,
     "message.downconversion.enable": _SINCE_KAFKA_3,
     "message.format.version": _SINCE_KAFKA_3,
 }
-"""Topic configurations of Kafka's that would promise what is not done, and why."""
+"""Topic configs of Kafka's that would promise what is not done, and why."""

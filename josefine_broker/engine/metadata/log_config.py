@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import Enum
 
+from josefine_broker.records.codecs import GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL, Compression
+
 DAY_MS = 24 * 3600 * 1000
 
 
@@ -27,12 +29,19 @@ class LogConfig:
     flush_ms: int | None = None
     message_bytes_max: int = 1_048_588
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    validates_records: bool = True
+    """Every produced record's structure, not only the batch's header and checksum."""
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     delete_retention_ms: int = DAY_MS
     """How long a tombstone stays behind the first cleaning that met it."""
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int | None = None
+    compression: Compression | None = None
+    """The codec that batches are stored with; None: as they were sent."""
+    gzip_level: int = GZIP_LEVEL
+    lz4_level: int = LZ4_LEVEL
+    zstd_level: int = ZSTD_LEVEL
     was_compacted: bool = False
     """`compact` was once among the policies: what it took away is still missing."""
 
@@ -43,6 +52,16 @@ class LogConfig:
     @property
     def compacts(self) -> bool:
         return "compact" in self.cleanup_policy
+
+    @property
+    def compression_level(self) -> int | None:
+        """Of the codec that batches are stored with; None where it has no levels."""
+        levels = {
+            Compression.GZIP: self.gzip_level,
+            Compression.LZ4: self.lz4_level,
+            Compression.ZSTD: self.zstd_level,
+        }
+        return None if self.compression is None else levels.get(self.compression)
 
     @property
     def may_have_holes(self) -> bool:

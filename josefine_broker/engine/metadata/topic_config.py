@@ -1,42 +1,50 @@
-"""The topic configurations that are served: names, types, defaults, checks.
+"""The topic configs that are served: names, types, defaults, checks.
 
-Rules: the names and meanings are Kafka's (`segment.records` is ours); a setting that is accepted
-has its effect, but for those in `inert_configs.py`, and any other name is refused, never swallowed.
-Batches are stored as the producer sent them, so `compression.type` is `producer` and nothing else.
+Rules: names, accepted values and printed values are Kafka's (tests/compat/recorded holds what an
+Apache Kafka says of each; `segment.records` is ours, and `segment.bytes` may be smaller here); a
+config that is accepted has its effect, but for those in `inert_configs.py`; any other name is
+refused, never swallowed. A topic keeps each value as it was given; it is read where it is used.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.metadata.config_texts import (
-    INT_MAX,
     LONG_MAX,
+    Check,
+    Value,
+    anything,
+    at_least,
+    between,
     choice,
-    flag,
-    number,
-    ratio,
+    choices,
+    printed,
+    read_value,
 )
+from josefine_broker.engine.metadata.config_texts import ConfigType as ConfigType
 from josefine_broker.engine.metadata.image import WAS_COMPACTED
 from josefine_broker.engine.metadata.inert_configs import INERT, REFUSED, Inert
 from josefine_broker.engine.metadata.log_config import LogConfig, TimestampType
+from josefine_broker.records.codecs import GZIP_LEVELS, LZ4_LEVELS, ZSTD_LEVELS, Compression
 
 HOUR_MS = 3600 * 1000
-
-
-class ConfigType(Enum):
-    """Value types with their DescribeConfigs numbers (KIP-569)."""
-
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    LONG = 5
-    DOUBLE = 6
-    LIST = 7
+SEGMENT_BYTES_MIN = 1024
+"""Kafka's is 1 MiB since 4.0; smaller segments harm nobody here, and tests and small disks use
+them."""
+COMPRESSIONS: Mapping[str, Compression | None] = {
+    "uncompressed": Compression.NONE,
+    "zstd": Compression.ZSTD,
+    "lz4": Compression.LZ4,
+    "snappy": Compression.SNAPPY,
+    "gzip": Compression.GZIP,
+    "producer": None,
+}
+_COMPRESSION_NAMES = {codec: name for name, codec in COMPRESSIONS.items()}
 
 
 def _nothing() -> Mapping[str, str]:
@@ -60,69 +68,78 @@ class TopicSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigKey:
-    """One configuration: how its text becomes a field of the settings, and back.
+    """One config: how its text becomes a field of the settings, and back.
 
-    `broker_name` is what Kafka calls the broker's default of it (`log.segment.records` is ours).
+    `broker_name` is what Kafka calls the broker's default of it (`log.segment.records` is ours);
+    empty where it has none.
     """
 
     name: str
     broker_name: str
     type: ConfigType
     meaning: str
-    parse: Callable[[str], Any]
+    check: Check
     show: Callable[[TopicSettings], str]
     store: Callable[[TopicSettings, Any], TopicSettings]
 
+    def parse(self, text: str) -> Value:
+        """The value of a text. Raises ValueError, which says what is wrong."""
+        value = read_value(self.type, text, self.name)
+        self.check(value)
+        return value
 
-def _cleanup_policy(text: str) -> frozenset[str]:
-    policies = frozenset(part.strip() for part in text.split(",") if part.strip())
-    if not policies or not policies <= {"delete", "compact"}:
-        raise ValueError("must be delete, compact, or both")
-    return policies
+    def normal(self, text: str) -> str:
+        """The text as DescribeConfigs prints it. Raises ValueError."""
+        value = self.parse(text)
+        if self.name == "cleanup.policy":
+            assert isinstance(value, tuple)
+            value = tuple(dict.fromkeys(value))
+        return printed(value)
 
 
-def _log_key(
+def _in_log(
     name: str,
     broker_name: str,
     kind: ConfigType,
     attribute: str,
-    low: int,
-    high: int,
-    none: int | None,
+    check: Check,
     meaning: str,
+    *,
+    none: int | None = None,
 ) -> ConfigKey:
-    """A number in LogConfig; the number `none` stands for no limit."""
+    """A value in LogConfig; the number `none`, and any below -1 where it is -1, is no limit."""
 
     def show(settings: TopicSettings) -> str:
         value = getattr(settings.log, attribute)
-        return str(none if value is None else value)
+        return printed(none if value is None and none is not None else value)
 
-    def store(settings: TopicSettings, value: int) -> TopicSettings:
-        changed: dict[str, Any] = {attribute: None if value == none else value}
+    def store(settings: TopicSettings, value: Any) -> TopicSettings:
+        is_none = none is not None and (value == none or value < none == -1)
+        changed: dict[str, Any] = {attribute: None if is_none else value}
         return replace(settings, log=replace(settings.log, **changed))
 
-    parse = number(name, low, high)
     return ConfigKey(
         name=name,
         broker_name=broker_name,
         type=kind,
         meaning=meaning,
-        parse=parse,
+        check=check,
         show=show,
         store=store,
     )
 
 
-def _settings_key(
-    name: str, broker_name: str, kind: ConfigType, attribute: str, high: int, meaning: str
+def _in_settings(
+    name: str, broker_name: str, kind: ConfigType, attribute: str, check: Check, meaning: str
 ) -> ConfigKey:
+    """A value in TopicSettings."""
     return ConfigKey(
         name=name,
         broker_name=broker_name,
         type=kind,
         meaning=meaning,
-        parse=number(name, 0 if kind is ConfigType.LONG else 1, high),
-        show=lambda settings: str(getattr(settings, attribute)),
+        check=check,
+        show=lambda settings: printed(getattr(settings, attribute)),
         store=lambda settings, value: replace(settings, **{attribute: value}),
     )
 
@@ -131,234 +148,253 @@ def _inert_key(inert: Inert) -> ConfigKey:
     """A setting that is kept as it was given."""
     name = inert.name
 
-    def checked(text: str) -> str:
-        inert.parse(text)
-        return text
-
-    def store(settings: TopicSettings, value: str) -> TopicSettings:
+    def store(settings: TopicSettings, value: Value) -> TopicSettings:
         others = {each: kept for each, kept in settings.inert.items() if each != name}
-        if value != inert.default:
-            others[name] = value
+        if printed(value) != inert.default:
+            others[name] = printed(value)
         return replace(settings, inert=MappingProxyType(others))
 
     return ConfigKey(
         name=name,
         broker_name=inert.broker_name,
-        type=ConfigType[inert.type],
+        type=inert.type,
         meaning=f"Without effect: {inert.why}.",
-        parse=checked,
+        check=inert.check,
         show=lambda settings: settings.inert.get(name, inert.default),
         store=store,
     )
 
 
-_INT, _LONG = ConfigType.INT, ConfigType.LONG
+def _gzip_level(value: Value) -> None:
+    if value not in GZIP_LEVELS:
+        raise ValueError(f"must be -1, or from 1 to {GZIP_LEVELS[-1]}")
+
+
+def _store_log(settings: TopicSettings, **changed: Any) -> TopicSettings:
+    return replace(settings, log=replace(settings.log, **changed))
+
+
+_BOOLEAN, _STRING, _LIST = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.LIST
+_INT, _LONG, _DOUBLE = ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE
 
 _ACTING: tuple[ConfigKey, ...] = (
     ConfigKey(
         name="cleanup.policy",
         broker_name="log.cleanup.policy",
-        type=ConfigType.LIST,
-        meaning="delete: old segments go; compact: the last record of each key stays.",
-        parse=_cleanup_policy,
-        show=lambda settings: ",".join(sorted(settings.log.cleanup_policy)),
-        store=lambda settings, value: replace(
-            settings, log=replace(settings.log, cleanup_policy=value)
-        ),
+        type=_LIST,
+        meaning="delete: old segments go; compact: the last record of each key stays; empty: all"
+        " is kept.",
+        check=choices("compact", "delete"),
+        show=lambda settings: printed(tuple(sorted(settings.log.cleanup_policy))),
+        store=lambda settings, value: _store_log(settings, cleanup_policy=frozenset(value)),
     ),
     ConfigKey(
         name="compression.type",
         broker_name="compression.type",
-        type=ConfigType.STRING,
-        meaning="producer: batches are stored as they were sent.",
-        parse=choice("producer", why="batches are stored as they were sent"),
-        show=lambda settings: "producer",
-        store=lambda settings, value: settings,
+        type=_STRING,
+        meaning="The codec that batches are stored with; producer: as they were sent.",
+        check=choice(*COMPRESSIONS),
+        show=lambda settings: _COMPRESSION_NAMES[settings.log.compression],
+        store=lambda settings, value: _store_log(settings, compression=COMPRESSIONS[value]),
     ),
-    _log_key(
+    _in_log(
+        "compression.gzip.level",
+        "compression.gzip.level",
+        _INT,
+        "gzip_level",
+        _gzip_level,
+        "Level of gzip where batches are stored with that codec; -1: its default.",
+    ),
+    _in_log(
+        "compression.lz4.level",
+        "compression.lz4.level",
+        _INT,
+        "lz4_level",
+        between(LZ4_LEVELS[0], LZ4_LEVELS[-1]),
+        "Level of lz4 where batches are stored with that codec.",
+    ),
+    _in_log(
+        "compression.zstd.level",
+        "compression.zstd.level",
+        _INT,
+        "zstd_level",
+        between(ZSTD_LEVELS[0], ZSTD_LEVELS[-1]),
+        "Level of zstd where batches are stored with that codec.",
+    ),
+    _in_log(
         "delete.retention.ms",
         "log.cleaner.delete.retention.ms",
         _LONG,
         "delete_retention_ms",
-        0,
-        LONG_MAX,
-        None,
+        at_least(0),
         "How long a deleted key of a compacted topic can still be read as deleted.",
     ),
-    _log_key(
+    _in_log(
         "flush.messages",
         "log.flush.interval.messages",
         _LONG,
         "flush_messages",
-        1,
-        LONG_MAX,
-        LONG_MAX,
+        at_least(1),
         "Records per fsync.",
+        none=LONG_MAX,
     ),
-    _log_key(
+    _in_log(
         "flush.ms",
         "log.flush.interval.ms",
         _LONG,
         "flush_ms",
-        0,
-        LONG_MAX,
-        LONG_MAX,
+        at_least(0),
         "Largest age of unsynced data.",
+        none=LONG_MAX,
     ),
-    _log_key(
+    _in_log(
         "index.interval.bytes",
         "log.index.interval.bytes",
         _INT,
         "index_interval_bytes",
-        1,
-        INT_MAX,
-        None,
+        at_least(0),
         "Log bytes between two index entries.",
     ),
-    _log_key(
+    _in_log(
         "max.compaction.lag.ms",
         "log.cleaner.max.compaction.lag.ms",
         _LONG,
         "max_compaction_lag_ms",
-        1,
-        LONG_MAX,
-        LONG_MAX,
+        at_least(1),
         "Age at which a segment is closed and cleaned however little of the log is dirty.",
+        none=LONG_MAX,
     ),
-    _log_key(
+    _in_log(
         "max.message.bytes",
         "message.max.bytes",
         _INT,
         "message_bytes_max",
-        0,
-        INT_MAX,
-        None,
-        "Largest record batch, as sent.",
+        at_least(0),
+        "Largest record batch, as sent and as stored.",
     ),
-    _settings_key(
+    _in_settings(
         "message.timestamp.after.max.ms",
         "log.message.timestamp.after.max.ms",
         _LONG,
         "timestamp_after_max_ms",
-        LONG_MAX,
+        at_least(0),
         "How far a record's timestamp may be ahead of the broker's clock.",
     ),
-    _settings_key(
+    _in_settings(
         "message.timestamp.before.max.ms",
         "log.message.timestamp.before.max.ms",
         _LONG,
         "timestamp_before_max_ms",
-        LONG_MAX,
+        at_least(0),
         "How far a record's timestamp may be behind the broker's clock.",
     ),
     ConfigKey(
         name="message.timestamp.type",
         broker_name="log.message.timestamp.type",
-        type=ConfigType.STRING,
+        type=_STRING,
         meaning="Whose clock stamps records: the producer's or the broker's.",
-        parse=choice("CreateTime", "LogAppendTime"),
+        check=choice("CreateTime", "LogAppendTime"),
         show=lambda settings: settings.log.timestamp_type.value,
-        store=lambda settings, value: replace(
-            settings, log=replace(settings.log, timestamp_type=TimestampType(value))
-        ),
+        store=lambda settings, value: _store_log(settings, timestamp_type=TimestampType(value)),
     ),
     ConfigKey(
         name="min.cleanable.dirty.ratio",
         broker_name="log.cleaner.min.cleanable.ratio",
-        type=ConfigType.DOUBLE,
+        type=_DOUBLE,
         meaning="A compacted log is cleaned when more of it than this was written since.",
-        parse=ratio,
-        show=lambda settings: str(settings.log.min_cleanable_dirty_ratio),
-        store=lambda settings, value: replace(
-            settings, log=replace(settings.log, min_cleanable_dirty_ratio=value)
+        check=between(0, 1),
+        show=lambda settings: printed(float(settings.log.min_cleanable_dirty_ratio)),
+        # No ratio is more than NaN, nor more than 1; and NaN would equal no other settings.
+        store=lambda settings, value: _store_log(
+            settings, min_cleanable_dirty_ratio=1.0 if math.isnan(value) else value
         ),
     ),
-    _log_key(
+    _in_log(
         "min.compaction.lag.ms",
         "log.cleaner.min.compaction.lag.ms",
         _LONG,
         "min_compaction_lag_ms",
-        0,
-        LONG_MAX,
-        None,
+        at_least(0),
         "How long records of a compacted topic stay untouched.",
     ),
-    _settings_key(
+    _in_settings(
         "min.insync.replicas",
         "min.insync.replicas",
         _INT,
         "min_insync_replicas",
-        2**15 - 1,
+        at_least(1),
         "Replicas in sync without which acks=all is refused.",
     ),
-    _log_key(
+    _in_log(
         "retention.bytes",
         "log.retention.bytes",
         _LONG,
         "retention_bytes",
-        -1,
-        LONG_MAX,
-        -1,
-        "Size of a partition past which its oldest segments go; -1: no bound.",
+        anything,
+        "Size of a partition past which its oldest segments go; below 0: no bound.",
+        none=-1,
     ),
-    _log_key(
+    _in_log(
         "retention.ms",
         "log.retention.ms",
         _LONG,
         "retention_ms",
-        -1,
-        LONG_MAX,
-        -1,
+        at_least(-1),
         "Age past which closed segments go; -1: no bound.",
+        none=-1,
     ),
-    _log_key(
+    _in_log(
         "segment.bytes",
         "log.segment.bytes",
         _INT,
         "segment_bytes",
-        1024,
-        INT_MAX,
-        None,
+        at_least(SEGMENT_BYTES_MIN),
         "Largest segment file.",
     ),
-    _log_key(
+    _in_log(
         "segment.ms",
         "log.roll.ms",
         _LONG,
         "segment_ms",
-        1,
-        LONG_MAX,
-        None,
+        at_least(1),
         "Largest age of a segment.",
     ),
-    _log_key(
+    _in_log(
         "segment.records",
         "log.segment.records",
         _LONG,
         "segment_records",
-        -1,
-        LONG_MAX,
-        -1,
+        at_least(-1),
         "Records after which a segment is closed; -1: no bound (ours, not Kafka's).",
+        none=-1,
     ),
-    ConfigKey(
-        name="unclean.leader.election.enable",
-        broker_name="unclean.leader.election.enable",
-        type=ConfigType.BOOLEAN,
-        meaning="Whether a replica out of sync may lead where no other is left: records are lost.",
-        parse=flag,
-        show=lambda settings: str(settings.unclean_leader_election).lower(),
-        store=lambda settings, value: replace(settings, unclean_leader_election=value),
+    _in_settings(
+        "unclean.leader.election.enable",
+        "unclean.leader.election.enable",
+        _BOOLEAN,
+        "unclean_leader_election",
+        anything,
+        "Whether a replica out of sync may lead where no other is left: records are lost.",
     ),
 )
 TOPIC_CONFIGS = tuple(sorted([*_ACTING, *map(_inert_key, INERT)], key=lambda key: key.name))
-_KEYS = {key.name: key for key in TOPIC_CONFIGS}
+_INTERNAL_SEGMENT_BYTES = ConfigKey(
+    name="internal.segment.bytes",
+    broker_name="",
+    type=_INT,
+    meaning="Kafka's, for tests: the largest segment file, whatever `segment.bytes` is.",
+    check=anything,
+    show=lambda settings: "",
+    store=lambda settings, value: _store_log(settings, segment_bytes=max(value, SEGMENT_BYTES_MIN)),
+)
+"""Accepted as in Kafka, which tells nobody of it either."""
+_KEYS = {key.name: key for key in (*TOPIC_CONFIGS, _INTERNAL_SEGMENT_BYTES)}
 
 
 def is_list(name: str) -> bool:
-    """Whether a served configuration is a list (KIP-339 appends to those)."""
+    """Whether a served config is a list (KIP-339 appends to those)."""
     key = _KEYS.get(name)
-    return key is not None and key.type is ConfigType.LIST
+    return key is not None and key.type is _LIST
 
 
 def check_config(name: str, value: str | None) -> None:
@@ -382,16 +418,35 @@ def check_config(name: str, value: str | None) -> None:
         ) from error
 
 
-def check_configs(pairs: Iterable[tuple[str, str | None]]) -> tuple[tuple[str, str], ...]:
-    """The pairs, checked, without their None; a name given twice is refused."""
+def check_configs(
+    pairs: Iterable[tuple[str, str | None]], defaults: TopicSettings
+) -> tuple[tuple[str, str], ...]:
+    """The pairs, checked each and together; of a name given twice the last counts, as in Kafka.
+
+    Raises KafkaError(invalid_config).
+    """
     checked: dict[str, str] = {}
     for name, value in pairs:
+        if value is None:
+            check_config(name, value)
+        else:
+            checked[name] = value
+    for name, value in checked.items():
         check_config(name, value)
-        assert value is not None
-        if name in checked:
-            raise KafkaError(ErrorCode.invalid_config, f"'{name}' is given twice")
-        checked[name] = value
+    check_together(checked.items(), defaults)
     return tuple(checked.items())
+
+
+def check_together(config: Iterable[tuple[str, str]], defaults: TopicSettings) -> None:
+    """What one config demands of another. Raises KafkaError(invalid_config)."""
+    log = resolve(config, defaults).log
+    most_ms = log.max_compaction_lag_ms
+    if most_ms is not None and log.min_compaction_lag_ms > most_ms:
+        raise KafkaError(
+            ErrorCode.invalid_config,
+            f"'min.compaction.lag.ms' {log.min_compaction_lag_ms} is more than"
+            f" 'max.compaction.lag.ms' {most_ms}",
+        )
 
 
 def resolve(config: Iterable[tuple[str, str]], defaults: TopicSettings) -> TopicSettings:
@@ -401,7 +456,7 @@ def resolve(config: Iterable[tuple[str, str]], defaults: TopicSettings) -> Topic
     newer code: what this one does not know has no effect here, and must not stop it.
     """
     settings = defaults
-    for name, value in config:
+    for name, value in sorted(config, key=lambda pair: pair[0] == _INTERNAL_SEGMENT_BYTES.name):
         key = _KEYS.get(name)
         if name == WAS_COMPACTED:
             settings = replace(settings, log=replace(settings.log, was_compacted=True))
@@ -416,5 +471,21 @@ def resolve(config: Iterable[tuple[str, str]], defaults: TopicSettings) -> Topic
 
 
 def shown(settings: TopicSettings) -> Mapping[str, str]:
-    """Every served configuration as text, by name."""
+    """Every served config as text, by name."""
     return {key.name: key.show(settings) for key in TOPIC_CONFIGS}
+
+
+def described(config: Iterable[tuple[str, str]], defaults: TopicSettings) -> Mapping[str, str]:
+    """Every config of a topic with `config` set on it, as DescribeConfigs prints it, by name.
+
+    What was set on the topic is printed from its own text: several texts may have one effect, as
+    every `retention.bytes` below 0 has.
+    """
+    texts = dict(shown(defaults))
+    for name, value in config:
+        if name in texts:
+            try:
+                texts[name] = _KEYS[name].normal(value)
+            except ValueError:
+                continue  # as in `resolve`
+    return texts

@@ -6,7 +6,7 @@ is told again, for it may have passed over the answer before; partitions that se
 end of the line, so that none starves; sessions are bounded, an idle one gives way.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 from uuid import UUID
@@ -101,11 +101,18 @@ class FetchPlan(NamedTuple):
         return self.session.partitions.get(key)
 
 
-def wanted_of(request: FetchRequest) -> Iterator[Wanted]:
-    """Every partition that a request names."""
-    for name, topic_id, partitions in request.topics:
-        for partition in partitions:
-            yield Wanted(name, topic_id, partition)
+def wanted_of(request: FetchRequest) -> Sequence[Wanted]:
+    """Every partition that a request names, once: of one named twice the last wish counts, in the
+    place of the first (as in Kafka's FetchRequest.fetchData)."""
+    wanted = [
+        Wanted(name, topic_id, partition)
+        for name, topic_id, partitions in request.topics
+        for partition in partitions
+    ]
+    if len(wanted) < 2:
+        return wanted
+    by_key = {_key(each.name, each.topic_id, each.partition.index): each for each in wanted}
+    return wanted if len(by_key) == len(wanted) else tuple(by_key.values())
 
 
 def _key(name: str, topic_id: UUID | None, index: int) -> PartitionKey:
@@ -137,7 +144,7 @@ class FetchSessions:
         """Take in a request: what to read. Raises KafkaError for an unknown session or epoch."""
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._sessions.pop(request.session_id, None)
-            wanted = tuple(wanted_of(request))
+            wanted = wanted_of(request)
             if request.session_epoch == FINAL_EPOCH:
                 return FetchPlan(wanted)
             return FetchPlan(wanted, self._open(wanted, now_ms, rng))

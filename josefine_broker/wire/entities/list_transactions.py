@@ -1,4 +1,4 @@
-"""ListTransactions (key 66) in the one shape that handlers see: version 1."""
+"""ListTransactions (key 66) in the one shape that handlers see: version 2."""
 
 from dataclasses import dataclass
 
@@ -12,6 +12,7 @@ class ListTransactionsRequest:
     state_filters: tuple[str, ...] = ()
     producer_id_filters: tuple[int, ...] = ()
     duration_filter: int = -1
+    transactional_id_pattern: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client.io_blocking import BlockingClient, NewTopic
+from pipelines.messages import clear_reason
+from tests.compat.produced_batches import STRUCTURE, Case, Sender, batch, good
 from tests.spark.connector.conftest import Stream, Topics
+from tests.support.broker import BrokerProcess
 
 pytestmark = pytest.mark.spark
 
@@ -27,6 +32,29 @@ def said(act: Callable[[], Any]) -> str:
     with pytest.raises(Exception) as caught:  # noqa: PT011 -- Spark's own classes, several
         act()
     return str(caught.value)
+
+
+def test_a_batch_that_cannot_be_read_is_named_and_by_decision_passed_over(
+    terse: SparkSession, tmp_path: Path
+) -> None:
+    """A broker that looks at headers alone stores what its producer wrote."""
+    with BrokerProcess(tmp_path, log__validate_records="headers") as broker:
+        with BlockingClient(broker.bootstrap) as client:
+            client.create_topics([NewTopic("orders", 1, 1)])
+        sender = Sender(broker.bootstrap, {"plain": "orders"})
+        for records in (good(), STRUCTURE["key_beyond"], good()):
+            sender.code(Case("none/stored", "plain", batch(records)))
+        sender.close()
+        reader = terse.read.format("josefine").option("bootstrapServers", broker.bootstrap)
+        reader = reader.option("subscribe", "orders")
+
+        text = said(reader.load().collect)
+        offsets = [row.offset for row in reader.option("failOnDataLoss", False).load().collect()]
+
+    assert "ReadError: cannot read orders-0 at offset 3: the batch with the offsets 3 to 5" in text
+    assert "record 1 of 3: its key's length is not valid" in text
+    assert clear_reason(RuntimeError(text)).startswith("cannot read orders-0 at offset 3")
+    assert offsets == [0, 1, 2, 6, 7, 8]
 
 
 def test_a_wrong_option_of_a_write_is_one_line(terse: SparkSession, topics: Topics) -> None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from josefine_broker.api.access import RULES
+from josefine_broker.api.declined import REASONS
 from josefine_broker.api.table import SERVED
 from josefine_broker.base.acls import (
     CLUSTER_NAME,
@@ -101,6 +102,15 @@ NEEDS: dict[int, Needs] = {
     apis.CONSUMER_GROUP_DESCRIBE: ((_.DESCRIBE, G),),
     apis.DESCRIBE_TOPIC_PARTITIONS: ((_.DESCRIBE, T),),
     apis.REMOVE_RAFT_VOTER: ((_.ALTER, C),),
+    apis.ALTER_REPLICA_LOG_DIRS: ((_.ALTER, C),),
+    apis.LIST_CONFIG_RESOURCES: ((_.DESCRIBE_CONFIGS, C),),
+    **dict.fromkeys(REASONS, OPEN),
+    apis.ADD_RAFT_VOTER: ((_.ALTER, C),),
+    apis.INITIALIZE_SHARE_GROUP_STATE: ((_.CLUSTER_ACTION, C),),
+    apis.READ_SHARE_GROUP_STATE: ((_.CLUSTER_ACTION, C),),
+    apis.WRITE_SHARE_GROUP_STATE: ((_.CLUSTER_ACTION, C),),
+    apis.DELETE_SHARE_GROUP_STATE: ((_.CLUSTER_ACTION, C),),
+    apis.READ_SHARE_GROUP_STATE_SUMMARY: ((_.CLUSTER_ACTION, C),),
 }
 """What a request with one of everything needs, as Kafka's manual has it."""
 

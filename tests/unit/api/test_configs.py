@@ -19,6 +19,7 @@ from tests.unit.api.world import World, batch_of
 
 TOPIC, BROKER = 2, 4
 SET, DELETE, APPEND, SUBTRACT = range(4)
+THROTTLED = tuple(f"{who}.replication.throttled.replicas" for who in ("leader", "follower"))
 
 
 def describe(world: World, kind: int = TOPIC, name: str = "orders", **fields: Any) -> Any:
@@ -109,11 +110,10 @@ def test_every_setting_is_described_with_its_synonyms(world: World) -> None:
 
     assert topic.error_code == ErrorCode.none
     assert [each.name for each in topic.configs] == sorted(key.name for key in TOPIC_CONFIGS)
-    assert {each.synonyms[-1].name for each in topic.configs} == {
-        key.broker_name for key in TOPIC_CONFIGS
-    }
-    assert len({key.broker_name for key in TOPIC_CONFIGS}) == len(TOPIC_CONFIGS)
-    assert own > {key.broker_name for key in TOPIC_CONFIGS}
+    names = [key.broker_name for key in TOPIC_CONFIGS if key.broker_name]
+    assert [each.synonyms[-1].name for each in topic.configs if each.synonyms] == names
+    assert len(set(names)) == len(names)
+    assert own > set(names)
 
 
 def test_documentation_comes_when_asked_for(world: World) -> None:
@@ -166,7 +166,7 @@ def test_log_follows_its_topics_settings(world: World) -> None:
 def test_list_is_appended_to_and_subtracted_from(world: World) -> None:
     """KIP-339."""
     alter(world, ("cleanup.policy", APPEND, "compact"))
-    assert value_of(world, "cleanup.policy")[0] == "compact,delete"
+    assert value_of(world, "cleanup.policy")[0] == "delete,compact"
 
     alter(world, ("cleanup.policy", SUBTRACT, "delete"))
     assert value_of(world, "cleanup.policy")[0] == "compact"
@@ -174,15 +174,23 @@ def test_list_is_appended_to_and_subtracted_from(world: World) -> None:
     alter(world, ("cleanup.policy", APPEND, "compact"))
     assert dict(world.ctx.image.topics["orders"].config) == dict(topic.config), "it is there"
 
+    alter(world, ("cleanup.policy", SUBTRACT, "compact"))
+    assert value_of(world, "cleanup.policy") == ("", 1), "neither deleted nor compacted (KIP-1161)"
+
 
 @pytest.mark.parametrize(
     ("operations", "code"),
     [
         ([("retention.ms", SET, "soon")], ErrorCode.invalid_config),
-        ([("retention.ms", SET, None)], ErrorCode.invalid_config),
+        ([("retention.ms", SET, None)], ErrorCode.invalid_request),
+        ([("cleanup.policy", APPEND, None)], ErrorCode.invalid_request),
         ([("no.such", SET, "1")], ErrorCode.invalid_config),
         ([("retention.ms", APPEND, "1")], ErrorCode.invalid_config),
-        ([("cleanup.policy", SUBTRACT, "delete")], ErrorCode.invalid_config),
+        ([("cleanup.policy", APPEND, "shred")], ErrorCode.invalid_config),
+        (
+            [("min.compaction.lag.ms", SET, "9"), ("max.compaction.lag.ms", SET, "8")],
+            ErrorCode.invalid_config,
+        ),
         ([("retention.ms", 9, "1")], ErrorCode.invalid_request),
         ([("retention.ms", SET, "1"), ("retention.ms", SET, "2")], ErrorCode.invalid_request),
         ([("segment.ms", SET, "1"), ("retention.ms", SET, "x")], ErrorCode.invalid_config),
@@ -225,7 +233,7 @@ def test_throttles_that_nobody_set_can_be_cleared(world: World, name: str) -> No
     """What `kafka-reassign-partitions --verify` does when a move is complete."""
     before = world.ctx.image
     throttles = [(each, DELETE, None) for each in sorted(BROKER_THROTTLES)]
-    of_topic = [(each, DELETE, None) for each in REFUSED]
+    of_topic = [(each, DELETE, None) for each in (*REFUSED, *THROTTLED)]
 
     broker = alter(world, *throttles, kind=BROKER, name=name)
     topic = alter(world, *of_topic)
@@ -234,15 +242,76 @@ def test_throttles_that_nobody_set_can_be_cleared(world: World, name: str) -> No
     assert world.ctx.image.topics == before.topics
 
 
-def test_throttle_is_refused_with_what_to_do_instead(world: World) -> None:
-    """What `kafka-reassign-partitions --throttle` sets before it moves anything."""
-    broker = alter(world, ("leader.replication.throttled.rate", SET, "9"), kind=BROKER, name="1")
-    topic = alter(world, ("leader.replication.throttled.replicas", SET, "0:1"))
+def test_throttles_of_replication_are_accepted(world: World) -> None:
+    """What `kafka-reassign-partitions --throttle` and topicctl set before they move anything."""
+    rates = [(each, SET, "1000000") for each in sorted(BROKER_THROTTLES)]
+    assert alter(world, *rates, kind=BROKER, name="1").error_code == ErrorCode.none
 
-    assert broker.error_code == ErrorCode.invalid_request
-    assert topic.error_code == ErrorCode.invalid_config
-    assert broker.error_message.endswith("leave the throttle out")
-    assert topic.error_message.endswith("leave the throttle out")
+    for name in (
+        "leader.replication.throttled.replicas",
+        "follower.replication.throttled.replicas",
+    ):
+        for value in ("0:1,1:2", "*", ""):
+            assert alter(world, (name, SET, value)).error_code == ErrorCode.none
+            assert value_of(world, name)[0] == value
+        alter(world, (name, APPEND, "0:1"))
+        assert value_of(world, name) == ("0:1", 1)
+        alter(world, (name, SUBTRACT, "0:1"))
+        assert value_of(world, name)[0] == ""
+        assert name not in {each.name for each in describe(world, BROKER, "1").configs}
+
+
+@pytest.mark.parametrize("value", ["x", "0", "0:", "*,0:1", "0:1;1:2", "-1:1"])
+def test_throttled_replicas_are_pairs_of_partition_and_broker(world: World, value: str) -> None:
+    answer = alter(world, ("leader.replication.throttled.replicas", SET, value))
+
+    assert answer.error_code == ErrorCode.invalid_config
+
+
+@pytest.mark.parametrize("value", ["x", "-1", "", str(2**63)])
+def test_throttled_rate_is_a_number_of_bytes(world: World, value: str) -> None:
+    rate = ("leader.replication.throttled.rate", SET, value)
+
+    answer = alter(world, rate, kind=BROKER, name="1")
+
+    assert answer.error_code == ErrorCode.invalid_request
+
+
+TOOLS_READ = (
+    "advertised.listeners", "listeners", "node.id", "broker.id", "broker.rack",
+    "log.retention.hours", "log.retention.ms", "log.retention.bytes", "log.dirs",
+    "num.partitions", "default.replication.factor", "min.insync.replicas",
+    "offsets.topic.replication.factor", "offsets.topic.num.partitions",
+    "offsets.retention.minutes", "delete.topic.enable", "auto.create.topics.enable",
+    "unclean.leader.election.enable", "message.max.bytes", "group.max.session.timeout.ms",
+    "group.min.session.timeout.ms", "group.initial.rebalance.delay.ms", "connections.max.idle.ms",
+    "transaction.state.log.replication.factor", "transaction.max.timeout.ms",
+    "replica.lag.time.max.ms", "process.roles", "listener.security.protocol.map",
+    "compression.type",
+)  # fmt: skip
+
+
+def test_broker_has_the_configs_that_tools_read(world: World) -> None:
+    result = describe(world, BROKER, "1", keys=TOOLS_READ)
+
+    assert {each.name for each in result.configs} == set(TOOLS_READ)
+    values = {each.name: each.value for each in result.configs}
+    assert values["advertised.listeners"] == "PLAINTEXT://host1:9091"
+    assert (values["node.id"], values["broker.rack"]) == ("1", None)
+    assert (values["log.retention.hours"], values["offsets.retention.minutes"]) == ("168", "10080")
+    assert values["delete.topic.enable"] == "true"
+
+
+def test_brokers_config_has_its_default_for_a_synonym(world: World) -> None:
+    keys = ("offsets.topic.num.partitions", "node.id", "num.partitions")
+
+    found = describe(world, BROKER, "1", keys=keys, include_synonyms=True).configs
+
+    assert {each.name: [(s.value, s.source) for s in each.synonyms] for each in found} == {
+        "node.id": [("1", 4)],
+        "num.partitions": [("1", 5)],
+        "offsets.topic.num.partitions": [("8", 4), ("50", 5)],
+    }
 
 
 def test_alter_configs_replaces_everything(world: World) -> None:

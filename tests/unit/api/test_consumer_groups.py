@@ -216,6 +216,14 @@ def test_offsets_of_topics_that_are_read_are_not_deleted(world: World) -> None:
     assert by_topic == {"orders": ErrorCode.group_subscribed_to_topic, "other": NONE}
 
 
+def test_an_expression_that_names_an_internal_topic_reads_it(world: World) -> None:
+    """As in Kafka, whose broker hides none."""
+    answer = beat(world, subscribed_topic_regex="__consumer_.*", subscribed_topic_names=())
+
+    (assigned,) = answer.assignment.topic_partitions
+    assert world.ctx.image.topic_names[assigned.topic_id] == OFFSETS_TOPIC
+
+
 def test_old_offsets_go_but_for_what_is_read_and_the_group_with_the_last(world: World) -> None:
     beat(world)
     commit(world, 5, "m", 1)

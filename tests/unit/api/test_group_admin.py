@@ -109,7 +109,7 @@ def test_deleted_group_is_gone_with_its_offsets_for_good(world: World) -> None:
         GROUP: NONE,
         "simple": NONE,
         "nobody": ErrorCode.group_id_not_found,
-        "": ErrorCode.invalid_group_id,
+        "": ErrorCode.group_id_not_found,
     }
 
     for each in (world, world.restart()):

@@ -7,7 +7,7 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.parked import Parked
 from josefine_broker.engine.partition.partition import ACKS_ALL
-from josefine_broker.engine.replicas.batches import append_batch, append_marker
+from josefine_broker.engine.replicas.batches import append_built_batch, append_marker
 from josefine_broker.records.builder import Record, build_batch
 from josefine_broker.records.control import Marker
 from josefine_broker.wire import entities as e
@@ -36,7 +36,7 @@ class Producers:
             transactional=True,
         )
         hosted = ctx.hosted.partitions[TP]
-        offset, _ = append_batch(
+        offset, _ = append_built_batch(
             ctx, TP, hosted, memoryview(batch), ACKS_ALL, NOW_MS, in_transaction=True
         )
         return offset

@@ -165,6 +165,14 @@ def test_compacted_topic_keeps_its_records() -> None:
     assert delete_before(world, -1).error_code == ErrorCode.policy_violation
 
 
+@pytest.mark.parametrize("policy", ["", "delete", "compact,delete"])
+def test_topic_that_is_not_only_compacted_lets_records_be_deleted(policy: str) -> None:
+    world = World()
+    world.create(cleanup_policy=policy)
+
+    assert delete_before(world, -1).error_code == ErrorCode.none
+
+
 def test_leader_epoch_ends_at_the_high_watermark(world: World) -> None:
     """KIP-320."""
     answer = epoch_end(world, 0)

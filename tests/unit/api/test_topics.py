@@ -194,7 +194,7 @@ def test_topic_whose_block_is_in_the_chain_twice_is_created_once() -> None:
         (wanted("x" * 250), ErrorCode.invalid_topic_exception),
         (wanted("ä"), ErrorCode.invalid_topic_exception),
         (wanted(retention_ms="soon"), ErrorCode.invalid_config),
-        (wanted(compression_type="gzip"), ErrorCode.invalid_config),
+        (wanted(compression_type="brotli"), ErrorCode.invalid_config),
         (wanted(assignments={0: (1,)}), ErrorCode.invalid_request),
         (wanted("t", -1, -1, {0: (9,)}), ErrorCode.invalid_replica_assignment),
     ],

@@ -71,6 +71,21 @@ def test_transactions_are_listed_by_state_producer_and_how_long_they_run(
     assert listed(world, duration_filter=5_000) == []
 
 
+def test_transactions_are_listed_by_an_expression_for_the_whole_id(
+    world: World, client: Client
+) -> None:
+    """KIP-1152."""
+    Client(world.ask, "idle").init()
+
+    assert listed(world, transactional_id_pattern="id.*") == [("idle", "Empty")]
+    assert listed(world, transactional_id_pattern="id") == []
+    assert len(listed(world, transactional_id_pattern="")) == 2
+
+    request = e.list_transactions.ListTransactionsRequest(transactional_id_pattern="(")
+    answer = world.ask(apis.LIST_TRANSACTIONS, request)
+    assert answer.error_code is ErrorCode.invalid_regular_expression
+
+
 def test_states_that_there_are_not_are_told(world: World) -> None:
     request = e.list_transactions.ListTransactionsRequest(state_filters=("Ongoing", "Odd"))
 

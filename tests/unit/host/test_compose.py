@@ -6,6 +6,7 @@ import socket
 
 import pytest
 
+from josefine_broker.api.shared.broker_configs import BROKER_CONFIGS
 from josefine_broker.compose import (
     broker_settings,
     connection_limits,
@@ -16,6 +17,7 @@ from josefine_broker.compose import (
     named_but_loopback,
     raft_address,
     registration,
+    slow_validation,
     text_settings,
 )
 from josefine_broker.config import load_config
@@ -24,6 +26,7 @@ from josefine_broker.engine.groups.values import GroupSettings
 from josefine_broker.engine.metadata.features import SUPPORTED
 from josefine_broker.engine.metadata.image import Endpoint
 from josefine_broker.engine.metadata.log_config import LogConfig, TimestampType
+from josefine_broker.engine.metadata.topic_config import COMPRESSIONS
 from josefine_broker.engine.transactions.values import TransactionSettings
 from josefine_broker.host.net.server import Bound
 from josefine_broker.text import front
@@ -51,7 +54,48 @@ def test_every_log_key_arrives() -> None:
     }
     config = load_config(None, {}, {f"log.{key}": value for key, value in values.items()})
     log = broker_settings(config).topic_defaults.log
+    assert log.validates_records
     assert log == LogConfig(**{**values, "timestamp_type": TimestampType.LOG_APPEND_TIME})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", COMPRESSIONS)
+def test_every_compression_arrives(name: str) -> None:
+    config = load_config(None, {}, {"log.compression_type": name})
+
+    assert broker_settings(config).topic_defaults.log.compression == COMPRESSIONS[name]
+
+
+def test_records_are_validated_unless_the_file_says_headers() -> None:
+    config = load_config(None, {}, {"log.validate_records": "headers"})
+
+    assert not broker_settings(config).topic_defaults.log.validates_records
+
+
+def test_a_platform_without_the_compiled_check_is_warned_of_what_that_costs() -> None:
+    full = load_config(None, {}, {})
+    headers = load_config(None, {}, {"log.validate_records": "headers"})
+
+    (warning,) = slow_validation(full, is_compiled=False)
+
+    assert "log.validate_records" in warning
+    assert slow_validation(full, is_compiled=True) == []
+    assert slow_validation(headers, is_compiled=False) == []
+
+
+def test_what_the_host_knows_is_described_under_kafkas_names() -> None:
+    overrides: dict[str, object] = {
+        "broker.listeners": ["IN://127.0.0.1:9092", "SSL://127.0.0.1:9094"],
+        "network.idle_timeout_ms": 5_000,
+        "network.connections_per_address_max": None,
+        "tls.certificate": "c.pem",
+    }
+    found = broker_settings(load_config(None, {}, overrides)).host_configs
+
+    assert found["listeners"] == "IN://127.0.0.1:9092,SSL://127.0.0.1:9094"
+    assert found["listener.security.protocol.map"] == "IN:PLAINTEXT,SSL:SSL"
+    assert found["connections.max.idle.ms"] == "5000"
+    assert "max.connections.per.ip" not in found
+    assert set(found) < {row.name for row in BROKER_CONFIGS}, "each has its row"
 
 
 def test_topic_defaults_and_limits_arrive() -> None:

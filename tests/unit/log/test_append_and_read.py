@@ -115,7 +115,7 @@ def test_read_without_at_least_one_gives_nothing_when_the_batch_is_too_large() -
 @given(
     counts=st.lists(st.integers(1, 5), min_size=1, max_size=25),
     segment_bytes=st.integers(100, 2000),
-    interval=st.integers(1, 700),
+    interval=st.integers(0, 700),
     data=st.data(),
 )
 def test_lookup_of_any_offset_after_any_roll_is_right(

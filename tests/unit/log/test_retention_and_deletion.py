@@ -80,8 +80,10 @@ def test_retention_of_everything_keeps_the_offsets() -> None:
     assert append(log, [b"next"]) == 10
 
 
-def test_compacted_topic_keeps_everything() -> None:
-    config = LogConfig(retention_ms=1, cleanup_policy=frozenset({"compact"}))
+@pytest.mark.parametrize("policy", [{"compact"}, set()], ids=["compact", "empty"])
+def test_topic_whose_policy_is_not_delete_keeps_everything(policy: set[str]) -> None:
+    """KIP-1161: an empty policy is no cleanup."""
+    config = LogConfig(retention_ms=1, cleanup_policy=frozenset(policy))
     log = hourly(MemoryFiles(), config)
 
     assert log.apply_retention(NOW_MS + 100 * HOUR_MS, log.log_end_offset) == 0

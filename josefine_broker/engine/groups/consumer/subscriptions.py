@@ -1,8 +1,7 @@
 """Which topics the members of a group read, and a number that says whether those changed.
 
-Names of topics that do not exist count from when they do. The broker's own topics are read by who
-names them, not by who gives an expression that they match (Kafka's clients hide them by default;
-its broker would not).
+Names of topics that do not exist count from when they do. An expression that the broker's own
+topics match reads them, too, as in Kafka: a client that must not see them says so in it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,11 +26,7 @@ def names_read(members: Iterable[ConsumerMember], topics: Topics) -> frozenset[s
     found = {name for name in named if name in topics}
     for expression in expressions:
         pattern = compiled(expression)
-        found.update(
-            name
-            for name, entry in topics.items()
-            if name not in found and not entry.is_internal and pattern.matches(name)
-        )
+        found.update(name for name in topics if name not in found and pattern.matches(name))
     return frozenset(found)
 
 

@@ -13,9 +13,11 @@ from josefine_broker.engine.metadata.topic_config import (
     TopicSettings,
     check_config,
     check_configs,
+    described,
     resolve,
     shown,
 )
+from josefine_broker.records.codecs import Compression
 
 DEFAULTS = TopicSettings()
 
@@ -37,7 +39,7 @@ def test_every_shown_value_can_be_set_again_and_changes_nothing(key: object) -> 
         DEFAULTS,
         TopicSettings(log=LogConfig(retention_ms=None, segment_records=5, flush_ms=3)),
     ):
-        pairs = check_configs(shown(settings).items())
+        pairs = check_configs(shown(settings).items(), DEFAULTS)
 
         assert resolve(pairs, DEFAULTS) == settings
 
@@ -48,10 +50,19 @@ def test_every_shown_value_can_be_set_again_and_changes_nothing(key: object) -> 
         ("retention.ms", "-1", "retention_ms", None),
         ("retention.ms", "5", "retention_ms", 5),
         ("retention.bytes", "-1", "retention_bytes", None),
+        ("retention.bytes", "-2", "retention_bytes", None),
+        ("retention.bytes", "+7", "retention_bytes", 7),
         ("segment.bytes", "2048", "segment_bytes", 2048),
         ("segment.ms", "9", "segment_ms", 9),
         ("segment.records", "200", "segment_records", 200),
         ("index.interval.bytes", "64", "index_interval_bytes", 64),
+        ("index.interval.bytes", "0", "index_interval_bytes", 0),
+        ("internal.segment.bytes", "2048", "segment_bytes", 2048),
+        ("internal.segment.bytes", "-7", "segment_bytes", 1024),
+        ("compression.type", "gzip", "compression", Compression.GZIP),
+        ("compression.type", "uncompressed", "compression", Compression.NONE),
+        ("compression.type", "producer", "compression", None),
+        ("compression.zstd.level", "-5", "zstd_level", -5),
         ("flush.messages", "1", "flush_messages", 1),
         ("flush.ms", "10", "flush_ms", 10),
         ("max.message.bytes", "9", "message_bytes_max", 9),
@@ -62,8 +73,11 @@ def test_every_shown_value_can_be_set_again_and_changes_nothing(key: object) -> 
             TimestampType.LOG_APPEND_TIME,
         ),
         ("cleanup.policy", "compact, delete", "cleanup_policy", frozenset({"compact", "delete"})),
+        ("cleanup.policy", "", "cleanup_policy", frozenset()),
         ("delete.retention.ms", "0", "delete_retention_ms", 0),
         ("min.cleanable.dirty.ratio", "0.01", "min_cleanable_dirty_ratio", 0.01),
+        ("min.cleanable.dirty.ratio", "1.0E-4", "min_cleanable_dirty_ratio", 1e-4),
+        ("min.cleanable.dirty.ratio", "NaN", "min_cleanable_dirty_ratio", 1.0),
         ("min.cleanable.dirty.ratio", "1", "min_cleanable_dirty_ratio", 1.0),
         ("min.compaction.lag.ms", "7", "min_compaction_lag_ms", 7),
         ("max.compaction.lag.ms", "7", "max_compaction_lag_ms", 7),
@@ -71,7 +85,7 @@ def test_every_shown_value_can_be_set_again_and_changes_nothing(key: object) -> 
     ],
 )
 def test_setting_reaches_the_log(name: str, value: str, field: str, expected: object) -> None:
-    log = resolve(check_configs([(name, value)]), DEFAULTS).log
+    log = resolve(check_configs([(name, value)], DEFAULTS), DEFAULTS).log
 
     assert getattr(log, field) == expected
 
@@ -87,9 +101,10 @@ def test_setting_reaches_the_log(name: str, value: str, field: str, expected: ob
         ("retention.ms", None),
         ("segment.bytes", "1023"),
         ("segment.bytes", str(2**31)),
-        ("cleanup.policy", ""),
+        ("cleanup.policy", "delete,"),
         ("cleanup.policy", "shred"),
-        ("compression.type", "gzip"),
+        ("compression.type", "GZIP"),
+        ("compression.gzip.level", "0"),
         ("message.timestamp.type", "createtime"),
         ("min.insync.replicas", "0"),
         ("min.cleanable.dirty.ratio", "1.1"),
@@ -115,9 +130,41 @@ def test_unknown_name_is_refused_with_the_nearest_one() -> None:
         check_config("retension.ms", "1")
 
 
-def test_name_given_twice_is_refused() -> None:
-    with pytest.raises(KafkaError):
-        check_configs([("retention.ms", "1"), ("retention.ms", "2")])
+def test_of_a_name_given_twice_the_last_value_counts() -> None:
+    """As in Kafka's CreateTopics."""
+    pairs = [("retention.ms", "soon"), ("retention.ms", "2")]
+
+    assert check_configs(pairs, DEFAULTS) == (("retention.ms", "2"),)
+
+
+def test_records_that_must_be_cleaned_before_they_may_be_are_refused() -> None:
+    least, most = ("min.compaction.lag.ms", "9"), ("max.compaction.lag.ms", "8")
+
+    check_configs([least], DEFAULTS)
+    check_configs([most], DEFAULTS)
+    with pytest.raises(KafkaError, match=r"'min\.compaction\.lag\.ms' 9 is more than") as raised:
+        check_configs([least, most], DEFAULTS)
+
+    assert raised.value.code is ErrorCode.invalid_config
+
+
+def test_value_is_described_as_it_was_set_though_several_texts_have_one_effect() -> None:
+    config = [
+        ("retention.bytes", " -2 "),
+        ("cleanup.policy", "delete , compact,delete"),
+        ("min.cleanable.dirty.ratio", "1e-4"),
+        ("segment.ms", "what newer code set"),
+    ]
+
+    values = described(config, DEFAULTS)
+
+    changed = {name: text for name, text in values.items() if text != shown(DEFAULTS)[name]}
+    assert changed == {
+        "retention.bytes": "-2",
+        "cleanup.policy": "delete,compact",
+        "min.cleanable.dirty.ratio": "1.0E-4",
+    }
+    assert resolve(config, DEFAULTS).log.retention_bytes is None
 
 
 @pytest.mark.parametrize(("text", "value"), [("true", True), ("TRUE", True), (" False ", False)])
@@ -126,7 +173,9 @@ def test_unclean_elections_are_off_unless_the_topic_says_so(text: str, value: bo
     name = "unclean.leader.election.enable"
 
     assert not DEFAULTS.unclean_leader_election
-    assert resolve(check_configs([(name, text)]), DEFAULTS).unclean_leader_election is value
+    assert (
+        resolve(check_configs([(name, text)], DEFAULTS), DEFAULTS).unclean_leader_election is value
+    )
     with pytest.raises(KafkaError):
         check_config(name, "yes")
 
@@ -157,16 +206,16 @@ def test_what_newer_code_set_has_no_effect_and_stops_nobody(pair: tuple[str, str
 
 @pytest.mark.parametrize("inert", INERT, ids=[each.name for each in INERT])
 def test_setting_without_effect_is_kept_and_described(inert: Inert) -> None:
-    value = {"BOOLEAN": "true", "INT": "7", "LONG": "7"}[inert.type]
+    value = {"BOOLEAN": "true", "INT": "7", "LONG": "7", "LIST": "0:1,0:2"}[inert.type.name]
     if inert.name == "remote.storage.enable":
         value = inert.default  # the only one that it can have
 
-    settings = resolve(check_configs([(inert.name, value)]), DEFAULTS)
+    settings = resolve(check_configs([(inert.name, value)], DEFAULTS), DEFAULTS)
 
     assert replace(settings, inert={}) == DEFAULTS
     assert shown(DEFAULTS)[inert.name] == inert.default
     assert shown(settings)[inert.name] == value
-    inert.parse(inert.default)
+    check_config(inert.name, inert.default)
 
 
 def test_topic_that_was_compacted_may_have_holes_for_good() -> None:

@@ -1,0 +1,109 @@
+"""APIs that this broker lists and declines, with the code of a Kafka where the feature is off.
+
+Tools tell Kafka's version by the API keys that a broker lists (franz-go's kversion, and with it
+kminion, kcl and Redpanda Console), and take one that lists only some of a release's for a version
+from before 4. Kafka 4 lists these whether or not what they belong to is enabled; a client that asks
+is answered with an error that names the feature, and nothing is done.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.security import ANONYMOUS
+from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.wire import apis
+from josefine_broker.wire.schema import parse_hint
+
+_TOKENS = "there are no delegation tokens here: log in by SASL or a certificate"
+_SHARE = "there are no share groups here: use a group of the consumer protocol"
+_STREAMS = "there are no groups of the streams protocol here: set group.protocol to classic"
+_VOTERS = (
+    "the controller makes registered brokers voters by itself: start the broker with raft.seeds"
+)
+LISTS = ("group_ids", "groups", "topics", "partitions")
+"""The lists of a request that an answer has an entry for each of."""
+
+
+class Reason(NamedTuple):
+    """Why one is declined."""
+
+    code: ErrorCode
+    message: str
+
+
+_NO_TOKENS = Reason(ErrorCode.delegation_token_auth_disabled, _TOKENS)
+_NO_SHARE = Reason(ErrorCode.unsupported_version, _SHARE)
+_NO_STREAMS = Reason(ErrorCode.unsupported_version, _STREAMS)
+
+REASONS: Mapping[int, Reason] = {
+    apis.CREATE_DELEGATION_TOKEN: _NO_TOKENS,
+    apis.RENEW_DELEGATION_TOKEN: _NO_TOKENS,
+    apis.EXPIRE_DELEGATION_TOKEN: _NO_TOKENS,
+    apis.DESCRIBE_DELEGATION_TOKEN: _NO_TOKENS,
+    apis.SHARE_GROUP_HEARTBEAT: _NO_SHARE,
+    apis.SHARE_GROUP_DESCRIBE: _NO_SHARE,
+    apis.SHARE_FETCH: _NO_SHARE,
+    apis.SHARE_ACKNOWLEDGE: _NO_SHARE,
+    apis.ADD_RAFT_VOTER: Reason(ErrorCode.unsupported_version, _VOTERS),
+    apis.INITIALIZE_SHARE_GROUP_STATE: _NO_SHARE,
+    apis.READ_SHARE_GROUP_STATE: _NO_SHARE,
+    apis.WRITE_SHARE_GROUP_STATE: _NO_SHARE,
+    apis.DELETE_SHARE_GROUP_STATE: _NO_SHARE,
+    apis.READ_SHARE_GROUP_STATE_SUMMARY: _NO_SHARE,
+    apis.STREAMS_GROUP_HEARTBEAT: _NO_STREAMS,
+    apis.STREAMS_GROUP_DESCRIBE: _NO_STREAMS,
+    apis.DESCRIBE_SHARE_GROUP_OFFSETS: _NO_SHARE,
+    apis.ALTER_SHARE_GROUP_OFFSETS: _NO_SHARE,
+    apis.DELETE_SHARE_GROUP_OFFSETS: _NO_SHARE,
+}
+
+
+class Declined:
+    """One of them, with the two functions that the file of an API key has."""
+
+    __slots__ = ("_key",)
+
+    def __init__(self, key: int) -> None:
+        self._key = key
+
+    def handle(self, ctx: Context, info: RequestInfo, request: Any) -> Any:
+        code, message = REASONS[self._key]
+        if code is ErrorCode.delegation_token_auth_disabled and info.principal == ANONYMOUS:
+            code = ErrorCode.delegation_token_request_not_allowed  # who logged in could have one
+        raise KafkaError(code, message)
+
+    def refuse(self, request: Any, error: KafkaError) -> Any:
+        return failed(apis.APIS[self._key].response, request, error)
+
+
+def failed(shape: type, source: Any, error: KafkaError) -> Any:
+    """An answer of this shape with the error wherever it can stand: once for the whole, or for each
+    group or partition that `source`, a request or a part of one, names."""
+    has_code = any(field.name == "error_code" for field in fields(shape))
+    values: dict[str, Any] = {}
+    for field in fields(shape):
+        is_array, _, part = parse_hint(field.type)
+        if field.name == "error_code":
+            values[field.name] = error.code
+        elif field.name == "error_message":
+            values[field.name] = error.message or None
+        elif is_array and part is not None:
+            named = () if has_code else _named(source)
+            values[field.name] = tuple(failed(part, each, error) for each in named)
+        elif isinstance(source, str) and field.name == "group_id":
+            values[field.name] = source
+        elif isinstance(found := getattr(source, field.name, None), str | int | bytes):
+            values[field.name] = found
+        elif field.name == "topic_id":
+            values[field.name] = getattr(source, field.name, None)
+    return shape(**values)
+
+
+def _named(source: Any) -> tuple[Any, ...]:
+    for name in LISTS:
+        found = getattr(source, name, None)
+        if found:
+            return tuple(found)
+    return ()
