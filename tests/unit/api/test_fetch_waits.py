@@ -11,12 +11,13 @@ import pytest
 
 from josefine_broker.base.acls import Acl, Operation, PatternType, Permission, ResourceType
 from josefine_broker.base.errors import ErrorCode
-from josefine_broker.engine.metadata.changes import AlterAcls, CreateTopic
+from josefine_broker.engine.hosted import Unopened
+from josefine_broker.engine.metadata.changes import AlterAcls, CreateTopic, Decision, PartitionState
 from josefine_broker.engine.parked import Parked
 from josefine_broker.engine.partition.fetch_wait import MissingBytes, Readable
 from josefine_broker.engine.security.authorizer import Authorizer
 from josefine_broker.wire.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from tests.unit.api.world import World, batch_of, values_in
+from tests.unit.api.world import TERM, World, batch_of, values_in
 
 BY_NAME, BY_ID = 12, 17
 WAIT_MS = 500
@@ -78,6 +79,24 @@ def hosted_elsewhere(world: World, version: int) -> FetchTopic:
     return named(world, "bad", version, wish())
 
 
+def led_under_a_later_epoch(world: World, version: int) -> FetchTopic:
+    world.create("bad")
+    topic = world.ctx.image.topics["bad"]
+    old = topic.partitions[0]
+    state = PartitionState.of(topic.topic_id, 0, old, old)._replace(
+        leader_epoch=old.leader_epoch + 1
+    )
+    world.propose(Decision(controller_term=TERM, reason="test", partitions=(state,)))
+    return named(world, "bad", version, wish(epoch=old.leader_epoch))
+
+
+def unreadable(world: World, version: int) -> FetchTopic:
+    world.create("bad")
+    del world.ctx.hosted.partitions["bad", 0]
+    world.ctx.hosted.unopened["bad", 0] = Unopened("no", True)
+    return named(world, "bad", version, wish())
+
+
 LASTING: list[tuple[Bad, int, ErrorCode]] = [
     (deleted, BY_NAME, ErrorCode.unknown_topic_or_partition),
     (deleted, BY_ID, ErrorCode.unknown_topic_id),
@@ -92,6 +111,8 @@ FOUND_WHILE_READING: list[tuple[Bad, int, ErrorCode]] = [
     (out_of_range, BY_NAME, ErrorCode.offset_out_of_range),
     (epoch_to_come, BY_NAME, ErrorCode.unknown_leader_epoch),
     (hosted_elsewhere, BY_NAME, ErrorCode.not_leader_or_follower),
+    (led_under_a_later_epoch, BY_NAME, ErrorCode.fenced_leader_epoch),
+    (unreadable, BY_ID, ErrorCode.kafka_storage_error),
 ]
 
 
