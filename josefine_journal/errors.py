@@ -35,6 +35,33 @@ class RecordsLost(JournalError):
         self.end = end
 
 
+class TopicWidened(JournalError):
+    """The topic has another number of partitions than its journals were written over: events of an
+    id would be looked for where they are not."""
+
+    def __init__(self, topic: str, count: int, *, recorded: int | None, where: str) -> None:
+        written = "other numbers of partitions" if recorded is None else f"{recorded}"
+        super().__init__(
+            f"topic '{topic}' has {count} partitions, but its journals were written over {written} "
+            f"({where}): most ids would be looked for in the wrong partition; move them with "
+            f"'josefine journal move {topic}'"
+        )
+        self.topic = topic
+        self.count = count
+        self.recorded = recorded
+
+
+class TopicCompacted(JournalError):
+    """The topic's cleanup keeps the last record of each id only."""
+
+    def __init__(self, topic: str, policy: str) -> None:
+        super().__init__(
+            f"topic '{topic}' has cleanup.policy={policy}: compaction keeps the last record of "
+            f"each journal and deletes its other events; set it back with 'josefine topics alter "
+            f"{topic} --config cleanup.policy=delete'"
+        )
+
+
 class DataIntegrityViolated(JournalError):
     """The store has two different events of one sequence number."""
 

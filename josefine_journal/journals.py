@@ -265,7 +265,9 @@ class Journal:
         self, action: Action, value: bytes | None = None, headers: Headers = ()
     ) -> PartitionOffset:
         partition = await self._topic.partition_of(self._key)
-        record = Record(self._key, value, headers_of(action, headers), self._journals.clock_ms())
+        count = await self._topic.partition_count()
+        named = headers_of(action, headers, count)
+        record = Record(self._key, value, named, self._journals.clock_ms())
         offset = await self._topic.write(partition, record)
         return PartitionOffset(partition=partition, offset=offset)
 

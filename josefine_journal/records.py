@@ -116,11 +116,12 @@ def encode_append(
     return action, value
 
 
-def headers_of(action: Action, headers: Headers) -> Headers:
-    """The record's headers. Raises JournalError for a user's header of our name."""
+def headers_of(action: Action, headers: Headers, partitions: int | None = None) -> Headers:
+    """The record's headers; `partitions` is the topic's count. Raises JournalError for a user's
+    header of our name."""
     if any(name == ACTION_HEADER for name, _ in headers):
         raise JournalError(f"a header cannot be named {ACTION_HEADER}: the journal's is")
-    return ((ACTION_HEADER, encode_action(action)), *headers)
+    return ((ACTION_HEADER, encode_action(action, partitions)), *headers)
 
 
 def action_record(topic: str, partition: int, record: Record) -> ActionRecord | None:

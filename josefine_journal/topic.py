@@ -6,10 +6,10 @@ and the next one begins as a new producer; a read is bounded by offsets and neve
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from uuid import UUID
 
-from josefine_broker.base.errors import CorruptData, ErrorCode
+from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.fetch import FetchOptions, Positions, records_between
 from josefine_broker.client.fetched import FetchedPartition
@@ -21,6 +21,7 @@ from josefine_broker.client.produce import UNKNOWN_OFFSET
 from josefine_broker.client.producing import SEQUENCE_MASK
 from josefine_broker.records.builder import Record, build_batch
 from josefine_journal.errors import JournalError, RecordsGone
+from josefine_journal.opening import check_topic
 from josefine_journal.readers import Readers
 
 FETCH_BYTES = 1024 * 1024
@@ -28,16 +29,27 @@ FETCH_WAIT_MS = 500
 STALL_MS_MAX = 30_000
 """A read that gets nothing for so long, though records were acknowledged there, is given up."""
 
+UNAUTHORIZED = {ErrorCode.topic_authorization_failed, ErrorCode.cluster_authorization_failed}
+
 
 class TopicLog:
     """For one event loop. Raises KafkaError where the client does."""
 
-    def __init__(self, client: AsyncClient, topic: str, readers: Readers | None = None) -> None:
-        """Without `readers` the client reads, too."""
+    def __init__(
+        self,
+        client: AsyncClient,
+        topic: str,
+        readers: Readers | None = None,
+        *,
+        holds_journals: bool = True,
+    ) -> None:
+        """Without `readers` the client reads, too. `holds_journals`: the topic is checked when it
+        is opened (`josefine_journal.opening`)."""
         self.topic = topic
         self._client = client
         self._readers = readers
-        self._partition_count: int | None = None
+        self._holds_journals = holds_journals
+        self._opened: tuple[UUID | None, int] | None = None
         self._writers: dict[int, _Writer] = {}
 
     @property
@@ -46,10 +58,16 @@ class TopicLog:
         return self._client.topic_id(self.topic)
 
     async def partition_count(self) -> int:
-        """As it was when it was asked first: the topic must not get more."""
-        if self._partition_count is None:
-            self._partition_count = await self._client.partition_count(self.topic)
-        return self._partition_count
+        """As it was when this topic was opened; one that is made again is opened again.
+
+        Raises TopicWidened and TopicCompacted for a topic that journals cannot be read from.
+        """
+        if self._opened is None or self._opened[0] != self.topic_id:
+            count = await self._client.partition_count(self.topic)
+            if self._holds_journals:
+                await check_topic(self, count)
+            self._opened = self.topic_id, count
+        return self._opened[1]
 
     async def partition_of(self, key: bytes) -> int:
         """Where Kafka's producers put that key."""
@@ -59,6 +77,21 @@ class TopicLog:
         """Of the oldest record that is there."""
         tp = TopicPartition(self.topic, partition)
         return (await self._client.list_offsets({tp: EARLIEST}))[tp].offset
+
+    async def start_offsets(self, partitions: Sequence[int]) -> dict[int, int]:
+        wanted = {TopicPartition(self.topic, partition): EARLIEST for partition in partitions}
+        listed = await self._client.list_offsets(wanted)
+        return {tp.partition: found.offset for tp, found in listed.items()}
+
+    async def configs(self) -> Mapping[str, str]:
+        """Empty where this client is not authorized to describe them."""
+        try:
+            found = (await self._client.describe_configs([self.topic]))[self.topic]
+        except KafkaError as error:
+            if error.code in UNAUTHORIZED:
+                return {}
+            raise
+        return {name: entry.value for name, entry in found.items() if entry.value is not None}
 
     async def end_offsets(self, partitions: Sequence[int]) -> dict[int, int]:
         """Behind the newest record that consumers may see."""

@@ -173,3 +173,40 @@ def test_topic_that_is_not_there_is_named(bootstrap: str) -> None:
     for verb, arguments in (("read", ()), ("pointer", ()), ("purge", ("--yes",))):
         done = josefine(bootstrap, "journal", verb, "nowhere", "alice", *arguments)
         assert (done.code, done.err) == (1, "error: topic 'nowhere' does not exist\n")
+
+
+VERBS = (
+    ("read",),
+    ("pointer",),
+    ("append",),
+    ("delete", "--all", "--yes"),
+    ("purge", "--yes"),
+)
+ANY_STORE = ("--store", "no-store-is-here")
+"""What is refused is refused before a store is looked at."""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--partitions", "4"), "has 4 partitions, but its journals were written over 1"),
+        (("--config", "cleanup.policy=compact"), "has cleanup.policy=compact"),
+    ],
+    ids=["widened", "compacted"],
+)
+def test_topic_that_journals_cannot_be_read_from_is_refused_by_every_verb(
+    bootstrap: str, topic: str, arguments: tuple[str, ...], said: str
+) -> None:
+    assert journal(bootstrap, "append", topic, stdin='{"text": "x"}').code == 0
+    altered = josefine(bootstrap, "topics", "alter", topic, *arguments)
+    assert altered.code == 0, altered.err
+
+    done = [journal(bootstrap, verb, topic, *more, stdin='{"text": "y"}') for verb, *more in VERBS]
+    done += [
+        josefine(bootstrap, "journal", verb, topic, *more, *ANY_STORE)
+        for verb, *more in (("status",), ("replicate", "--once"))
+    ]
+
+    for each in done:
+        assert (each.code, each.out, said in each.err) == (1, "", True), each
+        assert each.err.count("\n") == 1, each

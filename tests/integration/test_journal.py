@@ -103,6 +103,7 @@ def test_append_is_one_record_in_the_encoding_of_the_golden_files(
     (name, action), *users = record.headers
     golden = json.loads((GOLDEN / "Append-origin-Json-metadata.json").read_bytes())
     golden["append"] |= {"range": {"from": 1, "to": 2}, "version": "0.0.1"}
+    golden["append"] |= {"partitions": PARTITIONS}
     assert (record.key, record.timestamp_ms, users) == (b"id", 1_000, [("mine", b"\x00")])
     assert (name, json.loads(action or b"")) == (ACTION_HEADER, golden)
     assert json.loads(record.value or b"") == json.loads(
@@ -229,7 +230,7 @@ def test_mark_is_a_place_that_changes_nothing(broker: BrokerProcess, topic: str)
     run(broker, topic, scenario)
 
     names = [json.loads(record.headers[0][1] or b"") for record in raw(broker, topic)]
-    assert {"mark": {"id": "mine"}} in names
+    assert {"mark": {"id": "mine", "partitions": PARTITIONS}} in names
 
 
 def test_of_writers_that_know_the_same_number_one_wins(broker: BrokerProcess, topic: str) -> None:
@@ -278,7 +279,9 @@ def test_writer_that_nobody_disturbs_reads_nothing_again(broker: BrokerProcess, 
         for n in range(1, 4):
             await others.journal("id").append(events(n))
         async with Counting(broker.bootstrap) as client:
-            journal = Journals(client, topic).journal("id")
+            reader = Journals(client, topic)
+            await reader.topic.partition_count()  # the check of the topic fetches, too
+            client.fetches, journal = 0, reader.journal("id")
             assert (await numbers(journal), client.fetches) == ([1, 2, 3], 1)
             for n in range(4, 10):
                 await journal.append(events(n), expected_seq_nr=n - 1)

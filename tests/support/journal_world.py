@@ -5,6 +5,7 @@ without Delta. A commit can be made to fail before or after it is done, as a kil
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from josefine_broker.records.builder import Record
 from josefine_journal.actions import Append, Delete, Purge
 from josefine_journal.errors import Overtaken, RecordsGone
 from josefine_journal.events import SeqNr
+from josefine_journal.opening import check_topic
 from josefine_journal.ports import Batch, Outline
 from josefine_journal.records import ActionRecord
 from josefine_journal.reduction import Last, behind
@@ -31,6 +33,8 @@ class MemoryLog:
         self.written: Callable[[Record, int], None] = lambda record, offset: None
         self._records: list[list[Record]] = [[] for _ in range(partitions)]
         self._starts = [0] * partitions
+        self._count: int | None = None
+        self.configured: dict[str, str] = {}
         self.per_fetch = per_fetch
 
     @property
@@ -38,10 +42,32 @@ class MemoryLog:
         return None
 
     async def partition_count(self) -> int:
-        return len(self._records)
+        if self._count is None:
+            reads = self.reads
+            await check_topic(self, len(self._records))
+            self.reads = reads  # of journals, not of the check
+            self._count = len(self._records)
+        return self._count
 
     async def partition_of(self, key: bytes) -> int:
-        return partition_for_key(key, len(self._records))
+        return partition_for_key(key, await self.partition_count())
+
+    async def configs(self) -> Mapping[str, str]:
+        return self.configured
+
+    async def start_offsets(self, partitions: Sequence[int]) -> dict[int, int]:
+        return {p: self._starts[p] for p in partitions}
+
+    def widen(self, count: int) -> None:
+        """As `topics alter --partitions`; seen by `opened_again` only."""
+        self._records += [[] for _ in range(count - len(self._records))]
+        self._starts += [0] * (count - len(self._starts))
+
+    def opened_again(self) -> MemoryLog:
+        """The same topic, for a process that starts now."""
+        other = copy(self)
+        other._count = None
+        return other
 
     async def start_offset(self, partition: int) -> int:
         return self._starts[partition]
