@@ -22,13 +22,22 @@ class RecordsGone(JournalError):
     """The topic has no record at an offset any more: retention or a deletion took it."""
 
 
+LEFT = "left the topic before they were replicated"
+MISSING = (
+    "are missing between records that are there (the topic was compacted, or its log is damaged)"
+)
+
+
 class RecordsLost(JournalError):
     """Records are in the topic no more and were never stored: nobody can read them again."""
 
-    def __init__(self, topic: str, partition: int, *, begin: int, end: int) -> None:
+    def __init__(
+        self, topic: str, partition: int, *, begin: int, end: int, reason: str = LEFT
+    ) -> None:
+        """`end` is exclusive."""
         super().__init__(
-            f"partition {topic}-{partition}: the records from {begin} to {end - 1} left the topic "
-            "before they were replicated: they are lost"
+            f"partition {topic}-{partition}: the records from {begin} to {end - 1} {reason}: "
+            "they are lost"
         )
         self.partition = partition
         self.begin = begin

@@ -20,6 +20,7 @@ TAIL_RECORDS = 16
 """Of a partition, newest first, that are asked: others may write into the topic, too."""
 PARTITIONS_AT_ONCE = 32
 CLEANUP_POLICY = "cleanup.policy"
+RETENTIONS = ("retention.ms", "retention.bytes")
 
 
 async def check_topic(log: Log, count: int) -> None:
@@ -34,6 +35,13 @@ def check_cleanup(topic: str, configs: Mapping[str, str]) -> None:
     policy = configs.get(CLEANUP_POLICY, "")
     if "compact" in policy:
         raise TopicCompacted(topic, policy)
+
+
+def finite_retention(configs: Mapping[str, str]) -> list[str]:
+    """The configurations by which the topic loses records, as NAME=VALUE."""
+    if "delete" not in configs.get(CLEANUP_POLICY, "delete"):
+        return []
+    return [f"{name}={configs[name]}" for name in RETENTIONS if configs.get(name, "-1") != "-1"]
 
 
 def check_placement(topic: str, count: int, found: Mapping[int, Sequence[Record]]) -> None:

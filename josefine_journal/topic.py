@@ -11,7 +11,7 @@ from uuid import UUID
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
-from josefine_broker.client.fetch import FetchOptions, Positions, records_between
+from josefine_broker.client.fetch import FetchOptions
 from josefine_broker.client.fetched import FetchedPartition
 from josefine_broker.client.groups import ProducerIdentity
 from josefine_broker.client.io_asyncio import EARLIEST, LATEST, AsyncClient, monotonic_ms
@@ -20,7 +20,8 @@ from josefine_broker.client.partitioner import partition_for_key
 from josefine_broker.client.produce import UNKNOWN_OFFSET
 from josefine_broker.client.producing import SEQUENCE_MASK
 from josefine_broker.records.builder import Record, build_batch
-from josefine_journal.errors import JournalError, RecordsGone
+from josefine_journal.continuity import continuous
+from josefine_journal.errors import MISSING, JournalError, RecordsGone, RecordsLost
 from josefine_journal.opening import check_topic
 from josefine_journal.readers import Readers
 
@@ -112,26 +113,26 @@ class TopicLog:
     ) -> AsyncGenerator[list[Record], None]:
         """The records from `begin` to `end` (exclusive), as many at a time as one fetch brings.
 
-        Raises RecordsGone where the log begins behind `begin`, JournalError for a damaged batch and
+        Raises RecordsGone where the log begins behind `begin`, RecordsLost for offsets in between
+        that have neither a record nor a transaction marker, JournalError for a damaged batch and
         where records do not come.
         """
         tp = TopicPartition(self.topic, partition)
         options = FetchOptions(partition_bytes_max=FETCH_BYTES, max_wait_ms=FETCH_WAIT_MS)
-        positions = Positions()
-        positions.assign(tp, begin, end)
-        deadline_ms = monotonic_ms() + STALL_MS_MAX
-        while (at := positions.position(tp)) is not None:
+        at, deadline_ms = begin, monotonic_ms() + STALL_MS_MAX
+        while at < end:
             part = await self._fetched(tp, at, options)
             _check(tp, at, part)
             try:
-                records = list(records_between(part.records, at, end))
-                positions.advance(tp, part.records)
+                found = continuous(part.records, at, end)
             except CorruptData as error:
                 raise JournalError(f"partition {tp} is damaged: {error}") from error
-            if records:
-                yield records
-            if positions.position(tp) != at:
-                deadline_ms = monotonic_ms() + STALL_MS_MAX
+            if found.records:
+                yield found.records
+            if found.gap_end is not None:
+                _check_gap(tp, found.next_offset, found.gap_end, part)
+            if found.next_offset != at:
+                at, deadline_ms = found.next_offset, monotonic_ms() + STALL_MS_MAX
             elif monotonic_ms() > deadline_ms:
                 raise JournalError(f"partition {tp} has no record at {at}, which was acknowledged")
 
@@ -149,6 +150,13 @@ def _check(tp: TopicPartition, at: int, part: FetchedPartition) -> None:
         raise RecordsGone(f"partition {tp}: offset {at} went away while the journal was read")
     if part.error_code is not ErrorCode.none:
         raise partition_error(tp, part.error_code, None)
+
+
+def _check_gap(tp: TopicPartition, begin: int, end: int, part: FetchedPartition) -> None:
+    """Raises RecordsLost, and RecordsGone where retention took the records meanwhile."""
+    if end <= part.log_start_offset:
+        raise RecordsGone(f"partition {tp}: offset {begin} went away while the journal was read")
+    raise RecordsLost(tp.topic, tp.partition, begin=begin, end=end, reason=MISSING)
 
 
 class _Writer:

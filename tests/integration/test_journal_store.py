@@ -13,6 +13,7 @@ from unittest import mock
 from urllib.request import urlopen
 
 import pytest
+from confluent_kafka import Producer
 from deltalake import DeltaTable
 
 from josefine_broker.base.ids import TopicPartition
@@ -198,6 +199,36 @@ def test_records_that_left_before_they_were_stored_are_told_and_never_passed_ove
     assert passed.code == 0
     assert passed.err.count("they are lost; passed over") == PARTITIONS
     assert read(broker, topic, tmp_path) == everything(2)
+
+
+def test_transaction_markers_are_neither_lost_records_nor_a_gap(
+    broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    append(broker, topic, 1, 2)
+    in_a_transaction(broker, topic)
+    append(broker, topic, 3, 2)
+    assert read(broker, topic, None) == everything(4)
+
+    status = josefine(
+        broker.bootstrap, "journal", "status", topic, "--store", str(tmp_path), "--json"
+    )
+    done = replicate(broker, topic, tmp_path)
+
+    found = json.loads(status.out)["partitions"]
+    assert [(each["lost"], each["lost_ranges"]) for each in found] == [(0, [])] * PARTITIONS
+    assert (done.code, "nothing to be replicated" in done.err) == (0, True), done
+    take_from_topic(broker, topic)
+    assert read(broker, topic, tmp_path) == everything(4)
+
+
+def in_a_transaction(broker: BrokerProcess, topic: str) -> None:
+    """Records of somebody else, and a marker after them, in every partition."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
+    producer.init_transactions()
+    producer.begin_transaction()
+    for partition in range(PARTITIONS):
+        producer.produce(topic, b"x", b"y", partition)
+    producer.commit_transaction()
 
 
 def test_a_damaged_record_stops_its_partition_and_no_other(

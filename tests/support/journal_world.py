@@ -7,12 +7,13 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from itertools import takewhile
 from uuid import UUID
 
 from josefine_broker.client.partitioner import partition_for_key
 from josefine_broker.records.builder import Record
 from josefine_journal.actions import Append, Delete, Purge
-from josefine_journal.errors import Overtaken, RecordsGone
+from josefine_journal.errors import MISSING, Overtaken, RecordsGone, RecordsLost
 from josefine_journal.events import SeqNr
 from josefine_journal.opening import check_topic
 from josefine_journal.ports import Batch, Outline
@@ -31,7 +32,7 @@ class MemoryLog:
         self.meanwhile: Callable[[], Awaitable[None]] | None = None
         """Done once, behind the next record that is written."""
         self.written: Callable[[Record, int], None] = lambda record, offset: None
-        self._records: list[list[Record]] = [[] for _ in range(partitions)]
+        self._records: list[list[Record | None]] = [[] for _ in range(partitions)]
         self._starts = [0] * partitions
         self._count: int | None = None
         self.configured: dict[str, str] = {}
@@ -92,8 +93,23 @@ class MemoryLog:
             if begin < self._starts[partition]:
                 raise RecordsGone(f"offset {begin} is gone")
             until = min(end, begin + self.per_fetch)
-            yield self._records[partition][begin:until]
-            begin = until
+            found = self._records[partition][begin:until]
+            whole = [each for each in takewhile(lambda each: each is not None, found) if each]
+            if whole:
+                yield whole
+            begin += len(whole)
+            if len(whole) < len(found):
+                hole = takewhile(lambda each: each is None, self._records[partition][begin:end])
+                gap_end = begin + len(list(hole))
+                raise RecordsLost(self.topic, partition, begin=begin, end=gap_end, reason=MISSING)
+
+    def compact(self, partition: int) -> None:
+        """The last record of each key stays, as compaction leaves it."""
+        last = {each.key: each.offset for each in self._records[partition] if each}
+        self._records[partition] = [
+            each if each and last[each.key] == each.offset else None
+            for each in self._records[partition]
+        ]
 
     def retain(self, partition: int, start: int) -> None:
         self._starts[partition] = max(self._starts[partition], start)
