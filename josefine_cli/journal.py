@@ -105,6 +105,8 @@ def append(
     with _journal(bootstrap, store, topic, journal_id, "appending to") as (journal, _):
         events, expect = _numbered(journal, found, expect)
         at = journal.append(events, metadata, headers, expect)
+        if (warning := journal.retention_warning()) is not None:
+            note(f"warning: {warning}")
     first, last = events[0].seq_nr, events[-1].seq_nr
     if as_json:
         print_json({**_place(topic, journal_id, at), "first_seq_nr": first, "last_seq_nr": last})

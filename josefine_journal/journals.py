@@ -25,6 +25,7 @@ from josefine_journal.events import SEQ_NR_MAX, SEQ_NR_MIN, Event, SeqNr
 from josefine_journal.head_cache import BYTES_MAX, HeadCache
 from josefine_journal.heads import Heads
 from josefine_journal.notifying import WAIT_S, stored
+from josefine_journal.opening import finite_retention
 from josefine_journal.ports import Log, Store
 from josefine_journal.readers import Readers
 from josefine_journal.records import (
@@ -110,6 +111,17 @@ class Journals:
         if store is None:
             raise JournalError(f"no store of topic '{self.topic.topic}' is named")
         await stored(store, self.topic.topic, place, timeout_s)
+
+    async def retention_warning(self) -> str | None:
+        """What will be lost, where the topic does not keep its records and no store has them."""
+        finite = finite_retention(await self.topic.configs()) if self._store is None else []
+        if not finite:
+            return None
+        return (
+            f"topic '{self.topic.topic}' has {' and '.join(finite)} and no store is named: events "
+            "that leave the topic are lost, and journals that began before them cannot be read; "
+            "replicate it and name the store (--store), or set the retention to -1"
+        )
 
     def journal(self, key: str) -> "Journal":
         """The journal of that id. Raises JournalError for an id that cannot be."""

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 
 from josefine_broker.records.builder import Record
-from josefine_journal.errors import JournalError, RecordsGone, RecordsLost, StoreError
+from josefine_journal.errors import JournalError, RecordsGone, RecordsLost
 from josefine_journal.events import SeqNr
 from josefine_journal.heads import Heads
 from josefine_journal.ports import Log, Outline, Snapshot, Store
@@ -98,51 +98,68 @@ class Viewer:
             try:
                 window = await self.window(known, mark, kept_bytes_max)
                 return View(window=window, stored=None, end_offset=mark.offset + 1)
-            except RecordsGone:
-                if self._store is None:
-                    raise
+            except (RecordsGone, RecordsLost):
+                pass  # the store may have them
         for _ in range(ATTEMPTS):
             before, stored = await self._before(mark.partition)
             end_offset = max(mark.offset + 1, before.end_offset)
             try:
                 window = await self.window(before, mark, kept_bytes_max, rewinds=True)
-                return View(window=window, stored=stored, end_offset=end_offset)
             except RecordsGone:
-                if stored is None:
-                    raise
-                await self._check_nothing_is_lost(mark.partition)
+                if stored is not None:
+                    await self._check_nothing_is_lost(mark.partition)
+                continue
+            if stored is None:
+                self._check_beginning(mark.partition, before, window)
+            return View(window=window, stored=stored, end_offset=end_offset)
         raise JournalError(f"{self._log.topic}-{mark.partition}: retention outruns this reader")
 
     async def known(self, partition: int) -> Known:
-        """What is known of the journal now, up to some place in the log."""
+        """What is known of the journal now, up to some place in the log.
+
+        Raises RecordsLost where nobody can know, so that nothing is written on a guess.
+        """
         snapshot = None
         if self._store is not None:
             snapshot = await asyncio.to_thread(self._store.snapshot, (partition,))
         before = self._remembered.get(self._key, self._log.topic_id, None)
         if before is None:
             before = (await self._before(partition, snapshot))[0]
+            before = await self._without_loss(partition, before)
         return Known(before=before, snapshot=snapshot)
 
     async def last_at(self, at: PartitionOffset, known: Known) -> Last | None:
         """The journal's last before its own record `at`; `known` is from before it.
 
-        Raises StoreError where the topic lost the records between the two meanwhile.
+        Raises RecordsLost where the topic lost the records between the two meanwhile.
         """
         if known.before.end_offset > at.offset:  # the topic was made again meanwhile
             known = await self.known(at.partition)
         try:
             return (await self.window(known.before, at)).last
-        except RecordsGone:
+        except (RecordsGone, RecordsLost) as error:
             if known.snapshot is None:
-                raise
+                raise await self._untold(at, known.before, error) from error
         before, _ = await self._before(at.partition, known.snapshot)
         try:
             return (await self.window(before, at)).last
-        except RecordsGone as error:
-            raise StoreError(
-                f"{self._log.topic}-{at.partition} offset {at.offset}: the topic lost what stands "
-                "before this append, so nobody can tell whether it was expected: read, and see"
-            ) from error
+        except (RecordsGone, RecordsLost) as error:
+            raise await self._untold(at, before, error) from error
+
+    async def _untold(
+        self, at: PartitionOffset, before: Folded, error: RecordsGone | RecordsLost
+    ) -> RecordsLost:
+        """An append is written, and the topic lost what is between it and `before`."""
+        begin, end = before.end_offset, at.offset
+        if isinstance(error, RecordsLost):
+            begin, end = error.begin, error.end
+        else:
+            end = max(begin + 1, min(end, await self._log.start_offset(at.partition)))
+        reason = (
+            f"left the topic before the append at {at.offset} was compared with them: nobody can "
+            "tell whether it was expected; read the journal, and see"
+        )
+        return RecordsLost(self._log.topic, at.partition, begin=begin, end=end, reason=reason)
 
     async def window(
         self,
@@ -204,6 +221,25 @@ class Viewer:
             outline=snapshot.outline(partition, key),
             end_offset=snapshot.replicated(partition) or 0,
         )
+
+    async def _without_loss(self, partition: int, before: Folded) -> Folded:
+        """A place of which the journal's last is known. Raises RecordsLost where there is none."""
+        if self._store is not None:
+            if await self._log.start_offset(partition) > before.end_offset:
+                await self._check_nothing_is_lost(partition)
+            return before
+        if before.end_offset == 0:
+            return before
+        end = (await self._log.end_offsets((partition,)))[partition]
+        window = await self.window(before, PartitionOffset(partition=partition, offset=end))
+        self._check_beginning(partition, before, window)
+        return Folded(end_offset=end, last=window.last)
+
+    def _check_beginning(self, partition: int, before: Folded, window: Window) -> None:
+        """Without a store the topic is all there is. Raises RecordsLost where it lost its beginning
+        and the journal was not purged since."""
+        if before.end_offset > 0 and not window.is_begun_anew:
+            raise RecordsLost(self._log.topic, partition, begin=0, end=before.end_offset)
 
     async def _check_nothing_is_lost(self, partition: int) -> None:
         """Raises RecordsLost where the topic begins behind the store's end."""

@@ -39,6 +39,12 @@ class Window:
         self._kept_bytes = 0
         self._kept_bytes_max = kept_bytes_max
         self._resume: Resume | None = None
+        self._is_begun_anew = False
+
+    @property
+    def is_begun_anew(self) -> bool:
+        """Whether a purge without a condition is in it: what is before it does not matter."""
+        return self._is_begun_anew
 
     @property
     def last(self) -> Last | None:
@@ -80,6 +86,8 @@ class Window:
         self._last = behind(record.placed, before)
         self._head = combine(self._head, head_of(record.action, record.offset))
         if isinstance(record.action, Purge):
+            if record.action.expected_offset is None:
+                self._is_begun_anew = True
             self._kept, self._kept_bytes, self._resume, self._deleted_to = [], 0, None, 0
         elif isinstance(record.action, Delete):
             self._deleted_to = max(self._deleted_to, min(record.action.to, _number(before)))

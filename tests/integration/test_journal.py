@@ -22,7 +22,7 @@ from josefine_broker.client.io_blocking import BlockingClient, BlockingProducer,
 from josefine_broker.records.builder import Record
 from josefine_journal.actions import ACTION_HEADER
 from josefine_journal.blocking import BlockingJournals
-from josefine_journal.errors import ConcurrentWriter, JournalError
+from josefine_journal.errors import ConcurrentWriter, JournalError, RecordsLost
 from josefine_journal.events import Binary, Event, Json, PayloadMetadata, SeqNr, Text
 from josefine_journal.journals import Journal, Journals
 from josefine_journal.readers import Readers
@@ -309,7 +309,7 @@ def test_topic_made_again_is_another_log(broker: BrokerProcess, topic: str) -> N
     run(broker, topic, scenario)
 
 
-def test_records_that_went_away_are_told_once_and_the_rest_is_read(
+def test_records_that_went_away_are_told_with_their_offsets_until_the_journal_is_purged(
     broker: BrokerProcess, topic: str
 ) -> None:
     async def scenario(found: Journals) -> None:
@@ -320,9 +320,12 @@ def test_records_that_went_away_are_told_once_and_the_rest_is_read(
             await others.journal("id").append(events(3))
         with BlockingClient(broker.bootstrap) as client:
             client.delete_records({TopicPartition(topic, at.partition): last.offset + 1})
-        with pytest.raises(JournalError, match="went away while the journal was read"):
-            await journal.pointer()
-        assert (await journal.pointer(), await numbers(journal)) == (3, [3])
+        for _ in range(2):
+            with pytest.raises(RecordsLost, match=f"the records from 0 to {last.offset} left"):
+                await journal.pointer()
+        await journal.purge()
+        await journal.append(events(1), expected_seq_nr=0)
+        assert (await journal.pointer(), await numbers(journal)) == (1, [1])
 
     run(broker, topic, scenario)
 
