@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +14,7 @@ from josefine_cli.errors import UserError
 from josefine_cli.journal_client import journal_client
 from josefine_cli.journal_events import as_line, as_object
 from josefine_cli.journal_store import TheStore, check_store
+from josefine_cli.journal_telling import tell_restored
 from josefine_cli.output import JSON_HELP, checked_addresses, note, print_json, print_table
 from josefine_journal.topic import TopicLog
 
@@ -37,7 +38,8 @@ def status(
     """
     check_store(store)
     where = checked_addresses(bootstrap_of(bootstrap))
-    rows = asyncio.run(_status(where, topic, store))
+    rows, taken_back = asyncio.run(_status(where, topic, store))
+    tell_restored(topic, taken_back)
     if as_json:
         print_json({"topic": topic, "store": str(store), "partitions": rows})
         return
@@ -48,7 +50,9 @@ def status(
             note(f"partition {topic}-{row['partition']}: records {begin} to {end - 1} are lost")
 
 
-async def _status(where: str, topic: str, store: Path) -> list[dict[str, Any]]:
+async def _status(
+    where: str, topic: str, store: Path
+) -> tuple[list[dict[str, Any]], Mapping[int, tuple[int, int]]]:
     from josefine_journal.delta_store import DeltaStore
     from josefine_journal.lost_ranges import lost_ranges
 
@@ -57,6 +61,7 @@ async def _status(where: str, topic: str, store: Path) -> list[dict[str, Any]]:
         partitions = range(await log.partition_count())
         delta = DeltaStore(store, topic, log.topic_id)
         snapshot = await asyncio.to_thread(delta.snapshot, partitions)
+        taken_back = await asyncio.to_thread(delta.taken_back, partitions)
         ends = await log.end_offsets(partitions)
         starts = await log.start_offsets(partitions)
         stored_ends = {p: snapshot.replicated(p) or 0 for p in partitions}
@@ -78,7 +83,7 @@ async def _status(where: str, topic: str, store: Path) -> list[dict[str, Any]]:
                 "lost_ranges": lost[partition],
             }
         )
-    return rows
+    return rows, taken_back
 
 
 def ids(

@@ -75,6 +75,8 @@ class Batch:
     end: int
     records: Sequence[tuple[str, ActionRecord]]
     """Each with its journal's id."""
+    lost_to: int = 0
+    """Exclusive end of what was lost and is passed over with this commit; 0: nothing."""
 
 
 class Snapshot(Protocol):
@@ -82,6 +84,10 @@ class Snapshot(Protocol):
 
     def replicated(self, partition: int) -> int | None:
         """The exclusive end of what is stored of a partition; None: nothing was replicated."""
+        ...
+
+    def lost_to(self, partition: int) -> int:
+        """The exclusive end of the last range that was lost before it was stored; 0: none."""
         ...
 
     def outline(self, partition: int, key: str) -> Outline: ...

@@ -201,6 +201,26 @@ def test_records_that_left_before_they_were_stored_are_told_and_never_passed_ove
     assert read(broker, topic, tmp_path) == everything(2)
 
 
+def test_a_store_that_was_restored_is_told_and_stored_again(
+    broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    append(broker, topic, 1, 2)
+    assert replicate(broker, topic, tmp_path).code == 0
+    version = DeltaTable(tmp_path / topic).version()
+    append_on(broker, topic, tmp_path, 3, 2)
+    assert replicate(broker, topic, tmp_path).code == 0
+
+    DeltaTable(tmp_path / topic).restore(version)
+
+    assert read(broker, topic, tmp_path) == everything(4)
+    status = josefine(broker.bootstrap, "journal", "status", topic, "--store", str(tmp_path))
+    assert status.err.count("the store was restored from offset") == PARTITIONS
+    again = replicate(broker, topic, tmp_path)
+    assert again.err.count("is read from the topic again") == PARTITIONS
+    take_from_topic(broker, topic)
+    assert read(broker, topic, tmp_path) == everything(4)
+
+
 def test_transaction_markers_are_neither_lost_records_nor_a_gap(
     broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:

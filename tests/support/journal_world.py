@@ -118,9 +118,15 @@ class MemoryLog:
 class MemorySnapshot:
     """The store at one commit."""
 
-    def __init__(self, ends: Mapping[int, int], rows: Rows) -> None:
+    def __init__(
+        self, ends: Mapping[int, int], rows: Rows, lost: Mapping[int, int] | None = None
+    ) -> None:
         self.ends = ends
         self.rows = rows
+        self.lost = lost or {}
+
+    def lost_to(self, partition: int) -> int:
+        return self.lost.get(partition, 0)
 
     def replicated(self, partition: int) -> int | None:
         return self.ends.get(partition)
@@ -192,5 +198,6 @@ class MemoryStore:
                 place = (batch.partition, key)
                 rows[place] = (*rows.get(place, ()), record)
         ends = {**self.newest.ends, **{batch.partition: batch.end for batch in batches}}
-        self.newest = MemorySnapshot(ends, rows)
+        lost = {b.partition: max(b.lost_to, self.newest.lost_to(b.partition)) for b in batches}
+        self.newest = MemorySnapshot(ends, rows, {**self.newest.lost, **lost})
         self.at("after_commit")
