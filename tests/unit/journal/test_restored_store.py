@@ -134,6 +134,7 @@ def test_an_older_copy_of_the_store_under_a_process_at_work_is_read_as_it_is(wor
     world.append(4, 5)
     at_work = world.store()
     world.replicate(at_work)
+    assert world.read(at_work) == [1, 2, 3, 4, 5]
 
     shutil.rmtree(world.root / "t")
     shutil.copytree(world.root / "copy", world.root / "t")
@@ -141,6 +142,8 @@ def test_an_older_copy_of_the_store_under_a_process_at_work_is_read_as_it_is(wor
     world.replicate()  # as many versions as before, and others
 
     assert world.read(at_work) == [1, 2, 3, 4, 5, 6]
+    files = at_work.snapshot((0,)).files(0)
+    assert [each.path for each in files if not (at_work.path / each.path).exists()] == []
 
 
 def test_rows_without_the_end_of_their_partition_are_no_store_to_go_on_with(world: World) -> None:
