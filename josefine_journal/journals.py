@@ -36,7 +36,7 @@ from josefine_journal.records import (
     encode_append,
     headers_of,
 )
-from josefine_journal.reduction import Last, Placed, behind, counts
+from josefine_journal.reduction import Placed, behind, counts
 from josefine_journal.remembered import Folded, Remembered
 from josefine_journal.topic import TopicLog
 from josefine_journal.uniqueness import unique
@@ -172,12 +172,13 @@ class Journal:
         viewer = await self._viewer()
         known = await viewer.known(await self._topic.partition_of(self._key))
         at = await self._write(action, value, headers)
-        last = await (await self._viewer()).last_at(at, known)
+        before = await (await self._viewer()).last_at(at, known)
         placed = Placed(offset=at.offset, action=action)
-        is_taken = counts(placed, last)
-        self._remember(at.offset + 1, behind(placed, last) if is_taken else last)
+        is_taken = counts(placed, before.last, before.lost_to)
+        last = behind(placed, before.last) if is_taken else before.last
+        self._remember(Folded(end_offset=at.offset + 1, last=last, lost_to=before.lost_to))
         if not is_taken:
-            found = 0 if last is None else last.seq_nr
+            found = before.pointer or 0
             raise ConcurrentWriter(self._name, expected=expected_seq_nr, found=found)
         return at
 
@@ -210,7 +211,7 @@ class Journal:
             viewer = await self._viewer()
             kept = self._journals.kept_bytes_max
             view = await viewer.look(mark, wanted=from_seq_nr, kept_bytes_max=kept)
-            self._remember(view.end_offset, view.window.last)
+            self._remember(view.folded)
         window = view.window
         reading = Reading(max(from_seq_nr, view.deleted_to + 1))
         if view.stored is not None and not window.is_purged:
@@ -225,7 +226,7 @@ class Journal:
                 yield found
         if (resume := window.resume) is None:
             return
-        again = Window(resume.last, kept_bytes_max=0)
+        again = Window(resume.last, kept_bytes_max=0, lost_to=resume.lost_to)
         async for records in viewer.actions(resume.offset, mark):
             taken = [each for each in records if again.take(each) and each.value is not None]
             if found := [event for each in taken for event in reading.events(each)]:
@@ -237,7 +238,7 @@ class Journal:
         with self._timed("pointer"):
             mark = await self._mark()
             view = await (await self._viewer()).look(mark, wanted=SEQ_NR_MAX + 1)
-            self._remember(view.end_offset, view.window.last)
+            self._remember(view.folded)
             return view.pointer
 
     async def delete(self, to: int = SEQ_NR_MAX) -> PartitionOffset | None:
@@ -292,9 +293,8 @@ class Journal:
         journals = self._journals
         return Viewer(self._key, self._topic, journals.store(), journals.remembered, journals.heads)
 
-    def _remember(self, end_offset: int, last: Last | None) -> None:
+    def _remember(self, folded: Folded) -> None:
         """The journal as it is there."""
-        folded = Folded(end_offset=end_offset, last=last)
         self._journals.remembered.put(self._key, self._topic.topic_id, folded)
 
 

@@ -22,6 +22,8 @@ class Folded:
 
     end_offset: int
     last: Last | None
+    lost_to: int = 0
+    """How far the log's loss still matters to it."""
 
     @property
     def pointer(self) -> SeqNr | None:

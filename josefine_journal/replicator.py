@@ -120,6 +120,7 @@ class Replicator:
         except BaseException:  # committed or not: the store knows
             self._forget(self.partitions)
             raise
+        self._settling.forget([each.partition for each in found.lost])
         self._committed_ms = now_ms
         self._ends |= {batch.partition: batch.end for batch in batches}
         return replace(

@@ -16,7 +16,6 @@ from josefine_journal.events import SeqNr
 from josefine_journal.heads import Heads
 from josefine_journal.ports import Log, Outline, Snapshot, Store
 from josefine_journal.records import ActionRecord, PartitionOffset, action_record
-from josefine_journal.reduction import Last
 from josefine_journal.remembered import Folded, Remembered
 from josefine_journal.window import Window
 
@@ -33,6 +32,8 @@ class Stored:
     key: str
     outline: Outline
     end_offset: int
+    lost_to: int
+    """How far the log's loss matters to the journal."""
 
     def appends(self, begin: int) -> Iterator[list[ActionRecord]]:
         """Those with a sequence number of at least `begin`, in order."""
@@ -62,7 +63,8 @@ class View:
     @property
     def folded(self) -> Folded:
         """What is worth to be remembered."""
-        return Folded(end_offset=self.end_offset, last=self.window.last)
+        window = self.window
+        return Folded(end_offset=self.end_offset, last=window.last, lost_to=window.lost_to)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,21 +130,21 @@ class Viewer:
             before = await self._without_loss(partition, before)
         return Known(before=before, snapshot=snapshot)
 
-    async def last_at(self, at: PartitionOffset, known: Known) -> Last | None:
-        """The journal's last before its own record `at`; `known` is from before it.
+    async def last_at(self, at: PartitionOffset, known: Known) -> Folded:
+        """The journal up to its own record `at`; `known` is from before it.
 
         Raises RecordsLost where the topic lost the records between the two meanwhile.
         """
         if known.before.end_offset > at.offset:  # the topic was made again meanwhile
             known = await self.known(at.partition)
         try:
-            return (await self.window(known.before, at)).last
+            return _folded(at.offset, await self.window(known.before, at))
         except (RecordsGone, RecordsLost) as error:
             if known.snapshot is None:
                 raise await self._untold(at, known.before, error) from error
         before, _ = await self._before(at.partition, known.snapshot)
         try:
-            return (await self.window(before, at)).last
+            return _folded(at.offset, await self.window(before, at))
         except (RecordsGone, RecordsLost) as error:
             raise await self._untold(at, before, error) from error
 
@@ -170,7 +172,7 @@ class Viewer:
         rewinds: bool = False,
     ) -> Window:
         """The actions from there up to `end`, which is not among them."""
-        window = Window(before.last, kept_bytes_max=kept_bytes_max)
+        window = Window(before.last, kept_bytes_max=kept_bytes_max, lost_to=before.lost_to)
         begin = before.end_offset
         try:
             if self._heads is not None and begin < end.offset:
@@ -209,16 +211,23 @@ class Viewer:
         stored = await asyncio.to_thread(self._stored, self._store, partition, snapshot)
         if self._heads is not None:
             self._heads.replicated(partition, stored.end_offset)
-        return Folded(end_offset=stored.end_offset, last=stored.outline.last), stored
+        last = stored.outline.last
+        folded = Folded(end_offset=stored.end_offset, last=last, lost_to=stored.lost_to)
+        return folded, stored
 
     def _stored(self, store: Store, partition: int, snapshot: Snapshot | None) -> Stored:
         snapshot = snapshot or store.snapshot((partition,))
         key = self._key.decode()
+        outline = snapshot.outline(partition, key)
+        lost_to = snapshot.lost_to(partition)
+        if outline.last is None and outline.begin_offset >= lost_to:
+            lost_to = 0  # a purge followed
         return Stored(
             snapshot=snapshot,
             partition=partition,
             key=key,
-            outline=snapshot.outline(partition, key),
+            outline=outline,
+            lost_to=lost_to,
             end_offset=snapshot.replicated(partition) or 0,
         )
 
@@ -233,7 +242,7 @@ class Viewer:
         end = (await self._log.end_offsets((partition,)))[partition]
         window = await self.window(before, PartitionOffset(partition=partition, offset=end))
         self._check_beginning(partition, before, window)
-        return Folded(end_offset=end, last=window.last)
+        return _folded(end, window)
 
     def _check_beginning(self, partition: int, before: Folded, window: Window) -> None:
         """Without a store the topic is all there is. Raises RecordsLost where it lost its beginning
@@ -249,3 +258,7 @@ class Viewer:
         end_offset = snapshot.replicated(partition) or 0
         if end_offset < begin:
             raise RecordsLost(self._log.topic, partition, begin=end_offset, end=begin)
+
+
+def _folded(end_offset: int, window: Window) -> Folded:
+    return Folded(end_offset=end_offset, last=window.last, lost_to=window.lost_to)

@@ -25,14 +25,16 @@ class Resume:
 
     offset: int
     last: Last | None
+    lost_to: int
 
 
 class Window:
     """The only mutable part: takes one journal's records in the order of the log."""
 
-    def __init__(self, before: Last | None, *, kept_bytes_max: int) -> None:
-        """`before` is the last of what stands before the window."""
+    def __init__(self, before: Last | None, *, kept_bytes_max: int, lost_to: int = 0) -> None:
+        """`before` is the last of what stands before the window; `lost_to`: see `counts`."""
         self._last = before
+        self._lost_to = lost_to
         self._deleted_to = 0
         self._head: Head = EMPTY
         self._kept: list[ActionRecord] = []
@@ -50,6 +52,11 @@ class Window:
     def last(self) -> Last | None:
         """The journal's last as far as it was read."""
         return self._last
+
+    @property
+    def lost_to(self) -> int:
+        """How far the log's loss still matters."""
+        return self._lost_to
 
     @property
     def pointer(self) -> SeqNr | None:
@@ -81,11 +88,12 @@ class Window:
         `is_held`: it is in memory anyway, so it is kept however many there are.
         """
         before = self._last
-        if not counts(record.placed, before):
+        if not counts(record.placed, before, self._lost_to):
             return False
         self._last = behind(record.placed, before)
         self._head = combine(self._head, head_of(record.action, record.offset))
         if isinstance(record.action, Purge):
+            self._lost_to = 0
             if record.action.expected_offset is None:
                 self._is_begun_anew = True
             self._kept, self._kept_bytes, self._resume, self._deleted_to = [], 0, None, 0
@@ -98,7 +106,7 @@ class Window:
     def _keep(self, record: ActionRecord, before: Last | None, is_held: bool) -> None:
         size = 0 if is_held else record.value_bytes + ACTION_BYTES
         if self._kept_bytes + size > self._kept_bytes_max:
-            self._resume = Resume(offset=record.offset, last=before)
+            self._resume = Resume(offset=record.offset, last=before, lost_to=self._lost_to)
             return
         self._kept.append(record)
         self._kept_bytes += size

@@ -138,7 +138,9 @@ class SparkReplicator:
             gone = RecordsLost(self._log.topic, partition, begin=begin, end=start)
             if not self._passes_lost:
                 raise gone
-            batch = Batch(partition=partition, begin=stored[partition], end=start, records=())
+            batch = Batch(
+                partition=partition, begin=stored[partition], end=start, records=(), lost_to=start
+            )
             await asyncio.to_thread(self._store.commit, [batch])
             lost.append(gone)
         return lost
