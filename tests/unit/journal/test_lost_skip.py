@@ -166,3 +166,26 @@ def test_a_writer_that_knows_more_than_the_store_goes_on_from_there() -> None:
         await journal(log, store).append([event(4)], expected_seq_nr=3)
 
     asyncio.run(run())
+
+
+def test_a_replicator_at_work_forgets_the_numbers_that_it_knew_before_the_loss() -> None:
+    log, store = MemoryLog(1), MemoryStore()
+    at_work = Replicator(log, store, (0,), passes_lost=True)
+    write(log, appended(1, 0))
+    asyncio.run(at_work.round(0))
+    write(log, appended(2, 1), Record(b"x", b"y", (), 0))
+    log.retain(0, 2)
+    write(log, appended(3, 2))
+    for _ in range(2):
+        asyncio.run(at_work.round(0, is_last=True))
+    assert read(log, store) == [(1, None), (3, None)]
+
+
+def test_a_purge_that_is_not_replicated_yet_makes_the_number_known_too() -> None:
+    store = MemoryStore()
+    log = lost_after([appended(1, 0)], [appended(2, 1)], store)
+    round_of(log, store, passes_lost=True)
+    write(log, record(Purge()), appended(3, 2, "late"), appended(1, 0))
+    assert read(log, store) == [(1, None)]
+    round_of(log, store)
+    assert read(log, store) == [(1, None)]
