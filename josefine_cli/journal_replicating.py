@@ -121,8 +121,9 @@ async def _opened(
 
     log = TopicLog(client, topic)
     topic_id = await _topic_id(log, asked.partitions)
-    store = DeltaStore(asked.store, topic, topic_id, at=asked.at)
-    partitions = asked.partitions or range(await log.partition_count())
+    count = await log.partition_count()
+    store = DeltaStore(asked.store, topic, topic_id, partition_count=count, at=asked.at)
+    partitions = asked.partitions or range(count)
     tell_restored(topic, await asyncio.to_thread(store.taken_back, partitions))
     letters = asked.dead_letters and asked.dead_letters.replace("{topic}", topic)
     options: dict[str, Any] = {

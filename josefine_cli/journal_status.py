@@ -59,7 +59,7 @@ async def _status(
     async with journal_client(where, "josefine-cli") as client:
         log = TopicLog(client, topic)
         partitions = range(await log.partition_count())
-        delta = DeltaStore(store, topic, log.topic_id)
+        delta = DeltaStore(store, topic, log.topic_id, partition_count=len(partitions))
         snapshot = await asyncio.to_thread(delta.snapshot, partitions)
         taken_back = await asyncio.to_thread(delta.taken_back, partitions)
         ends = await log.end_offsets(partitions)

@@ -10,7 +10,7 @@ others is left alone.
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,9 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
+from josefine_broker.client.partitioner import partition_for_key
 from josefine_journal import store_files
-from josefine_journal.errors import Overtaken, StoreError
+from josefine_journal.errors import Overtaken, StoreError, TopicWidened
 from josefine_journal.failpoints import nothing_fails
 from josefine_journal.ports import Batch
 from josefine_journal.store_ends import NO_ROWS, StoredEnd
@@ -39,6 +40,7 @@ from josefine_journal.store_snapshot import (
 VERSION_KEY = "josefine.journal.version"
 TOPIC_KEY = "josefine.journal.topic"
 TOPIC_ID_KEY = "josefine.journal.topicId"
+PARTITIONS_KEY = "josefine.journal.partitions"
 MARKS_ONLY_MAX = 64
 """Partitions after the last one with rows that are asked for an end when a layout is migrated."""
 MIGRATED_KEY = "josefine.journal.migratedFrom"
@@ -69,13 +71,16 @@ class DeltaStore:
         topic: str,
         topic_id: UUID | None,
         *,
+        partition_count: int | None = None,
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         at: Callable[[str], None] = nothing_fails,
     ) -> None:
-        """Opens nothing. `at` is called at each step of a commit, with its name."""
+        """Opens nothing. `partition_count` is the topic's, which the table must have been written
+        over (None: not asked); `at` is called at each step of a commit, with its name."""
         self.topic = topic
         self.path = root.absolute() / topic
         self._topic_id = "" if topic_id is None else str(topic_id)
+        self._partition_count = partition_count
         self._clock_ms = clock_ms
         self.at = at
         self._lock = threading.Lock()
@@ -205,11 +210,10 @@ class DeltaStore:
         if self._table.version() != self._seen.version:
             listed = pa.table(self._table.get_add_actions(flatten=True))
             self._read_properties(self._table)
-            version = self._table.version()
+            version, files = self._table.version(), files_of(listed)
+            self._check_placement(self._table, files)
             stamp = self._stamp(version)
-            self._seen = _Seen(
-                version=version, stamp=stamp, files=files_of(listed), ends=ends_of(listed)
-            )
+            self._seen = _Seen(version=version, stamp=stamp, files=files, ends=ends_of(listed))
         return self._table
 
     def _stamp(self, version: int) -> tuple[int, int, int] | None:
@@ -254,6 +258,49 @@ class DeltaStore:
                 "store away to begin anew"
             )
 
+    def _check_placement(self, table: DeltaTable, files: Mapping[int, Sequence[PartFile]]) -> None:
+        """Raises TopicWidened where the rows were written over another partition count."""
+        count = self._partition_count
+        if count is None:
+            return
+        said = table.metadata().configuration.get(PARTITIONS_KEY)
+        if said is not None:
+            if int(said) != count:
+                where = f"as the store {self.path} records"
+                raise TopicWidened(self.topic, count, recorded=int(said), where=where)
+            return
+        for partition, listed in files.items():
+            for key in sorted(
+                {key for each in listed for key in (each.first_key, each.last_key) if key}
+            ):
+                if partition_for_key(key.encode(), count) != partition:
+                    where = f"the id '{key}' in partition {partition} of the store {self.path}"
+                    raise TopicWidened(self.topic, count, recorded=None, where=where)
+
+    def recorded_partition_count(self) -> int | None:
+        """None: there is no table, or it has no record of it. Raises StoreError."""
+        with self._lock:
+            table = self._refreshed()
+            said = None if table is None else table.metadata().configuration.get(PARTITIONS_KEY)
+        return None if said is None else int(said)
+
+    def set_partition_count(self, count: int) -> None:
+        """When journals were moved: who has the table open with another count is stopped. A table
+        that is not there needs none. Raises Overtaken, StoreError."""
+        with self._lock:
+            table = self._refreshed()
+            if table is None:
+                return
+            try:
+                said = {PARTITIONS_KEY: str(count)}
+                table.alter.set_table_properties(said, raise_if_not_exists=False)
+            except CommitFailedError as error:
+                raise Overtaken(f"{self.path}: {error}") from error
+            except DeltaError as error:
+                raise self._broken(error) from error
+            finally:
+                self._table = None
+
     def _migrated(self, table: DeltaTable) -> DeltaTable:
         """The table of an older layout with this one's columns and number; its files stay.
 
@@ -270,6 +317,7 @@ class DeltaStore:
                 table.alter.add_columns(missing)
             if self._layout < SCHEMA_VERSION:
                 said = {VERSION_KEY: str(SCHEMA_VERSION), MIGRATED_KEY: str(self._layout)}
+                said |= self._count_property()
                 table.alter.set_table_properties(said, raise_if_not_exists=False)
             self._migrate_ends()
         except CommitFailedError as error:
@@ -311,6 +359,7 @@ class DeltaStore:
     def _created(self) -> DeltaTable:
         said = {VERSION_KEY: str(SCHEMA_VERSION), TOPIC_KEY: self.topic}
         said |= {TOPIC_ID_KEY: self._topic_id} if self._topic_id else {}
+        said |= self._count_property()
         self.at("before_create")
         try:
             DeltaTable.create(
@@ -327,6 +376,10 @@ class DeltaStore:
         created = self._refreshed()
         assert created is not None
         return created
+
+    def _count_property(self) -> dict[str, str]:
+        count = self._partition_count
+        return {} if count is None else {PARTITIONS_KEY: str(count)}
 
     def _written(self, partition: int, rows: pa.Table, *, data_change: bool = True) -> AddAction:
         """A new file with these rows; nothing names it yet."""

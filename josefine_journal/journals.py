@@ -93,21 +93,23 @@ class Journals:
         self.calls = calls
         self.unique_seq_nrs = unique_seq_nrs
 
-    def store(self) -> Store | None:
-        """Of the topic as it is now: once it is known to be there."""
+    async def store(self) -> Store | None:
+        """Of the topic as it is now. Raises KafkaError for one that does not exist."""
+        count = await self.topic.partition_count()  # the topic's id is known with it
         if not isinstance(self._store, Path):
             return self._store
-        topic_id = self.topic.topic_id
-        if self._opened is None or self._opened[0] != topic_id:
+        opened = self.topic.topic_id, count
+        if self._opened is None or self._opened[0] != opened:
             from josefine_journal.delta_store import DeltaStore  # who has no store needs no Arrow
 
-            self._opened = topic_id, DeltaStore(self._store, self.topic.topic, topic_id)
+            topic = self.topic.topic
+            store = DeltaStore(self._store, topic, opened[0], partition_count=count)
+            self._opened = opened, store
         return self._opened[1]
 
     async def replicated(self, place: PartitionOffset, timeout_s: float = WAIT_S) -> None:
         """When the store has that place of the topic. Raises JournalError after so long."""
-        await self.topic.partition_count()  # the topic's id is known with it
-        store = self.store()
+        store = await self.store()
         if store is None:
             raise JournalError(f"no store of topic '{self.topic.topic}' is named")
         await stored(store, self.topic.topic, place, timeout_s)
@@ -289,9 +291,9 @@ class Journal:
         return await self.mark(f"{self._journals.rng.getrandbits(128):032x}")
 
     async def _viewer(self) -> Viewer:
-        await self._topic.partition_of(self._key)  # the topic's id is known with it
         journals = self._journals
-        return Viewer(self._key, self._topic, journals.store(), journals.remembered, journals.heads)
+        store = await journals.store()
+        return Viewer(self._key, self._topic, store, journals.remembered, journals.heads)
 
     def _remember(self, folded: Folded) -> None:
         """The journal as it is there."""

@@ -103,7 +103,7 @@ def replicate(
     for driver and tasks. Failures of machines (`pipelines.retries`) are got over.
     """
     root = root.absolute()  # tasks may be at work elsewhere
-    store = DeltaStore(root, topic, topic_id, at=at)
+    store = DeltaStore(root, topic, topic_id, partition_count=partitions, at=at)
     done = Replicated()
     if before is not None:
         done.looked, done.stalled = dict(before.looked), dict(before.stalled)
