@@ -147,6 +147,13 @@ def partitions_of(header: bytes) -> int | None:
         return None
 
 
+def with_partitions(header: bytes, partitions: int) -> bytes:
+    """The same action with another count; what else it has stays. Raises JournalError."""
+    kinds = parse_object(header, ACTION_HEADER)
+    said = {kind: {**fields, "partitions": partitions} for kind, fields in kinds.items()}
+    return compact(said).encode()
+
+
 def _decode_append(fields: Mapping[str, Any]) -> Append:
     metadata = fields.get("metadata") or {}
     expected = fields.get("expectedSeqNr")

@@ -60,6 +60,16 @@ class TopicWidened(JournalError):
         self.recorded = recorded
 
 
+class JournalMoved(JournalError):
+    """The journal is in another partition since the topic was moved to more of them."""
+
+    def __init__(self, topic: str, key: str, *, count: int, partition: int) -> None:
+        super().__init__(
+            f"journal '{key}' of topic '{topic}' was moved to partition {partition} when the topic "
+            f"got {count} partitions: open the topic again (restart this process)"
+        )
+
+
 class TopicCompacted(JournalError):
     """The topic's cleanup keeps the last record of each id only."""
 

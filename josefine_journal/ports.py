@@ -41,6 +41,10 @@ class Log(Protocol):
 
     async def write(self, partition: int, record: Record) -> int: ...
 
+    async def write_all(self, partition: int, records: Sequence[Record]) -> None:
+        """As one batch: all of them or none, in this order."""
+        ...
+
     def read(self, partition: int, begin: int, end: int) -> AsyncGenerator[list[Record], None]:
         """Raises RecordsGone where the log begins behind `begin`."""
         ...
@@ -94,6 +98,10 @@ class Snapshot(Protocol):
 
     def lasts(self, partition: int, keys: Sequence[str]) -> Mapping[str, Last]:
         """Those of them that have one."""
+        ...
+
+    def history(self, partition: int) -> Iterator[list[tuple[str, ActionRecord]]]:
+        """All rows of a partition with their journals' ids, in the order of the log."""
         ...
 
     def appends(

@@ -19,6 +19,7 @@ from josefine_journal.actions import (
 )
 from josefine_journal.errors import JournalError
 from josefine_journal.events import Event, Events, JsonObject, PayloadMetadata
+from josefine_journal.moved import MOVED_HEADER
 from josefine_journal.payloads import decode_payload, encode_payload
 from josefine_journal.reduction import Placed
 
@@ -156,6 +157,7 @@ def event_records(record: ActionRecord) -> list[EventRecord]:
     except JournalError as error:
         raise JournalError(f"{record}: {error}") from error
     metadata = RecordMetadata(header=action.metadata, payload=events.metadata)
+    headers = tuple(each for each in record.headers if each[0] != MOVED_HEADER)
     return [
         EventRecord(
             event=event,
@@ -164,7 +166,7 @@ def event_records(record: ActionRecord) -> list[EventRecord]:
             origin=action.origin,
             version=action.version,
             metadata=metadata,
-            headers=record.headers,
+            headers=headers,
         )
         for event in events.events
     ]

@@ -158,6 +158,11 @@ class DeltaSnapshot:
                 with self._open_files.lock:
                     part = next(parts, None)
 
+    def history(self, partition: int) -> Iterator[list[tuple[str, ActionRecord]]]:
+        for file in self._files[partition]:
+            rows = self.everything(partition, file).sort_by("offset")
+            yield records_of(self.topic, partition, rows)
+
     def scans(self, partition: int, columns: Sequence[str]) -> Iterator[Iterator[pa.Table]]:
         """Each file in the order of the log, a group of rows at a time."""
         for file in self._files[partition]:

@@ -102,11 +102,18 @@ class TopicLog:
 
     async def write(self, partition: int, record: Record) -> int:
         """Write one record with acks=all; its offset."""
+        return await self._writer(partition).write((record,))
+
+    async def write_all(self, partition: int, records: Sequence[Record]) -> None:
+        """Write them as one batch with acks=all."""
+        await self._writer(partition).write(records)
+
+    def _writer(self, partition: int) -> "_Writer":
         writer = self._writers.get(partition)
         if writer is None:
             tp = TopicPartition(self.topic, partition)
             writer = self._writers[partition] = _Writer(self._client, tp)
-        return await writer.write(record)
+        return writer
 
     async def read(
         self, partition: int, begin: int, end: int
@@ -169,12 +176,13 @@ class _Writer:
         self._identity: ProducerIdentity | None = None
         self._sequence = 0
 
-    async def write(self, record: Record) -> int:
+    async def write(self, records: Sequence[Record]) -> int:
+        """The offset of the first one."""
         async with self._turn:
             if self._identity is None:
                 self._identity, self._sequence = await self._client.init_producer_id(), 0
             batch = build_batch(
-                (record,),
+                records,
                 producer_id=self._identity.producer_id,
                 producer_epoch=self._identity.producer_epoch,
                 base_sequence=self._sequence,
@@ -184,7 +192,7 @@ class _Writer:
             except BaseException:
                 self._identity = None
                 raise
-            self._sequence = (self._sequence + 1) & SEQUENCE_MASK
+            self._sequence = (self._sequence + len(records)) & SEQUENCE_MASK
         if offset == UNKNOWN_OFFSET:
             raise JournalError(f"partition {self._tp}: the record is written, nobody knows where")
         return offset

@@ -11,9 +11,10 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 
 from josefine_broker.records.builder import Record
-from josefine_journal.errors import JournalError, RecordsGone, RecordsLost
+from josefine_journal.errors import JournalError, JournalMoved, RecordsGone, RecordsLost
 from josefine_journal.events import SeqNr
 from josefine_journal.heads import Heads
+from josefine_journal.moved import Left
 from josefine_journal.ports import Log, Outline, Snapshot, Store
 from josefine_journal.records import ActionRecord, PartitionOffset, action_record
 from josefine_journal.remembered import Folded, Remembered
@@ -187,7 +188,19 @@ class Viewer:
         except JournalError:
             self._remembered.forget(self._key)  # its place may be gone: begin anew
             raise
+        await self._check_left(window.left)
         return window
+
+    async def _check_left(self, left: Left | None) -> None:
+        """Raises JournalMoved for who opened the topic before its journals were moved."""
+        if left is not None and left.move.count_before == await self._log.partition_count():
+            self._remembered.forget(self._key)
+            raise JournalMoved(
+                self._log.topic,
+                self._key.decode(),
+                count=left.move.count,
+                partition=left.partition,
+            )
 
     async def actions(self, begin: int, end: PartitionOffset) -> AsyncIterator[list[ActionRecord]]:
         """This journal's actions there; no other record is more than looked at for its key."""

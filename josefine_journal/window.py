@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from josefine_journal.actions import Append, Delete, Purge
 from josefine_journal.events import SeqNr
 from josefine_journal.head import EMPTY, Head, combine, head_of
+from josefine_journal.moved import Left, moved_of
 from josefine_journal.records import ActionRecord, EventRecord, event_records
 from josefine_journal.reduction import Last, behind, counts
 
@@ -42,6 +43,12 @@ class Window:
         self._kept_bytes_max = kept_bytes_max
         self._resume: Resume | None = None
         self._is_begun_anew = False
+        self._left: Left | None = None
+
+    @property
+    def left(self) -> Left | None:
+        """Where the journal was moved to, if nothing followed that."""
+        return self._left
 
     @property
     def is_begun_anew(self) -> bool:
@@ -94,13 +101,17 @@ class Window:
         self._head = combine(self._head, head_of(record.action, record.offset))
         if isinstance(record.action, Purge):
             self._lost_to = 0
+            moved = moved_of(record.headers)
+            self._left = moved if isinstance(moved, Left) else None
             if record.action.expected_offset is None:
                 self._is_begun_anew = True
             self._kept, self._kept_bytes, self._resume, self._deleted_to = [], 0, None, 0
         elif isinstance(record.action, Delete):
             self._deleted_to = max(self._deleted_to, min(record.action.to, _number(before)))
-        elif isinstance(record.action, Append) and self._resume is None:
-            self._keep(record, before, is_held)
+        elif isinstance(record.action, Append):
+            self._left = None
+            if self._resume is None:
+                self._keep(record, before, is_held)
         return True
 
     def _keep(self, record: ActionRecord, before: Last | None, is_held: bool) -> None:

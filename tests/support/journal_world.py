@@ -85,6 +85,10 @@ class MemoryLog:
             await meanwhile()
         return offset
 
+    async def write_all(self, partition: int, records: Sequence[Record]) -> None:
+        for record in records:
+            await self.write(partition, record)
+
     async def read(
         self, partition: int, begin: int, end: int
     ) -> AsyncGenerator[list[Record], None]:
@@ -165,6 +169,12 @@ class MemorySnapshot:
                 and row.action.range.last >= begin
             ):
                 yield [row]
+
+    def history(self, partition: int) -> Iterator[list[tuple[str, ActionRecord]]]:
+        found = [
+            (key, row) for (of, key), rows in self.rows.items() if of == partition for row in rows
+        ]
+        yield sorted(found, key=lambda each: each[1].offset)
 
     def expired(self, partition: int, now_ms: int) -> Iterator[tuple[str, int]]:
         for (of, key), rows in self.rows.items():
