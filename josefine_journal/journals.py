@@ -12,6 +12,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import TypeVar
@@ -178,7 +179,7 @@ class Journal:
         placed = Placed(offset=at.offset, action=action)
         is_taken = counts(placed, before.last, before.lost_to)
         last = behind(placed, before.last) if is_taken else before.last
-        self._remember(Folded(end_offset=at.offset + 1, last=last, lost_to=before.lost_to))
+        self._remember(replace(before, end_offset=at.offset + 1, last=last))
         if not is_taken:
             found = before.pointer or 0
             raise ConcurrentWriter(self._name, expected=expected_seq_nr, found=found)

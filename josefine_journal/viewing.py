@@ -49,6 +49,7 @@ class View:
     stored: Stored | None
     end_offset: int
     """Exclusive; behind the mark, where the store is further."""
+    passed_to: int
 
     @property
     def pointer(self) -> SeqNr | None:
@@ -65,7 +66,7 @@ class View:
     def folded(self) -> Folded:
         """What is worth to be remembered."""
         window = self.window
-        return Folded(end_offset=self.end_offset, last=window.last, lost_to=window.lost_to)
+        return _folded(self.end_offset, window, self.passed_to)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,11 +97,17 @@ class Viewer:
 
     async def look(self, mark: PartitionOffset, *, wanted: int, kept_bytes_max: int = 0) -> View:
         """The journal up to the mark, as far as who wants events from `wanted` on must know it."""
-        known = self._remembered.get(self._key, self._log.topic_id, mark.offset)
+        snapshot = await self._snapshot(mark.partition)
+        known = self._recalled(mark.partition, mark.offset, snapshot)
         if known is not None and wanted > (known.pointer or 0):
             try:
                 window = await self.window(known, mark, kept_bytes_max)
-                return View(window=window, stored=None, end_offset=mark.offset + 1)
+                return View(
+                    window=window,
+                    stored=None,
+                    end_offset=mark.offset + 1,
+                    passed_to=known.passed_to,
+                )
             except (RecordsGone, RecordsLost):
                 pass  # the store may have them
         for _ in range(ATTEMPTS):
@@ -114,7 +121,9 @@ class Viewer:
                 continue
             if stored is None:
                 self._check_beginning(mark.partition, before, window)
-            return View(window=window, stored=stored, end_offset=end_offset)
+            return View(
+                window=window, stored=stored, end_offset=end_offset, passed_to=before.passed_to
+            )
         raise JournalError(f"{self._log.topic}-{mark.partition}: retention outruns this reader")
 
     async def known(self, partition: int) -> Known:
@@ -122,14 +131,27 @@ class Viewer:
 
         Raises RecordsLost where nobody can know, so that nothing is written on a guess.
         """
-        snapshot = None
-        if self._store is not None:
-            snapshot = await asyncio.to_thread(self._store.snapshot, (partition,))
-        before = self._remembered.get(self._key, self._log.topic_id, None)
+        snapshot = await self._snapshot(partition)
+        before = self._recalled(partition, None, snapshot)
         if before is None:
             before = (await self._before(partition, snapshot))[0]
             before = await self._without_loss(partition, before)
         return Known(before=before, snapshot=snapshot)
+
+    async def _snapshot(self, partition: int) -> Snapshot | None:
+        if self._store is None:
+            return None
+        return await asyncio.to_thread(self._store.snapshot, (partition,))
+
+    def _recalled(
+        self, partition: int, end_offset: int | None, snapshot: Snapshot | None
+    ) -> Folded | None:
+        """What is remembered, unless the store passed over lost records since: who read those must
+        count appends as all others do, who did not."""
+        known = self._remembered.get(self._key, self._log.topic_id, end_offset)
+        if known is None or snapshot is None:
+            return known
+        return known if known.passed_to == snapshot.lost_to(partition) else None
 
     async def last_at(self, at: PartitionOffset, known: Known) -> Folded:
         """The journal up to its own record `at`; `known` is from before it.
@@ -139,13 +161,14 @@ class Viewer:
         if known.before.end_offset > at.offset:  # the topic was made again meanwhile
             known = await self.known(at.partition)
         try:
-            return _folded(at.offset, await self.window(known.before, at))
+            window = await self.window(known.before, at)
+            return _folded(at.offset, window, known.before.passed_to)
         except (RecordsGone, RecordsLost) as error:
             if known.snapshot is None:
                 raise await self._untold(at, known.before, error) from error
         before, _ = await self._before(at.partition, known.snapshot)
         try:
-            return _folded(at.offset, await self.window(before, at))
+            return _folded(at.offset, await self.window(before, at), before.passed_to)
         except (RecordsGone, RecordsLost) as error:
             raise await self._untold(at, before, error) from error
 
@@ -225,7 +248,12 @@ class Viewer:
         if self._heads is not None:
             self._heads.replicated(partition, stored.end_offset)
         last = stored.outline.last
-        folded = Folded(end_offset=stored.end_offset, last=last, lost_to=stored.lost_to)
+        folded = Folded(
+            end_offset=stored.end_offset,
+            last=last,
+            lost_to=stored.lost_to,
+            passed_to=stored.snapshot.lost_to(partition),
+        )
         return folded, stored
 
     def _stored(self, store: Store, partition: int, snapshot: Snapshot | None) -> Stored:
@@ -255,7 +283,7 @@ class Viewer:
         end = (await self._log.end_offsets((partition,)))[partition]
         window = await self.window(before, PartitionOffset(partition=partition, offset=end))
         self._check_beginning(partition, before, window)
-        return _folded(end, window)
+        return _folded(end, window, 0)
 
     def _check_beginning(self, partition: int, before: Folded, window: Window) -> None:
         """Without a store the topic is all there is. Raises RecordsLost where it lost its beginning
@@ -273,5 +301,6 @@ class Viewer:
             raise RecordsLost(self._log.topic, partition, begin=end_offset, end=begin)
 
 
-def _folded(end_offset: int, window: Window) -> Folded:
-    return Folded(end_offset=end_offset, last=window.last, lost_to=window.lost_to)
+def _folded(end_offset: int, window: Window, passed_to: int) -> Folded:
+    last, lost_to = window.last, window.lost_to
+    return Folded(end_offset=end_offset, last=last, lost_to=lost_to, passed_to=passed_to)

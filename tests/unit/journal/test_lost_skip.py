@@ -189,3 +189,27 @@ def test_a_purge_that_is_not_replicated_yet_makes_the_number_known_too() -> None
     assert read(log, store) == [(1, None)]
     round_of(log, store)
     assert read(log, store) == [(1, None)]
+
+
+def test_a_process_that_read_what_was_passed_over_agrees_with_those_that_did_not() -> None:
+    """Else it would take an append for one that counts which all others refuse."""
+    store, log = MemoryStore(), MemoryLog(1)
+
+    async def run() -> None:
+        at_work = journal(log, store)
+        for n in (1, 2, 3):
+            await at_work.append([event(n)], expected_seq_nr=n - 1)
+            if n == 1:
+                await Replicator(log, store, (0,)).round(0)
+        log.retain(0, (await log.end_offsets((0,)))[0])
+        passing = Replicator(log, store, (0,), passes_lost=True)
+        while (await passing.round(0, is_last=True)).lag:
+            pass
+        assert await journal(log, store).pointer() == 1
+        await journal(log, store).append([event(2)], expected_seq_nr=1)
+        assert await at_work.pointer() == 2
+        await at_work.append([event(3)], expected_seq_nr=2)
+        found = [each.event.seq_nr async for each in journal(log, store).read()]
+        assert found == [1, 2, 3]
+
+    asyncio.run(run())
