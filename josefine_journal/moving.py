@@ -9,6 +9,7 @@ written to the store's rows: a replicator does that when the topic can be opened
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -22,6 +23,7 @@ from josefine_journal.opening import check_cleanup, check_placement, finite_rete
 from josefine_journal.ports import Log, Store
 from josefine_journal.records import headers_of
 
+MARK_KEY = b"josefine-journal-move"
 BATCH_BYTES = 256 * 1024
 BATCH_RECORDS = 500
 ATTEMPTS = 5
@@ -44,8 +46,14 @@ class Moved:
 class _Found:
     """What one look at all partitions found."""
 
+    ends: dict[int, int] = field(default_factory=dict)
+    """Of the partitions, exclusive: what is after them was not looked at."""
     alive: dict[int, set[str]] = field(default_factory=dict)
     """Journals that are still in their old partition."""
+    left: set[str] = field(default_factory=set)
+    """Those that this move purged there: somebody may have written between copy and purge. One
+    that was purged otherwise has nothing to be copied, least of all the purge of an earlier move,
+    after which it is where it belongs."""
     copied: dict[tuple[int, int], int] = field(default_factory=dict)
     """Old and new partition: the last offset of which a copy is there."""
     strangers: dict[str, int] = field(default_factory=dict)
@@ -64,6 +72,7 @@ class Mover:
         stored_count: int | None = None,
         count_before: int | None = None,
         batch_records: int = BATCH_RECORDS,
+        clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         at: Callable[[str], None] = nothing_fails,
     ) -> None:
         """`log` is not checked when it is opened; `stored_count`: as the store records; `count`:
@@ -74,6 +83,7 @@ class Mover:
         self._stored_count = stored_count
         self._count_before = count_before
         self._batch_records = batch_records
+        self._clock_ms = clock_ms
         self._at = at
 
     async def run(self) -> Moved:
@@ -127,15 +137,14 @@ class Mover:
         """Whether all is done: False if somebody wrote meanwhile."""
         found = await self._look(move)
         self._check_split(found)
-        ends = {}
         for partition in range(move.count_before):
-            ends[partition] = await self._copy(move, partition, found, done)
+            await self._copy(move, partition, found, done)
         for partition, keys in found.alive.items():
             await self._leave(move, partition, sorted(keys))
         done.journals += sum(map(len, found.alive.values()))
         self._at("moved_left")
-        for partition, end in ends.items():
-            if await self._is_written(Partition(partition, move), end):
+        for partition in range(move.count_before):
+            if await self._is_written(Partition(partition, move), found.ends[partition]):
                 return False
         await self._settle_count()
         return True
@@ -149,16 +158,18 @@ class Mover:
         return False
 
     async def _look(self, move: Move) -> _Found:
-        found = _Found()
+        found = _Found(ends=await self._log.end_offsets(range(self._count)))
         for number in range(self._count):
             part = Partition(number, move)
             alive: set[str] = set()
-            async for items in self._items(part):
+            async for items in self._items(part, found.ends[number]):
                 for item in items:
                     if item.copied is not None and item.copied.move == move:
                         where = item.copied.partition, number
                         found.copied[where] = max(found.copied.get(where, -1), item.copied.offset)
                     elif part.is_moving(item.key):
+                        if item.is_left:
+                            found.left.add(item.key)
                         (alive.add if item.is_alive else alive.discard)(item.key)
                     elif part.is_strange(item.key) and item.is_alive:
                         found.strangers[item.key] = number
@@ -184,17 +195,16 @@ class Mover:
             'append a purge (header journal.action: {"purge":{}}) to the one that is not wanted'
         )
 
-    async def _copy(self, move: Move, number: int, found: _Found, done: Moved) -> int:
-        """What of a partition is to be elsewhere and is not yet; the end of what was looked at."""
+    async def _copy(self, move: Move, number: int, found: _Found, done: Moved) -> None:
+        """What of a partition is to be elsewhere and is not yet."""
         part = Partition(number, move)
         waiting: dict[int, list[Record]] = {}
-        alive = found.alive.setdefault(number, set())
-        end = (await self._log.end_offsets((number,)))[number]
-        async for items in self._items(part, end):
+        concerned = {key for key in found.left if part.is_moving(key)}
+        concerned |= found.alive.get(number, set())
+        async for items in self._items(part, found.ends[number]):
             for item in items:
-                if not part.is_moving(item.key) or (item.copied and item.copied.move == move):
+                if item.key not in concerned:
                     continue
-                (alive.add if item.is_alive else alive.discard)(item.key)
                 target = part.target(item.key)
                 if item.is_left or item.offset <= found.copied.get((number, target), -1):
                     continue
@@ -206,7 +216,6 @@ class Mover:
                     await self._write(target, waiting.pop(target))
         for target, records in waiting.items():
             await self._write(target, records)
-        return end
 
     async def _leave(self, move: Move, number: int, keys: Sequence[str]) -> None:
         """The purges that end journals in their old partition."""
@@ -216,14 +225,15 @@ class Mover:
             for key in keys[begin : begin + self._batch_records]:
                 left = encode_moved(Left(move=move, partition=part.target(key)))
                 headers = headers_of(Purge(), ((MOVED_HEADER, left),), move.count_before)
-                records.append(Record(key.encode(), None, headers, 0))
+                records.append(Record(key.encode(), None, headers, self._clock_ms()))
             await self._write(number, records)
 
     async def _settle_count(self) -> None:
         """From here on the topic can be opened: every partition says the new count."""
         for number in range(self._count):
             headers = headers_of(Mark(id="moved"), (), self._count)
-            await self._write(number, [Record(b"josefine-journal-move", None, headers, 0)])
+            mark = Record(MARK_KEY, None, headers, self._clock_ms())
+            await self._write(number, [mark])
         self._at("moved_marked")
         set_count = getattr(self._store, "set_partition_count", None)
         if set_count is not None:
@@ -233,9 +243,7 @@ class Mover:
         await self._log.write_all(number, records)
         self._at("moved_some")
 
-    async def _items(
-        self, part: Partition, end: int | None = None
-    ) -> AsyncIterator[Sequence[Item]]:
+    async def _items(self, part: Partition, end: int) -> AsyncIterator[Sequence[Item]]:
         """A partition's actions that count, in order: the store's, then the topic's."""
         begin = 0
         if self._store is not None:
@@ -248,11 +256,9 @@ class Mover:
             yield items
 
     async def _topic_items(
-        self, part: Partition, begin: int, end: int | None = None
+        self, part: Partition, begin: int, end: int
     ) -> AsyncIterator[Sequence[Item]]:
         """Raises RecordsLost where the topic begins later."""
-        if end is None:
-            end = (await self._log.end_offsets((part.number,)))[part.number]
         try:
             async for records in self._log.read(part.number, begin, end):
                 await asyncio.to_thread(part.know, records)

@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from josefine_broker.client.partitioner import partition_for_key
 from josefine_broker.records.builder import Record
@@ -199,6 +200,30 @@ def test_an_old_replicator_may_be_at_work_meanwhile(tmp_path: Path) -> None:
             pass
     with pytest.raises(TopicWidened):
         asyncio.run(old.round(0))
+    assert world.contents() == before
+    asyncio.run(world.replicate())
+    assert world.contents() == before
+
+
+def test_a_store_from_before_a_move_is_moved_again_and_takes_nothing_from_the_journals(
+    tmp_path: Path,
+) -> None:
+    """The topic has been moved twice; the purges of those moves are no part of any history."""
+    world = World(tmp_path, 3)
+    world.live(40)
+    asyncio.run(world.replicate())
+    version = DeltaTable(tmp_path / "t").version()
+    before = world.contents()
+    for count in (2, 3):
+        world.widen(count)
+        world.move()
+    assert world.contents() == before
+
+    DeltaTable(tmp_path / "t").restore(version)
+
+    with pytest.raises(TopicWidened, match="as the store"):
+        world.contents()
+    assert world.move().journals == 0
     assert world.contents() == before
     asyncio.run(world.replicate())
     assert world.contents() == before
