@@ -31,24 +31,26 @@ class MemoryLog:
         self.reads = 0
         self.meanwhile: Callable[[], Awaitable[None]] | None = None
         """Done once, behind the next record that is written."""
+        self.placed: Callable[[int, Record], None] = lambda partition, record: None
         self.written: Callable[[Record, int], None] = lambda record, offset: None
         self._records: list[list[Record | None]] = [[] for _ in range(partitions)]
         self._starts = [0] * partitions
-        self._count: int | None = None
+        self._count: tuple[UUID | None, int] | None = None
+        self._ids: list[UUID | None] = [None]
         self.configured: dict[str, str] = {}
         self.per_fetch = per_fetch
 
     @property
     def topic_id(self) -> UUID | None:
-        return None
+        return self._ids[-1]
 
     async def partition_count(self) -> int:
-        if self._count is None:
+        if self._count is None or self._count[0] != self.topic_id:
             reads = self.reads
             await check_topic(self, len(self._records))
             self.reads = reads  # of journals, not of the check
-            self._count = len(self._records)
-        return self._count
+            self._count = self.topic_id, len(self._records)
+        return self._count[1]
 
     async def partition_of(self, key: bytes) -> int:
         return partition_for_key(key, await self.partition_count())
@@ -63,6 +65,18 @@ class MemoryLog:
         """As `topics alter --partitions`; seen by `opened_again` only."""
         self._records += [[] for _ in range(count - len(self._records))]
         self._starts += [0] * (count - len(self._starts))
+
+    def make_again(self, count: int, topic_id: UUID) -> None:
+        """Another topic of the same name, for those who have it open, too."""
+        self._records[:] = [[] for _ in range(count)]
+        self._starts[:] = [0] * count
+        self._ids.append(topic_id)
+
+    def has(self, partition: int, offset: int) -> bool:
+        """Whether a record is there."""
+        records = self._records[partition]
+        is_there = self._starts[partition] <= offset < len(records)
+        return is_there and records[offset] is not None
 
     def opened_again(self) -> MemoryLog:
         """The same topic, for a process that starts now."""
@@ -80,6 +94,7 @@ class MemoryLog:
         offset = len(self._records[partition])
         self._records[partition].append(record._replace(offset=offset))
         self.written(record, offset)
+        self.placed(partition, record._replace(offset=offset))
         meanwhile, self.meanwhile = self.meanwhile, None
         if meanwhile is not None:
             await meanwhile()
