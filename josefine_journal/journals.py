@@ -5,7 +5,8 @@ wrote it, and ends there. How far a journal was read is remembered with its last
 and the next call begins there if it can. An append that expects a sequence number is refused by
 every reader where the journal has another one at its place in the log; its writer reads up to there
 before it answers. With a store beside the topic, the topic may lose what is replicated; without one
-it must keep its records (no retention, no compaction). Its number of partitions stays.
+it must keep its records (no retention, no compaction). A topic that got more partitions is refused
+until its journals were moved (`moving.py`).
 """
 
 import asyncio

@@ -9,10 +9,12 @@ cannot be read stops its partition before it and no other.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +23,7 @@ from uuid import UUID
 import pyarrow as pa
 from deltalake.transaction import AddAction
 
+from josefine_broker.client.io_asyncio import AsyncClient
 from josefine_broker.records.builder import Record
 from josefine_journal.delta_store import DeltaStore
 from josefine_journal.errors import JournalError
@@ -29,6 +32,8 @@ from josefine_journal.merging import merge
 from josefine_journal.ports import Batch
 from josefine_journal.settling import Settling
 from josefine_journal.taking import Taken
+from josefine_journal.topic import TopicLog
+from josefine_spark.source_options import source_options
 from pipelines.retries import Starts
 
 if TYPE_CHECKING:
@@ -102,6 +107,8 @@ def replicate(
     another replicator was faster: begin again. `root` is the folder of the stores, the same path
     for driver and tasks. Failures of machines (`pipelines.retries`) are got over.
     """
+    if before is None:
+        _check_topic(bootstrap, topic, options or {})
     root = root.absolute()  # tasks may be at work elsewhere
     store = DeltaStore(root, topic, topic_id, partition_count=partitions, at=at)
     done = Replicated()
@@ -155,6 +162,19 @@ def _run(
             if done.error is not None:
                 raise done.error from error
             raise
+
+
+def _check_topic(bootstrap: str, topic: str, options: Mapping[str, str]) -> None:
+    """As the command does before its first round. Raises TopicWidened, TopicCompacted."""
+    given = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, **options}
+    security = source_options(given, streaming=True).read.connection.security
+
+    async def check() -> None:
+        async with AsyncClient(bootstrap, security=security) as client:
+            await TopicLog(client, topic).partition_count()
+
+    with ThreadPoolExecutor(1) as thread:  # its caller may have an event loop
+        thread.submit(asyncio.run, check()).result()
 
 
 def _check_gaps(topic: str, done: Replicated) -> None:

@@ -79,7 +79,8 @@ class Truth:
             return
         assert record.key is not None
         key = record.key.decode()
-        action, events = found.action, ()
+        action = found.action
+        events: tuple[Event, ...] = ()
         if isinstance(action, Append):
             if action.expected_seq_nr not in (None, self.fold(key, lost)[0] or 0):
                 return

@@ -22,7 +22,7 @@ from josefine_broker.client.io_asyncio import AsyncClient
 from josefine_broker.client.io_blocking import BlockingClient, BlockingProducer, NewTopic
 from josefine_journal.blocking import BlockingJournals
 from josefine_journal.delta_store import DeltaStore
-from josefine_journal.errors import JournalError, Overtaken
+from josefine_journal.errors import JournalError, Overtaken, TopicWidened
 from josefine_journal.events import Binary, Event, Json, PayloadMetadata, SeqNr
 from josefine_journal.failpoints import PLACES
 from josefine_journal.records import RecordMetadata
@@ -213,6 +213,23 @@ def test_killed_at_every_step_every_event_is_stored_once(
 
     assert ends(ours, topic) == ends(plain, topic)
     assert events_of(broker, topic, ours) == events_of(broker, topic, plain)
+
+
+def test_a_widened_topic_is_refused_in_a_run_from_python_and_of_the_command(
+    spark: SparkSession, broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    with BlockingJournals(broker.bootstrap, topic) as journals:
+        for key in KEYS:
+            journals.journal(key).append([Event(seq_nr=SeqNr(1))])
+    with BlockingClient(broker.bootstrap) as client:
+        client.create_partitions({topic: PARTITIONS + 1})
+
+    with pytest.raises(TopicWidened, match="were written over 2"):
+        replicate(spark, broker.bootstrap, topic, tmp_path, PARTITIONS + 1)
+    told = command(broker, topic, tmp_path, "--spark")
+
+    assert (told.code, "has 3 partitions, but its journals" in told.err) == (1, True), told
+    assert not (tmp_path / topic).exists()
 
 
 def test_an_offset_without_a_record_is_told_from_a_transaction_marker(
