@@ -22,15 +22,13 @@ from josefine_broker.client.producing import SEQUENCE_MASK
 from josefine_broker.records.builder import Record, build_batch
 from josefine_journal.continuity import continuous
 from josefine_journal.errors import MISSING, JournalError, RecordsGone, RecordsLost
-from josefine_journal.opening import check_topic
+from josefine_journal.opening import UNAUTHORIZED, check_topic
 from josefine_journal.readers import Readers
 
 FETCH_BYTES = 1024 * 1024
 FETCH_WAIT_MS = 500
 STALL_MS_MAX = 30_000
 """A read that gets nothing for so long, though records were acknowledged there, is given up."""
-
-UNAUTHORIZED = {ErrorCode.topic_authorization_failed, ErrorCode.cluster_authorization_failed}
 
 
 class TopicLog:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import takewhile
 from uuid import UUID
 
+from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.client.partitioner import partition_for_key
 from josefine_broker.records.builder import Record
 from josefine_journal.actions import Append, Delete, Purge
@@ -38,6 +39,8 @@ class MemoryLog:
         self._count: tuple[UUID | None, int] | None = None
         self._ids: list[UUID | None] = [None]
         self.configured: dict[str, str] = {}
+        self.is_write_only = False
+        """Whether whoever opens it is not authorized to read."""
         self.per_fetch = per_fetch
 
     @property
@@ -108,6 +111,8 @@ class MemoryLog:
         self, partition: int, begin: int, end: int
     ) -> AsyncGenerator[list[Record], None]:
         self.reads += 1
+        if self.is_write_only:
+            raise KafkaError(ErrorCode.topic_authorization_failed, f"topic '{self.topic}'")
         while begin < end:
             if begin < self._starts[partition]:
                 raise RecordsGone(f"offset {begin} is gone")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from josefine_broker.base.errors import KafkaError
 from josefine_broker.records.builder import Record
 from josefine_journal.actions import Mark, encode_action, partitions_of
 from josefine_journal.errors import TopicCompacted, TopicWidened
@@ -120,3 +121,15 @@ def test_the_count_is_in_every_action_and_a_broken_header_has_none() -> None:
     assert partitions_of(encode_action(Mark(id="m"))) is None
     for header in (b"{", b"{}", b"[]", b'{"mark": 3}', b'{"mark": {"partitions": "4"}}'):
         assert partitions_of(header) is None
+
+
+def test_a_writer_that_may_not_read_the_topic_appends_as_before() -> None:
+    """It cannot be checked by who has no right to read; its readers check it."""
+    log = MemoryLog(1)
+    asyncio.run(journal(log).append([event(1)]))
+    log.is_write_only = True
+    asyncio.run(journal(log).append([event(2)]))
+    with pytest.raises(KafkaError):
+        asyncio.run(all_of(journal(log)))
+    log.is_write_only = False
+    assert asyncio.run(all_of(journal(log))) == [1, 2]
